@@ -1,0 +1,35 @@
+"""Errors a person can use: what was wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+
+class TurnwiseError(Exception):
+    """Base of all errors that turnwise raises on purpose; the command line prints the sentence and exits with 1."""
+
+
+class ConfigError(TurnwiseError):
+    """A setting is unknown, out of range or contradicts another one."""
+
+
+class ModelError(TurnwiseError):
+    """A model folder is missing, broken or of a kind that cannot be used."""
+
+
+class JournalError(TurnwiseError):
+    """The journal cannot be opened or refused a move."""
+
+
+class LeaseLost(JournalError):
+    """The lease expired or another worker took it over: drop the work, it is not yours any more."""
+
+
+class EngineError(TurnwiseError):
+    """The engine refused or failed. ``status`` is the HTTP status that fits the fault."""
+
+    def __init__(self, message: str, status: int = 502) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class AdapterError(TurnwiseError):
+    """An adapter directory is missing, broken or does not fit the model."""

@@ -1,0 +1,196 @@
+"""The domain on one page: turns, next states, verdicts, samples, policy versions, and the moves a turn may make.
+
+Nothing here does I/O, and nothing here imports torch. The journal stores these things, the loops pass them on,
+and the transition table below is the only place that says which move of a turn is legal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Message = dict[str, Any]
+"""A chat message in OpenAI's shape: ``role``, ``content`` and, for assistants, ``tool_calls``."""
+
+BASE_VERSION = 0
+"""The policy version that is the model as it came: no adapter."""
+
+
+class TurnState(StrEnum):
+    """Where a turn stands on its way from an answer to a gradient."""
+
+    SERVED = "served"  # the request was taken; the answer is being generated
+    WAITING = "waiting"  # answered and durable; the next state has not come yet
+    JUDGING = "judging"  # the next state is here; a judge has it, or will
+    JUDGED = "judged"  # has a verdict
+    READY = "ready"  # is a sample the trainer may take
+    LEASED = "leased"  # is in a batch that a trainer works on
+    TRAINED = "trained"  # is part of a policy version
+    EXCLUDED = "excluded"  # never trained on; the reason stands beside it
+
+
+class Exclusion(StrEnum):
+    """Why a turn is never trained on."""
+
+    SIDE_TURN = "side turn"
+    ABORTED = "aborted by the client"
+    INTERRUPTED = "interrupted before the answer was complete"
+    NO_NEXT_STATE = "no next state"
+    NO_VALID_VOTE = "no valid vote"
+    NO_SIGNAL = "no signal"
+    NOT_TRAINABLE = "no token ids or no response tokens"
+    PINNED_VERSION = "made by a pinned version, not by the serving policy"
+    SUPERSEDED = "superseded by a retry or a regenerated answer"
+    STALE = "stale beyond the limit"
+    SUPPORT_DATA = "support data of an evolved skill generation"
+    INFRASTRUCTURE = "infrastructure failure"
+    REFUSED_BY_GATE = "its policy version was refused by the gate"
+    FORGOTTEN = "forgotten by request"
+
+
+TRANSITIONS: dict[TurnState, frozenset[TurnState]] = {
+    TurnState.SERVED: frozenset({TurnState.WAITING, TurnState.EXCLUDED}),
+    # waiting -> judged: the person scored the turn; waiting -> ready: the only turn of a session (binary RL keeps it)
+    TurnState.WAITING: frozenset({TurnState.JUDGING, TurnState.JUDGED, TurnState.READY, TurnState.EXCLUDED}),
+    TurnState.JUDGING: frozenset({TurnState.JUDGED, TurnState.EXCLUDED}),
+    TurnState.JUDGED: frozenset({TurnState.READY, TurnState.EXCLUDED}),
+    TurnState.READY: frozenset({TurnState.LEASED, TurnState.JUDGED, TurnState.EXCLUDED}),
+    TurnState.LEASED: frozenset({TurnState.TRAINED, TurnState.READY, TurnState.EXCLUDED}),
+    TurnState.TRAINED: frozenset(),
+    # A person's explicit feedback brings back a turn that was excluded for want of a signal.
+    TurnState.EXCLUDED: frozenset({TurnState.JUDGED}),
+}
+"""The legal moves. The journal refuses any other."""
+
+REVIVABLE = frozenset({Exclusion.NO_NEXT_STATE, Exclusion.NO_VALID_VOTE, Exclusion.NO_SIGNAL})
+"""The exclusions that a person's explicit feedback undoes."""
+
+
+class TurnKind(StrEnum):
+    MAIN = "main"  # the agent's own work: trainable
+    SIDE = "side"  # titles, heartbeats, memory upkeep: served and recorded, never trained
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"  # the model ended its answer, or a stop string did
+    LENGTH = "length"  # the token limit did
+    TOOL_CALLS = "tool_calls"
+    ABORT = "abort"  # the client went away
+    ERROR = "error"  # the engine failed
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request and its answer, as recorded.
+
+    ``prompt_ids`` [P] and ``response_ids`` [R] are the exact ids the engine took and sampled. ``logprobs`` [R] are
+    natural-log probabilities of the response ids at the sampling temperature; None when the engine gave none (never
+    padded). ``hint_at`` is the offset in ``prompt_ids`` where a hint for the last user message would be inserted.
+    """
+
+    id: str
+    session_id: str
+    index: int
+    kind: TurnKind
+    state: TurnState
+    exclusion: Exclusion | None
+    parent_id: str | None
+    version: int
+    messages: list[Message]
+    tools: list[dict[str, Any]] | None
+    answer: Message
+    finish_reason: FinishReason
+    prompt_ids: list[int]
+    response_ids: list[int]
+    logprobs: list[float] | None
+    temperature: float
+    hint_at: int | None
+    bridged: bool
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NextState:
+    """What came back after an answer: all messages that follow the assistant's, in order."""
+
+    messages: list[Message]
+    received_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One opinion of one judge call. ``score`` is None when the reply could not be read."""
+
+    score: int | None
+    hint: str | None = None
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a judge made of a turn.
+
+    ``score``: +1, 0 or -1. ``hint``: the directive part of the next state made into an instruction, or None.
+    ``judge``: who decided ("signals", "model", "person"). ``rewards`` are the votes behind the score.
+    """
+
+    score: int
+    hint: str | None
+    judge: str
+    reason: str = ""
+    votes: list[Vote] = field(default_factory=list)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTask:
+    """A turn leased to a judge. The lease is lost when another worker holds a newer ``lease_token``."""
+
+    turn_id: str
+    lease_token: str
+    attempts: int
+    messages: list[Message]
+    answer: Message
+    next_state: list[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A judged turn as the trainer sees it: ids, the score as reward, and the hint."""
+
+    turn_id: str
+    session_id: str
+    prompt_ids: list[int]
+    response_ids: list[int]
+    logprobs: list[float] | None
+    temperature: float
+    version: int
+    reward: float
+    hint: str | None
+    hint_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Samples leased together for one optimiser update, in a fixed order, on top of version ``parent``."""
+
+    id: int
+    lease_token: str
+    parent: int
+    samples: list[Sample]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyVersion:
+    """A published set of weights: a PEFT adapter directory, its parent and what it was trained on."""
+
+    number: int
+    parent: int | None
+    path: str
+    created_at: float
+    metrics: dict[str, float] = field(default_factory=dict)
+    gate: dict[str, Any] = field(default_factory=dict)
+    turn_ids: list[str] = field(default_factory=list)
