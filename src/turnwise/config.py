@@ -224,7 +224,8 @@ def load_config(path: Path | None = None, overrides: dict[str, object] | None = 
         return Config.model_validate(tree)
     except ValidationError as e:
         lines = [f"  {'.'.join(map(str, d['loc'])) or 'config'}: {_reason(d)}" for d in e.errors()]
-        raise ConfigError(f"the configuration ({file if tree else 'defaults'}) is not valid:\n" + "\n".join(lines)) from e
+        origin = file if tree else "defaults"
+        raise ConfigError(f"the configuration ({origin}) is not valid:\n" + "\n".join(lines)) from e
 
 
 def _reason(detail: object) -> str:

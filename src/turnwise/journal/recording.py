@@ -1,0 +1,337 @@
+"""What the gateway writes: turns as they are asked for and answered, next states, feedback, closed sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from turnwise.errors import JournalError
+from turnwise.journal import schema
+from turnwise.journal.core import JournalCore
+from turnwise.journal.schema import pack_ids, pack_json, pack_logprobs
+from turnwise.types import REVIVABLE, Exclusion, FinishReason, Message, TurnKind, TurnState, Verdict
+
+S, T = schema.sessions.c, schema.turns.c
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A request as the gateway understood it, before its answer.
+
+    With ``extends_parent`` the fields ``messages`` and ``prompt_ids`` hold only what follows the parent's answer, and
+    ``hint_at`` still counts from the start of the whole prompt.
+    """
+
+    id: str
+    session_id: str
+    client: str
+    source: str
+    kind: TurnKind
+    parent_id: str | None
+    branch_of: str | None  # the session this one branched off from, for a new session
+    extends_parent: bool
+    bridged: bool
+    version: int
+    pinned: bool
+    model: str
+    request_hash: str
+    retry_key: str | None
+    temperature: float
+    hint_at: int | None
+    messages: list[Message]
+    tools: list[dict[str, Any]] | None
+    params: dict[str, Any]
+    prompt_ids: list[int]
+    prompt_tokens: int
+    next_state: list[Message]  # for the turn ``answers``; empty when this is no reaction to an earlier turn
+    answers: str | None  # the turn that ``next_state`` follows
+    supersedes: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the engine and the parser made of a turn. ``logprobs`` is None when the engine gave none."""
+
+    message: Message
+    context_hash: str | None
+    finish_reason: FinishReason
+    response_ids: list[int]
+    logprobs: list[float] | None
+
+
+class Recording(JournalCore):
+    """The gateway's side of the journal."""
+
+    def begin_turn(self, new: NewTurn) -> None:
+        """Record a request, and its messages as the next state of the turn it answers: durable before generation."""
+        now = self.clock()
+        with self.transaction() as c:
+            known = c.execute(select(S.id).where(S.id == new.session_id)).one_or_none()
+            if known is None:
+                c.execute(
+                    insert(schema.sessions).values(
+                        id=new.session_id,
+                        client=new.client,
+                        source=new.source,
+                        parent_id=new.branch_of,
+                        created_at=now,
+                        last_seen_at=now,
+                    )
+                )
+            else:
+                c.execute(
+                    update(schema.sessions)
+                    .where(S.id == new.session_id)
+                    .values(last_seen_at=now, closed_at=None, close_reason=None)
+                )
+            index = c.execute(
+                select(func.coalesce(func.max(T.idx), -1)).where(T.session_id == new.session_id)
+            ).scalar_one()
+            if new.supersedes is not None:
+                self._supersede(c, new.supersedes)
+            if new.answers is not None and new.next_state:
+                self._next_state(c, new.answers, new.next_state, now)
+            c.execute(
+                insert(schema.turns).values(
+                    id=new.id,
+                    session_id=new.session_id,
+                    idx=index + 1,
+                    kind=new.kind,
+                    state=TurnState.SERVED,
+                    state_at=now,
+                    parent_id=new.parent_id,
+                    extends_parent=new.extends_parent,
+                    bridged=new.bridged,
+                    version=new.version,
+                    pinned=new.pinned,
+                    model=new.model,
+                    client=new.client,
+                    request_hash=new.request_hash,
+                    retry_key=new.retry_key,
+                    temperature=new.temperature,
+                    hint_at=new.hint_at,
+                    created_at=now,
+                    prompt_tokens=new.prompt_tokens,
+                    response_tokens=0,
+                    messages=pack_json(new.messages),
+                    tools=pack_json(new.tools) if new.tools else None,
+                    params=pack_json(new.params),
+                    prompt_ids=pack_ids(new.prompt_ids),
+                    attempts=0,
+                    retry_at=0.0,
+                )
+            )
+
+    def finish_turn(self, turn_id: str, answer: Answer) -> None:
+        """Record the complete answer: served -> waiting, or excluded when it can never be trained on."""
+        with self.transaction() as c:
+            row = c.execute(
+                select(T.kind, T.pinned, S.closed_at).join(schema.sessions, S.id == T.session_id).where(T.id == turn_id)
+            ).one()
+            reason: Exclusion | None = None
+            if answer.finish_reason is FinishReason.ABORT:
+                reason = Exclusion.ABORTED
+            elif answer.finish_reason is FinishReason.ERROR:
+                reason = Exclusion.INFRASTRUCTURE
+            elif row.kind == TurnKind.SIDE:
+                reason = Exclusion.SIDE_TURN
+            elif row.pinned:
+                reason = Exclusion.PINNED_VERSION
+            elif not answer.response_ids:
+                reason = Exclusion.NOT_TRAINABLE
+            elif row.closed_at is not None:
+                reason = Exclusion.NO_NEXT_STATE  # the session was closed while the answer was being written
+            self.move(
+                c,
+                turn_id,
+                TurnState.EXCLUDED if reason else TurnState.WAITING,
+                exclusion=reason,
+                context_hash=answer.context_hash,
+                finish_reason=answer.finish_reason,
+                answered_at=self.clock(),
+                response_tokens=len(answer.response_ids),
+                answer=pack_json(answer.message),
+                response_ids=pack_ids(answer.response_ids),
+                logprobs=pack_logprobs(answer.logprobs),
+            )
+            self.log(c, "turn", turn_id, {})
+
+    def recover_interrupted(self) -> int:
+        """Exclude turns that a dead gateway left unanswered. Only the one gateway of a home calls this, at its start."""
+        with self.transaction() as c:
+            ids = c.execute(select(T.id).where(T.state == TurnState.SERVED)).scalars().all()
+            for turn_id in ids:
+                self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.INTERRUPTED)
+            return len(ids)
+
+    def _next_state(self, c: Connection, turn_id: str, messages: list[Message], now: float) -> None:
+        row = c.execute(select(T.state, T.next_state_at).where(T.id == turn_id)).one_or_none()
+        if row is None or row.next_state_at is not None:
+            return  # a turn has one next state: the first that came
+        columns = {"next_state": pack_json(messages), "next_state_at": now}
+        if row.state == TurnState.WAITING:
+            self.move(c, turn_id, TurnState.JUDGING, **columns)
+        else:
+            c.execute(update(schema.turns).where(T.id == turn_id).values(columns))
+        self.log(c, "next_state", turn_id, {"messages": messages})
+
+    def _supersede(self, c: Connection, turn_id: str) -> None:
+        state = c.execute(select(T.state).where(T.id == turn_id)).scalar_one_or_none()
+        if state == TurnState.WAITING:
+            self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.SUPERSEDED)
+
+    # -- look-ups for lineage -----------------------------------------------------------------------------------
+
+    def turns_by_context(self, client: str | None, hashes: list[str], session_id: str | None) -> list[Row[Any]]:
+        """Answered turns whose messages plus answer have one of these hashes, newest first."""
+        query = select(schema.turns).where(T.context_hash.in_(hashes)).order_by(T.created_at.desc()).limit(50)
+        query = query.where(T.session_id == session_id) if session_id else query.where(T.client == client)
+        with self.transaction() as c:
+            return list(c.execute(query).all())
+
+    def last_main_turn(self, session_id: str) -> Row[Any] | None:
+        with self.transaction() as c:
+            return c.execute(
+                select(schema.turns)
+                .where(T.session_id == session_id, T.kind == TurnKind.MAIN, T.answered_at.is_not(None))
+                .order_by(T.idx.desc())
+                .limit(1)
+            ).one_or_none()
+
+    def same_request(self, client: str, request_hash: str, since: float) -> list[Row[Any]]:
+        """Turns of this client with exactly this request, newest first: candidates for a retry or a regeneration."""
+        with self.transaction() as c:
+            return list(
+                c.execute(
+                    select(schema.turns)
+                    .where(T.client == client, T.request_hash == request_hash, T.created_at >= since)
+                    .order_by(T.created_at.desc())
+                    .limit(20)
+                ).all()
+            )
+
+    def context_ids(self, row: Row[Any]) -> tuple[list[int], list[int]]:
+        """Prompt ids and response ids of a recorded turn: what a bridge extends."""
+        with self.transaction() as c:
+            _, ids = self.read_context(c, row)
+        return ids, schema.unpack_ids(row.response_ids) if row.response_ids else []
+
+    # -- sessions and feedback ----------------------------------------------------------------------------------
+
+    def close_session(self, session_id: str, reason: str) -> bool:
+        """Close a session: its turns without a next state are excluded, or kept if binary RL needs the only one.
+
+        Returns False when there is no such session. Closing twice is harmless.
+        """
+        with self.transaction() as c:
+            row = c.execute(select(S.closed_at).where(S.id == session_id)).one_or_none()
+            if row is None:
+                return False
+            if row.closed_at is None:
+                c.execute(
+                    update(schema.sessions)
+                    .where(S.id == session_id)
+                    .values(closed_at=self.clock(), close_reason=reason)
+                )
+            main = c.execute(
+                select(T.id, T.state).where(
+                    T.session_id == session_id,
+                    T.kind == TurnKind.MAIN,
+                    T.finish_reason.not_in([FinishReason.ABORT, FinishReason.ERROR]),
+                )
+            ).all()
+            for turn in main:
+                if turn.state != TurnState.WAITING:
+                    continue
+                if len(main) == 1 and self.config.train.method == "binary":
+                    self.move(c, turn.id, TurnState.READY)
+                    c.execute(insert(schema.samples).values(turn_id=turn.id, reward=0.0, created_at=self.clock()))
+                else:
+                    self.move(c, turn.id, TurnState.EXCLUDED, exclusion=Exclusion.NO_NEXT_STATE)
+        return True
+
+    def idle_sessions(self, before: float) -> list[str]:
+        """Open sessions last seen before this time that have no answer under way."""
+        busy = select(T.session_id).where(T.state == TurnState.SERVED)
+        with self.transaction() as c:
+            return list(
+                c.execute(
+                    select(S.id).where(S.closed_at.is_(None), S.last_seen_at < before, S.id.not_in(busy)).limit(200)
+                ).scalars()
+            )
+
+    def feedback(self, turn_id: str, score: int | None, text: str | None) -> str:
+        """The person's own word on a turn; it outranks every judge. Returns what came of it, as a sentence.
+
+        A score alone or with text (the text becomes the hint) settles the verdict. Text alone is the next state, for
+        the judge. Raises JournalError for an unknown turn or one that is past being judged.
+        """
+        with self.transaction() as c:
+            row = c.execute(select(T.state, T.exclusion).where(T.id == turn_id)).one_or_none()
+            if row is None:
+                raise JournalError(f"there is no turn {turn_id}")
+            state = TurnState(row.state)
+            if score is None:
+                if state is TurnState.WAITING:
+                    self._next_state(c, turn_id, [{"role": "user", "content": text}], self.clock())
+                    return "taken as the turn's next state"
+                raise JournalError(f"the turn is already {state}; send a score to change its verdict")
+            verdict = Verdict(score=score, hint=text, judge="person", reason="explicit feedback")
+            open_states = {TurnState.WAITING, TurnState.JUDGING, TurnState.READY}
+            if state not in open_states and not (state is TurnState.EXCLUDED and row.exclusion in REVIVABLE):
+                self._insert_verdict(c, turn_id, verdict)
+                return f"recorded, but the turn is already {row.exclusion or state}"
+            self._settle(c, turn_id, verdict)
+            return "taken as the turn's verdict"
+
+    # -- verdicts -----------------------------------------------------------------------------------------------
+
+    def _settle(self, c: Connection, turn_id: str, verdict: Verdict) -> None:
+        """Record a verdict and make the turn a sample, or exclude it for want of a signal."""
+        self._insert_verdict(c, turn_id, verdict)
+        self.move(c, turn_id, TurnState.JUDGED)
+        c.execute(schema.samples.delete().where(schema.samples.c.turn_id == turn_id))
+        method = self.config.train.method
+        hint = verdict.hint if method in ("combined", "opd") else None
+        reward = float(verdict.score) if method in ("combined", "binary") else 0.0
+        if reward == 0 and not hint:
+            self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.NO_SIGNAL)
+            return
+        c.execute(insert(schema.samples).values(turn_id=turn_id, reward=reward, hint=hint, created_at=self.clock()))
+        self.move(c, turn_id, TurnState.READY)
+
+    def _insert_verdict(self, c: Connection, turn_id: str, verdict: Verdict) -> None:
+        votes = [{"score": v.score, "hint": v.hint, "raw": v.raw} for v in verdict.votes]
+        c.execute(
+            insert(schema.verdicts).values(
+                turn_id=turn_id,
+                judge=verdict.judge,
+                score=verdict.score,
+                hint=verdict.hint,
+                reason=verdict.reason,
+                votes=pack_json(votes),
+                prompt_tokens=verdict.prompt_tokens,
+                completion_tokens=verdict.completion_tokens,
+                seconds=verdict.seconds,
+                created_at=self.clock(),
+            )
+        )
+        self.log(
+            c,
+            "verdict",
+            turn_id,
+            {
+                "judge": verdict.judge,
+                "score": verdict.score,
+                "hint": verdict.hint,
+                "reason": verdict.reason,
+                "votes": votes,
+                "cost": {
+                    "prompt_tokens": verdict.prompt_tokens,
+                    "completion_tokens": verdict.completion_tokens,
+                    "seconds": verdict.seconds,
+                },
+            },
+        )
