@@ -28,12 +28,12 @@ class _Section(BaseModel):
 class ServerConfig(_Section):
     """Where the gateway listens and how it treats requests."""
 
-    host: str = Field("127.0.0.1", description="Address to listen on. Anything but loopback needs a token.")
-    port: int = Field(8377, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    auth: bool = Field(True, description="Require the bearer token. Only a loopback address may switch it off.")
-    max_body_mb: float = Field(8.0, gt=0, description="Largest request body, in megabytes.")
-    request_timeout_s: Seconds = Field(600.0, description="Longest time one answer may take.")
-    engine_stall_s: Seconds = Field(60.0, description="Longest wait for the engine's next token.")
+    host: str = Field(default="127.0.0.1", description="Address to listen on. Anything but loopback needs a token.")
+    port: int = Field(default=8377, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    auth: bool = Field(default=True, description="Require the bearer token. Only a loopback address may switch it off.")
+    max_body_mb: float = Field(default=8.0, gt=0, description="Largest request body, in megabytes.")
+    request_timeout_s: Seconds = Field(default=600.0, description="Longest time one answer may take.")
+    engine_stall_s: Seconds = Field(default=60.0, description="Longest wait for the engine's next token.")
 
     @model_validator(mode="after")
     def _open_bind_needs_token(self) -> ServerConfig:
@@ -46,7 +46,7 @@ class ModelConfig(_Section):
     """The model that is served and trained."""
 
     path: str = Field(
-        "smollm2-135m-instruct",
+        default="smollm2-135m-instruct",
         description="'smollm2-135m-instruct' (fetched by `turnwise pull`), a local folder, or a hub id.",
     )
 
@@ -54,94 +54,122 @@ class ModelConfig(_Section):
 class EngineConfig(_Section):
     """The process that turns token ids into token ids."""
 
-    url: str | None = Field(None, description="A running vLLM-compatible server; unset starts the local engine.")
-    dtype: Literal["bfloat16", "float32"] = Field("bfloat16", description="Number format of the local engine.")
-    threads: int = Field(0, ge=0, description="CPU threads of the local engine; 0 takes all cores.")
-    max_num_seqs: int = Field(16, ge=1, le=256, description="Requests decoded together.")
-    max_queue: int = Field(64, ge=0, description="Requests that may wait; more get a 429.")
-    max_model_len: int = Field(4096, ge=64, description="Longest prompt plus answer, in tokens.")
-    kv_cache_mb: int = Field(512, ge=16, description="Memory for keys and values, in megabytes.")
+    url: str | None = Field(
+        default=None, description="A running vLLM-compatible server; unset starts the local engine."
+    )
+    dtype: Literal["bfloat16", "float32"] = Field(default="bfloat16", description="Number format of the local engine.")
+    threads: int = Field(default=0, ge=0, description="CPU threads of the local engine; 0 takes all cores.")
+    max_num_seqs: int = Field(default=16, ge=1, le=256, description="Requests decoded together.")
+    max_queue: int = Field(default=64, ge=0, description="Requests that may wait; more get a 429.")
+    max_model_len: int = Field(default=4096, ge=64, description="Longest prompt plus answer, in tokens.")
+    kv_cache_mb: int = Field(default=512, ge=16, description="Memory for keys and values, in megabytes.")
 
 
 class SessionsConfig(_Section):
     """How requests become sessions."""
 
-    idle_close_s: Seconds = Field(1800.0, description="A session without a request for this long is closed.")
-    retry_window_s: Seconds = Field(120.0, description="A request resent within this time is answered from the record.")
+    idle_close_s: Seconds = Field(default=1800.0, description="A session without a request for this long is closed.")
+    retry_window_s: Seconds = Field(
+        default=120.0, description="A request resent within this time is answered from the record."
+    )
 
 
 class JudgeConfig(_Section):
     """How next states become verdicts and hints."""
 
-    enabled: bool = Field(True, description="Run the judge.")
+    enabled: bool = Field(default=True, description="Run the judge.")
     kind: Literal["cascade", "signals", "model"] = Field(
-        "signals",
+        default="signals",
         description="Free signals alone, model votes alone, or signals first and the model where they abstain.",
     )
-    votes: int = Field(1, ge=1, le=15, description="Model calls per turn (m).")
-    url: str | None = Field(None, description="OpenAI-compatible endpoint of the judge model; unset: the gateway.")
-    model: str = Field("turnwise@base", description="Model name at that endpoint.")
-    api_key_env: str = Field("TURNWISE_JUDGE_API_KEY", description="Environment variable with the endpoint's key.")
-    temperature: float = Field(0.6, ge=0, le=2, description="Sampling temperature of a vote.")
-    max_tokens: int = Field(512, ge=1, description="Longest reply of a score vote, in tokens.")
-    hint_max_tokens: int = Field(512, ge=1, description="Longest reply of a hint vote, in tokens.")
-    timeout_s: Seconds = Field(60.0, description="Time limit of one vote.")
-    max_attempts: int = Field(4, ge=1, description="Tries before a turn is excluded as 'no valid vote'.")
-    retry_s: Seconds = Field(5.0, description="First wait after a failed try; doubles each time.")
-    lease_s: Seconds = Field(120.0, description="A judge that is silent for this long loses the turn.")
-    concurrency: int = Field(4, ge=1, description="Turns judged at once.")
+    votes: int = Field(default=1, ge=1, le=15, description="Model calls per turn (m).")
+    url: str | None = Field(
+        default=None, description="OpenAI-compatible endpoint of the judge model; unset: the gateway."
+    )
+    model: str = Field(default="turnwise@base", description="Model name at that endpoint.")
+    api_key_env: str = Field(
+        default="TURNWISE_JUDGE_API_KEY", description="Environment variable with the endpoint's key."
+    )
+    temperature: float = Field(default=0.6, ge=0, le=2, description="Sampling temperature of a vote.")
+    max_tokens: int = Field(default=512, ge=1, description="Longest reply of a score vote, in tokens.")
+    hint_max_tokens: int = Field(default=512, ge=1, description="Longest reply of a hint vote, in tokens.")
+    timeout_s: Seconds = Field(default=60.0, description="Time limit of one vote.")
+    max_attempts: int = Field(default=4, ge=1, description="Tries before a turn is excluded as 'no valid vote'.")
+    retry_s: Seconds = Field(default=5.0, description="First wait after a failed try; doubles each time.")
+    lease_s: Seconds = Field(default=120.0, description="A judge that is silent for this long loses the turn.")
+    concurrency: int = Field(default=4, ge=1, description="Turns judged at once.")
 
 
 class TrainConfig(_Section):
     """How samples become policy versions."""
 
-    enabled: bool = Field(True, description="Run the trainer.")
-    method: Literal["combined", "binary", "opd"] = Field("combined", description="Which signals the loss uses.")
-    estimator: Literal["exact", "topk", "sampled"] = Field("exact", description="Estimator of the distillation term.")
-    divergence: Literal["reverse", "forward"] = Field("reverse", description="KL direction of exact and topk.")
-    top_k: int = Field(50, ge=1, description="Tokens kept by the topk estimator.")
-    w_binary: float = Field(1.0, ge=0, description="Weight of the score.")
-    w_opd: float = Field(1.0, ge=0, description="Weight of the distillation term.")
-    min_batch: int = Field(16, ge=1, description="Ready samples that start a step.")
-    max_batch: int = Field(32, ge=1, description="Most samples in one step; the rest stay ready.")
-    max_age_s: Seconds = Field(1800.0, description="A sample this old starts a step however few there are.")
-    max_staleness: int = Field(8, ge=0, description="A sample made more than this many versions ago is excluded.")
-    lr: float = Field(1e-4, gt=0, description="Learning rate of the adapter.")
-    epochs: int = Field(1, ge=1, description="Passes over a batch.")
-    minibatch: int = Field(16, ge=1, description="Samples per optimiser step.")
-    microbatch_tokens: int = Field(2048, ge=64, description="Tokens per forward pass; changes memory, not the result.")
-    beta_kl: float = Field(0.02, ge=0, description="Weight of the KL term to the base model.")
-    clip_low: float = Field(0.2, gt=0, lt=1, description="Lower clip of the ratio.")
-    clip_high: float = Field(0.28, gt=0, description="Upper clip of the ratio.")
-    tis_cap: float = Field(2.0, ge=0, description="Cap of the sampler/trainer importance weight; 0 switches it off.")
-    aggregation: Literal["turn-mean", "token-mean"] = Field("turn-mean", description="How token losses are averaged.")
-    grad_clip: float = Field(1.0, gt=0, description="Largest gradient norm.")
-    weight_decay: float = Field(0.1, ge=0, description="AdamW weight decay.")
-    lora_rank: int = Field(16, ge=1, le=256, description="Rank of the adapter.")
-    lora_alpha: float = Field(32.0, gt=0, description="Scale of the adapter.")
-    seed: int = Field(0, ge=0, description="Seed of the adapter's start and of the order of samples.")
-    threads: int = Field(0, ge=0, description="CPU threads of the trainer; 0 takes all cores.")
-    device: str = Field("auto", description="'auto', 'cpu', 'cuda' or 'cuda:N'.")
-    lease_s: Seconds = Field(60.0, description="A trainer that is silent for this long loses its batch.")
-    keep_checkpoints: int = Field(3, ge=1, description="Optimiser states kept; adapters are all kept.")
+    enabled: bool = Field(default=True, description="Run the trainer.")
+    method: Literal["combined", "binary", "opd"] = Field(default="combined", description="Which signals the loss uses.")
+    estimator: Literal["exact", "topk", "sampled"] = Field(
+        default="exact", description="Estimator of the distillation term."
+    )
+    divergence: Literal["reverse", "forward"] = Field(default="reverse", description="KL direction of exact and topk.")
+    top_k: int = Field(default=50, ge=1, description="Tokens kept by the topk estimator.")
+    w_binary: float = Field(default=1.0, ge=0, description="Weight of the score.")
+    w_opd: float = Field(default=1.0, ge=0, description="Weight of the distillation term.")
+    min_batch: int = Field(default=16, ge=1, description="Ready samples that start a step.")
+    max_batch: int = Field(default=32, ge=1, description="Most samples in one step; the rest stay ready.")
+    max_age_s: Seconds = Field(default=1800.0, description="A sample this old starts a step however few there are.")
+    max_staleness: int = Field(
+        default=8, ge=0, description="A sample made more than this many versions ago is excluded."
+    )
+    lr: float = Field(default=1e-4, gt=0, description="Learning rate of the adapter.")
+    epochs: int = Field(default=1, ge=1, description="Passes over a batch.")
+    minibatch: int = Field(default=16, ge=1, description="Samples per optimiser step.")
+    microbatch_tokens: int = Field(
+        default=2048, ge=64, description="Tokens per forward pass; changes memory, not the result."
+    )
+    beta_kl: float = Field(default=0.02, ge=0, description="Weight of the KL term to the base model.")
+    clip_low: float = Field(default=0.2, gt=0, lt=1, description="Lower clip of the ratio.")
+    clip_high: float = Field(default=0.28, gt=0, description="Upper clip of the ratio.")
+    tis_cap: float = Field(
+        default=2.0, ge=0, description="Cap of the sampler/trainer importance weight; 0 switches it off."
+    )
+    aggregation: Literal["turn-mean", "token-mean"] = Field(
+        default="turn-mean", description="How token losses are averaged."
+    )
+    grad_clip: float = Field(default=1.0, gt=0, description="Largest gradient norm.")
+    weight_decay: float = Field(default=0.1, ge=0, description="AdamW weight decay.")
+    lora_rank: int = Field(default=16, ge=1, le=256, description="Rank of the adapter.")
+    lora_alpha: float = Field(default=32.0, gt=0, description="Scale of the adapter.")
+    seed: int = Field(default=0, ge=0, description="Seed of the adapter's start and of the order of samples.")
+    threads: int = Field(default=0, ge=0, description="CPU threads of the trainer; 0 takes all cores.")
+    device: str = Field(default="auto", description="'auto', 'cpu', 'cuda' or 'cuda:N'.")
+    lease_s: Seconds = Field(default=60.0, description="A trainer that is silent for this long loses its batch.")
+    keep_checkpoints: int = Field(default=3, ge=1, description="Optimiser states kept; adapters are all kept.")
 
 
 class GateConfig(_Section):
     """When a trained version may serve."""
 
-    enabled: bool = Field(True, description="Compare a candidate with the serving version before it is published.")
-    probes: int = Field(8, ge=1, description="Recorded turns that the gate looks at.")
-    max_nll_rise: float = Field(0.5, gt=0, description="Most a well-judged answer may lose, in nats per token.")
-    max_kl: float = Field(1.5, gt=0, description="Most the policy may differ from the base model, in nats per token.")
-    max_repetition: float = Field(0.35, gt=0, le=1, description="Largest share of repeated 4-grams in sampled answers.")
-    max_length_ratio: float = Field(4.0, gt=1, description="Most the mean answer length may grow against the base.")
+    enabled: bool = Field(
+        default=True, description="Compare a candidate with the serving version before it is published."
+    )
+    probes: int = Field(default=8, ge=1, description="Recorded turns that the gate looks at.")
+    max_nll_rise: float = Field(default=0.5, gt=0, description="Most a well-judged answer may lose, in nats per token.")
+    max_kl: float = Field(
+        default=1.5, gt=0, description="Most the policy may differ from the base model, in nats per token."
+    )
+    max_repetition: float = Field(
+        default=0.35, gt=0, le=1, description="Largest share of repeated 4-grams in sampled answers."
+    )
+    max_length_ratio: float = Field(
+        default=4.0, gt=1, description="Most the mean answer length may grow against the base."
+    )
 
 
 class JournalConfig(_Section):
     """The record."""
 
-    busy_timeout_s: Seconds = Field(15.0, description="Longest wait for another writer.")
-    records: bool = Field(True, description="Also write every interaction, vote, hint and decision to records.jsonl.")
+    busy_timeout_s: Seconds = Field(default=15.0, description="Longest wait for another writer.")
+    records: bool = Field(
+        default=True, description="Also write every interaction, vote, hint and decision to records.jsonl."
+    )
 
 
 class Config(_Section):

@@ -7,10 +7,10 @@ transaction takes the write lock at its start, so that what it read still holds 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from alembic import command
 from alembic.config import Config as AlembicConfig
@@ -25,7 +25,7 @@ from turnwise.journal import schema
 from turnwise.journal.schema import pack_json, unpack_ids, unpack_json, unpack_logprobs
 from turnwise.types import REVIVABLE, TRANSITIONS, Exclusion, FinishReason, Message, Turn, TurnKind, TurnState
 
-EXCLUDED_BY_FAULT = {
+FAULTS = {
     "readonly": "is read-only; give this user write access to the folder or choose another one with --home",
     "disk is full": "cannot be written: the disk is full; free some space, nothing already recorded is lost",
     "unable to open": "cannot be opened; check that the folder exists and is writable",
@@ -49,7 +49,7 @@ class JournalCore:
         self.clock = clock
 
     @classmethod
-    def open(cls, config: Config, clock: Callable[[], float] = time.time):
+    def open(cls, config: Config, clock: Callable[[], float] = time.time) -> Self:
         """Open the journal of `config.home`, creating or migrating it when needed. Raises JournalError."""
         path = config.journal_path
         try:
@@ -78,6 +78,12 @@ class JournalCore:
         """One atomic write. Raises JournalError with a sentence for a full disk, a read-only folder and the like."""
         with _readable_faults(self.path), self.engine.begin() as connection:
             yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One consistent snapshot; takes no lock, so that a long read never holds up a writer."""
+        with _readable_faults(self.path), self.engine.connect() as connection:
+            yield connection.execution_options(read_only=True)
 
     # -- state moves --------------------------------------------------------------------------------------------
 
@@ -117,7 +123,7 @@ class JournalCore:
 
     def get_turn(self, turn_id: str) -> Turn | None:
         """The whole turn with its full messages and ids, or None."""
-        with self.transaction() as c:
+        with self.reading() as c:
             row = c.execute(select(schema.turns).where(schema.turns.c.id == turn_id)).one_or_none()
             return None if row is None else self.read_turn(c, row)
 
@@ -179,7 +185,8 @@ def _configure_sqlite(engine: Engine) -> None:
 
     @event.listens_for(engine, "begin")
     def _on_begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        read_only = connection.get_execution_options().get("read_only", False)
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
 @contextmanager
@@ -188,12 +195,7 @@ def _readable_faults(path: Path) -> Iterator[None]:
         yield
     except DBAPIError as e:
         text = str(e.orig)
-        for mark, advice in EXCLUDED_BY_FAULT.items():
+        for mark, advice in FAULTS.items():
             if mark in text:
                 raise JournalError(f"the journal {path} {advice}") from e
         raise JournalError(f"the journal {path} failed: {text}") from e
-
-
-def one_of(column: Any, values: Sequence[Any]) -> Any:
-    """`column IN values`, for a bound sequence."""
-    return column.in_(list(values))

@@ -27,11 +27,11 @@ class Journal(Queue):
 
     def latest_version(self) -> int:
         """The number of the serving version; 0 is the base model."""
-        with self.transaction() as c:
+        with self.reading() as c:
             return self._serving(c)
 
     def get_version(self, number: int) -> PolicyVersion | None:
-        with self.transaction() as c:
+        with self.reading() as c:
             row = c.execute(select(schema.versions).where(V.number == number)).one_or_none()
             if row is None:
                 return None
@@ -50,7 +50,7 @@ class Journal(Queue):
 
     def list_versions(self) -> list[PolicyVersion]:
         """All versions, oldest first."""
-        with self.transaction() as c:
+        with self.reading() as c:
             numbers = c.execute(select(V.number).order_by(V.number)).scalars().all()
         found = [self.get_version(n) for n in numbers]
         return [v for v in found if v is not None]
@@ -74,8 +74,8 @@ class Journal(Queue):
 
     def status(self) -> dict[str, Any]:
         """The figures of `turnwise status`: sessions, turns by state, verdicts, samples, versions, loops."""
-        with self.transaction() as c:
-            turns = {state: n for state, n in c.execute(select(T.state, func.count()).group_by(T.state)).tuples().all()}
+        with self.reading() as c:
+            turns = dict(c.execute(select(T.state, func.count()).group_by(T.state)).tuples().all())
             exclusions = c.execute(
                 select(T.exclusion, func.count()).where(T.exclusion.is_not(None)).group_by(T.exclusion)
             ).tuples()
@@ -114,7 +114,7 @@ class Journal(Queue):
 
     def list_sessions(self, limit: int = 50) -> list[dict[str, Any]]:
         """The sessions last seen, newest first."""
-        with self.transaction() as c:
+        with self.reading() as c:
             rows = c.execute(
                 select(
                     schema.sessions,
@@ -130,7 +130,7 @@ class Journal(Queue):
 
     def show_session(self, session_id: str) -> dict[str, Any] | None:
         """One session with its turns, next states and verdicts, in order."""
-        with self.transaction() as c:
+        with self.reading() as c:
             session = c.execute(select(schema.sessions).where(S.id == session_id)).one_or_none()
             if session is None:
                 return None

@@ -211,7 +211,7 @@ class Queue(Recording):
 
     def gate_probes(self, limit: int, exclude: Iterable[str]) -> list[Sample]:
         """The newest well-judged turns outside of `exclude`: what a candidate version must not get worse at."""
-        with self.transaction() as c:
+        with self.reading() as c:
             ids = (
                 c.execute(
                     select(schema.verdicts.c.turn_id)
@@ -233,7 +233,7 @@ class Queue(Recording):
 
     def next_version_number(self) -> int:
         """The number of the next version: one more than the highest there ever was."""
-        with self.transaction() as c:
+        with self.reading() as c:
             return c.execute(select(func.coalesce(func.max(V.number), 0))).scalar_one() + 1
 
     def _hold_batch(self, c: Connection, batch: Batch) -> None:

@@ -159,7 +159,7 @@ class Recording(JournalCore):
             self.log(c, "turn", turn_id, {})
 
     def recover_interrupted(self) -> int:
-        """Exclude turns that a dead gateway left unanswered. Only the one gateway of a home calls this, at its start."""
+        """Exclude turns that a dead gateway left unanswered. Called by the gateway of a home at its start."""
         with self.transaction() as c:
             ids = c.execute(select(T.id).where(T.state == TurnState.SERVED)).scalars().all()
             for turn_id in ids:
@@ -188,11 +188,11 @@ class Recording(JournalCore):
         """Answered turns whose messages plus answer have one of these hashes, newest first."""
         query = select(schema.turns).where(T.context_hash.in_(hashes)).order_by(T.created_at.desc()).limit(50)
         query = query.where(T.session_id == session_id) if session_id else query.where(T.client == client)
-        with self.transaction() as c:
+        with self.reading() as c:
             return list(c.execute(query).all())
 
     def last_main_turn(self, session_id: str) -> Row[Any] | None:
-        with self.transaction() as c:
+        with self.reading() as c:
             return c.execute(
                 select(schema.turns)
                 .where(T.session_id == session_id, T.kind == TurnKind.MAIN, T.answered_at.is_not(None))
@@ -202,7 +202,7 @@ class Recording(JournalCore):
 
     def same_request(self, client: str, request_hash: str, since: float) -> list[Row[Any]]:
         """Turns of this client with exactly this request, newest first: candidates for a retry or a regeneration."""
-        with self.transaction() as c:
+        with self.reading() as c:
             return list(
                 c.execute(
                     select(schema.turns)
@@ -214,7 +214,7 @@ class Recording(JournalCore):
 
     def context_ids(self, row: Row[Any]) -> tuple[list[int], list[int]]:
         """Prompt ids and response ids of a recorded turn: what a bridge extends."""
-        with self.transaction() as c:
+        with self.reading() as c:
             _, ids = self.read_context(c, row)
         return ids, schema.unpack_ids(row.response_ids) if row.response_ids else []
 
@@ -255,7 +255,7 @@ class Recording(JournalCore):
     def idle_sessions(self, before: float) -> list[str]:
         """Open sessions last seen before this time that have no answer under way."""
         busy = select(T.session_id).where(T.state == TurnState.SERVED)
-        with self.transaction() as c:
+        with self.reading() as c:
             return list(
                 c.execute(
                     select(S.id).where(S.closed_at.is_(None), S.last_seen_at < before, S.id.not_in(busy)).limit(200)
