@@ -1,0 +1,60 @@
+"""What a gateway asks of an engine: token ids in, sampled token ids and their log-probs out, adapters while it serves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to sample. ``max_tokens`` counts response tokens; ``stop`` strings end the answer and are cut from its text."""
+
+    max_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    seed: int | None
+    stop: tuple[str, ...]
+    stop_token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some newly sampled tokens: ids [n], natural log-probs [n] at the sampling temperature (None: not given), text.
+
+    ``finish_reason`` is set on the last chunk ("stop" or "length"); ``stop_string`` when a stop string ended it.
+    """
+
+    token_ids: list[int]
+    logprobs: list[float] | None
+    text: str
+    finish_reason: str | None = None
+    stop_string: str | None = None
+    cached_tokens: int | None = None
+
+
+class Engine(Protocol):
+    """Implemented by `engines.vllm`, for a vLLM server and for our local one alike. All errors are EngineError."""
+
+    async def max_model_len(self) -> int:
+        """Longest prompt plus answer, in tokens."""
+        ...
+
+    def generate(self, model: str, prompt_ids: list[int], params: SamplingParams) -> AsyncIterator[Chunk]:
+        """Sample an answer. Closing the iterator early cancels the request in the engine."""
+        ...
+
+    async def load_adapter(self, name: str, path: Path) -> None:
+        """Make a PEFT directory servable under a name, without disturbing requests in flight."""
+        ...
+
+    async def unload_adapter(self, name: str) -> None:
+        """Forget an adapter; requests in flight with it finish."""
+        ...
+
+    async def healthy(self) -> bool: ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,219 @@
+"""A `renderers.Renderer` for plain ChatML models such as SmolLM2: messages to token ids, ids back to a message.
+
+A conversation without tools renders to the ids of the model's own chat template. Text that looks like a special token
+is encoded as ordinary text, so that no message can forge the end of a turn. Tools, which the template does not know,
+are described in the system message and called as `<tool_call>{…}</tool_call>`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from renderers.base import (
+    Message,
+    ParsedResponse,
+    ParsedToolCall,
+    RenderedTokens,
+    ToolCallParseStatus,
+    ToolSpec,
+    extract_message_tool_names,
+    reject_assistant_in_extension,
+    trim_to_turn_close,
+)
+from tokenizers import Tokenizer
+
+TOOL_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+OPEN_TOOL_CALL = "<tool_call>"
+TOOLS_PREAMBLE = (
+    "You may call the functions below. To call one, write a JSON object with its name and arguments between tags, "
+    'like this: <tool_call>{"name": "…", "arguments": {…}}</tool_call>\nFunctions:\n'
+)
+
+
+class ChatMLRenderer:
+    """ChatML over a `tokenizers` file. `default_system` is put first when a conversation has no system message."""
+
+    is_prefix_stable = True
+
+    def __init__(self, tokenizer_file: Path, default_system: str | None) -> None:
+        self.tokenizer: Tokenizer = Tokenizer.from_file(str(tokenizer_file))
+        self.tokenizer.encode_special_tokens = True  # in message text, special tokens are only text
+        self.default_system = default_system
+        self._start = self._special("<|im_start|>")
+        self._end = self._special("<|im_end|>")
+        self._stops = [self._end]
+        end_of_text = self.tokenizer.token_to_id("<|endoftext|>")
+        if end_of_text is not None:
+            self._stops.append(end_of_text)
+        self._newline = self._encode("\n")
+
+    def _special(self, token: str) -> int:
+        token_id = self.tokenizer.token_to_id(token)
+        if token_id is None:
+            raise ValueError(f"the tokenizer has no {token} token, so it is not a ChatML model")
+        return token_id
+
+    def _encode(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
+
+    def get_stop_token_ids(self) -> list[int]:
+        return list(self._stops)
+
+    def render_ids(
+        self, messages: list[Message], *, tools: list[ToolSpec] | None = None, add_generation_prompt: bool = False
+    ) -> list[int]:
+        return self.render(messages, tools=tools, add_generation_prompt=add_generation_prompt).token_ids
+
+    def render(
+        self, messages: list[Message], *, tools: list[ToolSpec] | None = None, add_generation_prompt: bool = False
+    ) -> RenderedTokens:
+        """All messages as ids, each token with the index of its message (-1 for scaffolding)."""
+        rendered = _Builder(messages)
+        if messages and messages[0]["role"] != "system":
+            system = "\n\n".join(part for part in (self.default_system, _describe(tools)) if part)
+            if system:
+                self._turn(rendered, -1, "system", system)
+        for i, message in enumerate(messages):
+            text = _text(message)
+            if i == 0 and message["role"] == "system" and tools:
+                text = "\n\n".join(part for part in (text, _describe(tools)) if part)
+            self._turn(rendered, i, message["role"], text)
+        if add_generation_prompt:
+            rendered.add([self._start, *self._encode("assistant\n")], -1)
+        return rendered.result()
+
+    def bridge_to_next_turn(
+        self,
+        previous_prompt_ids: list[int],
+        previous_completion_ids: list[int],
+        new_messages: list[Message],
+        *,
+        tools: list[ToolSpec] | None = None,
+    ) -> RenderedTokens | None:
+        """The last prompt and the sampled ids, kept verbatim, then the new messages and the start of an answer."""
+        if not new_messages or reject_assistant_in_extension(new_messages):
+            return None
+        if any(message["role"] == "system" for message in new_messages):
+            return None  # the template puts one system message first; a later one is another conversation
+        previous = trim_to_turn_close(
+            previous_prompt_ids, previous_completion_ids, {self._end}, synthesize_close=self._end
+        )
+        if previous is None or len(previous) < len(previous_prompt_ids) + len(previous_completion_ids):
+            return None
+        rendered = _Builder(new_messages)
+        rendered.add(previous, -1)
+        rendered.add(self._newline, -1)
+        for i, message in enumerate(new_messages):
+            self._turn(rendered, i, message["role"], _text(message))
+        rendered.add([self._start, *self._encode("assistant\n")], -1)
+        return rendered.result()
+
+    def parse_response(
+        self, token_ids: list[int], *, tools: list[ToolSpec] | None = None, prompt_ids: list[int] | None = None
+    ) -> ParsedResponse:
+        """Sampled ids as a message. Tool calls are looked for only when tools were offered."""
+        text = self.tokenizer.decode(token_ids, skip_special_tokens=True)
+        return parse_text(text, with_tools=bool(tools))
+
+    def _turn(self, rendered: _Builder, index: int, role: str, text: str) -> None:
+        rendered.add([self._start], index)
+        rendered.add(self._encode(f"{role}\n{text}"), index)
+        rendered.add([self._end], index)
+        rendered.add(self._newline, -1)
+
+
+def parse_text(text: str, *, with_tools: bool) -> ParsedResponse:
+    """Split an answer's text into content and tool calls; a broken call is reported, and stays in the content."""
+    if not with_tools or OPEN_TOOL_CALL not in text:
+        return ParsedResponse(content=text)
+    calls: list[ParsedToolCall] = []
+    kept: list[str] = []
+    end = 0
+    for match in TOOL_CALL.finditer(text):
+        call = _parse_call(match.group(1))
+        calls.append(call)
+        kept.append(text[end : match.start()])
+        if call.status is not ToolCallParseStatus.OK:
+            kept.append(match.group(0))
+        end = match.end()
+    rest = text[end:]
+    if OPEN_TOOL_CALL in rest:
+        raw = rest[rest.index(OPEN_TOOL_CALL) :]
+        calls.append(ParsedToolCall(raw=raw, status=ToolCallParseStatus.UNCLOSED_BLOCK))
+    kept.append(rest)
+    content = "".join(kept)
+    return ParsedResponse(content=content.strip() if calls else content, tool_calls=calls)
+
+
+def _parse_call(raw: str) -> ParsedToolCall:
+    try:
+        body = json.loads(raw)
+    except json.JSONDecodeError:
+        return ParsedToolCall(raw=raw, status=ToolCallParseStatus.INVALID_JSON)
+    if not isinstance(body, dict) or not isinstance(body.get("name"), str) or not body["name"]:
+        return ParsedToolCall(raw=raw, status=ToolCallParseStatus.MISSING_NAME)
+    arguments = body.get("arguments", {})
+    if not isinstance(arguments, dict):
+        return ParsedToolCall(raw=raw, status=ToolCallParseStatus.MALFORMED_STRUCTURE)
+    return ParsedToolCall(raw=raw, name=body["name"], arguments=arguments)
+
+
+def _describe(tools: list[ToolSpec] | None) -> str | None:
+    if not tools:
+        return None
+    return TOOLS_PREAMBLE + "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
+
+
+def _text(message: Message) -> str:
+    content = message.get("content") or ""
+    if not isinstance(content, str):
+        content = "".join(str(part.get("text", "")) for part in content)
+    calls = []
+    for call in message.get("tool_calls") or []:
+        function = call.get("function", {"name": "", "arguments": {}})
+        arguments = function["arguments"]
+        if isinstance(arguments, str):
+            with contextlib.suppress(json.JSONDecodeError):  # a broken string is shown as it is
+                arguments = json.loads(arguments)
+        body = json.dumps({"name": function["name"], "arguments": arguments}, ensure_ascii=False)
+        calls.append(f"<tool_call>{body}</tool_call>")
+    return "\n".join(part for part in (content, *calls) if part)
+
+
+class _Builder:
+    """Collects ids with the message each belongs to."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self.messages = messages
+        self.ids: list[int] = []
+        self.indices: list[int] = []
+
+    def add(self, ids: list[int], index: int) -> None:
+        self.ids += ids
+        self.indices += [index] * len(ids)
+
+    def result(self) -> RenderedTokens:
+        return RenderedTokens(
+            token_ids=self.ids,
+            message_indices=self.indices,
+            message_roles=[message["role"] for message in self.messages],
+            message_tool_names=extract_message_tool_names(self.messages),
+        )
+
+
+def as_tool_specs(tools: list[dict[str, Any]] | None) -> list[ToolSpec] | None:
+    """OpenAI's `tools` parameter in the shape that renderers take."""
+    if not tools:
+        return None
+    return [
+        ToolSpec(
+            name=tool["function"]["name"],
+            description=tool["function"].get("description", ""),
+            parameters=tool["function"].get("parameters", {}),
+        )
+        for tool in tools
+    ]

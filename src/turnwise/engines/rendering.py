@@ -1,0 +1,128 @@
+"""Messages to token ids for the served model: which renderer it takes, whole prompts, and bridged ones.
+
+A bridged prompt is the previous prompt and the ids that were sampled, verbatim, plus the ids of what was added. It is
+only made where the renderer can prove that; otherwise the whole conversation is rendered anew.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from renderers.base import ParsedResponse, RenderedTokens, Renderer, create_renderer, load_tokenizer
+
+from turnwise.engines.chatml import ChatMLRenderer, as_tool_specs
+from turnwise.errors import ModelError
+from turnwise.types import Message
+
+HINT_HEADING = "\n\n[user's hint / instruction]\n"
+_CHATML_SYSTEM_MARK = "<|im_start|>system\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Ids [P] of a prompt, and where in them a hint for the last user message would go (None: no user message)."""
+
+    ids: list[int]
+    hint_at: int | None
+    bridged: bool
+
+
+class PromptRenderer:
+    """The one renderer of a served model. Not thread-safe for one instance per thread beyond what tokenizers allow."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self.renderer = renderer
+        self.stop_token_ids = renderer.get_stop_token_ids()
+        self._closers = set(self.stop_token_ids)
+
+    def render(self, messages: list[Message], tools: list[dict[str, Any]] | None) -> Prompt:
+        """The whole conversation as a prompt."""
+        rendered = self.renderer.render(
+            messages,  # type: ignore[arg-type]  # our messages are OpenAI's dicts, which is what renderers take
+            tools=as_tool_specs(tools),
+            add_generation_prompt=True,
+        )
+        return Prompt(rendered.token_ids, self._hint_at(rendered, messages), bridged=False)
+
+    def bridge(
+        self,
+        prompt_ids: list[int],
+        response_ids: list[int],
+        hint_at: int | None,
+        added: list[Message],
+        tools: list[dict[str, Any]] | None,
+    ) -> Prompt | None:
+        """The previous turn's ids extended by `added`, or None when that cannot be proven.
+
+        `hint_at` is the previous turn's: it still holds when `added` has no user message.
+        """
+        rendered = self.renderer.bridge_to_next_turn(
+            prompt_ids,
+            response_ids,
+            added,  # type: ignore[arg-type]
+            tools=as_tool_specs(tools),
+        )
+        if rendered is None:
+            return None
+        known = len(prompt_ids) + len(response_ids)
+        if rendered.token_ids[:known] != [*prompt_ids, *response_ids]:
+            return None  # a renderer that breaks its promise must not break ours
+        new_hint_at = self._hint_at(rendered, added)
+        return Prompt(rendered.token_ids, hint_at if new_hint_at is None else new_hint_at, bridged=True)
+
+    def parse(
+        self, response_ids: list[int], prompt_ids: list[int], tools: list[dict[str, Any]] | None
+    ) -> ParsedResponse:
+        return self.renderer.parse_response(response_ids, tools=as_tool_specs(tools), prompt_ids=prompt_ids)
+
+    def _hint_at(self, rendered: RenderedTokens, messages: list[Message]) -> int | None:
+        """The offset just before the token that closes the last user message."""
+        users = [i for i, message in enumerate(messages) if message["role"] == "user"]
+        if not users or not rendered.message_indices:
+            return None
+        positions = [k for k, owner in enumerate(rendered.message_indices) if owner == users[-1]]
+        if not positions:
+            return None
+        last = positions[-1]
+        while last > positions[0] and rendered.token_ids[last] not in self._closers:
+            last -= 1  # some templates attribute a line break after the closing token to the message
+        return last if rendered.token_ids[last] in self._closers else positions[-1] + 1
+
+
+def load_renderer(model: Path | str) -> PromptRenderer:
+    """The renderer for a model folder or hub id: ours for plain ChatML, else the one `renderers` has for the family."""
+    folder = Path(model)
+    if folder.is_dir() and _is_plain_chatml(folder):
+        return PromptRenderer(ChatMLRenderer(folder / "tokenizer.json", _default_system(folder)))
+    try:
+        return PromptRenderer(create_renderer(load_tokenizer(str(model))))
+    except Exception as e:
+        raise ModelError(f"no renderer for the model {model}: {e}") from e
+
+
+def _is_plain_chatml(folder: Path) -> bool:
+    """ChatML without tools, thinking or any other rule of its own: nothing but roles and contents in the template."""
+    template = _template(folder)
+    return "<|im_start|>" in template and not any(word in template for word in ("tool", "think", "reasoning"))
+
+
+def _default_system(folder: Path) -> str | None:
+    """The system message that the template itself puts first, read from the template's text."""
+    template = _template(folder)
+    if _CHATML_SYSTEM_MARK not in template:
+        return None
+    return template.split(_CHATML_SYSTEM_MARK, 1)[1].split("<|im_end|>", 1)[0]
+
+
+def _template(folder: Path) -> str:
+    """The chat template with escaped line breaks resolved, or an empty string."""
+    file = folder / "chat_template.jinja"
+    if file.exists():
+        text = file.read_text(encoding="utf-8")
+    else:
+        config = folder / "tokenizer_config.json"
+        text = json.loads(config.read_text(encoding="utf-8")).get("chat_template", "") if config.exists() else ""
+    return text.replace("\\n", "\n") if isinstance(text, str) else ""
