@@ -1,0 +1,88 @@
+"""Labelled next states: reading and checking the JSONL files that judges are measured on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import TurnwiseError
+from turnwise.types import Message
+
+_ROLES = {"user", "tool", "system", "assistant"}
+
+
+class CaseError(TurnwiseError):
+    """A line of a labelled file cannot be used; the message names the file, the line and what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One labelled next state. ``label`` is +1, 0 or -1; ``directive``: it says how the answer should have been."""
+
+    id: str
+    setting: str
+    messages: list[Message]
+    answer: Message
+    next_state: list[Message]
+    label: int
+    directive: bool
+    hint: str
+
+
+def read_cases(path: Path) -> list[Case]:
+    """All cases of a JSONL file. Raises CaseError on the first bad line and on an empty file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise CaseError(f"cannot read {path}: {e}") from e
+    cases = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                cases.append(_case(json.loads(line), number))
+            except json.JSONDecodeError as e:
+                raise CaseError(f"{path}, line {number}: not valid JSON ({e.msg} at column {e.colno})") from e
+            except ValueError as e:
+                raise CaseError(f"{path}, line {number}: {e}") from e
+    if not cases:
+        raise CaseError(f"{path} holds no cases; each line is an object with task, action, next_state and label")
+    return cases
+
+
+def _case(row: Any, number: int) -> Case:
+    if not isinstance(row, dict):
+        raise ValueError("each line must be a JSON object with task, action, next_state and label")
+    missing = [key for key in ("task", "action", "next_state", "label") if key not in row]
+    if missing:
+        raise ValueError(f"missing {', '.join(missing)}")
+    if row["label"] not in (-1, 0, 1) or isinstance(row["label"], bool):
+        raise ValueError(f"label must be -1, 0 or 1, not {row['label']!r}")
+    if not isinstance(row.get("directive", False), bool):
+        raise ValueError(f"directive must be true or false, not {row['directive']!r}")
+    if not isinstance(row["task"], str):
+        raise ValueError("task must be a string")
+    answer = row["action"]
+    if isinstance(answer, str):
+        answer = {"role": "assistant", "content": answer}
+    elif not isinstance(answer, dict):
+        raise ValueError("action must be a string or an assistant message")
+    state = row["next_state"]
+    if isinstance(state, str):
+        state = [{"role": "user", "content": state}]
+    if not isinstance(state, list) or not state:
+        raise ValueError("next_state must be a list with at least one message")
+    for message in state:
+        if not isinstance(message, dict) or message.get("role") not in _ROLES or "content" not in message:
+            raise ValueError("each message of next_state needs a role (user or tool) and content")
+    return Case(
+        id=str(row.get("id", f"line-{number}")),
+        setting=str(row.get("setting", "")),
+        messages=[{"role": "user", "content": row["task"]}],
+        answer=answer,
+        next_state=state,
+        label=int(row["label"]),
+        directive=row.get("directive", False),
+        hint=str(row.get("hint") or ""),
+    )

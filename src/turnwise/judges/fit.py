@@ -1,0 +1,125 @@
+"""Fits the weights of the free signals: a three-class logistic regression that starts from weights set by hand.
+
+``python -m turnwise.judges.fit CASES.jsonl`` writes ``weights.json``. Each weight has a Gaussian prior around the value
+in ``PRIOR``, so that a kind of evidence seen in few cases keeps the judgement of its author. Never run by a loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+from turnwise.judges.cases import Case, read_cases
+from turnwise.judges.signals import WEIGHTS_FILE, Weights, features
+
+CLASSES = (-1, 0, 1)
+
+# Log-odds that each kind of evidence adds to (bad, neutral, good), before any data.
+PRIOR: dict[str, tuple[float, float, float]] = {
+    "bias": (0.0, 0.3, 0.0),
+    "tool.tests_passed": (-1.0, -1.0, 2.0),
+    "tool.tests_failed": (2.2, -1.2, -1.0),
+    "tool.known_failures": (-0.3, 0.2, 0.4),
+    "tool.nothing_ran": (-0.5, 2.2, -1.0),
+    "tool.infrastructure": (-1.0, 2.6, -1.2),
+    "tool.unfinished": (-0.8, 2.2, -0.8),
+    "tool.expected_negative": (-1.2, -0.8, 2.2),
+    "tool.unexpected_positive": (0.4, 0.0, 0.2),
+    "tool.json_error": (2.0, -0.8, -1.0),
+    "tool.http_client_error": (1.8, -0.6, -1.0),
+    "tool.traceback": (2.0, -0.8, -1.0),
+    "tool.error_text": (1.6, -0.6, -0.8),
+    "tool.exit_nonzero": (1.0, 0.0, -0.6),
+    "tool.empty": (-0.2, 1.2, -0.6),
+    "tool.null_value": (-0.4, 1.4, -0.6),
+    "tool.exit_zero": (-0.8, -0.4, 1.4),
+    "tool.json_success": (-0.8, -0.6, 1.6),
+    "tool.data": (-0.6, -0.2, 1.2),
+    "tool.success_text": (-0.8, -0.4, 1.4),
+    "tool.plain_output": (-0.3, 0.0, 0.7),
+    "tool.screen_error": (1.8, -0.6, -0.8),
+    "tool.screen_changed": (-0.6, -0.4, 1.4),
+    "tool.no_change": (0.3, 0.9, -0.6),
+    "tool.wrong_target": (2.2, -0.6, -1.2),
+    "tool.several": (0.0, 0.0, 0.0),
+    "reply.silent": (0.0, 0.6, 0.0),
+    "reply.praise": (-0.7, -0.4, 1.1),
+    "reply.success": (-0.5, -0.5, 1.1),
+    "reply.adopted": (-0.5, -0.3, 0.9),
+    "reply.conceded": (-0.5, -0.4, 1.1),
+    "reply.thanks": (-0.3, 0.0, 0.4),
+    "reply.opens_well": (-0.5, -0.3, 0.8),
+    "reply.only_positive": (-0.4, -0.3, 0.7),
+    "reply.rejected": (1.1, -0.5, -0.6),
+    "reply.reproached": (1.2, -0.5, -0.7),
+    "reply.defect": (0.8, -0.4, -0.4),
+    "reply.revise": (0.8, -0.4, -0.4),
+    "reply.incredulous": (0.8, -0.4, -0.3),
+    "reply.sarcasm": (1.4, -0.5, -1.0),
+    "reply.gave_up": (0.9, -0.1, -0.7),
+    "reply.only_negative": (0.5, -0.3, -0.3),
+    "reply.acknowledged": (-0.3, 0.6, -0.1),
+    "reply.deferred": (-0.4, 1.0, -0.5),
+    "reply.new_topic": (-0.4, 0.9, -0.3),
+    "reply.outside": (-0.4, 1.0, -0.4),
+    "reply.accident": (-0.4, 1.0, -0.4),
+    "reply.only_neutral": (-0.3, 0.6, -0.3),
+    "reply.no_kind": (0.0, 0.3, 0.0),
+    "reply.only_asks": (-0.2, 0.8, -0.4),
+    "reply.answers_a_question": (-0.5, 1.0, -0.4),
+    "reply.builds_on": (-0.3, 0.0, 0.4),
+    "reply.standing_rule": (0.0, 0.2, 0.0),
+    "reply.quotes_answer": (0.5, -0.2, -0.2),
+    "reply.terse": (0.1, 0.0, 0.0),
+    "reply.exclaims": (0.0, -0.3, 0.3),
+    "reply.shouts": (0.3, -0.2, 0.0),
+    "reply.restates_task": (0.4, -0.2, -0.2),
+    "reply.elsewhere": (-0.1, 0.3, -0.1),
+}
+
+# How far data may move a weight from its prior (variance), set once by cross-validation.
+VARIANCE = 0.3
+STEPS = 400
+
+
+def fit(cases: list[Case], variance: float = VARIANCE) -> Weights:
+    """Maximum a-posteriori weights for ``cases``: gradient descent on a convex loss, so the same cases give the same."""
+    names = list(PRIOR)
+    prior = np.array([PRIOR[n] for n in names])
+    x = np.zeros((len(cases), len(names)))
+    for row, case in enumerate(cases):
+        for name, value in features(case.messages, case.answer, case.next_state).items():
+            x[row, names.index(name)] = value
+    y = np.array([[float(case.label == c) for c in CLASSES] for case in cases])
+    w = prior.copy()
+    # A step of 1/L is safe: L bounds the curvature of the cross-entropy plus that of the prior.
+    rate = 1.0 / (0.5 * float(np.linalg.norm(x, 2) ** 2) + 1.0 / variance) if len(cases) else 0.0
+    for _ in range(STEPS):
+        p = np.exp(x @ w - (x @ w).max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        w -= rate * (x.T @ (p - y) + (w - prior) / variance)
+    return {name: tuple(round(float(v), 3) for v in row) for name, row in zip(names, w, strict=True)}  # pyright: ignore
+
+
+def folds(cases: list[Case], k: int = 10) -> list[list[int]]:
+    """``k`` disjoint index lists with like shares of each label, the same for the same cases."""
+    order = sorted(range(len(cases)), key=lambda i: (cases[i].label, cases[i].id))
+    return [order[f::k] for f in range(k)]
+
+
+def main() -> None:
+    """Command line: fit on a file of labelled cases and write the weights."""
+    parser = argparse.ArgumentParser(prog="python -m turnwise.judges.fit", description=main.__doc__)
+    parser.add_argument("cases", type=Path, help="labelled next states, one JSON object a line")
+    parser.add_argument("--out", type=Path, default=WEIGHTS_FILE, help="where to write the weights")
+    arguments = parser.parse_args()
+    weights = fit(read_cases(arguments.cases))
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in weights.items())
+    arguments.out.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+def extract_hint(best, p, answer, reply, tool, found): return None

@@ -1,0 +1,90 @@
+"""Reading messages: text of a message, sentences, and the removal of orders to the judge.
+
+Pure functions. Nothing here decides whether an answer was good.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from turnwise.types import Message
+
+_QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "\u00a0": " "})
+
+# A sentence or line that tries to tell a judge what to vote. Such text says nothing about the answer.
+_JUDGE_ORDER = re.compile(
+    r"\\?\bboxed\s*\{"
+    r"|\[\s*HINT_(?:START|END)\s*\]"
+    r"|</?\s*next[_ ]state\s*>"
+    r"|\b(?:whoever grades|grader|judge|evaluat(?:or|ion)|(?:grading|reward|judging) model|rater|annotator)\b"
+    r"[^.!?\n]{0,80}(?:[+-]\s?1\b|\bmaximum\b|\b(?:prior|previous|these) rules?\b|\bscore\s*[:=]|\breward\s*[:=])"
+    r"|\b(?:give|award|assign|output|vote)\b[^.!?\n]{0,30}(?:[+-]\s?1\b|\b(?:maximum|highest|top) (?:score|reward)\b)"
+    r"|\b(?:ignore|disregard|forget)\b[^.!?\n]{0,20}\b(?:previous|prior|above|earlier|all)\b[^.!?\n]{0,20}"
+    r"\b(?:instruct|rule|prompt)\w*",
+    re.IGNORECASE,
+)
+
+# Ends of sentences in the scripts we know; a dot inside a number, path, version or abbreviation is none.
+_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])|\n+")
+
+
+def content_text(message: Message) -> str:
+    """The text of a message's content, whether it is a string, a list of parts or absent."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = [p if isinstance(p, str) else str(p.get("text") or "") for p in content if isinstance(p, str | dict)]
+        return "\n".join(p for p in parts if p)
+    return ""
+
+
+def answer_text(answer: Message) -> str:
+    """An assistant message as text: what it says, then each tool call as ``name(arguments)``."""
+    lines = [content_text(answer)]
+    for call in answer.get("tool_calls") or []:
+        function = call.get("function") or {}
+        arguments = function.get("arguments", "")
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        lines.append(f"{function.get('name', 'unknown')}({arguments})")
+    return "\n".join(line for line in lines if line)
+
+
+def task_text(messages: list[Message]) -> str:
+    """What the person asked for last: the text of the last user message before the answer."""
+    for message in reversed(messages):
+        if message.get("role") == "user":
+            return content_text(message)
+    return ""
+
+
+def plain(text: str) -> str:
+    """Straight quotes, plain minus and spaces, so that patterns need one form only."""
+    return text.translate(_QUOTES)
+
+
+def sentences(text: str) -> list[str]:
+    """The text's sentences and lines, stripped, without empty ones."""
+    return [s.strip() for s in _SENTENCE_END.split(plain(text)) if s and s.strip()]
+
+
+def without_judge_orders(text: str) -> tuple[str, bool]:
+    """The text without sentences that order a verdict, and whether there were any."""
+    kept, found = [], False
+    for sentence in sentences(text):
+        if not _JUDGE_ORDER.search(sentence):
+            kept.append(sentence)
+            continue
+        found = True
+        # What follows a planted tag or box on the same line may still be the person's own words.
+        rest = re.split(r"\}|</?\s*next[_ ]state\s*>|\]", sentence)[-1].strip(" .,;:-")
+        if rest and rest != sentence.strip(" .,;:-") and not _JUDGE_ORDER.search(rest):
+            kept.append(rest)
+    return "\n".join(kept), found
+
+
+def words(text: str) -> set[str]:
+    """Lower-case words of at least four letters or digits: a crude measure of what a text is about."""
+    return set(re.findall(r"[\w'-]{4,}", text.lower()))
