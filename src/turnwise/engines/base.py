@@ -1,8 +1,8 @@
-"""What a gateway asks of an engine: token ids in, sampled token ids and their log-probs out, adapters while it serves."""
+"""What a gateway asks of an engine: token ids in, sampled ids and their log-probs out, adapters while it serves."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -10,7 +10,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to sample. ``max_tokens`` counts response tokens; ``stop`` strings end the answer and are cut from its text."""
+    """How to sample. ``max_tokens`` counts response tokens; ``stop`` strings end the answer, cut from its text."""
 
     max_tokens: int
     temperature: float
@@ -43,7 +43,7 @@ class Engine(Protocol):
         """Longest prompt plus answer, in tokens."""
         ...
 
-    def generate(self, model: str, prompt_ids: list[int], params: SamplingParams) -> AsyncIterator[Chunk]:
+    def generate(self, model: str, prompt_ids: list[int], params: SamplingParams) -> AsyncGenerator[Chunk, None]:
         """Sample an answer. Closing the iterator early cancels the request in the engine."""
         ...
 

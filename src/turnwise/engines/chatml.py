@@ -145,8 +145,7 @@ def parse_text(text: str, *, with_tools: bool) -> ParsedResponse:
         raw = rest[rest.index(OPEN_TOOL_CALL) :]
         calls.append(ParsedToolCall(raw=raw, status=ToolCallParseStatus.UNCLOSED_BLOCK))
     kept.append(rest)
-    content = "".join(kept)
-    return ParsedResponse(content=content.strip() if calls else content, tool_calls=calls)
+    return ParsedResponse(content="".join(kept), tool_calls=calls)
 
 
 def _parse_call(raw: str) -> ParsedToolCall:

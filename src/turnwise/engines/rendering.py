@@ -7,11 +7,12 @@ only made where the renderer can prove that; otherwise the whole conversation is
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from renderers.base import ParsedResponse, RenderedTokens, Renderer, create_renderer, load_tokenizer
+from renderers.base import RenderedTokens, Renderer, create_renderer, load_tokenizer
 
 from turnwise.engines.chatml import ChatMLRenderer, as_tool_specs
 from turnwise.errors import ModelError
@@ -31,10 +32,11 @@ class Prompt:
 
 
 class PromptRenderer:
-    """The one renderer of a served model. Not thread-safe for one instance per thread beyond what tokenizers allow."""
+    """The one renderer of a served model. Its methods take CPU time: call them off the event loop."""
 
-    def __init__(self, renderer: Renderer) -> None:
+    def __init__(self, renderer: Renderer, decode: Callable[[list[int]], str]) -> None:
         self.renderer = renderer
+        self.decode = decode
         self.stop_token_ids = renderer.get_stop_token_ids()
         self._closers = set(self.stop_token_ids)
 
@@ -73,11 +75,6 @@ class PromptRenderer:
         new_hint_at = self._hint_at(rendered, added)
         return Prompt(rendered.token_ids, hint_at if new_hint_at is None else new_hint_at, bridged=True)
 
-    def parse(
-        self, response_ids: list[int], prompt_ids: list[int], tools: list[dict[str, Any]] | None
-    ) -> ParsedResponse:
-        return self.renderer.parse_response(response_ids, tools=as_tool_specs(tools), prompt_ids=prompt_ids)
-
     def _hint_at(self, rendered: RenderedTokens, messages: list[Message]) -> int | None:
         """The offset just before the token that closes the last user message."""
         users = [i for i, message in enumerate(messages) if message["role"] == "user"]
@@ -96,9 +93,11 @@ def load_renderer(model: Path | str) -> PromptRenderer:
     """The renderer for a model folder or hub id: ours for plain ChatML, else the one `renderers` has for the family."""
     folder = Path(model)
     if folder.is_dir() and _is_plain_chatml(folder):
-        return PromptRenderer(ChatMLRenderer(folder / "tokenizer.json", _default_system(folder)))
+        chatml = ChatMLRenderer(folder / "tokenizer.json", _default_system(folder))
+        return PromptRenderer(chatml, chatml.tokenizer.decode)
     try:
-        return PromptRenderer(create_renderer(load_tokenizer(str(model))))
+        tokenizer = load_tokenizer(str(model))
+        return PromptRenderer(create_renderer(tokenizer), tokenizer.decode)
     except Exception as e:
         raise ModelError(f"no renderer for the model {model}: {e}") from e
 

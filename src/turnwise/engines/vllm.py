@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ class VllmEngine:
             self._max_model_len = int(next(m["max_model_len"] for m in models if m.get("max_model_len")))
         return self._max_model_len
 
-    async def generate(self, model: str, prompt_ids: list[int], params: SamplingParams) -> AsyncIterator[Chunk]:
+    async def generate(self, model: str, prompt_ids: list[int], params: SamplingParams) -> AsyncGenerator[Chunk, None]:
         body: dict[str, Any] = {
             "model": model,
             "prompt": prompt_ids,
@@ -66,18 +65,17 @@ class VllmEngine:
                 if response.status_code != 200:
                     await response.aread()
                     raise _refusal(response)
-                async with aclosing(response.aiter_lines()) as lines:
-                    async for line in lines:
-                        if not line.startswith("data:"):
-                            continue
-                        data = line[5:].strip()
-                        if data == "[DONE]":
-                            break
-                        chunk = _chunk(json.loads(data))
-                        if chunk is None:
-                            continue
-                        finished = finished or chunk.finish_reason is not None
-                        yield chunk
+                async for line in response.aiter_lines():
+                    if not line.startswith("data:"):
+                        continue
+                    data = line[5:].strip()
+                    if data == "[DONE]":
+                        break
+                    chunk = _chunk(json.loads(data))
+                    if chunk is None:
+                        continue
+                    finished = finished or chunk.finish_reason is not None
+                    yield chunk
         except httpx.TimeoutException as e:
             raise EngineError("the engine sent no token for too long; see its log", 504) from e
         except httpx.HTTPError as e:

@@ -1,0 +1,63 @@
+"""Errors of the HTTP API in OpenAI's shape: a status, a sentence that helps, and the parameter at fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+from turnwise.errors import EngineError, JournalError
+
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+    503: "service_unavailable_error",
+    504: "timeout_error",
+    507: "insufficient_storage_error",
+}
+
+
+class ApiError(Exception):
+    """A refusal. `param` names the field at fault, `code` is for programs, the message is for people."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.param = param
+        self.code = code
+        self.headers = headers
+
+    def body(self) -> dict[str, Any]:
+        kind = TYPES.get(self.status, "api_error")
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    def response(self) -> JSONResponse:
+        return JSONResponse(self.body(), self.status, headers=self.headers)
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """Any failure as the API error that fits it. An unforeseen one is a 500 that keeps its details to the log."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, EngineError):
+        headers = {"Retry-After": "1"} if error.status in (429, 503) else None
+        code = {429: "engine_overloaded", 503: "engine_unavailable"}.get(error.status, "engine_error")
+        return ApiError(error.status, str(error), code=code, headers=headers)
+    if isinstance(error, JournalError):
+        return ApiError(507, f"the turn could not be recorded, so it was not answered: {error}", code="journal_error")
+    return ApiError(500, "something failed inside turnwise; its log has the details", code="internal_error")

@@ -1,0 +1,45 @@
+"""Figures of the gateway for Prometheus: requests, tokens, waiting times, and what the journal holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Metrics:
+    """One registry per gateway, so that two gateways in one process (tests) do not share figures."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "turnwise_requests_total", "Requests by route and status.", ["route", "status"], registry=self.registry
+        )
+        self.tokens = Counter("turnwise_tokens_total", "Tokens by kind.", ["kind"], registry=self.registry)
+        self.in_flight = Gauge("turnwise_requests_in_flight", "Answers under way.", registry=self.registry)
+        self.first_token = Histogram(
+            "turnwise_first_token_seconds", "Time to first token.", buckets=BUCKETS, registry=self.registry
+        )
+        self.open_turn = Histogram(
+            "turnwise_open_turn_seconds",
+            "Time to place, render and record a request.",
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
+        self.version = Gauge("turnwise_policy_version", "The serving policy version.", registry=self.registry)
+        self.turns = Gauge("turnwise_turns", "Recorded turns by state.", ["state"], registry=self.registry)
+        self.failed = 0
+
+    def count(self, route: str, status: int) -> None:
+        self.requests.labels(route, str(status)).inc()
+        if status >= 500:
+            self.failed += 1
+
+    def render(self, status: dict[str, Any]) -> bytes:
+        """The text for a scrape, with the journal's figures as they are now."""
+        for state, number in status["turns"].items():
+            self.turns.labels(state).set(number)
+        self.version.set(status["version"]["number"])
+        return generate_latest(self.registry)

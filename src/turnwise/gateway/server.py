@@ -1,0 +1,144 @@
+"""The gateway loop: opens the journal, waits for the engine, serves HTTP, and does the upkeep beside it.
+
+Upkeep: following the published version, closing idle sessions, writing records.jsonl, and a heartbeat for `status`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from filelock import FileLock, Timeout
+
+from turnwise.config import Config
+from turnwise.engines.rendering import load_renderer
+from turnwise.engines.vllm import VllmEngine
+from turnwise.errors import ConfigError, TurnwiseError
+from turnwise.gateway.app import make_app
+from turnwise.gateway.auth import load_or_make_token
+from turnwise.gateway.capture import Capture
+from turnwise.gateway.serving import ServingVersions
+from turnwise.journal import Journal
+from turnwise.journal.records import RecordsExporter
+from turnwise.loops import loop_main
+from turnwise.models import resolve_model
+
+log = logging.getLogger(__name__)
+
+UPKEEP_S = 1.0
+GRACE_S = 6
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises ConfigError when the port is taken or the address is not ours."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as e:
+        sock.close()
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {e.strerror}; stop what uses it, or choose another with --port"
+        ) from e
+    sock.listen(1024)
+    sock.set_inheritable(True)
+    return sock
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals alone: the loop's own handlers set `stop`."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+async def serve(config: Config, engine_url: str, sock: socket.socket, stop: asyncio.Event) -> None:
+    """Run the gateway until `stop` is set; answers in flight finish within a few seconds."""
+    journal = await asyncio.to_thread(Journal.open, config)
+    lock = FileLock(config.home / "gateway.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ConfigError(f"another gateway already serves the home {config.home}") from None
+    engine = VllmEngine(engine_url, config.server.engine_stall_s)
+    renderer = await asyncio.to_thread(load_renderer, resolve_model(config.model.path))
+    versions = ServingVersions(journal, engine)
+    capture = Capture(config, journal, engine, renderer, versions)
+    token = load_or_make_token(config.token_path) if config.server.auth else None
+    interrupted = await asyncio.to_thread(journal.recover_interrupted)
+    if interrupted:
+        log.warning("%d turns had been interrupted by an earlier stop; they are excluded from training", interrupted)
+
+    @asynccontextmanager
+    async def background() -> AsyncGenerator[None, None]:
+        tasks = [asyncio.create_task(versions.follow()), asyncio.create_task(upkeep(config, journal, capture))]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    app = make_app(config, capture, token, background)
+    server = _Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_S,
+            server_header=False,
+            h11_max_incomplete_event_size=64 * 1024,
+        )
+    )
+    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        server.should_exit = True
+        await serving
+    finally:
+        stopping.cancel()
+        await engine.close()
+        await asyncio.to_thread(RecordsExporter(journal).export_all)
+        journal.close()
+        lock.release()
+
+
+async def upkeep(config: Config, journal: Journal, capture: Capture) -> None:
+    """Close idle sessions, export records, say that we live."""
+    exporter = RecordsExporter(journal)
+    while True:
+        try:
+            before = journal.clock() - config.sessions.idle_close_s
+            for session_id in await asyncio.to_thread(journal.idle_sessions, before):
+                await asyncio.to_thread(journal.close_session, session_id, "idle")
+            if config.journal.records:
+                await asyncio.to_thread(exporter.export_some)
+            status = {"pid": os.getpid(), "version": capture.versions.number, "version_error": capture.versions.error}
+            await asyncio.to_thread(journal.set_status, "gateway", status)
+        except TurnwiseError as e:
+            log.warning("upkeep: %s", e)
+        except Exception:
+            log.exception("upkeep failed; it goes on")
+        await asyncio.sleep(UPKEEP_S)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="the gateway loop of turnwise, alone")
+    parser.add_argument("--engine-url", required=True)
+    parser.add_argument("--fd", type=int, help="a listening socket inherited from the supervisor")
+
+    async def run(config: Config, args: argparse.Namespace, stop: asyncio.Event) -> None:
+        inherited = args.fd is not None
+        sock = socket.socket(fileno=args.fd) if inherited else bind(config.server.host, config.server.port)
+        await serve(config, args.engine_url, sock, stop)
+
+    loop_main("gateway", parser, run)

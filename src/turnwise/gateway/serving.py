@@ -1,0 +1,126 @@
+"""Which policy version serves: follows the journal, loads new adapters into the engine, and unloads unused ones.
+
+A new version is taken up only once the engine has it, so that no request waits for a load or meets an adapter that is
+not there. If a load fails, the last version goes on serving.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from turnwise.engines.base import Engine
+from turnwise.engines.vllm import BASE_MODEL
+from turnwise.errors import EngineError
+from turnwise.gateway.errors import ApiError
+from turnwise.journal import Journal
+from turnwise.types import BASE_VERSION
+
+log = logging.getLogger(__name__)
+
+MODEL_NAME = "turnwise"
+_PINNED = re.compile(rf"^{MODEL_NAME}@(?:(base)|v(\d+))$")
+POLL_S = 0.3
+KEEP_LOADED = 2
+
+
+def adapter_name(version: int) -> str:
+    """The engine's name for a version."""
+    return BASE_MODEL if version == BASE_VERSION else f"v{version}"
+
+
+class ServingVersions:
+    """The serving version and the adapters that the engine holds."""
+
+    def __init__(self, journal: Journal, engine: Engine) -> None:
+        self._journal = journal
+        self._engine = engine
+        self.number = BASE_VERSION
+        self.error: str | None = None
+        self._loaded: set[int] = {BASE_VERSION}
+        self._in_use: Counter[int] = Counter()
+        self._lock = asyncio.Lock()
+
+    async def resolve(self, model: str) -> tuple[int, bool]:
+        """A model name of the API as (version, pinned). Raises ApiError (404) for a name that does not exist."""
+        if model == MODEL_NAME:
+            return self.number, False
+        match = _PINNED.match(model)
+        if match is None:
+            raise ApiError(
+                404,
+                f"there is no model {model!r}; use '{MODEL_NAME}' (what is learned), '{MODEL_NAME}@base' or "
+                f"'{MODEL_NAME}@v3' for a version",
+                param="model",
+                code="model_not_found",
+            )
+        version = BASE_VERSION if match.group(1) else int(match.group(2))
+        if version != BASE_VERSION and await asyncio.to_thread(self._journal.get_version, version) is None:
+            raise ApiError(
+                404,
+                f"there is no version {version}; see GET /v1/models or `turnwise versions list`",
+                param="model",
+                code="model_not_found",
+            )
+        return version, True
+
+    @asynccontextmanager
+    async def using(self, version: int) -> AsyncGenerator[None, None]:
+        """Keeps a version loaded while a request is made with it."""
+        self._in_use[version] += 1
+        try:
+            yield
+        finally:
+            self._in_use[version] -= 1
+
+    async def ensure_loaded(self, version: int, *, again: bool = False) -> str:
+        """Make the engine hold a version and return its name there. `again` after the engine forgot it."""
+        async with self._lock:
+            if again:
+                self._loaded = {BASE_VERSION}
+            if version not in self._loaded:
+                found = await asyncio.to_thread(self._journal.get_version, version)
+                if found is None:
+                    raise ApiError(404, f"there is no version {version}", param="model", code="model_not_found")
+                path = Path(found.path)
+                if not path.is_absolute():
+                    path = self._journal.config.home / path
+                await self._engine.load_adapter(adapter_name(version), path)
+                self._loaded.add(version)
+        return adapter_name(version)
+
+    async def follow(self) -> None:
+        """Take up each newly published version, for as long as the gateway runs."""
+        pause = POLL_S
+        while True:
+            try:
+                newest = await asyncio.to_thread(self._journal.latest_version)
+                if newest != self.number:
+                    await self.ensure_loaded(newest)
+                    log.info("now serving version %d (before: %d)", newest, self.number)
+                    self.number = newest
+                    await self._unload_unused()
+                self.error = None
+                pause = POLL_S
+            except (EngineError, ApiError) as e:
+                if str(e) != self.error:
+                    log.warning("version not taken up, version %d goes on serving: %s", self.number, e)
+                self.error = str(e)
+                pause = min(pause * 2, 5.0)
+            except Exception:
+                log.exception("could not look for a new version")
+                pause = min(pause * 2, 5.0)
+            await asyncio.sleep(pause)
+
+    async def _unload_unused(self) -> None:
+        async with self._lock:
+            adapters = sorted(self._loaded - {BASE_VERSION, self.number}, reverse=True)
+            for version in adapters[KEEP_LOADED - 1 :]:
+                if self._in_use[version] == 0:
+                    self._loaded.discard(version)
+                    await self._engine.unload_adapter(adapter_name(version))

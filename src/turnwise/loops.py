@@ -1,0 +1,76 @@
+"""What every loop process does the same way: reads its configuration, logs to stderr, and stops when asked.
+
+SIGTERM and SIGINT set an event; the loop finishes what it must and returns. If its parent dies, the loop stops too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from turnwise.config import Config, load_config
+from turnwise.errors import TurnwiseError
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+_PR_SET_PDEATHSIG = 1
+
+
+def loop_main(
+    name: str,
+    parser: argparse.ArgumentParser,
+    run: Callable[[Config, argparse.Namespace, asyncio.Event], Awaitable[None]],
+) -> None:
+    """Parse arguments, run the loop, exit 0 when asked to stop, 1 on an error a person can mend."""
+    parser.add_argument("--config", type=Path, help="the TOML file; default: config.toml in the home folder")
+    parser.add_argument("--home", type=Path, help="the home folder")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one setting")
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    die_with_parent()
+    try:
+        config = load_config(args.config, {"home": args.home} | parse_overrides(args.set))
+        asyncio.run(_until_asked(config, args, run))
+    except TurnwiseError as e:
+        logging.getLogger(name).error("%s", e)
+        sys.exit(1)
+
+
+async def _until_asked(
+    config: Config,
+    args: argparse.Namespace,
+    run: Callable[[Config, argparse.Namespace, asyncio.Event], Awaitable[None]],
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sig, stop.set)
+    await run(config, args, stop)
+
+
+def parse_overrides(pairs: list[str]) -> dict[str, object]:
+    """`["train.lr=1e-4"]` as `{"train.lr": "1e-4"}`; the typed tree turns the text into the key's type."""
+    overrides: dict[str, object] = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise TurnwiseError(f"--set takes KEY=VALUE, not {pair!r}")
+        overrides[key] = value
+    return overrides
+
+
+def die_with_parent() -> None:
+    """On Linux, have the kernel end this process when its supervisor is killed, so that no loop is left behind."""
+    if sys.platform != "linux" or os.environ.get("TURNWISE_SUPERVISED") != "1":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() == 1:
+        sys.exit(0)  # the parent died before the request was made

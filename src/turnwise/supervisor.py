@@ -1,0 +1,219 @@
+"""Starts the loops as processes, restarts a dead one, forwards their logs, and stops them cleanly.
+
+The supervisor binds the listening socket itself and hands it down, so that a taken port is noticed before anything
+starts, and requests that come while the gateway is being restarted wait in the socket's queue instead of failing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+from filelock import FileLock, Timeout
+
+from turnwise.config import Config
+from turnwise.errors import ConfigError
+from turnwise.gateway.auth import load_or_make_token
+from turnwise.gateway.server import bind
+from turnwise.journal import Journal
+from turnwise.models import resolve_model
+
+log = logging.getLogger("supervisor")
+
+FIRST_BACKOFF_S = 0.5
+MAX_BACKOFF_S = 20.0
+STEADY_S = 60.0  # a loop that ran this long starts again at the first back-off
+STOP_LIMIT_S = 9.0
+READY_LIMIT_S = 300.0
+
+
+@dataclass
+class Loop:
+    """One child process and how often it had to be started."""
+
+    name: str
+    command: list[str]
+    pass_fds: tuple[int, ...] = ()
+    process: asyncio.subprocess.Process | None = None
+    starts: int = 0
+    last_lines: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a running turnwise is reached, and with which token (None: none needed)."""
+
+    url: str
+    token: str | None
+
+
+class Supervisor:
+    """Runs the loops of one home until `stop` is set. `common` are the arguments every loop gets."""
+
+    def __init__(self, config: Config, common: list[str]) -> None:
+        self.config = config
+        self.common = common
+        self.stopping = asyncio.Event()
+        self._loops: list[Loop] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self, on_ready: Callable[[Address], Awaitable[None]], stop: asyncio.Event) -> None:
+        """Start everything, call `on_ready` once answers can be given, and stop everything when `stop` is set.
+
+        Raises ConfigError for a taken port, a second server on the same home, or loops that never get ready.
+        """
+        home = self.config.home
+        try:
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = FileLock(home / "serve.lock")
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise ConfigError(f"turnwise already serves the home {home}; stop it, or choose another --home") from None
+        except OSError as e:
+            raise ConfigError(f"the home folder {home} cannot be used: {e.strerror or e}; see --home") from e
+        try:
+            with bind(self.config.server.host, self.config.server.port) as sock:
+                address = self._prepare(sock)
+                for loop in self._loops:
+                    self._tasks.append(asyncio.create_task(self._keep_running(loop)))
+                try:
+                    await self._until_ready(address, stop)
+                    if not stop.is_set():
+                        await on_ready(address)
+                    await stop.wait()
+                finally:
+                    await self.stop_all()
+        finally:
+            lock.release()
+
+    def _prepare(self, sock: socket.socket) -> Address:
+        """Check what every loop needs, once and before any starts, and write down the commands."""
+        config = self.config
+        model = resolve_model(config.model.path)
+        Journal.open(config).close()
+        token = load_or_make_token(config.token_path) if config.server.auth else None
+        host = config.server.host
+        port = sock.getsockname()[1]
+        reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        url = f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+        engine_url = config.engine.url
+        if engine_url is None:
+            engine_port = _free_port()
+            engine_url = f"http://127.0.0.1:{engine_port}"
+            self._loops.append(Loop("engine", engine_command(config, model, engine_port)))
+        python = [sys.executable, "-m"]
+        gateway = [*python, "turnwise.gateway", "--engine-url", engine_url, "--fd", str(sock.fileno()), *self.common]
+        self._loops.append(Loop("gateway", gateway, pass_fds=(sock.fileno(),)))
+        if config.judge.enabled:
+            self._loops.append(Loop("judge", [*python, "turnwise.judges", "--gateway-url", url, *self.common]))
+        if config.train.enabled:
+            self._loops.append(Loop("trainer", [*python, "turnwise.training", *self.common]))
+        return Address(url, token)
+
+    async def _keep_running(self, loop: Loop) -> None:
+        """Start a loop again whenever it ends, each time after a longer pause, until everything stops."""
+        backoff = FIRST_BACKOFF_S
+        while not self.stopping.is_set():
+            started = time.monotonic()
+            loop.starts += 1
+            loop.process = await asyncio.create_subprocess_exec(
+                *loop.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                pass_fds=loop.pass_fds,
+                env=os.environ | {"TURNWISE_SUPERVISED": "1", "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops the loops in order
+                limit=1 << 20,
+            )
+            await self._forward(loop, loop.process)
+            code = await loop.process.wait()
+            if self.stopping.is_set():
+                return
+            if time.monotonic() - started > STEADY_S:
+                backoff = FIRST_BACKOFF_S
+            log.warning("the %s ended with code %d; it starts again in %.1f s", loop.name, code, backoff)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), backoff)
+            backoff = min(backoff * 2, MAX_BACKOFF_S)
+
+    async def _forward(self, loop: Loop, process: asyncio.subprocess.Process) -> None:
+        """Pass on what a loop prints, with its name in front."""
+        assert process.stdout is not None
+        while True:
+            try:
+                line = await process.stdout.readline()
+            except ValueError:  # one line longer than the buffer: it was dropped, the loop goes on
+                continue
+            if not line:
+                return
+            text = line.decode("utf-8", "replace").rstrip()
+            loop.last_lines = [*loop.last_lines[-4:], text]
+            print(f"[{loop.name}] {text}", file=sys.stderr, flush=True)
+
+    async def _until_ready(self, address: Address, stop: asyncio.Event) -> None:
+        deadline = time.monotonic() + READY_LIMIT_S
+        async with httpx.AsyncClient(base_url=address.url, timeout=5.0, trust_env=False) as client:
+            while not stop.is_set():
+                with contextlib.suppress(httpx.HTTPError):
+                    if (await client.get("/readyz")).status_code == 200:
+                        return
+                failed = next((loop for loop in self._loops if loop.starts > 3), None)
+                if failed is not None or time.monotonic() > deadline:
+                    name = failed.name if failed else "server"
+                    said = "\n  ".join(failed.last_lines) if failed else "no answer in time"
+                    raise ConfigError(f"the {name} does not start; its last words:\n  {said}")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), 0.2)
+
+    async def stop_all(self) -> None:
+        """Ask every loop to stop, the engine last so that answers in flight finish; end by pid what does not."""
+        self.stopping.set()
+        deadline = time.monotonic() + STOP_LIMIT_S
+        engine = [loop for loop in self._loops if loop.name == "engine"]
+        rest = [loop for loop in self._loops if loop.name != "engine"]
+        await self._stop(rest, deadline - 2)
+        await self._stop(engine, deadline)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _stop(self, loops: list[Loop], deadline: float) -> None:
+        alive = [loop.process for loop in loops if loop.process is not None and loop.process.returncode is None]
+        for process in alive:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+        waits = [asyncio.ensure_future(process.wait()) for process in alive]
+        if waits:
+            await asyncio.wait(waits, timeout=max(0.1, deadline - time.monotonic()))
+        for process in alive:
+            if process.returncode is None:
+                log.warning("process %d did not stop in time; it is killed", process.pid)
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+
+
+def engine_command(config: Config, model: Path | str, port: int) -> list[str]:
+    """The command that starts the local engine as this configuration wants it."""
+    engine = config.engine
+    return [
+        *(sys.executable, "-m", "turnwise.engines.local"),
+        *("--model", str(model), "--host", "127.0.0.1", "--port", str(port)),
+        *("--dtype", engine.dtype, "--threads", str(engine.threads)),
+        *("--max-num-seqs", str(engine.max_num_seqs), "--max-queue", str(engine.max_queue)),
+        *("--max-model-len", str(engine.max_model_len), "--kv-cache-mb", str(engine.kv_cache_mb)),
+    ]
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
