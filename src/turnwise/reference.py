@@ -1,0 +1,71 @@
+"""The configuration reference, made from the typed tree: docs/configuration.md and `turnwise config`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from turnwise.config import Config
+
+HEAD = """# Configuration
+
+Every key, its default and its meaning. This page is made from the typed tree in `src/turnwise/config.py` by
+`make docs`; a test fails when the two differ. The file is `config.toml` in the home folder, or the one that `--config`
+names. `--set KEY=VALUE` overrides one key for one run. An unknown key, a value out of range or a file that cannot be
+read is an error, never a silent default.
+"""
+
+
+def as_markdown() -> str:
+    """The whole reference as Markdown."""
+    parts = [HEAD, "## At the top\n", _table({n: f for n, f in Config.model_fields.items() if not _section(f)})]
+    for name, field in Config.model_fields.items():
+        section = _section(field)
+        if section is not None:
+            parts += [f"## `[{name}]`\n", (section.__doc__ or "").strip() + "\n", _table(section.model_fields)]
+    return "\n".join(parts)
+
+
+def as_toml(config: Config) -> str:
+    """The configuration in force as TOML, each key with its value; keys without a value are left out."""
+    lines: list[str] = []
+    sections: list[str] = []
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            inner = value.model_dump(exclude_none=True)
+            sections += ["", f"[{name}]", *(f"{key} = {_literal(v)}" for key, v in inner.items())]
+        else:
+            lines.append(f"{name} = {_literal(value)}")
+    return "\n".join([*lines, *sections])
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _table(fields: dict[str, FieldInfo]) -> str:
+    rows = ["| key | default | meaning |", "| --- | --- | --- |"]
+    for name, field in fields.items():
+        default = "the user's data folder" if field.default_factory else _shown(field.default)
+        rows.append(f"| `{name}` | {default} | {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else f"`{_literal(value)}`"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, Path):
+        value = str(value)
+    return json.dumps(value) if isinstance(value, (str, bool)) else str(value)
+
+
+if __name__ == "__main__":
+    print(as_markdown(), end="")
