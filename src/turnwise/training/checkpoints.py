@@ -1,0 +1,94 @@
+"""Checkpoints: adapter, optimiser and position after every optimiser step, from which an update goes on unchanged.
+
+A checkpoint belongs to a batch and a position in its plan; the last one of a published batch also holds the optimiser
+state that the next update starts from. Each is a directory that is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from turnwise.training.files import new_directory, sweep
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state after ``position`` optimiser steps of a batch, and the metrics of those steps."""
+
+    adapter: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    position: int
+    metrics: list[dict[str, float]]
+
+
+class CheckpointStore:
+    """The checkpoints folder. One trainer writes to it at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        root.mkdir(parents=True, exist_ok=True)
+        sweep(root)
+
+    @staticmethod
+    def name(batch: int, position: int) -> str:
+        return f"batch-{batch:06d}-step-{position:03d}"
+
+    def save(self, batch: int, checkpoint: Checkpoint) -> str:
+        """Put the checkpoint on disk, drop the batch's earlier ones, and return its name."""
+        name = self.name(batch, checkpoint.position)
+        with new_directory(self._root / name) as folder:
+            save_file(checkpoint.adapter, folder / "adapter_model.safetensors")
+            torch.save(checkpoint.optimizer, folder / "optimizer.pt")
+            (folder / "position.json").write_text(
+                json.dumps({"position": checkpoint.position, "metrics": checkpoint.metrics}), encoding="utf-8"
+            )
+        for earlier in self._of(batch):
+            if earlier.name != name:
+                shutil.rmtree(earlier)
+        return name
+
+    def latest(self, batch: int) -> Checkpoint | None:
+        """The furthest checkpoint of a batch, or None where it has not come that far."""
+        found = self._of(batch)
+        return self.load(found[-1].name) if found else None
+
+    def load(self, name: str) -> Checkpoint | None:
+        """A checkpoint by name. None when it is not there, or cannot be read (which costs time, not correctness)."""
+        folder = self._root / name
+        if not folder.is_dir():
+            return None
+        try:
+            position = json.loads((folder / "position.json").read_text(encoding="utf-8"))
+            adapter = load_file(folder / "adapter_model.safetensors")
+            optimizer = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)
+        except Exception as e:  # a damaged file makes each of the three readers raise errors of its own
+            log.warning("the checkpoint %s cannot be read (%s) and is left out; its steps are done again", folder, e)
+            return None
+        return Checkpoint(adapter, optimizer, position["position"], position["metrics"])
+
+    def drop(self, batch: int) -> None:
+        """Forget a batch whose version was refused."""
+        for folder in self._of(batch):
+            shutil.rmtree(folder)
+
+    def keep_only(self, names: Iterable[str]) -> None:
+        """Delete every checkpoint but these."""
+        kept = set(names)
+        for folder in self._root.glob("batch-*-step-*"):
+            if folder.name not in kept:
+                shutil.rmtree(folder)
+
+    def _of(self, batch: int) -> list[Path]:
+        return sorted(self._root.glob(f"batch-{batch:06d}-step-*"))

@@ -1,0 +1,215 @@
+"""The policy in training: a causal language model with a LoRA adapter, and its log-probs of recorded answers.
+
+The base weights are frozen and hold the values the engine serves; only the adapter learns. The vocabulary projection
+is applied by the caller, to chunks of response positions: this module never holds logits of a whole batch. It never
+samples training data, and it never re-tokenises a recorded turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+
+from turnwise.config import TrainConfig
+from turnwise.errors import AdapterError, ModelError
+from turnwise.training.batching import Row
+
+HINT_HEADER = "\n\n[user's hint / instruction]\n"
+HEAD_CHUNK = 128
+"""Response positions whose logits exist at once: 128 x 49152 float32 are 24 MiB, and a few copies of that."""
+
+
+def pick_device(name: str) -> torch.device:
+    """``auto`` is the first CUDA device, or the CPU where there is none. Raises ModelError for what is not there."""
+    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"train.device is {name!r}, but torch finds no CUDA device; set it to 'auto' or 'cpu'")
+    return device
+
+
+def hinted_prompt(prompt_ids: Sequence[int], hint: str | None, hint_at: int | None, tokenizer: Tokenizer) -> list[int]:
+    """The teacher's context: the prompt with the hint at the end of its last user message (OpenClaw-RL §4.2).
+
+    The hint's ids are inserted among the recorded ids; the joined text is never tokenised again, which could merge
+    tokens across the seams. Without a hint, or a place for it, these are exactly the prompt's own ids.
+    """
+    if not hint or hint_at is None:
+        return list(prompt_ids)
+    ids = tokenizer.encode(HINT_HEADER + hint, add_special_tokens=False).ids
+    return [*prompt_ids[:hint_at], *ids, *prompt_ids[hint_at:]]
+
+
+class Policy:
+    """A base model with one trainable adapter (LoRA on all linear projections but the vocabulary's).
+
+    The adapter starts from ``config.seed`` and is a no-op until trained, so a new policy is the base model.
+    Raises ModelError when the folder cannot be loaded or the model's head is more than a projection.
+    """
+
+    def __init__(self, model: Path | str, config: TrainConfig) -> None:
+        self.device = pick_device(config.device)
+        try:
+            base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16)
+            self.tokenizer = _load_tokenizer(model)
+        except Exception as e:  # the libraries raise whatever their parsers raise; all of it means a broken folder
+            raise ModelError(f"cannot load the model {model}: {e}; run `turnwise doctor`") from e
+        # The engine serves bf16 weights. The CPU trains in float32, but on the same (rounded) values, so that trainer
+        # and engine are one policy up to the rounding of activations.
+        base = cast(PreTrainedModel, nn.Module.to(base, self.device))
+        if self.device.type == "cpu":
+            base = base.float()
+        lora = LoraConfig(
+            r=config.lora_rank,
+            lora_alpha=config.lora_alpha,  # pyright: ignore[reportArgumentType]  # PEFT takes floats, annotates int
+            lora_dropout=0.0,
+            target_modules="all-linear",
+            task_type="CAUSAL_LM",
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            self.model = cast(PeftModel, get_peft_model(base, lora))
+        self.model.eval()  # no dropout: the same weights give the same log-probs, in training as in scoring
+        self._backbone: nn.Module = base.get_decoder()
+        self._head = cast(nn.Linear, base.get_output_embeddings())
+        ends = base.generation_config.eos_token_id if base.generation_config else base.config.eos_token_id
+        self._ends: list[int] = [] if ends is None else ends if isinstance(ends, list) else [ends]
+        self._refuse_unusual_head()
+        self._initial = self.state()
+
+    def _refuse_unusual_head(self) -> None:
+        """Some models scale or cap logits after the projection; training them as if not would be silently wrong."""
+        ids = torch.arange(8, device=self.device).unsqueeze(0)
+        with torch.no_grad():
+            own = self.model(input_ids=ids).logits
+            ours = self._head(self._backbone(input_ids=ids).last_hidden_state)
+        if not torch.allclose(own.float(), ours.float(), atol=1e-3):
+            raise ModelError("this model changes its logits after the vocabulary projection, which is not supported")
+
+    @property
+    def lora_config(self) -> LoraConfig:
+        return cast(LoraConfig, self.model.peft_config["default"])
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids the model knows."""
+        return cast(nn.Embedding, self.model.get_input_embeddings()).num_embeddings
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The adapter's parameters, in a fixed order."""
+        return [p for p in self.model.parameters() if p.requires_grad]
+
+    def state(self) -> dict[str, Tensor]:
+        """A copy of the adapter's weights on the CPU, under PEFT's file names."""
+        state = cast(dict[str, Tensor], get_peft_model_state_dict(self.model))
+        return {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
+
+    def load(self, state: dict[str, Tensor] | None) -> None:
+        """Put these adapter weights in place; None gives the untrained adapter (the base model) back.
+
+        Raises AdapterError, and changes nothing, when names or shapes are not this model's.
+        """
+        state = self._initial if state is None else state
+        if state.keys() != self._initial.keys():
+            raise AdapterError(f"the adapter has other layers than this model: {_difference(state, self._initial)}")
+        for name, tensor in state.items():
+            if tensor.shape != self._initial[name].shape:
+                raise AdapterError(f"adapter weight {name} is {list(tensor.shape)}, not {_shape(self._initial[name])}")
+        set_peft_model_state_dict(self.model, state)
+
+    @contextlib.contextmanager
+    def reference(self) -> Iterator[None]:
+        """Inside this context the policy is the base model: the adapter is off."""
+        with self.model.disable_adapter():
+            yield
+
+    def hidden(self, rows: Sequence[Row]) -> Tensor:
+        """Final hidden states [N, H] at the positions that predict the rows' response tokens, span after span.
+
+        The first token of a response is predicted at the last token of its prompt.
+        """
+        width = max(len(row.ids) for row in rows)
+        ids = torch.zeros(len(rows), width, dtype=torch.long)
+        mask = torch.zeros(len(rows), width, dtype=torch.long)
+        for i, row in enumerate(rows):
+            ids[i, : len(row.ids)] = torch.tensor(row.ids)
+            mask[i, : len(row.ids)] = 1
+        out = self._backbone(
+            input_ids=ids.to(self.device), attention_mask=mask.to(self.device), use_cache=False
+        ).last_hidden_state
+        return torch.cat([out[i, s.start - 1 : s.end - 1] for i, row in enumerate(rows) for s in row.spans])
+
+    def log_softmax(self, hidden: Tensor, temperature: Tensor) -> Tensor:
+        """Log-probs over the vocabulary at each position's temperature: [N, H] and [N] -> float32 [N, V]."""
+        logits = self._head(hidden.to(self._head.weight.dtype)).float()
+        return torch.log_softmax(logits / temperature.unsqueeze(-1), dim=-1)
+
+    @torch.no_grad()
+    def token_logprobs(self, hidden: Tensor, temperature: Tensor, tokens: Tensor) -> Tensor:
+        """Log-probs [N] of ``tokens`` [N], in chunks of positions."""
+        parts = zip(hidden.split(HEAD_CHUNK), temperature.split(HEAD_CHUNK), tokens.split(HEAD_CHUNK), strict=True)
+        return torch.cat([self.log_softmax(h, t).gather(-1, y.unsqueeze(-1)).squeeze(-1) for h, t, y in parts])
+
+    @torch.no_grad()
+    def sample(
+        self, prompts: Sequence[Sequence[int]], temperature: float, max_new_tokens: int, seed: int
+    ) -> list[list[int]]:
+        """Answers to prompts of token ids, ended by the model or the limit. To look at a candidate, not for data."""
+        width = max(len(p) for p in prompts)
+        ids = torch.zeros(len(prompts), width, dtype=torch.long)
+        mask = torch.zeros(len(prompts), width, dtype=torch.long)
+        for i, prompt in enumerate(prompts):
+            ids[i, width - len(prompt) :] = torch.tensor(prompt)
+            mask[i, width - len(prompt) :] = 1
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            out = self.model.generate(
+                input_ids=ids.to(self.device),
+                attention_mask=mask.to(self.device),
+                generation_config=GenerationConfig(
+                    do_sample=True,
+                    temperature=sampling_temperature(temperature),
+                    top_k=0,
+                    max_new_tokens=max_new_tokens,
+                    eos_token_id=self._ends,
+                    pad_token_id=self._ends[0] if self._ends else 0,
+                ),
+            )
+        answers = cast(Tensor, out)[:, width:].tolist()
+        return [_until_end(answer, self._ends) for answer in answers]
+
+
+def _until_end(answer: list[int], ends: Sequence[int]) -> list[int]:
+    """Cut an answer behind its first end token: what follows is padding."""
+    for i, token in enumerate(answer):
+        if token in ends:
+            return answer[: i + 1]
+    return answer
+
+
+def _load_tokenizer(model: Path | str) -> Tokenizer:
+    """The tokenizer of a local folder, or of a hub id."""
+    if isinstance(model, Path):
+        return Tokenizer.from_file(str(model / "tokenizer.json"))
+    return Tokenizer.from_pretrained(model)
+
+
+def sampling_temperature(temperature: float) -> float:
+    """Greedy answers (T = 0) are scored at T = 1: every log-prob must be of one proper distribution."""
+    return temperature if temperature > 0 else 1.0
+
+
+def _shape(tensor: Tensor) -> list[int]:
+    return list(tensor.shape)
+
+
+def _difference(got: dict[str, Tensor], expected: dict[str, Tensor]) -> str:
+    odd = sorted(got.keys() ^ expected.keys())
+    return f"{odd[0]} and {len(odd) - 1} more" if len(odd) > 1 else odd[0]

@@ -1,0 +1,273 @@
+"""One update: what the batch says at the weights it starts from, and the optimiser steps that follow from it.
+
+Everything here is a function of (weights, optimiser state, batch, configuration), so an update that was interrupted
+is repeated with the same result. Between two micro-batches it calls ``tick``, which may raise to stop the work. It
+knows nothing of the journal, of files, or of what is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from turnwise.config import TrainConfig
+from turnwise.errors import TurnwiseError
+from turnwise.training import advantages, losses
+from turnwise.training.batching import Row, merge_prefixes, microbatches, minibatches, row_of
+from turnwise.training.policy import HEAD_CHUNK, Policy, hinted_prompt, sampling_temperature
+from turnwise.types import Batch, Sample
+
+Tick = Callable[[str, int, int], None]
+"""Called as ``tick(phase, done, total)`` between units of work of a second or so; raises to stop the update."""
+
+
+class BadBatch(TurnwiseError):
+    """This batch cannot be trained on however often it is tried: the fault is in its data or its gradient."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What is known of one sample at the start of the update; R response tokens, H hidden units.
+
+    ``old``, ``ref``, ``weight`` and ``advantage`` are [R]. ``ref_hidden`` [R, H] and ``teacher`` [R, H] are final
+    hidden states: a distribution over the vocabulary in 1 % of its size. ``teacher`` is None without a hint, and with
+    the sampled estimator, where the hint's part is in the advantage.
+    """
+
+    tokens: Tensor
+    temperature: Tensor
+    old: Tensor
+    ref: Tensor
+    ref_hidden: Tensor
+    weight: Tensor
+    advantage: Tensor
+    teacher: Tensor | None
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens)
+
+
+def plan(batch: Batch, config: TrainConfig) -> list[list[int]]:
+    """The sample indices of every optimiser step of the update, in order; fixed by seed and batch id."""
+    return [
+        step
+        for epoch in range(config.epochs)
+        for step in minibatches(len(batch.samples), config.minibatch, config.seed, batch.id, epoch)
+    ]
+
+
+@torch.no_grad()
+def compute_signals(policy: Policy, batch: Batch, config: TrainConfig, tick: Tick) -> list[Signals]:
+    """Old, reference and teacher of each sample under the weights now in ``policy``, which must be the parent's."""
+    samples = batch.samples
+    _validate(samples, policy)
+    use_hints = config.method != "binary" and config.w_opd > 0
+    hinted = [i for i, s in enumerate(samples) if use_hints and s.hint and s.hint_at is not None]
+    groups = microbatches(merge_prefixes(samples, range(len(samples))), config.microbatch_tokens)
+    teacher_groups = microbatches([_hinted_row(policy, samples[i], i) for i in hinted], config.microbatch_tokens)
+    total = len(groups) + len(teacher_groups)
+
+    old_hidden: dict[int, Tensor] = {}
+    ref_hidden: dict[int, Tensor] = {}
+    teacher_hidden: dict[int, Tensor] = {}
+    for done, rows in enumerate(groups):
+        tick("scoring", done, total)
+        old_hidden |= _by_sample(rows, policy.hidden(rows))
+        with policy.reference():
+            ref_hidden |= _by_sample(rows, policy.hidden(rows))
+    for done, rows in enumerate(teacher_groups, start=len(groups)):
+        tick("scoring", done, total)
+        teacher_hidden |= _by_sample(rows, policy.hidden(rows))
+
+    tokens = [torch.tensor(s.response_ids, device=policy.device) for s in samples]
+    temperature = [torch.full(y.shape, sampling_temperature(s.temperature), device=policy.device)
+                   for s, y in zip(samples, tokens, strict=True)]  # fmt: skip
+
+    def logprobs(hidden: dict[int, Tensor], i: int) -> Tensor:
+        return policy.token_logprobs(hidden[i], temperature[i], tokens[i])
+
+    old = [logprobs(old_hidden, i) for i in range(len(samples))]
+    opd: dict[int, Tensor] = {}
+    if config.estimator == "sampled":
+        raw = [advantages.distillation(logprobs(teacher_hidden, i), old[i]) for i in hinted]
+        opd = dict(zip(hinted, advantages.subtract_mean(raw), strict=True))
+    w_binary = config.w_binary if config.method != "opd" else 0.0
+    signals = []
+    for i, sample in enumerate(samples):
+        binary = advantages.binary(sample.reward, len(tokens[i])).to(policy.device)
+        mu = None if sample.logprobs is None else torch.tensor(sample.logprobs, device=policy.device)
+        signals.append(
+            Signals(
+                tokens=tokens[i],
+                temperature=temperature[i],
+                old=old[i],
+                ref=logprobs(ref_hidden, i),
+                ref_hidden=ref_hidden[i],
+                weight=losses.importance_weight(old[i], mu, config.tis_cap),
+                advantage=advantages.combine(binary, opd.get(i), w_binary, config.w_opd),
+                teacher=None if config.estimator == "sampled" else teacher_hidden.get(i),
+            )
+        )
+    return signals
+
+
+def optimiser_step(
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    signals: Sequence[Signals],
+    chosen: Sequence[int],
+    config: TrainConfig,
+    tick: Tick,
+) -> dict[str, float]:
+    """Move the weights once, by the gradient over the samples at ``chosen``; returns the step's metrics.
+
+    An exception from ``tick`` leaves weights and optimiser as they were. Raises BadBatch for a non-finite gradient.
+    """
+    weights = _stream_weights(signals, chosen, config)
+    groups = microbatches(merge_prefixes(batch.samples, chosen), config.microbatch_tokens)
+    optimizer.zero_grad()
+    sums: dict[str, float] = {}
+    for done, rows in enumerate(groups):
+        tick("training", done, len(groups))
+        for name, value in _backward(policy, rows, signals, weights, config).items():
+            sums[name] = sums.get(name, 0.0) + value
+    norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
+    if norm != norm or norm == float("inf"):
+        raise BadBatch(f"batch {batch.id}: the gradient is not finite")
+    optimizer.step()
+    tokens = sums.pop("tokens")
+    means = {name: sums.pop(name) / tokens for name in ("ratio", "clip_fraction")}
+    return {
+        "loss": sums["pg"] + config.beta_kl * sums["kl"] + config.w_opd * sums["opd"],
+        **sums,
+        **means,
+        "grad_norm": norm,
+        "tokens": tokens,
+    }
+
+
+def sampler_gap(batch: Batch, signals: Sequence[Signals]) -> float | None:
+    """Mean |log π_old − μ| per token over the samples made by the parent version, or None when there are none.
+
+    What remains there is the numeric difference between engine and trainer: it should be no more than rounding.
+    """
+    gaps = [
+        (signal.old.cpu() - torch.tensor(sample.logprobs)).abs()
+        for sample, signal in zip(batch.samples, signals, strict=True)
+        if sample.version == batch.parent and sample.logprobs is not None
+    ]
+    return float(torch.cat(gaps).mean()) if gaps else None
+
+
+@dataclass(frozen=True, slots=True)
+class _StreamWeights:
+    """Weight of one token of each sample (by batch index) in each term of the loss."""
+
+    pg: dict[int, float]
+    opd: dict[int, float]
+    kl: dict[int, float]
+
+
+def _stream_weights(signals: Sequence[Signals], chosen: Sequence[int], config: TrainConfig) -> _StreamWeights:
+    """Each term is averaged over the samples that have it, over the whole optimiser step.
+
+    A turn without a hint must not dilute the distillation of the others, nor one without a score the scored ones.
+    """
+
+    def weights(takes_part: Callable[[Signals], bool]) -> dict[int, float]:
+        lengths = [signals[i].length if takes_part(signals[i]) else 0 for i in chosen]
+        return dict(zip(chosen, losses.turn_weights(lengths, config.aggregation), strict=True))
+
+    return _StreamWeights(
+        pg=weights(lambda s: bool(s.advantage.any())),
+        opd=weights(lambda s: s.teacher is not None),
+        kl=weights(lambda s: True),
+    )
+
+
+def _backward(
+    policy: Policy, rows: Sequence[Row], signals: Sequence[Signals], weights: _StreamWeights, config: TrainConfig
+) -> dict[str, float]:
+    """Add the gradient of these rows; returns sums of metrics.
+
+    The loss is differentiated with respect to the hidden states first, a chunk of positions at a time, and then once
+    through the model: logits of more than one chunk never exist together.
+    """
+    order = [span.sample for row in rows for span in row.spans]
+    parts = [signals[i] for i in order]
+    tokens = torch.cat([s.tokens for s in parts])
+    temperature = torch.cat([s.temperature for s in parts])
+    old, ref = torch.cat([s.old for s in parts]), torch.cat([s.ref for s in parts])
+    tis, advantage = torch.cat([s.weight for s in parts]), torch.cat([s.advantage for s in parts])
+
+    def per_token(stream: dict[int, float]) -> Tensor:
+        return torch.cat([torch.full_like(signals[i].old, stream[i]) for i in order])
+
+    w_pg, w_opd, w_kl = per_token(weights.pg), per_token(weights.opd), per_token(weights.kl)
+    hidden = policy.hidden(rows)
+    teacher = torch.cat([torch.zeros_like(s.ref_hidden) if s.teacher is None else s.teacher for s in parts])
+    leaf = hidden.detach().requires_grad_()
+    sums: dict[str, float] = dict.fromkeys(("pg", "kl", "opd", "ratio", "clip_fraction", "tokens"), 0.0)
+    for at in range(0, len(tokens), HEAD_CHUNK):
+        part = slice(at, at + HEAD_CHUNK)
+        student = policy.log_softmax(leaf[part], temperature[part])
+        logp = student.gather(-1, tokens[part].unsqueeze(-1)).squeeze(-1)
+        surrogate, clipped = losses.clipped_surrogate(
+            logp, old[part], advantage[part], tis[part], config.clip_low, config.clip_high
+        )
+        pg = (w_pg[part] * surrogate).sum()
+        kl = (w_kl[part] * losses.k3(logp, ref[part])).sum()
+        opd = torch.zeros_like(pg)
+        taught = w_opd[part].nonzero().squeeze(-1)
+        if len(taught):
+            target = policy.log_softmax(teacher[part][taught], temperature[part][taught])
+            opd = (w_opd[part][taught] * _distillation_loss(student[taught], target, config)).sum()
+        (pg + config.beta_kl * kl + config.w_opd * opd).backward()
+        sums["pg"] += pg.item()
+        sums["kl"] += kl.item()
+        sums["opd"] += opd.item()
+        sums["ratio"] += (logp.detach() - old[part]).exp().sum().item()
+        sums["clip_fraction"] += clipped.sum().item()
+    sums["tokens"] += len(tokens)
+    assert leaf.grad is not None
+    hidden.backward(leaf.grad)
+    return sums
+
+
+def _distillation_loss(student: Tensor, teacher: Tensor, config: TrainConfig) -> Tensor:
+    """The distillation loss per position, from log-probs over the vocabulary: [N, V], [N, V] -> [N]."""
+    if config.estimator == "topk":
+        ids = losses.top_tokens(teacher, config.top_k)
+        student, teacher = losses.fold_tail(student, ids), losses.fold_tail(teacher, ids)
+    return losses.divergence(student, teacher, config.divergence)
+
+
+def _hinted_row(policy: Policy, sample: Sample, index: int) -> Row:
+    prompt = hinted_prompt(sample.prompt_ids, sample.hint, sample.hint_at, policy.tokenizer)
+    return row_of(index, prompt, sample.response_ids)
+
+
+def _by_sample(rows: Sequence[Row], hidden: Tensor) -> dict[int, Tensor]:
+    spans = [span for row in rows for span in row.spans]
+    return dict(
+        zip((s.sample for s in spans), hidden.split([s.end - s.start for s in spans]), strict=True)
+    )  # fmt: skip
+
+
+def _validate(samples: Sequence[Sample], policy: Policy) -> None:
+    """Refuse what would fail, or train on something else than was sampled, deep inside the model."""
+    for sample in samples:
+        where = f"turn {sample.turn_id}"
+        if not sample.prompt_ids or not sample.response_ids:
+            raise BadBatch(f"{where} has no prompt or no response tokens")
+        if not all(0 <= i < policy.vocabulary for i in (*sample.prompt_ids, *sample.response_ids)):
+            raise BadBatch(f"{where} has token ids outside the model's vocabulary of {policy.vocabulary}")
+        if sample.logprobs is not None and len(sample.logprobs) != len(sample.response_ids):
+            raise BadBatch(f"{where} has {len(sample.logprobs)} log-probs for {len(sample.response_ids)} tokens")
+        if sample.hint_at is not None and not 0 <= sample.hint_at <= len(sample.prompt_ids):
+            raise BadBatch(f"{where} has its hint at {sample.hint_at}, outside the prompt")

@@ -1,0 +1,216 @@
+"""The training loop: lease a batch, update, checkpoint, gate, publish, and look for the next one.
+
+It talks to the other loops through the journal and the version directories alone. Killed at any point, it finds the
+same batch, parent and position again and goes on to the same weights. It never waits for the next batch before it
+publishes, and never touches what is being served.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from turnwise.config import Config
+from turnwise.errors import LeaseLost
+from turnwise.journal.journal import Journal
+from turnwise.models import resolve_model
+from turnwise.training import gate
+from turnwise.training.checkpoints import Checkpoint, CheckpointStore
+from turnwise.training.policy import Policy
+from turnwise.training.publish import load_adapter_dir, recent_checkpoints, version_dir, write_version
+from turnwise.training.step import BadBatch, Tick, compute_signals, optimiser_step, plan, sampler_gap
+from turnwise.types import BASE_VERSION, Batch, PolicyVersion, Sample
+
+log = logging.getLogger(__name__)
+
+NICENESS = 10
+"""Training must not take the processor from answers."""
+POLL_S = 0.5
+HEARTBEAT_S = 5.0
+
+
+class Stop(Protocol):
+    """A `threading.Event` or an `asyncio.Event`."""
+
+    def is_set(self) -> bool: ...
+
+
+class Interrupted(Exception):
+    """The loop was told to stop in the middle of an update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The outcome of an update: weights, what they cost, whether they may serve, and the optimiser's checkpoint."""
+
+    weights: dict[str, Tensor]
+    metrics: dict[str, float]
+    gate: dict[str, Any]
+    checkpoint: str
+
+
+class Trainer:
+    """Turns batches into candidates. All state it needs stands in the versions and checkpoints folders."""
+
+    def __init__(self, config: Config, model: Path | str) -> None:
+        self._config = config
+        self.policy = Policy(model, config.train)
+        self._model = str(model)
+        self.checkpoints = CheckpointStore(config.checkpoints_dir)
+
+    def train(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> Candidate:
+        """Run, or go on with, the update of a batch. ``tick`` may raise to stop it; a later call continues.
+
+        Raises BadBatch, and AdapterError when the parent version cannot be read.
+        """
+        config, policy = self._config.train, self.policy
+        started = time.monotonic()
+        parent, optimizer = self._start_from(batch.parent)
+        policy.load(parent)
+        signals = compute_signals(policy, batch, config, tick)
+        steps = plan(batch, config)
+        metrics: list[dict[str, float]] = []
+        if done := self.checkpoints.latest(batch.id):
+            policy.load(done.adapter)
+            optimizer.load_state_dict(done.optimizer)
+            metrics = done.metrics
+        for position, chosen in enumerate(steps[len(metrics) :], start=len(metrics) + 1):
+            metrics.append(optimiser_step(policy, optimizer, batch, signals, chosen, config, tick))
+            self.checkpoints.save(batch.id, Checkpoint(policy.state(), optimizer.state_dict(), position, metrics))
+        result: dict[str, Any] = {"accepted": True, "reasons": [], "skipped": "gate.enabled is false"}
+        if self._config.gate.enabled:
+            measured = gate.measure(policy, parent, batch, signals, probes, config, tick)
+            result = gate.decide(measured, self._config.gate)
+        summary = summarise(metrics) | {"samples": float(len(batch.samples)), "seconds": time.monotonic() - started}
+        gap = sampler_gap(batch, signals)
+        if gap is not None:
+            summary["sampler_gap"] = gap
+        return Candidate(policy.state(), summary, result, self.checkpoints.name(batch.id, len(steps)))
+
+    def publish(self, version: PolicyVersion, candidate: Candidate) -> None:
+        """Put the candidate's directory in place; it serves once the journal says so."""
+        write_version(version, candidate.weights, self.policy.lora_config, candidate.checkpoint, self._model)
+
+    def prune(self) -> None:
+        """Delete the optimiser states that no recent version needs."""
+        keep = self._config.train.keep_checkpoints
+        self.checkpoints.keep_only(recent_checkpoints(self._config.versions_dir, keep))
+
+    def _start_from(self, parent: int) -> tuple[dict[str, Tensor] | None, torch.optim.Optimizer]:
+        """The parent's weights (None for the base model) and an optimiser in the state it left."""
+        config = self._config.train
+        optimizer = torch.optim.AdamW(
+            self.policy.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay
+        )
+        if parent == BASE_VERSION:
+            return None, optimizer
+        adapter = load_adapter_dir(version_dir(self._config.versions_dir, parent))
+        left = self.checkpoints.load(adapter.meta["checkpoint"])
+        if left is None:
+            log.warning("the optimiser state of v%d is gone; the update starts with a fresh one", parent)
+        else:
+            optimizer.load_state_dict(left.optimizer)
+            for group in optimizer.param_groups:  # the configuration, not the checkpoint, sets these
+                group.update(lr=config.lr, weight_decay=config.weight_decay)
+        return adapter.weights, optimizer
+
+
+def summarise(steps: Sequence[dict[str, float]]) -> dict[str, float]:
+    """One set of metrics for an update: sums of tokens and steps, means of the rest."""
+    summary = {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
+    return summary | {"tokens": sum(step["tokens"] for step in steps), "optimiser_steps": float(len(steps))}
+
+
+def run(config: Config, stop: Stop, clock: Callable[[], float] = time.time) -> None:
+    """Train until ``stop`` is set. Raises ModelError or JournalError when it cannot start."""
+    os.nice(max(0, NICENESS - os.nice(0)))
+    if config.train.threads:
+        torch.set_num_threads(config.train.threads)
+    journal = Journal.open(config)
+    trainer = Trainer(config, resolve_model(config.model.path))
+    worker = f"trainer-{os.getpid()}"
+    log.info("ready: %d threads, device %s", torch.get_num_threads(), trainer.policy.device)
+    heartbeat = float("-inf")
+    while not stop.is_set():
+        batch = journal.claim_batch(worker, config.train.lease_s)
+        if batch is not None:
+            work(config, journal, trainer, batch, stop, clock)
+            heartbeat = float("-inf")
+            continue
+        if clock() - heartbeat >= HEARTBEAT_S:
+            heartbeat = clock()
+            journal.set_status("trainer", {"state": "waiting", "version": journal.latest_version()})
+        time.sleep(POLL_S)
+    journal.set_status("trainer", {"state": "stopped"})
+
+
+def work(
+    config: Config, journal: Journal, trainer: Trainer, batch: Batch, stop: Stop, clock: Callable[[], float]
+) -> None:
+    """Bring one leased batch to its end: a version, a refusal, or back into the journal to be continued."""
+    tick = _lease_keeper(config, journal, batch, stop, clock)
+    log.info("batch %d: %d samples on top of v%d", batch.id, len(batch.samples), batch.parent)
+    try:
+        probes = journal.gate_probes(config.gate.probes, [s.turn_id for s in batch.samples])
+        candidate = trainer.train(batch, probes, tick)
+        if not candidate.gate["accepted"]:
+            log.warning("batch %d: refused by the gate: %s", batch.id, "; ".join(candidate.gate["reasons"]))
+            journal.refuse_batch(batch, candidate.gate, candidate.metrics)
+            trainer.checkpoints.drop(batch.id)
+            return
+        number = journal.next_version_number()
+        version = PolicyVersion(
+            number=number,
+            parent=batch.parent,
+            path=str(version_dir(config.versions_dir, number)),
+            created_at=clock(),
+            metrics=candidate.metrics,
+            gate=candidate.gate,
+            turn_ids=[s.turn_id for s in batch.samples],
+        )
+        tick("publishing", 0, 1)
+        trainer.publish(version, candidate)
+        journal.finish_batch(batch, version)
+        log.info("v%d serves: loss %.3f, %.1f s", number, candidate.metrics["loss"], candidate.metrics["seconds"])
+        trainer.prune()
+    except BadBatch as e:
+        log.error("batch %d cannot be trained on: %s", batch.id, e)
+        journal.refuse_batch(batch, {"accepted": False, "reasons": [str(e)]}, {})
+        trainer.checkpoints.drop(batch.id)
+    except Interrupted:
+        journal.suspend_batch(batch)
+        log.info("batch %d: stopped; the next start goes on with it", batch.id)
+    except LeaseLost as e:
+        log.warning("batch %d: %s; dropped", batch.id, e)
+
+
+def _lease_keeper(config: Config, journal: Journal, batch: Batch, stop: Stop, clock: Callable[[], float]) -> Tick:
+    """A tick that stops the update when told to, keeps the lease, and says in the journal how far it is."""
+    lease_s = config.train.lease_s
+    renewed = clock()
+    shown: tuple[str, float] = ("", float("-inf"))
+
+    def tick(phase: str, done: int, total: int) -> None:
+        nonlocal renewed, shown
+        if stop.is_set():
+            raise Interrupted
+        now = clock()
+        if now - renewed >= lease_s / 4:
+            journal.renew_batch(batch, lease_s)
+            renewed = now
+        if phase != shown[0] or now - shown[1] >= 1.0:
+            shown = (phase, now)
+            journal.set_status(
+                "trainer",
+                {"state": phase, "batch": batch.id, "samples": len(batch.samples), "done": done, "total": total},
+            )
+
+    return tick
