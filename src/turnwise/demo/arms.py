@@ -1,0 +1,158 @@
+"""Plays the arms of the demo against a server, and turns answers into measured arms and curves.
+
+An arm talks (evaluation, waves of conversations) and waits; it knows nothing of how the server was started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from turnwise.demo import scorer, stats
+from turnwise.demo.personas import Persona
+from turnwise.demo.problems import Problem
+from turnwise.demo.report import Arm, Change, Pair, Point
+from turnwise.demo.talk import Answer, Conversation, Talk, at_once
+
+AT_ONCE_ANSWERS = 10
+"""Held-out questions asked together: the engine gives the most tokens per second at about this many."""
+
+AT_ONCE_CONVERSATIONS = 6
+
+SETTLE_LIMIT_S = 300.0
+"""Longest wait after a wave for the judge and the trainer to finish with it."""
+
+_POLL_S = 1.0
+_QUIET_POLLS = 3
+
+Advance = Callable[[float | None], None]
+"""Told after each answer, with the mean score so far."""
+
+
+def score_of(persona: Persona, answer: Answer) -> float:
+    """The scorer's verdict on ``answer``, given what the person had in hand: the right number, or the pupil's work."""
+    problem = answer.problem
+    solution = problem.pupil.solution if problem.pupil else problem.answer
+    kind = "teacher" if problem.pupil else "student"
+    return scorer.score(kind, answer.text, problem.question, solution)
+
+
+async def evaluate(
+    talk: Talk,
+    problems: Sequence[Problem],
+    advance: Advance,
+    *,
+    stage: str,
+    seed: int,
+    model: str = "turnwise",
+    wish: str | None = None,
+) -> list[Answer]:
+    """The first answers to ``problems``, as side turns with fixed seeds; failed requests are left out and counted."""
+    scores: list[float] = []
+
+    def done(answer: Answer | None) -> None:
+        if answer:
+            scores.append(score_of(talk.persona, answer))
+        advance(stats.mean(scores) if scores else None)
+
+    jobs = [
+        partial(talk.ask, problem, session=f"{stage}-{i}", seed=seed + i, model=model, wish=wish)
+        for i, problem in enumerate(problems)
+    ]
+    return [answer for answer in await at_once(jobs, AT_ONCE_ANSWERS, done) if answer]
+
+
+async def converse(
+    talk: Talk, problems: Sequence[Problem], advance: Advance, *, arm: str, seed: int, wave: int, min_batch: int | None
+) -> tuple[list[Point], list[Conversation]]:
+    """Conversations about ``problems`` in waves. After each wave the learning arm waits until no full batch is ready.
+
+    ``min_batch`` is the trainer's smallest batch, or None when nothing trains. Returns the curve and what was said.
+    """
+    points: list[Point] = []
+    played: list[Conversation] = []
+    for start in range(0, len(problems), wave):
+        scores: list[float] = []
+
+        def done(conversation: Conversation | None, scores: list[float] = scores) -> None:
+            if conversation:
+                scores.append(score_of(talk.persona, conversation.first))
+            advance(stats.mean(scores) if scores else None)
+
+        jobs = [
+            partial(talk.converse, problem, session=f"{arm}-{start + i}", seed=seed + start + i)
+            for i, problem in enumerate(problems[start : start + wave])
+        ]
+        conversations = [c for c in await at_once(jobs, AT_ONCE_CONVERSATIONS, done) if c]
+        played.extend(conversations)
+        if scores:
+            version = max((c.first.version for c in conversations), key=_version_order)
+            low, high = stats.bootstrap_ci95(scores)
+            end = min(start + wave, len(problems))
+            points.append(Point(arm, end, stats.mean(scores), (low, high), len(scores), version))
+        if min_batch is not None:
+            await settle(talk, min_batch)
+    return points, played
+
+
+async def settle(talk: Talk, min_batch: int, *, limit_s: float = SETTLE_LIMIT_S) -> bool:
+    """Wait until the judge is done and the trainer has taken every full batch. False when ``limit_s`` passed first."""
+    deadline = time.monotonic() + limit_s
+    quiet = 0
+    while time.monotonic() < deadline:
+        turns = (await talk.status())["turns"]
+        busy = turns.get("judging", 0) + turns.get("leased", 0) > 0 or turns.get("ready", 0) >= min_batch
+        # Between two states a turn can be in neither list for a moment; a few quiet looks in a row are the end.
+        quiet = 0 if busy else quiet + 1
+        if quiet == _QUIET_POLLS:
+            return True
+        await asyncio.sleep(_POLL_S)
+    return False
+
+
+def measured(persona: Persona, answers: Sequence[Answer], nll: dict[str, float], name: str) -> Arm:
+    """The figures of one evaluation; ``nll`` has the likelihoods under ``name`` and ``name + "/wish"``."""
+    scores = [score_of(persona, answer) for answer in answers]
+    texts = [answer.text for answer in answers]
+    topical = [
+        scorer.is_on_topic(
+            a.text, a.problem.question, a.problem.pupil.solution if a.problem.pupil else a.problem.answer
+        )
+        for a in answers
+    ]
+    # The last number of a grading comment is no answer to the problem.
+    right = [stats.is_correct(a.text, a.problem.answer) for a in answers if a.problem.pupil is None]
+    return Arm(
+        mean=stats.mean(scores),
+        ci95=stats.bootstrap_ci95(scores),
+        n=len(scores),
+        nll=nll[name],
+        nll_with_wish=nll[f"{name}/wish"],
+        repetition=stats.mean([stats.repetition(text) for text in texts]),
+        words=stats.mean([len(text.split()) for text in texts]),
+        distinct=stats.distinct_share(texts),
+        on_topic=stats.mean(topical),
+        correct=stats.mean(right) if right else None,
+    )
+
+
+def paired_change(persona: Persona, before: Sequence[Answer], after: Sequence[Answer]) -> Change:
+    """The mean change of the score over the problems that both evaluations answered."""
+    earlier = {answer.problem.id: score_of(persona, answer) for answer in before}
+    differences = [
+        score_of(persona, answer) - earlier[answer.problem.id] for answer in after if answer.problem.id in earlier
+    ]
+    return Change(stats.mean(differences), stats.bootstrap_ci95(differences))
+
+
+def side_by_side(persona: Persona, before: Sequence[Answer], after: Sequence[Answer], count: int = 12) -> list[Pair]:
+    """The first ``count`` held-out problems with both answers; the first, not the best."""
+    later = {answer.problem.id: answer for answer in after}
+    pairs = [(answer, later[answer.problem.id]) for answer in before if answer.problem.id in later]
+    return [Pair(a.prompt, a.text, b.text, score_of(persona, a), score_of(persona, b)) for a, b in pairs[:count]]
+
+
+def _version_order(version: str) -> int:
+    return int(version) if version.isdigit() else -1
