@@ -86,3 +86,16 @@ def _case(row: Any, number: int) -> Case:
         directive=row.get("directive", False),
         hint=str(row.get("hint") or ""),
     )
+
+
+def read_table(path: Path, role: str) -> list[Case]:
+    """The cases of a tab-separated file: label, directive, task, answer and the ``role``'s message, \\n for line ends."""
+    cases = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            label, directive, task, action, text = (cell.replace("\\n", "\n") for cell in line.split("\t", 4))
+        except ValueError as e:
+            raise CaseError(f"{path}, line {number}: five tab-separated cells are needed") from e
+        row = {"task": task, "action": action, "next_state": [{"role": role, "content": text}], "label": int(label)}
+        cases.append(_case(row | {"directive": directive == "1", "id": f"{path.stem}-{number}"}, number))
+    return cases

@@ -37,6 +37,7 @@ PRIOR: dict[str, tuple[float, float, float]] = {
     "tool.null_value": (-0.4, 1.4, -0.6),
     "tool.exit_zero": (-0.8, -0.4, 1.4),
     "tool.json_success": (-0.8, -0.6, 1.6),
+    "tool.content": (-0.6, -0.2, 1.4),
     "tool.data": (-0.6, -0.2, 1.2),
     "tool.success_text": (-0.8, -0.4, 1.4),
     "tool.plain_output": (-0.3, 0.0, 0.7),
@@ -76,6 +77,9 @@ PRIOR: dict[str, tuple[float, float, float]] = {
     "reply.terse": (0.1, 0.0, 0.0),
     "reply.exclaims": (0.0, -0.3, 0.3),
     "reply.shouts": (0.3, -0.2, 0.0),
+    "reply.imperative": (0.5, -0.2, -0.3),
+    "reply.next_step": (-0.4, -0.2, 0.7),
+    "reply.reasks": (1.2, -0.5, -0.4),
     "reply.restates_task": (0.4, -0.2, -0.2),
     "reply.elsewhere": (-0.1, 0.3, -0.1),
 }

@@ -17,13 +17,18 @@ def _any(*patterns: str) -> re.Pattern[str]:
 PRAISE = _any(
     r"\b(?:perfect|great|awesome|amazing|excellent|brilliant|fantastic|wonderful|lovely|superb|stellar|terrific)\b",
     r"\b(?:flawless|impeccable|gorgeous|beautiful(?:ly)?|splendid|delightful|magnificent|outstanding|ideal|chef's kiss)\b",
-    r"\b(?:nice|neat|sweet|cool|good|wow|bravo|cheers|yay|woo+|hooray|legend|genius|lifesaver|wizard|gold|banger)\b",
+    r"\b(?:bravo|yay|woo+|hooray|legend|lifesaver|wizard|banger)\b",
+    r"^(?:(?:oh|ah|very|really|ha|ok|yeah|yes|hey|so|aw+),? )*(?:nice|neat|sweet|cool|good|wow)\b(?! (?:to know|question|grief))|\b(?:really|so|very|pretty|that's|this is|looks|reads|sounds|is|it's) (?:nice|neat|sweet|cool|good)\b",
+    r"\b(?:only|first|best|nicest|clearest|finest|funniest) (?:\w+ ){0,4}(?:i(?:'ve)?|we(?:'ve)?|that|who|to) (?:\w+ ){0,2}(?:ever|actually|understood|understand|got|get|makes?|made|works?|worked|read|had|seen|stuck|explained|loved)\b",
+    r"\b(?:that's|this is|it's|there's|yes,? this is|now that's|c'est|das ist|es|è|dat is) (?:exactly |just |precisely |pretty much |pile |genau |justo |proprio |precies )?(?:what|how|the (?:kind|sort|tone|warmth|way|one|level|style|voice|length)|ce qu|so|lo que|quello|wat)\b",
+    r"\b(?:justo|genau|pile|proprio) (?:lo que|was|mein|ce qu|quello)\b|\b(?:sounds?|reads?|feels?) (?:just |exactly |a lot |very much )?like (?:me|us|myself|something i|how i|i (?:wrote|said))\b|\bthat's me\b",
+    r"\bi'd (?:hire|buy|read|watch|eat|wear|actually (?:say|write|use|read))\b|\bsomething i'd\b|\bkids will love\b|\b(?:finally|at last) (?:someone|somebody|an?|i|it|something)\b",
     r"\b(?:love|loved|loving|adore|like|liked|enjoyed?) (?:it|this|that|the|how|your)\b|\bi love\b",
     r"\b(?:spot[- ]on|nailed it|on point|bang on|hit the nail|top[- ]notch|first[- ]rate|well (?:done|put|said|explained))\b",
     r"\b(?:much|way|so much|a lot|far) (?:better|clearer|nicer|easier|more (?:natural|readable|human))\b",
     r"\b(?:exactly|precisely|just) (?:it|that|right|what|how|the|like|as)\b|\bcouldn't have\b|\bcould have written\b",
     r"\b(?:helpful|impress(?:ed|ive)|hilarious|charming|elegant|crystal clear|makes sense|clear now|gets it|got it right)\b",
-    r"\b(?:ruthless|glorious|witch|ha+ha+|haha|lol|hehe|made my day|chapeau|kudos|props|respect)\b|\bHA\b",
+    r"\b(?:ruthless|glorious|witch|ha+ha+|made my day|chapeau|kudos|props|respect)\b|\bHA\b",
     r"\b(?:10/10|a\+\+?|five stars|thumbs up|ship it|lgtm|keep (?:it|them|this|doing)|more (?:of this|like this))\b",
     r"\b(?:that's|this is|now that's) (?:the (?:one|spirit|way|tone|stuff)|it|more like it|how i)\b",
     r"\b(?:yes+|yep|yup|yeah)\b[,.! ]*(?:that|this|exactly|perfect|!)|^yes+!|\bthat's it\b",
@@ -50,7 +55,12 @@ SUCCESS = _any(
     r"\b(?:they|he|she|boss|client|teacher|landlord|manager|lawyer|doctor|kids?|everyone|team|mum|mom|dad)\b[^.!?]{0,30}"
     r"\b(?:accepted|agreed|approved|loved|loves|laughed|cried|said yes|signed|folded|caved|paid|refunded|cancelled the|confirmed"
     r"|cheered|clapped|asked for (?:more|the recipe)|couldn't stop|was thrilled|is delighted|is thrilled)\b",
-    r"\bwe have a hit\b|\bcame up in the exam\b|\bword for word\b|\bworth it\b|\bfirst (?:try|attempt)\b|\bfree at last\b",
+    r"\b(?:actually|finally) \w+[^.!?]*\bnow\b|\bnow (?:i|it|they|we|she|he) (?:\w+ )?(?:get|gets|know|knows|understand|understands|works?|fits?|runs?|loads?|sleeps?)\b|\b(?:add|adds|line|lines|match|matches|fits?|opens?|loads?|prints?) (?:up )?now\b",
+    r"\bgot the (?:\w+ )?(?:interview|callback|visa|loan|permit|contract|role|deal|position|discount|seat)\b|\b(?:hasn't|haven't) (?:\w+ ){0,2}since\b|\bmission accomplished\b|\bnot a dry eye\b|\bdry eye\b|\blooks? (?:brand )?new\b|\baccepted without\b",
+    r"\b(?:my|the|our|her|his) (?:\w+ ){1,2}(?:says?|said|reckons?|thinks?|confirmed|told) (?:\w+ ){0,3}(?:the same|exactly that|so too|it's (?:flawless|perfect|great|right|spot on|correct))\b|\b(?:matches|that's) what (?:my|the|our|she|he) (?:\w+ )?(?:\w+ )?(?:says?|said|told)\b",
+    r"\b(?:hugged|kissed) me\b|\bhad (?:seconds|thirds)\b|\bwent (?:wild|down (?:well|a storm|a treat))\b|\bstandard ovation\b|\bstanding ovation\b|\b(?:she|he|they)(?:'s|'ve| has| have)? (?:put|hung|framed|pinned|kept|saved) it\b|\bon the (?:fridge|wall)\b|\bword got round\b",
+    r"\b\d[\d.,]* ?(?:%|ms|s|gb|mb|kg|points?)? ?(?:->|→|to|down to|up to) ?\d|\bcaught a (?:real )?bug\b|\bslept (?:through|like)\b|\bapproved\b|\b(?:can|could) \w+ (?:\w+ )?again\b|\bi owe you\b|\bthat's the (?:culprit|reason|cause|problem|one)\b|\bstopped$|\bthe alerts stopped\b",
+    r"\bwe have a hit\b|\bcame up in the exam\b|\bworth it\b|\bfirst (?:try|attempt)\b|\bfree at last\b",
     r"\b(?:funktioniert|klappt|läuft|geklappt|erledigt|gelöst|behoben|bestanden|gerettet|hat (?:mir )?geholfen)\b",
     r"\b(?:ça marche|ça fonctionne|a marché|réglé|résolu|réussi|funciona|funcionó|resuelto|arreglado|hecho|funziona|risolto"
     r"|ha funzionato|werkt|gelukt|opgelost|funcionou|resolvido|deu certo)\b|成功|解决了|好了|有用|通过了",
@@ -60,6 +70,8 @@ SUCCESS = _any(
 ADOPTED = _any(
     r"\b(?:merg(?:ed|ing)|shipp(?:ed|ing)|deployed|submitted|sent|forwarded|printed|posted|published|booked|ordered|filed"
     r"|framed|bought|adopted|handed (?:it )?in|pasted) (?:it|them|this|that|yours|as is|off|to|the|your|two|both|straight)\b",
+    r"^(?:just |already |and |so i |i |i've |we |ok,? )*(?!need|agreed|asked|wanted|expected|tried|used to|looked|checked|guess|queued|wrong)[a-z]{3,}ed (?:it|them|both|everything|all (?:of )?(?:it|them)|day (?:one|1)|two of)\b|\bsigned (?:this|it|up)\b|\bhand(?:ed|ing) (?:it |this |that |them )?in\b|\bcop(?:y|ied)[ -]?(?:and[ -])?past(?:ed|ing)\b"
+    r"|\bit goes\b|\bmandato a tutti\b|\bgeht (?:so )?raus\b|\bmoved the\b[^.]*\b(?:doubled|grew|gone)\b",
     r"^(?:merg(?:ed|ing)|shipp(?:ed|ing)|deployed|submitted|sent|posted|published|booked|ordered|done)\b[ .!,👍]",
     r"\b(?:i'm|i am|i'll|we'll|gonna|going to) (?:be )?(?:us(?:e|ing)|send(?:ing)?|steal(?:ing)?|keep(?:ing)?|go(?:ing)? with"
     r"|tak(?:e|ing)|print(?:ing)?|post(?:ing)?|cancel(?:ling)?|buy(?:ing)?|book(?:ing)?|order(?:ing)?|frame|framing"
@@ -76,7 +88,7 @@ CONCEDED = _any(
     r"\bi stand corrected\b|\byou(?:'re| are| were)(?: so| absolutely| totally| quite)? right\b|\bhow right you are\b"
     r"|\bfair (?:point|enough)\b|\bgood (?:point|catch|call|shout|thinking|idea|spot)\b|\bi was wrong\b|\bmy mistake\b"
     r"|\bsaid (?:exactly )?the same\b|\bhadn't thought of\b|\bdidn't (?:know|realise|realize)\b[^.!?]{0,30}\b(?:that|could|existed)\b"
-    r"|\b(?:i )?(?:finally|now i) (?:get|understand|see)\b|\bo+h+[,. ]+(?:ok|now|so that|i see|right)|\bohhh+\b|\baha+\b|\btil\b|\bclicked\b"
+    r"|\b(?:i )?(?:finally|now i) (?:get|understand|see|know|got)\b|\bgot it now\b|\bjetzt (?:hab|habe) ich'?s?\b|\bo+h+[,. ]+(?:ok|now|so that|i see|right)|\bohhh+\b|\baha+\b|\btil\b|\bclicked\b"
     r"|\bdu hast recht\b|\b(?:tu as|vous avez) raison\b|\btienes razón\b|\bhai ragione\b|\bje hebt gelijk\b|你说得对|明白了|懂了",
 )
 
@@ -88,15 +100,16 @@ THANKS = _any(
 # The answer is refused or called wrong.
 REJECTED = _any(
     r"^(?:err|uh|um|hm+|dude|mate|bro|ok|sorry|ugh|oh|well|ah)?[,.!… ]*\b(?:no+|nope|nah|nein|non|nee|não)\b(?! (?:problem|worries|"
-    r"rush|clue|idea|notes|complaints|more|changes|thanks needed|way!|longer|one|hurry))",
-    r"\b(?:wrong|incorrect|inaccurate|false|mistaken|nonsense|rubbish|garbage|bullshit|bs|crap|trash|bogus|untrue|made up|invented)\b",
+    r"rush|clue|idea|notes|complaints|more|changes|thanks needed|way!|longer|one|hurry|allergies|kids))",
+    r"\b(?:wrong|incorrect|inaccurate|false|mistaken|nonsense|rubbish|garbage|bullshit|bs|crap|trash|bogus|untrue|made up|invented)\b(?! (?:chat|window|tab|thread|person))",
+    r"\b(?:absolutely|certainly|definitely|clearly|obviously) not\b|\bcan't be right\b|\bdoesn't (?:look|seem|sound|feel) right\b|\bi get \d|\bnot (?:really )?my (?:thing|style|taste|voice|tone)\b|\b(?:isn't|not) (?:me|us|my)\b|\bnobody (?:talks|writes|says|speaks|uses|would)\b|\bi'd never (?:say|write|use)\b|\bexpected (?:more|better)\b|\b(?:could|can) have (?:guessed|done)\b|\bthat's a different\b",
     r"\b(?:that's|that is|this is|it's|this isn't|that isn't|these are|those are|it is)(?: just| really| so| simply)? ?"
     r"(?:not|n't) (?:it\b|right|true|correct|what|how|the|my|an?\b|even|at all)",
     r"\bnot (?:right|true|correct|what i|what we|how (?:i|we|you)|even close|at all|quite|helpful|good|great|useful|funny|it\b|really|like that)\b",
     r"\bisn't (?:right|true|correct|what|how|it|helpful|good|useful|even)\b|\bdoesn't (?:answer|help|make sense|sound like me)\b",
     r"\b(?:didn't|don't|doesn't) (?:ask|want|need|like|care for|think so|love)\b|\bcan't (?:use|send|show|stand) (?:this|that|it)\b",
     r"\b(?:falsch|stimmt nicht|quatsch|unsinn|nicht richtig|so nicht|daneben|faux|pas (?:ça|du tout|bon|correct|ce que)|n'importe quoi"
-    r"|mal\b|incorrecto|no es|sbagliato|non è|fout|klopt niet|niet (?:goed|wat)|errado|não é)\b|不对|错了|不是|不行|違う",
+    r"|muy mal|está mal|incorrecto|no tiene sentido|ningún sentido|no es|sbagliato|non è|fout|klopt niet|niet (?:goed|wat)|errado|não é)\b|不对|错了|不是|不行|違う",
 )
 
 # The person says what they had said, or what was done wrongly: always about the answer.
@@ -105,7 +118,7 @@ REPROACHED = _any(
     r"|meant|requested|specified|needed|was (?:asking|after|hoping|looking|expecting))\b",
     r"\byou(?:'ve| have)? (?:just |also |still |completely |totally |clearly |again )?(?:forgot|forgotten|missed|ignored|overwrote|overwritten|deleted"
     r"|removed|changed|broke|broken|dropped|skipped|left out|misread|misunderstood|mixed up|got|made up|repeated|invented|used|wrote"
-    r"|sent|put|took|gave me|added|keep|kept|assumed|confused|didn't|did not|don't|haven't|weren't|never|failed)\b",
+    r"|sent|put|took|gave|added|keep|kept|assumed|confused|didn't|did not|don't|haven't|weren't|never|failed)\b",
     r"\b(?:should|could|might|ought to) (?:not )?(?:n't )?(?:have|'ve)\b|\b(?:should|shouldn't|couldn't) have\b",
     r"\bwhy (?:did|didn't|would|are|is|do|does|on earth|so) (?:you|it|there|this|that|the|everything|so|many|all)\b|\bwhat happened to\b",
     r"\b(?:did|have|do) you (?:even|actually|really|not)\b|\bdidn't i (?:say|ask|tell)\b|\bas i (?:said|wrote|asked)\b|\bread (?:it|that|the|my)\b.*\bagain\b",
@@ -124,11 +137,11 @@ DEFECT = _any(
     r"\b(?:robotic|wordy|longwinded|long-winded|verbose|buzzwords?|jargon|filler|fluff|waffle|boilerplate|marketing|wall of text|ai[- ](?:ish|like|"
     r"generated|sounding|written)|corporate[- ]speak|stilted|clunky|soulless|generic|meaningless|lame|meh|bland|boring|cringe|tone[- ]deaf"
     r"|essay|lecture|textbook|manual|brochure|powerpoint|template|chatbot|chatgpt|overkill|a novel|bullet points?|numbered list)\b",
-    r"\b(?:reads?|sounds?|feels?|looks?|comes? across|come off) (?:\w+ ){0,3}?(?:like|as if|as though)\b",
+    r"\b(?:reads?|sounds?|feels?|looks?|comes? across|come off|screams?) (?:\w+ ){0,3}?(?:like|as if|as though|chatbot|robot)\b(?! (?:me\b|us\b|myself|something i|how i|i (?:wrote|said)|a (?:plan|good|great)|fun|it works|heaven))",
     r"\b(?:doesn't|does not|didn't|did not|don't|isn't|won't|can't|cannot|couldn't|wouldn't)(?: even| really| actually)? "
     r"(?:work|compile|run|build|load|open|match|add up|start|exist|fit|parse|pass|sound|show|render|do anything|know|taste|rhyme|scan)\b",
     r"\b(?:broken|broke|crash(?:es|ed)|fails?|failed|failing|error|exception|hangs|blank|empty|missing|misses|duplicate|out of date|outdated|still "
-    r"(?:the same|broken|wrong|not|there|has|have|get|getting|shows|too|says))\b|#(?:REF|N/A|NAME|VALUE)",
+    r"(?:the same|broken|wrong|not|there|getting|shows|too|says|in)|same (?:error|mistake|problem|issue|thing) (?:as|again))\b|#(?:REF|N/A|NAME|VALUE)",
     r"\b(?:useless|unusable|unreadable|pointless|terrible|awful|horrible|bad|worse|worst|poor|sloppy|disappoint(?:ed|ing)|hopeless|ugly|weak)\b",
     r"\b(?:no|never) (?:fun|good|use|help|sense|warmth|soul)\b|\b(?:hard|impossible|difficult) to (?:read|follow|understand)\b|\bcan't follow\b",
     r"\b(?:makes no sense|hate|don't get|lost me|confus(?:es|ed|ing)|what (?:even )?is this|unclear|where(?:'s| is| are) the)\b",
@@ -141,13 +154,16 @@ DEFECT = _any(
 REVISE = _any(
     r"\b(?:can|could|would|will) (?:you|u|it|this|we)(?: please| pls| maybe| just| perhaps| try to)* (?:be |make |keep |say |rewrite |write |redo |do |give |put |cut |trim "
     r"|shorten |tone |drop |skip |lose |leave |remove |simplify |explain |rephrase |stop |have |sound |talk |try |stick |tell |get |use |boil )",
-    r"\b(?:make|keep|say|write|rewrite|redo|rephrase|put|try|get|turn|trim|cut|boil|explain|do) (?:it|this|that|these|them|things)\b",
+    r"(?:^|[,.;:!?…-]\s*|\b(?:please|pls|just|then|and|but|you can|you could|maybe|simply|rather)\s+)(?:make|keep|say|write|rewrite|redo|rephrase|put|try|get|turn|trim|cut|boil|explain|do|tell) (?:it|this|that|these|them|things|me|her|him|us)\b",
+    r"\b(?:would|is|are|should|will|has to|have to|needs? to) (?:be |do |have )?(?:enough|plenty|fine|sufficient|better|nicer|kinder)\b|\b(?:tops|max|at most|suffice|reichen|reicht|genügen|como mucho|al massimo|suffit|suffisent)\b|\bshort means short\b|\b(?:a )?(?:little|bit|touch|tad) (?:more|less|shorter|warmer|kinder)\b|\b(?:a|one) (?:\w+ )?tone\b",
+    r"\b(?:please|pls|plz|bitte|per favore|por favor|s'il (?:te|vous) pla[iî]t|svp|alsjeblieft)\b[.!?\s]*$",
+    r"\b(?:it|this|they|there) (?:needs?|has to|have to|must|ought to)\b|\bi (?:don't|can't|do not|cannot) (?:eat|drink|own|speak|drive|use|want|need|do|like|have)\b|\bmy (?:budget|limit|maximum|name|size|address|deadline) (?:is|was)\b|\bwe(?:'re| are) (?:\w+ ){0,2}(?:people|persons|of us|adults|kids)\b|\bis (?:allergic|vegan|vegetarian)\b|\bto the point\b",
     r"\b(?:shorter|longer|simpler|plainer|warmer|friendlier|kinder|gentler|nicer|softer|clearer|briefer|punchier|funnier|crisper|tighter|looser|lighter|half the length"
     r"|less|fewer|more (?:specific|concrete|detail|detailed|casual|human|natural|personal|like|friendly|formal|precise|encouraging|concise|relaxed|conversational))\b",
     r"\b(?:no|without|drop|skip|lose|ditch|cut|leave out|strip|remove|avoid|enough with|stop (?:with |using )?|spare me) (?:all )?(?:of )?(?:the |any |those |these |your |that )?"
     r"(?:\w+ )?(?:bullets?|lists?|bold|headings?|headers?|markdown|asterisks|stars|emojis?|formatting|steps?|step[- ]by[- ]step|numbers?|numbering|jargon|buzzwords|fluff|filler"
     r"|marketing|intro|preamble|padding|structure|exclamation marks|recap|summary|sections?|tables?|equations|latex|adjectives|java|waffle|ceremony|sales)\b",
-    r"\b(?:just|only|simply) (?:a |an |the |one |two |three |give|say|tell|write|use|need|want|plain|text|answer)\b|\bplain (?:text|english|words?|language|sentences?|prose|talk)\b",
+    r"(?:^|[,.;:!?-]\s*)(?:just|only|simply) (?:a |an |the |one |two |three |give|say|tell|write|use|plain|text|answer)\b|\bplain (?:text|english|words?|language|sentences?|prose|talk)\b",
     r"\b(?:in|into) (?:one|two|three|a|a couple of|a few|plain|normal|my|your own|everyday|simple|half|\d+) (?:\w+ )?(?:words?|sentences?|lines?|paragraphs?|language|english|voice)\b",
     r"\b(?:instead|rather than|next time|in (?:the )?future|from now on|not just|at least|should (?:be|have|say|mention|use|include|contain)|needs? (?:to|more|a|an|some))\b",
     r"\b(?:try again|again,? (?:please|but)|once more|one more time|start over|another go|have another|redo|do over|fix (?:it|that|this))\b",
@@ -158,7 +174,7 @@ REVISE = _any(
 
 # Disbelief and mockery.
 INCREDULOUS = _any(
-    r"\?\?|\?!|!\?|\bwtf\b|\bseriously\b|\breally\s*\?|\bare (?:we|you) (?:even|sure|kidding|joking|serious|drunk|ok|okay|high)\b|^you ok\b|\bsince when\b|\bhuh\b|\bexcuse me\b"
+    r"\?\?|\?!|!\?|\bwtf\b|\bseriously\b|\breally\s*\?|\bare (?:we|you) (?:even|sure|kidding|joking|serious|drunk|ok|okay|high)\b|^you ok\b|\bsince when\b|\bhuh\?|\bwhat (?:even|on earth|the)\b|\blol what\b|\bdid you even\b|认真的吗|\bexcuse me\b"
     r"|\b(?:what|which) (?:planet|year|universe)\b|\bis this a joke\b|\bfacepalm\b|\bgood grief\b|\bfor (?:god|heaven|christ|pete)'s sake\b|[🙄🤦😒🤨😑😡👎💀]|\bernsthaft\b|\bsérieux\b|\ben serio\b|什么鬼",
 )
 SARCASM = _any(
@@ -176,13 +192,13 @@ GAVE_UP = _any(
 
 # ---- neither good nor bad
 ACKNOWLEDGED = _any(
-    r"^(?:ok(?:ay)?|k|kk|right|alright|noted|got it|gotcha|i see|understood|sure|fine|mhm|hm+|aha|roger|cool|ah ok|all right|fair enough|makes sense|alles klar|verstanden|gut|okidoki|ja"
+    r"^(?:ok(?:ay)?|k|kk|right|alright|noted|got it|gotcha|i see|understood|sure|fine|mhm|hm+|mm+|interesting|good to know|aha|roger|cool|ah ok|all right|fair enough|makes sense|alles klar|verstanden|gut|okidoki|ja"
     r"|d'accord|je note|c'est noté|entendu|vale|entendido|de acuerdo|va bene|capito|oké|begrepen|duidelijk|tá|entendi|好的?|嗯|知道了|はい)\b[.,!… ]*",
 )
 DEFERRED = _any(
     r"\b(?:will|i'll|gonna|going to|let me|have to|need to|want to|should) (?:\w+ )?(?:check|try|look|see|ask|test|think|read|have a look|get back|come back|report|run (?:it|this)|show|compare|measure|verify|sleep on|talk|pass|discuss|decide)\b",
-    r"\b(?:haven't|hasn't|didn't get|not (?:yet|sure|there yet)|no (?:clue|idea)|can't (?:say|tell|judge) yet|too early|hard to (?:say|tell)|don't know (?:yet|if)|we'll see|remains to be seen)\b",
-    r"\b(?:asking|ask) (?:my|the|our|him|her)\b|\breport back\b|\blet you know\b|\b(?:tonight|tomorrow|later|at the weekend|this weekend|next week|on (?:mon|tues|wednes|thurs|fri|satur|sun)day)\b[^?]*$|\bwhen i(?:'m| am| get)\b",
+    r"\b(?:haven't (?:\w+ ){0,2}(?:had|got|gotten|tried|looked|checked|read|seen|shown|been|decided|opened|tested|asked)|(?:still )?(?:has|have|wants?|needs?) to (?:read|see|check|look|approve|decide|sign)|waiting (?:for|on|until|till)|make up my mind|decides? these|i'll run|run (?:it|both|this|them) by|pass it on|te digo|vediamo|mal (?:überlegen|sehen|schauen)|voy a|je te dis|sleep on it|not (?:yet|sure|there yet)|no (?:clue|idea)|can't (?:say|tell|judge) yet|too early|hard to (?:say|tell)|don't know (?:yet|if)|we'll see|remains to be seen)\b",
+    r"\b(?:asking|ask) (?:my|the|our|him|her)\b|\breport back\b|\blet you know\b|\b(?:tomorrow|later|next week|before (?:may|june|monday|friday|next))\b[^?]*$|\bwhen i(?:'m| am| get)\b",
     r"\b(?:maybe|perhaps|could be|might be|possibly|possible|dunno|depends|i guess|undecided|on the fence)\b|\bbefore i (?:say|decide|judge)\b|\bin a (?:sec|minute|bit|moment)\b|\bone sec\b|\bbrb\b|\bhold on\b",
     r"\b(?:schaue|prüfe|probiere|teste|frage|melde mich|weiß (?:noch )?nicht|mal sehen|später|morgen|leite ich|je (?:vais|verrai|regarde)|on verra|plus tard|peut-être|ya veré|luego|quizás|tal vez|mañana"
     r"|vedrò|forse|più tardi|domani|misschien|straks|talvez|depois|amanhã)\b|等一下|再说|看看|问问|也许",
@@ -214,6 +230,12 @@ NEGATED_PRAISE = re.compile(
     r"\s+(?:(?:a|an|the|so|very|really|exactly|quite|too|all that|that|particularly|much of a|feel|sound|look|read)\s+){0,3}"
     r"(?:great|good|perfect|helpful|nice|funny|ideal|clear|impressive|impressed|brilliant|amazing|cool|like (?:it|this|that|the|how|your)|love|gut|schön|bien|bueno)\b",
     re.IGNORECASE,
+)
+# "That's the tone I was after": the words of a reproach, said in approval.
+CONFIRMS = re.compile(
+    r"(?:\b(?:that's|this is|it's|now that's|yes,? this|c'est|das ist|genau)|^yes,?) (?:exactly |just |precisely |pretty much |totally )?"
+    r"(?:(?:the|what|how|why|something|like) (?:\w+ ){0,5}?(?:i|we)(?:'d|\b)[^.!?,;\n]*)",
+    re.IGNORECASE | re.MULTILINE,
 )
 NEGATED_DEFECT = re.compile(
     r"\b(?:not bad|no longer|not wrong|nothing wrong|can't complain|can't fault|never (?:been )?(?:better|clearer)|no (?:more )?(?:problems?|issues?|errors?|bugs?|complaints?|failures?)|without (?:a )?(?:problem|issue|hitch|error)s?"

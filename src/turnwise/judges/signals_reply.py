@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from turnwise.judges.lexicon import KINDS, NEGATED_DEFECT, NEGATED_PRAISE
+from turnwise.judges.lexicon import CONFIRMS, KINDS, NEGATED_DEFECT, NEGATED_PRAISE
 from turnwise.judges.text import plain, sentences, words
 
 POSITIVE = ("praise", "success", "adopted", "conceded")
@@ -22,6 +22,23 @@ _ASKS = re.compile(
     re.IGNORECASE,
 )
 
+# A sentence or clause that opens with a verb of saying or editing: an order about how to answer.
+_IMPERATIVE = re.compile(
+    r"(?:^|[.;:!?…-]\s*|\n|, |\b(?:please|pls|and|just|but|maybe|then|instead|rather)\s+)(?:do not |don't |please )?"
+    r"(?:start|begin|end|name|tell|mention|say|show|give|use|write|add|include|explain|point|get|stick|stop|keep|leave"
+    r"|remove|put|cut|cap|strip|drop|skip|avoid|try|make|be|talk|focus|pick|choose|check|read|watch|call|format|quote"
+    r"|cite|sort|split|move|round|convert|return|answer|address|spell|describe|compare|limit|replace|rename|handle)\s",
+    re.IGNORECASE,
+)
+
+_NEXT_STEP = re.compile(
+    r"^(?:(?:ok(?:ay)?|great|good|yes|yep|perfect|thanks|cool|nice|alright|right|so|and)[,.!]? )*"
+    r"(?:(?:can|could|would|will) you (?:please |pls )?)?(?:also|next|now|then|go ahead|open a|close the|deploy|merge|release|push|commit|save it"
+    r"|squash|tag|file|do the same|let's (?:build|do|start|go|ship|use|move)|(?:please |pls )?(?:also |now )?(?:create|prepare|set up|schedule|invite|send) )\b"
+    r"|\b(?:too|as well|the same for \w+.*)[.!]?$|^(?:next|number two|question two|another)\b",
+    re.IGNORECASE,
+)
+
 
 def reply_features(task: str, answer: str, reply: str) -> dict[str, float]:
     """Kinds of evidence in a person's reply → strength. ``reply`` is free of orders to the judge."""
@@ -30,22 +47,38 @@ def reply_features(task: str, answer: str, reply: str) -> dict[str, float]:
         return {"reply.silent": 1.0}
     lines = sentences(text)
     found: dict[str, float] = {}
-    softened = NEGATED_DEFECT.sub(" ", text)
+    # A sentence that asks for the next piece of work says nothing against this one.
+    kept = "\n".join(line for line in lines if not _NEXT_STEP.search(line))
+    softened = CONFIRMS.sub(" ", kept)
+    softened = NEGATED_DEFECT.sub(" ", softened)
     praisable = NEGATED_PRAISE.sub(" ", text)
     for kind, pattern in KINDS.items():
         source = praisable if kind == "praise" else softened if kind in NEGATIVE else text
         hits = sum(1 for _ in pattern.finditer(source))
         if hits:
             found[f"reply.{kind}"] = 1.0 if hits == 1 else 1.4
-    if softened != text:
+    if NEGATED_DEFECT.search(text):
         found["reply.success"] = max(found.get("reply.success", 0.0), 1.0)
     if praisable != text:
         found["reply.defect"] = max(found.get("reply.defect", 0.0), 1.2)
 
+    if answer.rstrip().endswith("?") and not any(
+        f"reply.{k}" in found for k in ("rejected", "reproached", "sarcasm", "incredulous", "gave_up", "success")
+    ):
+        # Whatever the words, the person says what the assistant wanted to know.
+        return {"reply.answers_a_question": 1.0}
+    if kept != "\n".join(lines):
+        found["reply.next_step"] = 1.0
+    if _IMPERATIVE.search(kept):
+        found["reply.imperative"] = 1.0
     positive = any(f"reply.{k}" in found for k in POSITIVE)
     negative = any(f"reply.{k}" in found for k in NEGATIVE)
     neutral = any(f"reply.{k}" in found for k in NEUTRAL)
-    if lines and any(KINDS[k].search(lines[0]) for k in ("praise", "success", "conceded")) and not _ASKS.search(lines[0]):
+    if (
+        lines
+        and any(KINDS[k].search(lines[0]) for k in ("praise", "success", "conceded"))
+        and not _ASKS.search(lines[0])
+    ):
         found["reply.opens_well"] = 1.0
     if positive and not negative:
         found["reply.only_positive"] = 1.0
@@ -57,8 +90,6 @@ def reply_features(task: str, answer: str, reply: str) -> dict[str, float]:
         found["reply.no_kind"] = 1.0
     if all(_ASKS.search(line) for line in lines):
         found["reply.only_asks"] = 1.0
-    if answer.rstrip().endswith("?"):
-        found["reply.answers_a_question"] = 1.0
     if any(_in(quote, answer) for quote in quotes(text)):
         found["reply.quotes_answer"] = 1.0
     if len(text.split()) <= 4:
@@ -72,6 +103,8 @@ def reply_features(task: str, answer: str, reply: str) -> dict[str, float]:
         repeated = len(asked & words(text)) / len(asked)
         if repeated >= 0.5:
             found["reply.restates_task"] = min(1.4, 2 * repeated)
+            if "reply.only_asks" in found:
+                found["reply.reasks"] = 1.0
     if not words(text) & (asked | words(answer)) and len(text.split()) > 6:
         found["reply.elsewhere"] = 1.0
     return found

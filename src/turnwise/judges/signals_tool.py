@@ -16,7 +16,7 @@ _IM = re.IGNORECASE | re.MULTILINE
 
 # The world's faults: network, quota, other people's locks, machines going away.
 _INFRASTRUCTURE = re.compile(
-    r"temporary failure|could ?n[o']t resolve|name resolution|getaddrinfo|\bE(?:AI_AGAIN|TIMEDOUT|CONNRESET|NOTFOUND|HOSTUNREACH|PIPE)\b|no route to host"
+    r"temporary failure|internal server error|could ?n[o']t resolve|name resolution|getaddrinfo|\bE(?:AI_AGAIN|TIMEDOUT|CONNRESET|NOTFOUND|HOSTUNREACH|PIPE)\b|no route to host"
     r"|network (?:is )?(?:unreachable|error|request .{0,80}failed)|connection (?:lost|reset|refused|closed|timed out|aborted)|connect\w* timeout|\boffline\b"
     r"|\b50[0-4] (?:internal|bad gateway|service|gateway|not implemented|server)|HTTP/[\d.]+ 5\d\d|status(?:_?code)?\W{1,4}5\d\d\b|bad gateway|gateway time-?out|service (?:is )?(?:temporarily )?unavailable"
     r"|temporarily unavailable|too many requests|HTTP/[\d.]+ 429|status\W{1,4}429\b|rate[- ]?limit|quota (?:exceeded|exhausted)|(?:minutes|credits|seats|quota)[^.\n]{0,40}exhausted|checked out\b.*try again"
@@ -24,12 +24,12 @@ _INFRASTRUCTURE = re.compile(
     r"|(?:job|sandbox|runner|worker|instance|container|pod|node|spot|vm)\b[^.\n]{0,50}(?:exceeded|evicted|preempted|reclaimed|lost|terminated|disappeared|killed|unavailable|offline)|wall(?:[- ]clock)? (?:time )?limit|lost communication"
     r"|could not get lock|unable to (?:acquire|lock)|resource temporarily|database is locked|another (?:process|instance) (?:is )?(?:running|holds|using)|lock(?:ed)? (?:is )?held|\bno space left on device|disk quota"
     r"|out of memory|\bOOM[- ]?kill|cannot allocate memory|killed by (?:the )?(?:kernel|system|scheduler|oom)|SSL (?:handshake|connection)|TLS handshake|certificate has expired|upstream (?:connect|timed|request)"
-    r"|provider (?:error|outage)|backend (?:error|unavailable)|unexpected EOF from server|read timed out|request timed out|deadline exceeded|operation timed out|\btimed out\b|time-?out (?:after|of|while)|session (?:was )?(?:terminated|expired) by",
+    r"|provider (?:error|outage)|backend (?:error|unavailable)|overloaded|\b(?:is )?(?:starting up|shutting down)\b|infrastructure (?:error|failure|problem)|retrying on another|memory exhausted|temporary error|unexpected EOF from server|read timed out|request timed out|deadline exceeded|operation timed out|\btimed out\b|time-?out (?:after|of|while)|session (?:was )?(?:terminated|expired) by",
     _I,
 )
 # Nothing to judge yet, or stopped by someone else.
 _UNFINISHED = re.compile(
-    r"\b(?:queued|pending|in[ _-]progress|processing|awaiting|waiting (?:for|on)|needs?[_ ]approval|requires? approval|pending review|scheduled for|still running|not (?:yet )?(?:finished|started|available yet)|in the background)\b"
+    r"\b(?:queued|pending|in[ _-]progress|still processing|being processed|awaiting|waiting (?:for|on) (?:an? |the )?(?:runner|approval|review\w*|worker|queue|confirmation|preview|deploy\w*|human|resources|slot|capacity|moderation)|submitted batch|job submitted|interrupted by (?:user|operator)|still loading|loading spinner|\bqueue\b|waiting room|captcha|will retry|greylisted|needs?[_ ]approval|requires? approval|pending review|scheduled for|still running|not (?:yet )?(?:finished|started|available yet)|in the background)\b"
     r"|\bcancel+ed\b[^\n]{0,40}(?:supersed|by|newer)|\bsuperseded\b|\baborted by (?:user|operator)|\b(?:progress|uploaded|downloading|building|epoch)\W{1,3}\d{1,2} ?%(?!.*100 ?%)|\bETA\b|\bstarted\. (?:check|poll)",
     _I,
 )
@@ -60,7 +60,8 @@ _TRACEBACK = re.compile(
     re.MULTILINE,
 )
 _ERROR = re.compile(
-    r"^\s*(?:\S{1,40}: )?(?:fatal|error|err|E)\b ?(?:\[\w+\])?:|\berror(?: code)?:|\berror\b \w+\d+|\berror TS\d+|: command not found|\bnot recognized as|\b(?:invalid|unknown|unrecognized|illegal|unsupported|unexpected|bad|ambiguous) (?:option|argument|arguments|flag|command|expression|value|token|"
+    r"^\S+\.\w{1,5}:\d+(?::\d+)?: (?!warning|note|info)|\(\d+,\d+\): error|\*\*\* \[|\bhangs\b|^validation (?:error|message)|\bplease (?:use|enter|provide|choose|upload|select|fill)\b|\bsays? that\b.*\bfail|\blooks like an?\b.*\btry\b|\bis not an? \w+ command|\boutside\b.*\bhours|\bonly \w+[^.\n]{0,30} (?:are|is) allowed|(?:^|\n)CONFLICT"
+    r"|^\s*(?:\S{1,40}: )?(?:fatal|error|err|E)\b ?(?:\[\w+\])?:|\berror(?: code)?:|\berror\b \w+\d+|\berror TS\d+|: command not found|\bnot recognized as|\b(?:invalid|unknown|unrecognized|illegal|unsupported|unexpected|bad|ambiguous) (?:option|argument|arguments|flag|command|expression|value|token|"
     r"parameter|request|syntax|field|column|key|character|type|format|input|identifier|operand|EOF|date|path|number|selector|keyword)|\bunexpected (?:EOF|end|token|indent)|\bsyntax error|^usage:|\bUsage:|no such (?:file|option|command|column|table|service|key|user|host|container|element|module|image)|"
     r"\bnot found\b|does not exist|doesn't exist|\bpermission denied|\baccess (?:is )?denied|\bforbidden|\bunauthori[sz]ed|\bcannot\b|\bcan't\b|\bcould not\b|\bunable to\b|\bfailed\b|\brefus(?:ed|ing)\b|\brejected|\baborting|\bconflict(?:s)?\b|\bexception\b|\bmissing (?:required|argument|operand|"
     r"field|parameter)|\bis required\b|\bmust (?:be|have|not|contain|match)\b|\bnot (?:supported|allowed|permitted|a valid|clickable|interactable|enabled|a git|in gzip)|\bdenied\b|\bdisallowed|\bdoes not (?:accept|support|match|have|contain|fit|compile)|\bintercept(?:ed|s)|\bobscured|\bdisabled\b|\bout of (?:range|bounds)"
@@ -69,7 +70,8 @@ _ERROR = re.compile(
 )
 _HTTP = re.compile(r"(?:HTTP/[\d.]+\s+|\bstatus(?:[_ ]?code)?\W{1,4}|\bHTTP )(\d{3})\b", _I)
 _EXIT = re.compile(
-    r"\b(?:exit(?:ed)?(?:[ _](?:code|status|with))?(?:[ _](?:code|status))?|returncode|return code|rc)\s*[:=]?\s*(-?\d+)\b", _I
+    r"\b(?:exit(?:ed)?(?:[ _](?:code|status|with))?(?:[ _](?:code|status))?|returncode|return code|rc)\s*[:=]?\s*(-?\d+)\b",
+    _I,
 )
 _EMPTY = re.compile(
     r"^\W*(?:no output|no (?:results?|matches|entries|records|rows|items|hits|files|data|events?|messages|\w+) (?:found|match(?:ed|ing)?|returned|available)\b.*|0 (?:results|matches|rows|hits|records|items)\b.*|nothing found.*|\[\]|\{\}|null|none|)\W*$",
@@ -85,14 +87,17 @@ _CHANGED = re.compile(
     _I,
 )
 _NO_CHANGE = re.compile(
-    r"\bno visible (?:navigation|change|effect)|\bnothing (?:changed|happened)|\b(?:page|screen(?:shot)?|dom|view|state|url)(?: is| was)? (?:unchanged|identical|the same)|\bno (?:change|effect|navigation|difference)\b|\bunchanged\b", _I
+    r"\bno visible (?:navigation|change|effect)|\bnothing (?:changed|happened)|\b(?:page|screen(?:shot)?|dom|view|state|url)(?: is| was)? (?:unchanged|identical|the same)|\bno (?:change|effect|navigation|difference)\b|\bunchanged\b",
+    _I,
 )
 _SCREEN = re.compile(
-    r"\b(?:click|type|drag|scroll|upload|select\w*|hover|press|tap|swipe|fill|key|goto|navigate|check|drop|open)\w*\s+(?:executed|performed|done|failed|sent|rejected|started)|\baria-|\belement\b|\bcheckbox|\bscreen(?:shot)?\b|\bpage shows\b", _I
+    r"\b(?:click|type|drag|scroll|upload|select\w*|hover|press|tap|swipe|fill|key|goto|navigate|check|drop|open)\w*\s+(?:executed|performed|done|failed|sent|rejected|started)|\baria-|\belement\b|\bcheckbox|\bscreen(?:shot)?\b|\bpage shows\b",
+    _I,
 )
 
 # The task asks for something to be absent, refused, stopped or to fail.
 _EXPECTS_NEGATIVE = re.compile(
+    r"\bmust(?: now)? fail\b|\btests? (?:that|which) (?:shows?|reproduces?|demonstrates?|exposes?|proves?|fails?|captures?)\b|\b(?:make sure|ensure|verify|check|confirm|prove|see|show)\b[^.\n]{0,60}\b(?:can ?not|can't|rejects?|(?:gives?|returns?|raises?|throws?) an? (?:error|exception)|fails?|locked|off|reproducible)\b|"
     r"\bexpect(?:ed|ing|s)?\b[^.\n]{0,40}\b(?:4\d\d|fail\w*|errors?|den\w+|refus\w+|reject\w*|red|nothing|empty|no |exception|raise)"
     r"|\bshould(?: now)? (?:fail|be (?:denied|refused|rejected|blocked|gone|empty|red|inactive|stopped|unreachable)|not |no longer|raise|return (?:4\d\d|an error|nothing)|error|time out|refuse|crash)|\b(?:must|may|can)(?: ?not|n't) (?:be |read|access|reach|write|log|see|connect|open|delete|push)"
     r"|\b(?:cannot|can no longer|is not allowed to|is unable to|without (?:rights|permission|a token))\b|\b(?:make sure|ensure|verify|check|confirm|see|prove|show|test)\b[^.\n]{0,60}\b(?:den(?:y|ies|ied)|deleted|removed|gone|blocked|closed|disabled|rejects?|rejected|refus\w+|no longer|any ?more|is down|unreachable|stopped|"
@@ -100,11 +105,32 @@ _EXPECTS_NEGATIVE = re.compile(
     r"|\b(?:with|add|write|adding|wrote|added|commit)\b[^.\n]{0,25}\bfailing test|\bfailing test\b[^.\n]{0,40}\b(?:first|before)|\breproduc(?:e|es|ing|tion)\b|\bbefore fixing|\bred (?:first|phase|test)|\btest[- ]first|\bwhether\b[^.\n]{0,50}\b(?:blocked|closed|down|gone|denied|filtered)",
     _I,
 )
+# Actions whose output is somebody else's text: words such as "error" in it are no verdict on the action.
+_READS = re.compile(
+    r"(?:^|\$ ?|&& |\| |; |sudo )(?:cat|head|tail|less|sed -n|grep|rg|awk|journalctl|dmesg|git (?:log|show|diff|blame|status)|ls|tree|find|stat|file|wc|ps|env|history)\s"
+    r"|\b(?:read_file|view|open_file|get_page|fetch_page|read|fetch|get_text|inbox\w*|mail\.\w*(?:get|read|list)\w*|logs?\.\w+|read_\w+|get_\w*(?:log|file|page|text)\w*)\(",
+    re.MULTILINE,
+)
+_OWN_FAILURE = re.compile(
+    r"\A\s*(?:(?:\w+/)*[\w.-]{1,20}: |error\b|fatal\b|E: |Err:|Traceback|usage|permission denied|no such|not found|\(?no output|timed? ?out|ssh\b|failed|HTTP/)|\bcommand not found|: No such file|: Permission denied|unexpected EOF|\bkilled\b|terminated\b",
+    _I,
+)
 _STOPS = re.compile(r"\b(?:stop|kill|disable|shut ?down|terminate|deactivate|quit)\w*\b", _I)
-_STOPPED = re.compile(r"^\s*(?:inactive|dead|stopped|disabled|exited|not running|off)\b|\bActive: inactive|no process|not running", _IM)
-_KNOWN_FAILURES = re.compile(r"\b(?:pre-?existing|known|unrelated|same as (?:on )?(?:main|master|before)|also fails? on (?:main|master)|xfail)\b", _I)
-_LOOKS_FOR = re.compile(r"\b(?:find|search|look|grep|list|locate|check (?:for|whether|if)|any|which|where|investigat\w+|discover|query)\b", _I)
-_NETWORK_PROBE = re.compile(r"\b(?:port|reach\w*|ping|nc|telnet|firewall|dns|blocked|latency|timeout|rate limit\w*|load test|retry|retries|resilien\w+|outage|down)\b", _I)
+_STOPPED = re.compile(
+    r"^\s*(?:inactive|dead|stopped|disabled|exited|not running|off)\b|\bActive: inactive|no process|not running", _IM
+)
+_KNOWN_FAILURES = re.compile(
+    r"\b(?:pre-?existing|known|unrelated|same as (?:on )?(?:main|master|before)|also fails? on (?:main|master)|xfail)\b",
+    _I,
+)
+_LOOKS_FOR = re.compile(
+    r"\b(?:find|search|look|grep|list|locate|check (?:for|whether|if)|any|which|where|investigat\w+|discover|query)\b",
+    _I,
+)
+_NETWORK_PROBE = re.compile(
+    r"\b(?:port|reach\w*|ping|nc|telnet|firewall|dns|blocked|latency|timeout|rate limit\w*|load test|retry|retries|resilien\w+|outage|down)\b",
+    _I,
+)
 
 _GOOD_STATUS = frozenset(
     "ok success successful succeeded confirmed active done completed complete created delivered sent saved published accepted approved paid booked restored updated deleted removed resolved merged ready healthy enabled "
@@ -116,10 +142,16 @@ _OPEN_STATUS = frozenset(
 _BAD_STATUS = frozenset(
     "error failed failure rejected denied invalid declined not_found notfound expired conflict forbidden unauthorized bad_request unprocessable bounced blocked aborted refused invalid_request missing".split()
 )
-_SUCCESS_KEYS = frozenset("ok success sent created valid updated deleted saved accepted done removed booked added published moved".split())
-_ERROR_KEYS = frozenset("error errors exception fault error_message error_code problems violations validation_errors".split())
+_SUCCESS_KEYS = frozenset(
+    "ok success sent created valid updated deleted saved accepted done removed booked added published moved".split()
+)
+_ERROR_KEYS = frozenset(
+    "error errors exception fault error_message error_code problems violations validation_errors".split()
+)
 _VALUE_KEYS = frozenset("value price result data quote reading answer output amount rate temperature".split())
-_LIST_KEYS = frozenset("items results rows hits matches data records events messages entries files users list documents orders".split())
+_LIST_KEYS = frozenset(
+    "items results rows hits matches data records events messages entries files users list documents orders".split()
+)
 
 _CLASSES: tuple[frozenset[str], ...] = (
     frozenset("monday tuesday wednesday thursday friday saturday sunday".split()),
@@ -127,7 +159,9 @@ _CLASSES: tuple[frozenset[str], ...] = (
     frozenset("red green blue yellow black white orange purple grey".split()),
     frozenset("small medium large".split()),
     frozenset("staging production testing".split()),
-    frozenset("germany austria switzerland france spain italy norway sweden denmark netherlands belgium portugal poland canada australia japan".split()),
+    frozenset(
+        "germany austria switzerland france spain italy norway sweden denmark netherlands belgium portugal poland canada australia japan".split()
+    ),
     frozenset("english german french spanish italian dutch portuguese polish japanese".split()),
     frozenset("eur usd gbp chf jpy".split()),
 )
@@ -154,6 +188,9 @@ def _outcome(task: str, answer: str, text: str) -> dict[str, float]:
     json_kinds = {kind for value in payloads for kind in _json_kinds(value)}
     code = _exit_code(text, answer)
     status = [int(m) for m in _HTTP.findall(text)]
+    if _READS.search(answer) and not _OWN_FAILURE.search(text) and not negative_wanted and not payloads:
+        body = _body(text, code)
+        return {"tool.content": 1.0} if body and not _EMPTY.match(body) else {"tool.empty": 1.0}
     # What stands inside a data record (a review, a mail, a file) is not the tool's own verdict.
     prose = "" if payloads and _mostly_json(text) else text
 
@@ -188,7 +225,7 @@ def _outcome(task: str, answer: str, text: str) -> dict[str, float]:
     if _TRACEBACK.search(prose):
         return {"tool.traceback": 1.0}
     body = _body(prose, code)
-    if prose and _EMPTY.match(body):
+    if prose and (_EMPTY.match(body) or re.match(r"\W*no output\W*\n+\W*(?:note|hint|tip|warning)", prose, _I)):
         if code == 0 and not _LOOKS_FOR.search(task):
             return {"tool.exit_zero": 1.0}
         return {"tool.empty": 1.0}
@@ -215,8 +252,12 @@ def _screen_outcome(text: str) -> dict[str, float]:
     if re.search(r"\b(?:click|type|drag|upload|select\w*|fill|press|tap)\w* (?:failed|rejected)", text, _I):
         return {"tool.screen_error": 1.0}
     rest = _NO_CHANGE.sub("", text)
+    if re.search(r"\b(?:0|no) (?:results|matches|items|hits|entries)\b", rest, _I):
+        return {"tool.empty": 1.0}
     if _CHANGED.search(rest):
-        bad = re.search(r"\berror|\binvalid|\brequired\b|\bnot (?:allowed|found|valid)|\bfailed|\bwrong|\bdenied|\bmust\b", rest, _I)
+        bad = re.search(
+            r"\berror|\binvalid|\brequired\b|\bnot (?:allowed|found|valid)|\bfailed|\bwrong|\bdenied|\bmust\b", rest, _I
+        )
         return {"tool.screen_error": 0.7} if bad else {"tool.screen_changed": 1.0}
     if _ERROR.search(rest):
         return {"tool.screen_error": 1.0}
@@ -266,11 +307,14 @@ def _json_kinds(value: Any) -> set[str]:
     for key, item in value.items():
         name = str(key).lower()
         if name in _ERROR_KEYS and item:
-            kinds.add("infra" if _INFRASTRUCTURE.search(json.dumps(item)) else "bad")
+            server_side = isinstance(item, dict) and str(item.get("code", item.get("status", "")))[:1] == "5"
+            kinds.add("infra" if server_side or _INFRASTRUCTURE.search(json.dumps(item)) else "bad")
         if name in _SUCCESS_KEYS and isinstance(item, bool):
             kinds.add("good" if item else "bad")
         if name in {"status", "state", "outcome", "delivery", "result"} and isinstance(item, str):
             word = item.lower().replace(" ", "_").replace("-", "_")
+            if re.match(r"(?:await|wait|search|pend|need|requir|process|sched)\w*_|\w+ing\Z", word):
+                kinds.add("open")
             kinds |= {k for k, s in (("good", _GOOD_STATUS), ("open", _OPEN_STATUS), ("bad", _BAD_STATUS)) if word in s}
         if name in {"status", "code", "statuscode", "status_code", "http_status"} and isinstance(item, int):
             if item == 429 or 500 <= item < 600:
@@ -279,6 +323,10 @@ def _json_kinds(value: Any) -> set[str]:
                 kinds.add("bad")
             elif 200 <= item < 300:
                 kinds.add("good")
+        if name in {"detail", "details", "messages"} and isinstance(item, list) and re.search(
+            r"\b(?:should|must|invalid|required|unable|unknown|not)\b", json.dumps(item)
+        ):
+            kinds.add("bad")
         if name in _VALUE_KEYS and item is None:
             kinds.add("null")
         if name in _LIST_KEYS and isinstance(item, list):
@@ -290,6 +338,8 @@ def _json_kinds(value: Any) -> set[str]:
                 kinds.add("infra")
             elif _UNFINISHED.search(item):
                 kinds.add("open")
+    if "open" in kinds:
+        kinds -= {"good"}
     if "bad" in kinds:
         kinds -= {"good", "open"}
     if "infra" in kinds:
@@ -310,12 +360,15 @@ def _body(text: str, code: int | None) -> str:
     """The output without the lines that only report the exit status."""
     lines = [line for line in text.splitlines() if line.strip()]
     if code is not None:
-        lines = [line for line in lines if not _EXIT.search(line) and line.strip() != str(code)]
+        lines = [line for line in lines if not _EXIT.fullmatch(line.strip(" ()[].")) and line.strip() != str(code)]
     return "\n".join(line for line in lines if not re.fullmatch(r"\W*no output\W*", line.strip(), _I))
 
 
 def _wrong_target(task: str, text: str) -> bool:
     if not re.search(r"\bnow\b|\bset to\b|\bselected\b|->|→|\"\w+\"\s*:", text, _I):
         return False
-    asked, got = set(re.findall(r"[a-z]+", task.lower())), set(re.findall(r"[a-z]+", re.sub(r"\([^)]*\)", "", text.lower())))
+    asked, got = (
+        set(re.findall(r"[a-z]+", task.lower())),
+        set(re.findall(r"[a-z]+", re.sub(r"\([^)]*\)", "", text.lower()))),
+    )
     return any(len(group & asked) == 1 and len(group & got) == 1 and group & asked != group & got for group in _CLASSES)
