@@ -75,15 +75,15 @@ class Journal(Queue):
     def status(self) -> dict[str, Any]:
         """The figures of `turnwise status`: sessions, turns by state, verdicts, samples, versions, loops."""
         with self.reading() as c:
-            turns = dict(c.execute(select(T.state, func.count()).group_by(T.state)).tuples().all())
+            turns = dict(c.execute(select(T.state, func.count()).group_by(T.state)).all())
             exclusions = c.execute(
                 select(T.exclusion, func.count()).where(T.exclusion.is_not(None)).group_by(T.exclusion)
-            ).tuples()
+            )
             verdicts = c.execute(
                 select(schema.verdicts.c.judge, schema.verdicts.c.score, func.count()).group_by(
                     schema.verdicts.c.judge, schema.verdicts.c.score
                 )
-            ).tuples()
+            )
             loops = c.execute(select(schema.loops)).all()
             open_sessions, all_sessions = c.execute(
                 select(func.count().filter(S.closed_at.is_(None)), func.count()).select_from(schema.sessions)
@@ -105,7 +105,7 @@ class Journal(Queue):
                     str(state): n
                     for state, n in c.execute(
                         select(schema.batches.c.state, func.count()).group_by(schema.batches.c.state)
-                    ).tuples()
+                    )
                 },
                 "loops": {
                     row.name: {"seconds_ago": round(now - row.updated_at, 1)} | unpack_json(row.data) for row in loops

@@ -1,0 +1,119 @@
+"""Lineage as pure functions: hashes, placement and side rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwise.gateway.sessions import canonical, chain_hashes, extend_hash, place, reaction_to, side_rule, turn_kind
+from turnwise.types import TurnKind
+
+messages = st.lists(
+    st.builds(
+        lambda role, content: {"role": role, "content": content},
+        st.sampled_from(["user", "assistant", "tool"]),
+        st.text(max_size=20),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@dataclass
+class Recorded:
+    id: str
+    session_id: str
+    state: str
+    context_hash: str | None
+    next_state_at: float | None = None
+
+
+@given(messages, messages)
+def test_a_continued_conversation_repeats_the_earlier_hashes(before: list, after: list) -> None:
+    assert chain_hashes(before + after)[: len(before)] == chain_hashes(before)
+    assert extend_hash(chain_hashes(before)[-1], after[0]) == chain_hashes([*before, after[0]])[-1]
+
+
+@given(messages, st.data())
+def test_a_changed_message_changes_every_later_hash(history: list, data: st.DataObject) -> None:
+    i = data.draw(st.integers(0, len(history) - 1))
+    changed = [*history[:i], history[i] | {"content": history[i]["content"] + "x"}, *history[i + 1 :]]
+    old, new = chain_hashes(history), chain_hashes(changed)
+    assert old[:i] == new[:i]
+    assert all(a != b for a, b in zip(old[i:], new[i:], strict=True))
+
+
+def test_only_what_a_model_sees_counts() -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1, "b": 2}'}}
+    rewritten = {"id": "call1", "type": "function", "function": {"name": "f", "arguments": '{"b":2,"a":1}'}}
+    same = [
+        (
+            {"role": "user", "content": "hi"},
+            {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {}}]},
+        ),
+        (
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "assistant", "content": "", "tool_calls": [rewritten]},
+        ),
+        ({"role": "assistant", "content": "done\n"}, {"role": "assistant", "content": "done", "refusal": None}),
+    ]
+    for one, other in same:
+        assert canonical(one) == canonical(other)
+    assert canonical({"role": "user", "content": "a"}) != canonical({"role": "assistant", "content": "a"})
+
+
+def test_of_two_sessions_with_one_history_the_one_that_waits_is_meant() -> None:
+    history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    follow = [*history, {"role": "user", "content": "c"}]
+    context = chain_hashes(history)[-1]
+    answered = Recorded("1", "s1", "judging", context, next_state_at=5.0)
+    waiting = Recorded("2", "s2", "waiting", context)
+    found = place(
+        follow, chain_hashes(follow), [answered, waiting], explicit_session=None, last_in_session=None, last_answer=None
+    )
+    assert (found.session_id, found.answers) == ("s2", "2")
+    assert found.next_state == follow[2:]
+
+
+def test_a_branch_is_linked_and_answers_nothing() -> None:
+    history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    follow = [*history, {"role": "user", "content": "other"}]
+    answered = Recorded("1", "s1", "judging", chain_hashes(history)[-1], next_state_at=5.0)
+    found = place(
+        follow, chain_hashes(follow), [answered], explicit_session=None, last_in_session=None, last_answer=None
+    )
+    assert (found.session_id, found.branch_of, found.answers, found.next_state) == (None, "s1", None, [])
+
+
+def test_a_reaction_needs_the_answer_it_reacts_to() -> None:
+    answer = {"role": "assistant", "content": "<think>hm</think> The  answer\nis 4"}
+    history = [{"role": "assistant", "content": "The answer is 4"}, {"role": "user", "content": "ok"}]
+    assert reaction_to(history, answer) == history[1:]
+    assert reaction_to([{"role": "assistant", "content": "No"}, *history[1:]], answer) == []
+    assert reaction_to(history[1:], answer) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("Generate a concise title for this conversation", "title"),
+        ("Summarize this conversation in 5 words or fewer", "title"),
+        ("HEARTBEAT_OK if nothing needs attention", "heartbeat"),
+        ("Pre-compaction memory flush. Store durable memories now", "memory"),
+        ("What title did the 1998 film about the ship have?", None),
+        ("Please write a poem", None),
+        ("x" * 5000 + " generate a title for this chat", None),
+    ],
+)
+def test_side_rules(text: str, rule: str | None) -> None:
+    assert side_rule([{"role": "user", "content": text}], None) == rule
+
+
+def test_a_probe_for_one_token_is_a_side_turn_unless_the_client_says_main() -> None:
+    hello = [{"role": "user", "content": "hello"}]
+    assert turn_kind(None, hello, 1) is TurnKind.SIDE
+    assert turn_kind("main", hello, 1) is TurnKind.MAIN
+    assert turn_kind(None, hello, 2) is TurnKind.MAIN

@@ -1,0 +1,144 @@
+"""The one place where turns move: legal moves pass, every other is refused, and the schema is what the code thinks."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import event
+
+from tests.support.versions import answered, new_turn
+from turnwise.config import Config, load_config
+from turnwise.errors import JournalError
+from turnwise.journal import Answer, Journal, schema
+from turnwise.journal.core import IllegalMove
+from turnwise.journal.schema import pack_ids, pack_json, pack_logprobs, unpack_ids, unpack_json, unpack_logprobs
+from turnwise.types import REVIVABLE, TRANSITIONS, Exclusion, FinishReason, TurnState
+
+
+def put(journal: Journal, turn_id: str, state: TurnState, exclusion: Exclusion | None) -> None:
+    with journal.transaction() as c:
+        c.execute(schema.turns.update().where(schema.turns.c.id == turn_id).values(state=state, exclusion=exclusion))
+
+
+@pytest.mark.parametrize(("start", "to"), list(itertools.product(TurnState, TurnState)))
+def test_every_move_is_legal_by_the_table_or_refused(journal: Journal, start: TurnState, to: TurnState) -> None:
+    turn_id = answered(journal)
+    put(journal, turn_id, start, Exclusion.NO_SIGNAL if start is TurnState.EXCLUDED else None)
+    reason = Exclusion.STALE if to is TurnState.EXCLUDED else None
+    with journal.transaction() as c:
+        if to in TRANSITIONS[start]:
+            assert journal.move(c, turn_id, to, exclusion=reason) is start
+        else:
+            with pytest.raises(IllegalMove):
+                journal.move(c, turn_id, to, exclusion=reason)
+
+
+@pytest.mark.parametrize("exclusion", list(Exclusion))
+def test_only_a_want_of_signal_can_be_undone(journal: Journal, exclusion: Exclusion) -> None:
+    turn_id = answered(journal)
+    put(journal, turn_id, TurnState.EXCLUDED, exclusion)
+    said = journal.feedback(turn_id, 1, None)
+    revived = journal.get_turn(turn_id).state is TurnState.READY
+    assert revived == (exclusion in REVIVABLE)
+    assert ("taken" in said) == revived
+
+
+def test_an_exclusion_needs_a_reason(journal: Journal) -> None:
+    turn_id = answered(journal)
+    with journal.transaction() as c:
+        with pytest.raises(IllegalMove):
+            journal.move(c, turn_id, TurnState.EXCLUDED)
+        with pytest.raises(IllegalMove):
+            journal.move(c, turn_id, TurnState.JUDGING, exclusion=Exclusion.STALE)
+        with pytest.raises(JournalError, match="no turn"):
+            journal.move(c, "unknown", TurnState.JUDGING)
+
+
+def test_the_migrations_make_the_schema_that_the_code_uses(journal: Journal) -> None:
+    with journal.reading() as c:
+        assert compare_metadata(MigrationContext.configure(c), schema.metadata) == []
+
+
+def test_blobs_keep_every_value() -> None:
+    ids = [0, 1, 49151, 2**31 - 1]
+    assert unpack_ids(pack_ids(ids)) == ids
+    assert unpack_ids(pack_ids([])) == []
+    assert unpack_logprobs(pack_logprobs([-0.5, -1e-8])) == pytest.approx([-0.5, -1e-8])
+    assert unpack_logprobs(pack_logprobs(None)) is None, "missing is missing, never a list of zeros"
+    text = {"a": ["ü 🤖 \ud800", None, 1.5]}
+    assert unpack_json(pack_json(text)) == text
+
+
+def test_an_illegal_transaction_changes_nothing(journal: Journal) -> None:
+    turn_id = answered(journal)
+    before = journal.show_session("session-1")
+    with pytest.raises(IllegalMove), journal.transaction() as c:
+        journal.move(c, turn_id, TurnState.JUDGING)
+        journal.move(c, turn_id, TurnState.TRAINED)
+    assert journal.show_session("session-1") == before
+
+
+def test_a_long_session_is_stored_once_not_n_times(journal: Journal) -> None:
+    history = [{"role": "user", "content": "start"}]
+    ids = list(range(100))
+    parent = answered(journal, messages=history, prompt_ids=ids, prompt_tokens=100)
+    for n in range(20):
+        whole = journal.get_turn(parent)
+        new = new_turn(
+            parent_id=parent,
+            extends_parent=True,
+            bridged=True,
+            messages=[{"role": "user", "content": f"m{n}"}],
+            prompt_ids=[n],
+            prompt_tokens=len(whole.prompt_ids) + 3,
+        )
+        journal.begin_turn(new)
+        journal.finish_turn(
+            new.id, Answer({"role": "assistant", "content": "yes"}, "c", FinishReason.STOP, [7, 8], None)
+        )
+        turn = journal.get_turn(new.id)
+        assert turn.prompt_ids == [*whole.prompt_ids, 7, 8, n]
+        assert turn.messages == [*whole.messages, whole.answer, {"role": "user", "content": f"m{n}"}]
+        parent = new.id
+    with journal.reading() as c:
+        sizes = [len(unpack_ids(row.prompt_ids)) for row in c.execute(schema.turns.select())]
+    assert sum(sizes) == 100 + 20
+
+
+def test_a_second_opening_sees_what_the_first_wrote(config: Config, journal: Journal) -> None:
+    turn_id = answered(journal)
+    other = Journal.open(config)
+    assert other.get_turn(turn_id) == journal.get_turn(turn_id)
+    other.close()
+
+
+def test_faults_of_the_file_are_sentences(config: Config, journal: Journal, tmp_path) -> None:
+    config.journal_path.with_name("journal.db-wal").unlink(missing_ok=True)
+    bad = load_config(overrides={"home": tmp_path / "bad"})
+    bad.home.mkdir()
+    bad.journal_path.write_bytes(b"this is no database, it is a text file that is long enough to be read" * 50)
+    with pytest.raises(JournalError, match="not a turnwise journal"):
+        Journal.open(bad)
+    blocked = load_config(overrides={"home": tmp_path / "file" / "below"})
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match="cannot be used"):
+        Journal.open(blocked)
+
+
+def test_a_full_disk_is_a_sentence_and_loses_nothing(journal: Journal) -> None:
+    kept = answered(journal)
+    with journal.engine.connect() as c:
+        pages = c.exec_driver_sql("PRAGMA page_count").scalar()
+    journal.engine.dispose()
+
+    @event.listens_for(journal.engine, "connect")
+    def limit(connection, _record) -> None:  # the database may not grow: what a full disk does to SQLite
+        connection.execute(f"PRAGMA max_page_count={pages}")
+
+    with pytest.raises(JournalError, match="disk is full"):
+        for _ in range(100):
+            answered(journal, messages=[{"role": "user", "content": "x" * 5000 + str(_)}], prompt_ids=list(range(3000)))
+    assert journal.get_turn(kept).state is TurnState.WAITING

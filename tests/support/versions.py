@@ -1,0 +1,66 @@
+"""Publishing a version without training one, for tests of what follows from it."""
+
+from __future__ import annotations
+
+import uuid
+
+from turnwise.journal import Answer, Journal, NewTurn
+from turnwise.types import FinishReason, PolicyVersion, TurnKind
+
+
+def new_turn(turn_id: str | None = None, **changes: object) -> NewTurn:
+    """A turn with unremarkable fields, to be changed where a test cares."""
+    turn_id = turn_id or uuid.uuid4().hex
+    fields: dict[str, object] = {
+        "id": turn_id,
+        "session_id": "session-1",
+        "client": "client",
+        "source": "header",
+        "kind": TurnKind.MAIN,
+        "parent_id": None,
+        "branch_of": None,
+        "extends_parent": False,
+        "bridged": False,
+        "version": 0,
+        "pinned": False,
+        "model": "turnwise",
+        "request_hash": turn_id,
+        "retry_key": None,
+        "temperature": 1.0,
+        "hint_at": 2,
+        "messages": [{"role": "user", "content": "hi"}],
+        "tools": None,
+        "params": {},
+        "prompt_ids": [1, 2, 3],
+        "prompt_tokens": 3,
+        "next_state": [],
+        "answers": None,
+        "supersedes": None,
+    }
+    return NewTurn(**(fields | changes))  # type: ignore[arg-type]
+
+
+def answered(journal: Journal, turn_id: str | None = None, **changes: object) -> str:
+    """Record a turn and its answer; gives its id."""
+    new = new_turn(turn_id, **changes)
+    journal.begin_turn(new)
+    message = {"role": "assistant", "content": "yes"}
+    journal.finish_turn(new.id, Answer(message, f"context-{new.id}", FinishReason.STOP, [7, 8], [-0.5, -0.25]))
+    return new.id
+
+
+def publish(journal: Journal) -> int:
+    """Train one scored turn "by hand" and publish the version; gives its number."""
+    session = f"publish-{uuid.uuid4().hex}"
+    turn_id = answered(journal, session_id=session, client="publisher")
+    journal.feedback(turn_id, 1, None)
+    changed = journal.config.model_copy(
+        update={"train": journal.config.train.model_copy(update={"min_batch": 1, "max_batch": 1})}
+    )
+    journal.config, before = changed, journal.config
+    batch = journal.claim_batch("test", 60)
+    journal.config = before
+    assert batch is not None
+    number = journal.next_version_number()
+    journal.finish_batch(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", journal.clock()))
+    return number
