@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.tiny import make_model, train_config
+from turnwise.training.policy import Policy
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tests run beside each other; results must not depend on how many cores are free."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("tiny-llama"))
+
+
+@pytest.fixture
+def policy(tiny_dir: Path) -> Policy:
+    return Policy(tiny_dir, train_config())

@@ -1,0 +1,179 @@
+"""Log-probs of recorded answers equal what the model itself says about these ids, however they are batched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, GraniteConfig, GraniteForCausalLM
+
+from tests.training.tiny import ids, make_model, sample, train_config
+from turnwise.errors import AdapterError, ModelError
+from turnwise.training.batching import merge_prefixes, row_of
+from turnwise.training.policy import HINT_HEADER, Policy, hinted_prompt, pick_device, sampling_temperature
+
+
+def logprobs(policy: Policy, rows: list, temperature: float = 1.0) -> list[float]:
+    with torch.no_grad():
+        hidden = policy.hidden(rows)
+    tokens = torch.tensor([y for row in rows for s in row.spans for y in row.ids[s.start : s.end]])
+    return policy.token_logprobs(hidden, torch.full(tokens.shape, temperature), tokens).tolist()
+
+
+def by_the_model(folder: Path, prompt: list[int], response: list[int], temperature: float) -> list[float]:
+    """The plain way: the whole sequence through the Hugging Face model, in bf16-rounded float32 weights."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).float().eval()
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([prompt + response])).logits[0] / temperature
+    table = logits.log_softmax(-1)
+    return [table[len(prompt) - 1 + k, y].item() for k, y in enumerate(response)]
+
+
+def shake(policy: Policy, seed: int = 3, size: float = 0.05) -> dict[str, Tensor]:
+    """An adapter that does something."""
+    generator = torch.Generator().manual_seed(seed)
+    state = {n: t + size * torch.randn(t.shape, generator=generator) for n, t in policy.state().items()}
+    policy.load(state)
+    return state
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0])
+def test_every_response_token_is_scored_from_the_first_on(policy: Policy, tiny_dir: Path, temperature: float) -> None:
+    prompt, response = ids(1, 7), ids(2, 5)
+    got = logprobs(policy, [row_of(0, prompt, response)], temperature)
+    assert got == pytest.approx(by_the_model(tiny_dir, prompt, response, temperature), abs=1e-4)
+
+
+def test_greedy_answers_are_scored_at_temperature_one() -> None:
+    assert sampling_temperature(0.0) == 1.0
+    assert sampling_temperature(0.7) == 0.7
+
+
+def test_padding_and_neighbours_change_nothing(policy: Policy) -> None:
+    rows = [row_of(i, ids(10 + i, 4 + 9 * i), ids(20 + i, 3 + i)) for i in range(3)]
+    together = logprobs(policy, rows)
+    assert together == pytest.approx([x for row in rows for x in logprobs(policy, [row])], abs=1e-5)
+
+
+def test_a_merged_session_scores_as_its_turns_do_alone(policy: Policy) -> None:
+    shake(policy)
+    first = sample(0, session_id="s")
+    second = sample(1, session_id="s", prompt_ids=[*first.prompt_ids, *first.response_ids, *ids(5, 4)])
+    merged = merge_prefixes([first, second], [0, 1])
+    assert len(merged) == 1
+    alone = [logprobs(policy, [row_of(0, s.prompt_ids, s.response_ids)]) for s in (first, second)]
+    assert logprobs(policy, merged) == pytest.approx(alone[0] + alone[1], abs=1e-5)
+
+
+def test_the_reference_is_the_base_model_whatever_the_adapter_says(policy: Policy) -> None:
+    rows = [row_of(0, ids(1, 7), ids(2, 5))]
+    base = logprobs(policy, rows)
+    shake(policy)
+    assert logprobs(policy, rows) != pytest.approx(base, abs=1e-2)
+    with policy.reference():
+        assert logprobs(policy, rows) == base
+
+
+def test_a_new_policy_is_the_base_model_and_its_start_is_fixed_by_the_seed(tiny_dir: Path) -> None:
+    one, same, other = (Policy(tiny_dir, train_config(seed=seed)).state() for seed in (0, 0, 1))
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
+    assert all(not t.any() for name, t in one.items() if "lora_B" in name)
+
+
+def test_loading_the_policy_leaves_the_programs_random_numbers_alone(tiny_dir: Path) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    Policy(tiny_dir, train_config())
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_state_and_load_are_inverse(policy: Policy) -> None:
+    start = policy.state()
+    state = shake(policy)
+    assert all(torch.equal(policy.state()[name], state[name]) for name in state)
+    policy.load(None)
+    assert all(torch.equal(policy.state()[name], start[name]) for name in start)
+
+
+def test_a_state_is_a_copy(policy: Policy) -> None:
+    state = policy.state()
+    shake(policy)
+    assert any(not torch.equal(policy.state()[name], state[name]) for name in state)
+
+
+def test_the_adapter_is_on_all_projections_but_the_vocabularys(policy: Policy) -> None:
+    names = {name.split(".")[-3] for name in policy.state()}
+    assert names == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+
+
+def test_an_adapter_of_another_shape_is_refused_and_nothing_changes(policy: Policy) -> None:
+    before = policy.state()
+    wrong = dict(before)
+    name = next(iter(wrong))
+    wrong[name] = torch.zeros(2, 2)
+    with pytest.raises(AdapterError, match=r"\[2, 2\]"):
+        policy.load(wrong)
+    with pytest.raises(AdapterError, match="other layers"):
+        policy.load({"elsewhere": torch.zeros(1)})
+    assert all(torch.equal(policy.state()[n], before[n]) for n in before)
+
+
+def test_sampling_is_repeatable_and_within_its_limit(policy: Policy) -> None:
+    prompts = [ids(1, 5), ids(2, 9)]
+    answers = policy.sample(prompts, 1.0, 6, seed=1)
+    assert answers == policy.sample(prompts, 1.0, 6, seed=1)
+    assert answers != policy.sample(prompts, 1.0, 6, seed=2)
+    assert all(1 <= len(a) <= 6 for a in answers)
+
+
+# -- the teacher's context ------------------------------------------------------------------------------------------
+
+
+def test_the_hint_is_inserted_among_the_recorded_ids(policy: Policy) -> None:
+    prompt = ids(1, 8)
+    got = hinted_prompt(prompt, "be brief", 6, policy.tokenizer)
+    inserted = got[6:-2]
+    assert got[:6] + got[-2:] == prompt
+    assert policy.tokenizer.decode(inserted) == HINT_HEADER + "be brief"
+
+
+@pytest.mark.parametrize(("hint", "at"), [(None, 3), ("", 3), ("be brief", None)])
+def test_without_a_hint_the_teacher_reads_the_very_same_ids(policy: Policy, hint: str | None, at: int | None) -> None:
+    prompt = ids(1, 8)
+    assert hinted_prompt(prompt, hint, at, policy.tokenizer) == prompt
+
+
+# -- what cannot be trained -----------------------------------------------------------------------------------------
+
+
+def test_a_missing_model_is_a_model_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="doctor"):
+        Policy(tmp_path / "nothing", train_config())
+
+
+def test_a_model_that_rescales_its_logits_is_refused_at_start_up(tmp_path: Path) -> None:
+    folder = make_model(tmp_path)
+    GraniteForCausalLM(
+        GraniteConfig(
+            vocab_size=260,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=1,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            logits_scaling=8.0,
+            initializer_range=0.25,
+        )
+    ).save_pretrained(folder)
+    with pytest.raises(ModelError, match="vocabulary projection"):
+        Policy(folder, train_config())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_a_model_error() -> None:
+    with pytest.raises(ModelError, match=r"train\.device"):
+        pick_device("cuda")

@@ -1,0 +1,79 @@
+"""A random two-layer Llama with a byte tokenizer: the real classes at a size where a step takes milliseconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from turnwise.config import TrainConfig
+from turnwise.types import Batch, Sample
+
+VOCABULARY = 260
+
+
+def make_model(folder: Path) -> Path:
+    """Write the model; its weights are large enough that contexts matter."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        initializer_range=0.25,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=257,
+        pad_token_id=None,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def ids(seed: int, length: int) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (length,), generator=generator).tolist()
+
+
+def sample(n: int, **changes: Any) -> Sample:
+    """A scored turn with a hint; ``n`` sets its ids, its length and its name."""
+    prompt = ids(2 * n, 9 + n % 4)
+    fields: dict[str, Any] = {
+        "turn_id": f"turn-{n}",
+        "session_id": f"session-{n}",
+        "prompt_ids": prompt,
+        "response_ids": ids(2 * n + 1, 5 + n % 3),
+        "logprobs": None,
+        "temperature": 0.8,
+        "version": 0,
+        "reward": 1.0 if n % 2 else -1.0,
+        "hint": f"shorter, please ({n})",
+        "hint_at": len(prompt) - 2,
+    }
+    return Sample(**(fields | changes))
+
+
+def batch(samples: list[Sample], **changes: Any) -> Batch:
+    fields: dict[str, Any] = {"id": 1, "lease_token": "token", "parent": 0, "samples": samples}
+    return Batch(**(fields | changes))
+
+
+def train_config(**changes: Any) -> TrainConfig:
+    fields: dict[str, Any] = {"lr": 3e-3, "lora_rank": 4, "lora_alpha": 8, "min_batch": 1, "device": "cpu"}
+    return TrainConfig(**(fields | changes))
+
+
+def no_tick(phase: str, done: int, total: int) -> None:
+    """Never stops anything."""
