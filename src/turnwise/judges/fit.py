@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from turnwise.judges.cases import Case, read_cases
+from turnwise.judges.cases import Case, read_cases, read_table
 from turnwise.judges.signals import WEIGHTS_FILE, Weights, features
 
 CLASSES = (-1, 0, 1)
+DATA = Path(__file__).with_name("data")
 
 # Log-odds that each kind of evidence adds to (bad, neutral, good), before any data.
 PRIOR: dict[str, tuple[float, float, float]] = {
@@ -114,13 +115,29 @@ def folds(cases: list[Case], k: int = 10) -> list[list[int]]:
     return [order[f::k] for f in range(k)]
 
 
+def own_cases() -> list[Case]:
+    """The labelled replies and tool outputs that were written for fitting and ship with the package."""
+    return read_table(DATA / "replies.tsv", "user") + read_table(DATA / "outputs.tsv", "tool")
+
+
+def cross_validation_weights(cases: list[Case], k: int = 10) -> list[Weights]:
+    """For each case the weights fitted on our own cases and on the folds that do not hold it."""
+    out: list[Weights] = [{}] * len(cases)
+    for fold in folds(cases, k):
+        held = set(fold)
+        weights = fit(own_cases() + [case for i, case in enumerate(cases) if i not in held])
+        for i in fold:
+            out[i] = weights
+    return out
+
+
 def main() -> None:
-    """Command line: fit on a file of labelled cases and write the weights."""
+    """Command line: fit on our own cases and on a file of labelled ones, and write the weights."""
     parser = argparse.ArgumentParser(prog="python -m turnwise.judges.fit", description=main.__doc__)
     parser.add_argument("cases", type=Path, help="labelled next states, one JSON object a line")
     parser.add_argument("--out", type=Path, default=WEIGHTS_FILE, help="where to write the weights")
     arguments = parser.parse_args()
-    weights = fit(read_cases(arguments.cases))
+    weights = fit(own_cases() + read_cases(arguments.cases))
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in weights.items())
     arguments.out.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
 

@@ -10,6 +10,7 @@ import re
 
 from turnwise.judges.instructions import as_instruction, strip_openers
 from turnwise.judges.lexicon import KINDS
+from turnwise.judges.signals_reply import answers_a_question
 from turnwise.judges.signals_tool import json_values
 from turnwise.judges.text import plain, sentences, without_judge_orders
 
@@ -21,49 +22,83 @@ _I = re.IGNORECASE
 
 # The form of the answer: wishes about length, tone, layout, words.
 _FORM = (
-    r"(?:short|brief|long|simpl|plain|warm|friendl|kind|gentl|nic|soft|specific|concrete|detail|casual|natural|human|formal|informal|precise|encourag|concise|conversational"
-    r"|bullet|list|bold|head(?:ing|er)|markdown|emoji|step|number|jargon|buzzword|fluff|filler|marketing|intro|preamble|disclaimer|format|paragraph|sentence|word|line|tone|voice|english|prose|text|dash|asterisk|equation|source|example|figure|summary|gram)"
+    r"(?:short|brief|long|simpl|plain|warm|friendl|kind|gentl|nic|soft|specific|concrete|detail|casual|natural"
+    r"|human|formal|informal|precise|encourag|concise|conversational"
+    r"|bullet|list|bold|head(?:ing|er)|markdown|emoji|step|number|jargon|buzzword|fluff|filler|marketing|intro"
+    r"|preamble|disclaimer|format|paragraph|sentence|word|line|tone|voice|english|prose|text|dash|asterisk"
+    r"|equation|source|example|figure|summary|gram)"
 )
 _REQUEST = re.compile(
-    r"\b(?:can|could|would|will) (?:you|u|it|this|that|we)\b|\b(?:please|pls|plz|bitte|per favore|por favor|s'il (?:te|vous) pla[iî]t|alsjeblieft)\b|\b(?:should|shouldn't|ought to|must|mustn't|has to|have to|needs? to|needs? (?:a|an|more|some|to be)|supposed to|better to)\b"
-    r"|\b(?:instead|rather than|not just|from now on|next time|in (?:the )?future|always|never|at least|at most|no more than|tops|max|only|without|except)\b|\b(?:don't|do not|stop|avoid|no need|leave out|spare me|enough with|lose|skip|drop|ditch)\b"
-    r"|\bi(?:'d| would)? (?:just |only |really |simply )?(?:want|need|like|prefer|rather|asked for|was (?:after|hoping for|looking for|expecting)|meant|said|wanted|hate|can't stand)\b|\b(?:would be|is|are) (?:enough|plenty|nicer|better|kinder|fine with)\b|\bwe (?:always|never|use|write|say|spell|call)\b"
-    r"|\b(?:ohne|statt|stattdessen|lieber|nicht so|nur|kein\w*|immer|nie|weniger|mehr|reichen|reicht|kürzer|bitte|sans|pas de|plutôt|moins|toujours|jamais|sin|menos|en vez|solo|máximo|como mucho|senza|meno|invece|più|zonder|minder|sem)\b|不要|别|就行|只要|应该|请",
+    r"\b(?:can|could|would|will) (?:you|u|it|this|that|we)\b|\b(?:please|pls|plz|bitte|per favore|por favor"
+    r"|s'il (?:te|vous) pla[iî]t|alsjeblieft)\b|\b(?:should|shouldn't|ought to|must|mustn't|has to|have to"
+    r"|needs? to|needs? (?:a|an|more|some|to be)|supposed to|better to)\b"
+    r"|\b(?:instead|rather than|not just|from now on|next time|in (?:the )?future|always|never|at least|at most"
+    r"|no more than|tops|max|only|without|except)\b|\b(?:don't|do not|stop|avoid|no need|leave out|spare me"
+    r"|enough with|lose|skip|drop|ditch)\b"
+    r"|\bi(?:'d| would)? (?:just |only |really |simply )?(?:want|need|like|prefer|rather|asked for|was (?:after"
+    r"|hoping for|looking for|expecting)|meant|said|wanted|hate|can't stand)\b|\b(?:would be|is|are) (?:enough"
+    r"|plenty|nicer|better|kinder|fine with)\b|\bwe (?:always|never|use|write|say|spell|call)\b"
+    r"|\b(?:ohne|statt|stattdessen|lieber|nicht so|nur|kein\w*|immer|nie|weniger|mehr|reichen|reicht|kürzer"
+    r"|bitte|sans|pas de|plutôt|moins|toujours|jamais|sin|menos|en vez|solo|máximo|como mucho|senza|meno|invece"
+    r"|più|zonder|minder|sem)\b|不要|别|就行|只要|应该|请",
     _I,
 )
 _COMPARATIVE = re.compile(
-    r"\b(?:less|fewer|more|shorter|longer|simpler|plainer|warmer|friendlier|kinder|gentler|nicer|softer|clearer|briefer|punchier|crisper|tighter|half the)\b",
+    r"\b(?:less|fewer|more|shorter|longer|simpler|plainer|warmer|friendlier|kinder|gentler|nicer|softer|clearer"
+    r"|briefer|punchier|crisper|tighter|half the)\b",
     _I,
 )
 _TOO = re.compile(r"\b(?:too|overly|way too|viel zu|zu|trop|demasiado|troppo|te|muito) \w+", _I)
 _STYLE = re.compile(
-    r"\b(?:reads?|sounds?|feels?|looks?|comes? across|screams?) (?:\w+ ){0,3}?(?:like|as if|as though|chatbot|robot\w*|stiff|cold|harsh)|\bnobody (?:\w+ ){0,3}(?:talks|writes|says)\b|\bi'd never (?:say|write)\b|\b(?:robotic|wordy|buzzwords?|jargon|filler|fluff|waffle|lecture|essay)\b"
+    r"\b(?:reads?|sounds?|feels?|looks?|comes? across|screams?) (?:\w+ ){0,3}?(?:like|as if|as though|chatbot"
+    r"|robot\w*|stiff|cold|harsh)|\bnobody (?:\w+ ){0,3}(?:talks|writes|says)\b|\bi'd never (?:say|write)\b"
+    r"|\b(?:robotic|wordy|buzzwords?|jargon|filler|fluff|waffle|lecture|essay)\b"
     r"|\bwhy (?:is|are) (?:there|everything|it all)\b|\bwhat's with\b|\bdo (?:we|you) (?:really )?(?:need|have) \w+",
     _I,
 )
 _IMPERATIVE = re.compile(
-    r"^(?:do |don't |just |simply |only |maybe |then |but |and |so |rather |instead |at least |always |never )*(?:add|aim|answer|ask|avoid|begin|be|break|call|cap|change|check|choose|cite|compare|convert|count|cut|describe|don't|drop|end|explain|fix|focus|follow|format|get|give|go|handle|ignore|include|keep|leave|lead|limit|list|lose"
-    r"|make|mention|mind|move|name|open|pass|pick|point|praise|put|quote|read|remember|remove|rename|replace|return|round|say|search|send|set|shorten|show|skip|sort|spell|split|start|state|stick|stop|strip|swap|switch|take|talk|tell|test|treat|trim|try|tutoie|use|walk|watch|work|wrap|write|mach|schreib|sag|nimm)\b",
+    r"^(?:do |don't |just |simply |only |maybe |then |but |and |so |rather |instead |at least |always "
+    r"|never )*(?:add|aim|answer|ask|avoid|begin|be|break|call|cap|change|check|choose|cite|compare|convert"
+    r"|count|cut|describe|don't|drop|end|explain|fix|focus|follow|format|get|give|go|handle|ignore|include|keep"
+    r"|leave|lead|limit|list|lose"
+    r"|make|mention|mind|move|name|open|pass|pick|point|praise|put|quote|read|remember|remove|rename|replace"
+    r"|return|round|say|search|send|set|shorten|show|skip|sort|spell|split|start|state|stick|stop|strip|swap"
+    r"|switch|take|talk|tell|test|treat|trim|try|tutoie|use|walk|watch|work|wrap|write|mach|schreib|sag|nimm)\b",
     _I,
 )
 # Corrections of fact: what the answer should have known or done, said as a statement.
 _FACT = re.compile(
-    r"\bthere (?:were|are|was|is|'s) (?:already|no|only|\d+|one|two|three|four|five|six|seven|eight|nine|ten)\b|\b(?:is|was|are|were)(?:n't| not) \w+|\bthe (?:problem|issue|bug|cause|reason|point|tab|file|right|correct|real) \w*\s?(?:is|was)\b|\bis called\b|\bsee \w+\.\w+\b"
-    r"|,? not (?:the |a |an |in |on |just |from )?\w+[.!]*$|\bi (?:live|don't|do not|can't|said|asked|told|listed|meant|wanted)\b|\bmy (?:budget|limit|name|size|address|allergy)\b|\bwe(?:'re| are| have| use| all)\b|\b(?:allergic|vegetarian|vegan|sober|diabetic)\b|\bnotes\b|\bonly\b|\bONLY\b|\bactually\b|\bbecause\b|\bbefore\b"
-    r"|\b(?:doesn't|don't|no|never) (?:\w+ )?(?:exist|ttl|check|advance|handle)\w*|\bso that\b|\bit lets\b|\b(?:circular|mutates|informal|still in)\b|\bgives? #?\w+|\bdoesn't help\b.*\bneeds\b|\bwas already included\b|\ballerg\w+",
+    r"\bthere (?:were|are|was|is|'s) (?:already|no|only|\d+|one|two|three|four|five|six|seven|eight|nine|ten)\b"
+    r"|\b(?:is|was|are|were)(?:n't| not) \w+|\bthe (?:problem|issue|bug|cause|reason|point|tab|file|right"
+    r"|correct|real) \w*\s?(?:is|was)\b|\bis called\b|\bsee \w+\.\w+\b"
+    r"|,? not (?:the |a |an |in |on |just |from )?\w+[.!]*$|\bi (?:live|don't|do not|can't|said|asked|told"
+    r"|listed|meant|wanted)\b|\bmy (?:budget|limit|name|size|address|allergy)\b|\bwe(?:'re| are| have| use"
+    r"| all)\b|\b(?:allergic|vegetarian|vegan|sober|diabetic)\b|\bnotes\b|\bonly\b|\bONLY\b|\bactually\b"
+    r"|\bbecause\b|\bbefore\b"
+    r"|\b(?:doesn't|don't|no|never) (?:\w+ )?(?:exist|ttl|check|advance|handle)\w*|\bso that\b|\bit lets\b"
+    r"|\b(?:circular|mutates|informal|still in)\b|\bgives? #?\w+|\bdoesn't help\b.*\bneeds\b"
+    r"|\bwas already included\b|\ballerg\w+",
     _I,
 )
 _CONTRAST = re.compile(
-    r"\b(?:but|though|however|only thing|one thing|nit|next time|in future|in the future|maybe|perhaps|could (?:you|be|have|use)|slightly|a bit|a little|a touch|less|shorter|fewer|pls|please don't|leave|instead|from now on|always|never|don't|aber|nur|mais|pero|ma)\b", _I
+    r"\b(?:but|though|however|only thing|one thing|nit|next time|in future|in the future|maybe|perhaps"
+    r"|could (?:you|be|have|use)|slightly|a bit|a little|a touch|less|shorter|fewer|pls|please don't|leave"
+    r"|instead|from now on|always|never|don't|aber|nur|mais|pero|ma)\b",
+    _I,
 )
 _NEW_WORK = re.compile(
-    r"^(?:(?:ok(?:ay)?|great|good|perfect|thanks|cool|nice|also|and|now|so|oh)[,.!]? )*(?:also|next|now|then|another|what|who|when|where|which|how|is|are|do you|does|did|got|open a|create|merge|deploy|close|write the|do the same|can you (?:also|do the same|write|find|look|check|create|add))\b|\bby the way\b|\bthe same for\b|\bandere frage\b",
+    r"^(?:(?:ok(?:ay)?|great|good|perfect|thanks|cool|nice|also|and|now|so|oh)[,.!]? )*(?:also|next|now|then"
+    r"|another|what|who|when|where|which|how|is|are|do you|does|did|got|open a|create|merge|deploy|close"
+    r"|write the|do the same|can you (?:also|do the same|write|find|look|check|create|add))\b|\bby the way\b"
+    r"|\bthe same for\b|\bandere frage\b",
     _I,
 )
 # Sentences that are opinion, outcome or feeling and nothing else.
 _BARE = re.compile(
-    r"^(?:\W*(?:no+|nope|nah|yes|ok|err|hm+|meh|ugh|dude|mate|wow|ouch|again|try again|wrong|never ?mind|forget it|i did it (?:by hand|myself)|seriously|really|oh no|yawn|crickets|nein|non)\W*)+$"
-    r"|^(?:that's|this is|it's) (?:just |pretty |really |so |simply )?(?:wrong|bad|lame|awful|terrible|not (?:right|true|it|good|helpful)|useless|nonsense|horrible)\W*$|\bthank (?:god|you)\b|^thanks?\b",
+    r"^(?:\W*(?:no+|nope|nah|yes|ok|err|hm+|meh|ugh|dude|mate|wow|ouch|again|try again|wrong|never ?mind"
+    r"|forget it|i did it (?:by hand|myself)|seriously|really|oh no|yawn|crickets|nein|non)\W*)+$"
+    r"|^(?:that's|this is|it's) (?:just |pretty |really |so |simply )?(?:wrong|bad|lame|awful|terrible"
+    r"|not (?:right|true|it|good|helpful)|useless|nonsense|horrible)\W*$|\bthank (?:god|you)\b|^thanks?\b",
     _I,
 )
 
@@ -83,7 +118,7 @@ def extract_hint(
 
 def hint_from_reply(score: int, reply: str, answer: str) -> str | None:
     """The directive sentences of a person's reply as an instruction of at most three sentences, or None."""
-    if answer.rstrip().endswith("?"):
+    if answers_a_question(answer, plain(reply)):
         return None
     chosen = [line for line in sentences(reply) if _is_directive(line, score)]
     if not chosen and score < 0:
@@ -103,7 +138,11 @@ def _is_directive(line: str, score: int) -> bool:
     form = bool(re.search(rf"\b{_FORM}", core, _I))
     wish = bool(_REQUEST.search(core) or _IMPERATIVE.search(core))
     if score < 0:
-        if core.endswith("?") and not re.search(r"\b(?:can|could|would|will) (?:you|u|it|this|we)\b|please|\bwhy (?:is|are|all|so|the)\b|what's with", core, _I):
+        if core.endswith("?") and not re.search(
+            r"\b(?:can|could|would|will) (?:you|u|it|this|we)\b|please|\bwhy (?:is|are|all|so|the)\b|what's with",
+            core,
+            _I,
+        ):
             return form and bool(_COMPARATIVE.search(core))
         return wish or bool(_TOO.search(core) or _STYLE.search(core)) or (form and len(core.split()) <= 12)
     if _NEW_WORK.search(core) and not (form and _COMPARATIVE.search(core)):
@@ -122,25 +161,54 @@ def _is_correction(line: str) -> bool:
 
 def _after_contrast(line: str) -> str:
     """What follows the praise in "good, but say it in one go"."""
-    parts = re.split(r"(?:^|[,;.!]? )(?:but|however|only thing|one thing|though|aber|mais|pero|ma)\b[:,]? ", line, maxsplit=1, flags=_I)
+    parts = re.split(
+        r"(?:^|[,;.!]? )(?:but|however|only thing|one thing|though|aber|mais|pero|ma)\b[:,]? ",
+        line,
+        maxsplit=1,
+        flags=_I,
+    )
     return parts[-1] if len(parts) > 1 and len(parts[-1]) > MIN_CHARS else line
 
 
 # ---- tool output
 
 _ADVICE = re.compile(
-    r"\bdid you mean\b|\bperhaps you meant\b|\bmost similar\b|\b(?:use|try|pass|specify|run|add|remove|set|include|provide|send|give|consider|replace|rename|convert|choose|enter|upload|install|change|filter)\b (?!of\b|by\b|to be\b|it$)[^\n]{3,}|\b(?:must|should|needs? to|has to|have to|may only|can only|required|is required|expects?|expected)\b"
-    r"|\b(?:instead|rather than|one of|valid (?:values|options)|allowed|accepted|supported (?:values|formats)|bookable|available (?:values|options))\b|^\s*(?:=\s*)?(?:help|hint|tip|example|usage|suggestion|allow)\b\W|\bfor example\b|\be\.g\.|\blooks like an?\b|\bsuggest\w*\b|\bexpected\b.*\b(?:got|found|actual|but)\b"
-    r"|\bunexpected (?:EOF|keyword|indent|token)|\bmissing (?:a |an |the )?(?:required|dependency|closing|semicolon|quote|import|argument|parameter)|\bdoes not (?:match format|accept|support)|\bdeclared and not used|\bincompatible types|\bis not assignable|\bwithout \w+ing\b.{0,30}\bset\b|\bunnecessary\b|\bonly [^.\n]{2,40} (?:are|is) allowed",
+    r"\bdid you mean\b|\bperhaps you meant\b|\bmost similar\b|\b(?:use|try|pass|specify|run|add|remove|set"
+    r"|include|provide|send|give|consider|replace|rename|convert|choose|enter|upload|install|change"
+    r"|filter)\b (?!of\b|by\b|to be\b|it$)[^\n]{3,}|\b(?:must|should|needs? to|has to|have to|may only|can only"
+    r"|required|is required|expects?|expected)\b"
+    r"|\b(?:instead|rather than|one of|valid (?:values|options)|allowed|accepted|supported (?:values|formats)"
+    r"|bookable|available (?:values|options))\b|^\s*(?:=\s*)?(?:help|hint|tip|example|usage|suggestion"
+    r"|allow)\b\W|\bfor example\b|\be\.g\.|\blooks like an?\b|\bsuggest\w*\b|\bexpected\b.*\b(?:got|found"
+    r"|actual|but)\b"
+    r"|\bunexpected (?:EOF|keyword|indent|token)|\bmissing (?:a |an |the )?(?:required|dependency|closing"
+    r"|semicolon|quote|import|argument|parameter)|\bdoes not (?:match format|accept|support)"
+    r"|\bdeclared and not used|\bincompatible types|\bis not assignable|\bwithout \w+ing\b.{0,30}\bset\b"
+    r"|\bunnecessary\b|\bonly [^.\n]{2,40} (?:are|is) allowed",
     _I | re.MULTILINE,
 )
-_PLACE = re.compile(r"^\s*(?:File \"|at |-->|\d* ?\||\^|~|={3,}|-{3,}|\.{3}|Reading |Setting up |Collecting |Downloading )")
-_UNTRUSTED_ORDER = re.compile(
-    r"\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|earlier|all|your|the)\b|\bsystem\s*:|\b(?:assistant|grader|grading|judge|evaluator|reward)\b|\byou (?:are|must) now\b|\b(?:rm -rf|curl [^|]*\| *(?:sh|bash)|password|api[_ ]?key|token=)", _I
+_PLACE = re.compile(
+    r"^\s*(?:File \"|at |-->|\d* ?\||\^|~|={3,}|-{3,}|\.{3}|Reading |Setting up |Collecting |Downloading )"
 )
-_ADVICE_FIELDS = frozenset("error errors message msg detail details hint tip warning warnings suggestion suggestions help disambiguation note reason expected allowed title".split())
+_UNTRUSTED_ORDER = re.compile(
+    r"\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|earlier|all|your|the)\b"
+    r"|\bsystem\s*:|\b(?:assistant|grader|grading|judge|evaluator|reward)\b|\byou (?:are|must) now\b"
+    r"|\b(?:rm -rf|curl [^|]*\| *(?:sh|bash)|password|api[_ ]?key|token=)",
+    _I,
+)
+_ADVICE_FIELDS = frozenset(
+    "error errors message msg detail details hint tip warning warnings suggestion suggestions help disambiguation note reason expected allowed title".split()
+)
 # Outcomes that say nothing about how to act: what such an output advises is not a correction.
-_NO_HINT = ("tool.content", "tool.data", "tool.infrastructure", "tool.expected_negative", "tool.unfinished", "tool.no_change", "tool.nothing_ran")
+_NO_HINT = (
+    "tool.content",
+    "tool.data",
+    "tool.infrastructure",
+    "tool.expected_negative",
+    "tool.unfinished",
+    "tool.no_change",
+    "tool.nothing_ran",
+)
 
 
 def hint_from_output(score: int, output: str, found: dict[str, float]) -> str | None:
@@ -155,8 +223,15 @@ def hint_from_output(score: int, output: str, found: dict[str, float]) -> str | 
     if not advice or without_judge_orders("\n".join(advice))[1]:
         return None
     # Explicit advice ("did you mean", "help:") is worth more than the error that goes with it.
-    advice = sorted(dict.fromkeys(advice), key=lambda s: not re.search(r"did you mean|help:|hint|tip|\buse\b|\bexample\b", s, _I))
-    return _bounded([f"Heed this message of the tool: {line.rstrip('.')}." if i == 0 else f"{line.rstrip('.')}." for i, line in enumerate(advice)])
+    advice = sorted(
+        dict.fromkeys(advice), key=lambda s: not re.search(r"did you mean|help:|hint|tip|\buse\b|\bexample\b", s, _I)
+    )
+    return _bounded(
+        [
+            f"Heed this message of the tool: {line.rstrip('.')}." if i == 0 else f"{line.rstrip('.')}."
+            for i, line in enumerate(advice)
+        ]
+    )
 
 
 def _advice_fields(value: object, depth: int = 0) -> list[str]:
@@ -170,7 +245,13 @@ def _advice_fields(value: object, depth: int = 0) -> list[str]:
     place = value.get("path") or value.get("field") or value.get("param")
     for key, item in value.items():
         if str(key).lower() in _ADVICE_FIELDS:
-            texts = [item] if isinstance(item, str) else [t for t in item if isinstance(t, str)] if isinstance(item, list) else []
+            texts = (
+                [item]
+                if isinstance(item, str)
+                else [t for t in item if isinstance(t, str)]
+                if isinstance(item, list)
+                else []
+            )
             out += [f"{place}: {text}" if isinstance(place, str) and place not in text else text for text in texts]
         if isinstance(item, dict | list):
             out += _advice_fields(item, depth + 1)

@@ -10,36 +10,80 @@ import re
 _I = re.IGNORECASE
 
 _OPENER = re.compile(
-    r"^(?:(?:hm+|mm+|um+|uh+|err?|ah+|oh+|ohh+|ok(?:ay)?|well|so|and|but|hey|hi|hello|mate|dude|bro|man|sorry|look|listen|please|pls|plz|yeah|yes|no|nope|nah|right|sure|ugh|ouch|anyway|honestly|tbh|thanks?|thank you|"
-    r"cool|nice|good|great|perfect|lovely|sweet|fine|also|just|maybe|perhaps|actually|bitte|next time|bit of a shame|good one|wow|meh|hmm)\b[\s,.!;:…-]*)+",
+    r"^(?:(?:hm+|mm+|um+|uh+|err?|ah+|oh+|ohh+|ok(?:ay)?|well|so|and|but|hey|hi|hello|mate|dude|bro|man|sorry"
+    r"|look|listen|please|pls|plz|yeah|yes|no|nope|nah|right|sure|ugh|ouch|anyway|honestly|tbh|thanks?|thank you|"
+    r"cool|nice|good|great|perfect|lovely|sweet|fine|also|just|maybe|perhaps|actually|bitte|next time"
+    r"|bit of a shame|good one|wow|meh|hmm)\b[\s,.!;:…-]*)+",
     _I,
 )
-_TAIL = re.compile(r"(?:[\s,]*\b(?:please|pls|plz|though|thanks|thank you|thx|tbh|ok|okay|obviously|bitte|ta|cheers|lol|haha|mate)\b|[\s.!?…:;,-])+$", _I)
-_CLAUSE = re.compile(r"^([^,;:]{3,80})[,;:] (?=(?:please|pls|just|can you|could you|would you|make|say|write|use|give|tell|keep|talk|start|mention|name|show|try|drop|skip|leave|cut|do|don't|stop|no|one|two|three|a|plain|only|simply|put|swap|move|return|remove|add|so)\b)", _I)
+_TAIL = re.compile(
+    r"(?:[\s,]*\b(?:please|pls|plz|though|thanks|thank you|thx|tbh|ok|okay|obviously|bitte|ta|cheers|lol|haha|mate)\b|[\s.!?…:;,-])+$",
+    _I,
+)
+_CLAUSE = re.compile(
+    r"^([^,;:]{3,80})[,;:] (?=(?:please|pls|just|can you|could you|would you|make|say|write|use|give|tell|keep|talk|start|mention|name|show|try|drop|skip|leave|cut|do|don't|stop|no|one|two|three|a|plain|only|simply|put|swap|move|return|remove|add|so)\b)",
+    _I,
+)
 
 # (pattern, replacement); the first that matches is used once.
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(p, _I), r)
     for p, r in (
-        (r"^(?:do you think )?(?:can|could|would|will) (?:you|u|we)(?: please| pls| maybe| just| perhaps| possibly| kindly| try to| try and)* (?:not )?(?=\w)", ""),
+        (
+            r"^(?:do you think )?(?:can|could|would|will) (?:you|u|we)(?: please| pls| maybe| just| perhaps| possibly| kindly| try to| try and)* (?:not )?(?=\w)",
+            "",
+        ),
         (r"^(?:can|could|would) (?:it|this|that|they|these)(?: please| maybe| just)* be ", "Make it "),
         (r"^(?:can|could|would) (?:it|this|that|they|these)(?: please| maybe| just)* ", "It should "),
-        (r"^(?:you|it|this|that|they|the (?:answer|comment|feedback|reply|text)) (?:really )?(?:should|could|might|ought to)(?:n't| not) have (?:just )?(\w+)\b", "Don't {base}"),
+        (
+            r"^(?:you|it|this|that|they|the (?:answer|comment|feedback|reply|text)) (?:really )?(?:should|could|might|ought to)(?:n't| not) have (?:just )?(\w+)\b",
+            "Don't {base}",
+        ),
         (r"^(?:you|it|this|that) (?:really )?(?:should|could|might|ought to) have (?:just )?(\w+)\b", "{base}"),
-        (r"^you(?:'d| would)? (?:really )?(?:should|could|need to|have to|must|ought to|better|might want to) (?=\w)", ""),
+        (
+            r"^you(?:'d| would)? (?:really )?(?:should|could|need to|have to|must|ought to|better|might want to) (?=\w)",
+            "",
+        ),
         (r"^you (?:don't|do not) (?:need|have) to (?=\w)", "Don't "),
         (r"^(?:there's |there is )?no need (?:to|for you to) ", "Don't "),
         (r"^(?:there's |there is )?no need for ", "Leave out "),
-        (r"^i(?:'d| would) (?:really )?(?:rather|prefer(?: it)?(?: if)?|have (?:liked|preferred)|love|like)(?: to (?:see|have|get|read|hear))?(?: if)?(?: you)? (?:not )?", "Preferably: "),
-        (r"^i (?:just |only |really |simply |actually )?(?:want|wanted|need|needed|asked for|was (?:after|hoping for|looking for|expecting)|meant|prefer)(?: to (?:see|have|get|read|hear))? (?:just )?(?=an? |the |one |two |three |\w+ing|`|\"|plain|short|some|only|something|sentences?|\w)", "What is wanted: "),
+        (
+            r"^i(?:'d| would) (?:really )?(?:rather|prefer(?: it)?(?: if)?|have (?:liked|preferred)|love|like)(?: to (?:see|have|get|read|hear))?(?: if)?(?: you)? (?:not )?",
+            "Preferably: ",
+        ),
+        (
+            r"^i (?:just |only |really |simply |actually )?(?:want|wanted|need|needed|asked for|was (?:after|hoping for|looking for|expecting)|meant|prefer)(?: to (?:see|have|get|read|hear))? (?:just )?(?=an? |the |one |two |three |\w+ing|`|\"|plain|short|some|only|something|sentences?|\w)",
+            "What is wanted: ",
+        ),
         (r"^i (?:clearly |already |specifically )?(?:said|told you|asked you)(?: to)? (?=\w)", ""),
-        (r"^i (?:don't|do not|didn't) (?:want|need|ask for|like) (?:any |the |all (?:the |these |those )?)?", "Leave out "),
-        (r"^(?:i (?:hate|dislike|can't stand)|enough (?:with|of)|spare me|lose|ditch|get rid of|can we (?:lose|drop|skip)) (?:all )?(?:the |these |those )?", "Leave out "),
-        (r"^(?:why (?:is|are|so many|all|do (?:you|i) (?:need|have|get))|what's with|what is with|why) (?:there )?(?:so many |all |the |these |those )*(?=(?:\w+ ){0,2}(?:bullets?|lists?|bold|headings?|headers?|steps?|emojis?|numbers?|asterisks|stars|dashes|formatting|markdown|jargon|sections?))", "Leave out the "),
-        (r"^(?:(?:this|that|it|which|your \w+) )?(?:just |still |kind of |kinda |really |totally )*(?:reads?|sounds?|feels?|looks?|comes? across|screams?) (?:a (?:bit|little) |too much |very |so |more |kind of |kinda |much )*(?=(?:like|as if|as though)\b)", "It must not sound "),
-        (r"^(?:(?:this|that|it|it's|that's|this is|way|far|viel|a bit|kind of|is) )*(?:way |far |much |a bit |a little |kind of |viel )*(?:too|overly|zu) (?:long|wordy|verbose|lang)\b.*$", "Make it shorter"),
-        (r"^(?:(?:this|that|it|it's|that's|this is|way|far|a bit|is) )*(?:way |far |much |a bit |a little )*(?:too|overly) (?:short|brief|terse|curt|thin)\b.*$", "Give more detail"),
-        (r"^(?:(?:this|that|it|it's|that's|this is|is) )*(?:way |far |much |a bit |a little |kind of |kinda )*(?:too|overly) (formal|stiff|cold|dry|generic|vague|robotic|dense|complicated|technical|salesy|cheesy|harsh|blunt|structured|mechanical|impersonal|clinical|academic)\b", "Make it less {1}"),
+        (
+            r"^i (?:don't|do not|didn't) (?:want|need|ask for|like) (?:any |the |all (?:the |these |those )?)?",
+            "Leave out ",
+        ),
+        (
+            r"^(?:i (?:hate|dislike|can't stand)|enough (?:with|of)|spare me|lose|ditch|get rid of|can we (?:lose|drop|skip)) (?:all )?(?:the |these |those )?",
+            "Leave out ",
+        ),
+        (
+            r"^(?:why (?:is|are|so many|all|do (?:you|i) (?:need|have|get))|what's with|what is with|why) (?:there )?(?:so many |all |the |these |those )*(?=(?:\w+ ){0,2}(?:bullets?|lists?|bold|headings?|headers?|steps?|emojis?|numbers?|asterisks|stars|dashes|formatting|markdown|jargon|sections?))",
+            "Leave out the ",
+        ),
+        (
+            r"^(?:(?:this|that|it|which|your \w+) )?(?:just |still |kind of |kinda |really |totally )*(?:reads?|sounds?|feels?|looks?|comes? across|screams?) (?:a (?:bit|little) |too much |very |so |more |kind of |kinda |much )*(?=(?:like|as if|as though)\b)",
+            "It must not sound ",
+        ),
+        (
+            r"^(?:(?:this|that|it|it's|that's|this is|way|far|viel|a bit|kind of|is) )*(?:way |far |much |a bit |a little |kind of |viel )*(?:too|overly|zu) (?:long|wordy|verbose|lang)\b.*$",
+            "Make it shorter",
+        ),
+        (
+            r"^(?:(?:this|that|it|it's|that's|this is|way|far|a bit|is) )*(?:way |far |much |a bit |a little )*(?:too|overly) (?:short|brief|terse|curt|thin)\b.*$",
+            "Give more detail",
+        ),
+        (
+            r"^(?:(?:this|that|it|it's|that's|this is|is) )*(?:way |far |much |a bit |a little |kind of |kinda )*(?:too|overly) (formal|stiff|cold|dry|generic|vague|robotic|dense|complicated|technical|salesy|cheesy|harsh|blunt|structured|mechanical|impersonal|clinical|academic)\b",
+            "Make it less {1}",
+        ),
         (r"^(?:way |far |much |a bit |a little )*too (?:many|much) ", "Use less "),
         (r"^it needs (?:more |to be )", "Make it more "),
     )
@@ -67,7 +111,9 @@ def as_instruction(line: str) -> str:
     text = re.sub(r"\s*[(\[]?[:;]-?[)(DPp]+", "", text)
     text = _TAIL.sub("", text)
     clause = _CLAUSE.match(text)
-    if clause and not re.match(r"(?:don't|do|make|say|write|use|give|tell|keep|no|without|start|mention|just|only)\b", text, _I):
+    if clause and not re.match(
+        r"(?:don't|do|make|say|write|use|give|tell|keep|no|without|start|mention|just|only)\b", text, _I
+    ):
         text = strip_openers(text[clause.end() :])
     for pattern, replacement in _RULES:
         match = pattern.match(text)
@@ -101,4 +147,9 @@ def base_form(participle: str) -> str:
     if word.endswith("ied"):
         return word[:-3] + "y"
     # A lone consonant after a single vowel, or v, c, s, z, u, g at the end: the infinitive has an e (move, use, replace).
-    return stem + "e" if re.search(r"(?:[vzcu]|[^aeiou][aeiou][sktrdnbmg]|[lr]g|[aeiou]s)$", stem) and not re.search(r"(?:en|er|it|on|et|ck|ow|[aeiou]{2}\w)$", stem) else stem
+    return (
+        stem + "e"
+        if re.search(r"(?:[vzcu]|[^aeiou][aeiou][sktrdnbmg]|[lr]g|[aeiou]s)$", stem)
+        and not re.search(r"(?:en|er|it|on|et|ck|ow|[aeiou]{2}\w)$", stem)
+        else stem
+    )

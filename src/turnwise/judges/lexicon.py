@@ -16,18 +16,29 @@ def _any(*patterns: str) -> re.Pattern[str]:
 # Praise of the answer itself.
 PRAISE = _any(
     r"\b(?:perfect|great|awesome|amazing|excellent|brilliant|fantastic|wonderful|lovely|superb|stellar|terrific)\b",
-    r"\b(?:flawless|impeccable|gorgeous|beautiful(?:ly)?|splendid|delightful|magnificent|outstanding|ideal|chef's kiss)\b",
+    r"\b(?:flawless|impeccable|gorgeous|beautiful(?:ly)?|splendid|delightful|magnificent|outstanding|ideal"
+    r"|chef's kiss)\b",
     r"\b(?:bravo|yay|woo+|hooray|legend|lifesaver|wizard|banger)\b",
-    r"^(?:(?:oh|ah|very|really|ha|ok|yeah|yes|hey|so|aw+),? )*(?:nice|neat|sweet|cool|good|wow)\b(?! (?:to know|question|grief))|\b(?:really|so|very|pretty|that's|this is|looks|reads|sounds|is|it's) (?:nice|neat|sweet|cool|good)\b",
-    r"\b(?:only|first|best|nicest|clearest|finest|funniest) (?:\w+ ){0,4}(?:i(?:'ve)?|we(?:'ve)?|that|who|to) (?:\w+ ){0,2}(?:ever|actually|understood|understand|got|get|makes?|made|works?|worked|read|had|seen|stuck|explained|loved)\b",
-    r"\b(?:that's|this is|it's|there's|yes,? this is|now that's|c'est|das ist|es|è|dat is) (?:exactly |just |precisely |pretty much |pile |genau |justo |proprio |precies )?(?:what|how|the (?:kind|sort|tone|warmth|way|one|level|style|voice|length)|ce qu|so|lo que|quello|wat)\b",
-    r"\b(?:justo|genau|pile|proprio) (?:lo que|was|mein|ce qu|quello)\b|\b(?:sounds?|reads?|feels?) (?:just |exactly |a lot |very much )?like (?:me|us|myself|something i|how i|i (?:wrote|said))\b|\bthat's me\b",
-    r"\bi'd (?:hire|buy|read|watch|eat|wear|actually (?:say|write|use|read))\b|\bsomething i'd\b|\bkids will love\b|\b(?:finally|at last) (?:someone|somebody|an?|i|it|something)\b",
+    r"^(?:(?:oh|ah|very|really|ha|ok|yeah|yes|hey|so|aw+),? )*(?:nice|neat|sweet|cool|good|wow)\b(?! (?:to know"
+    r"|question|grief))|\b(?:really|so|very|pretty|that's|this is|looks|reads|sounds|is|it's) (?:nice|neat"
+    r"|sweet|cool|good)\b",
+    r"\b(?:only|first|best|nicest|clearest|finest|funniest) (?:\w+ ){0,4}(?:i(?:'ve)?|we(?:'ve)?|that|who"
+    r"|to) (?:\w+ ){0,2}(?:ever|actually|understood|understand|got|get|makes?|made|works?|worked|read|had|seen"
+    r"|stuck|explained|loved)\b",
+    r"\b(?:that's|this is|it's|there's|yes,? this is|now that's|c'est|das ist|es|è|dat is) (?:exactly |just "
+    r"|precisely |pretty much |pile |genau |justo |proprio |precies )?(?:what|how|the (?:kind|sort|tone|warmth"
+    r"|way|one|level|style|voice|length)|ce qu|so|lo que|quello|wat)\b",
+    r"\b(?:justo|genau|pile|proprio) (?:lo que|was|mein|ce qu|quello)\b|\b(?:sounds?|reads?|feels?) (?:just "
+    r"|exactly |a lot |very much )?like (?:me|us|myself|something i|how i|i (?:wrote|said))\b|\bthat's me\b",
+    r"\bi'd (?:hire|buy|read|watch|eat|wear|actually (?:say|write|use|read))\b|\bsomething i'd\b"
+    r"|\bkids will love\b|\b(?:finally|at last) (?:someone|somebody|an?|i|it|something)\b",
     r"\b(?:love|loved|loving|adore|like|liked|enjoyed?) (?:it|this|that|the|how|your)\b|\bi love\b",
-    r"\b(?:spot[- ]on|nailed it|on point|bang on|hit the nail|top[- ]notch|first[- ]rate|well (?:done|put|said|explained))\b",
+    r"\b(?:spot[- ]on|nailed it|on point|bang on|hit the nail|top[- ]notch|first[- ]rate|well (?:done|put|said"
+    r"|explained))\b",
     r"\b(?:much|way|so much|a lot|far) (?:better|clearer|nicer|easier|more (?:natural|readable|human))\b",
     r"\b(?:exactly|precisely|just) (?:it|that|right|what|how|the|like|as)\b|\bcouldn't have\b|\bcould have written\b",
-    r"\b(?:helpful|impress(?:ed|ive)|hilarious|charming|elegant|crystal clear|makes sense|clear now|gets it|got it right)\b",
+    r"\b(?:helpful|impress(?:ed|ive)|hilarious|charming|elegant|crystal clear|makes sense|clear now|gets it"
+    r"|got it right)\b",
     r"\b(?:ruthless|glorious|witch|ha+ha+|made my day|chapeau|kudos|props|respect)\b|\bHA\b",
     r"\b(?:10/10|a\+\+?|five stars|thumbs up|ship it|lgtm|keep (?:it|them|this|doing)|more (?:of this|like this))\b",
     r"\b(?:that's|this is|now that's) (?:the (?:one|spirit|way|tone|stuff)|it|more like it|how i)\b",
@@ -46,200 +57,345 @@ PRAISE = _any(
 # It worked, in the world or in the program.
 SUCCESS = _any(
     r"\b(?:works?|worked|working|runs|ran|builds?|compiles?|passes|passed|loads|boots|boot(?:s|ed)) "
-    r"(?:now|again|fine|great|perfectly|beautifully|first (?:time|try)|like a charm|well|cleanly|straight away|at once)\b",
-    r"\b(?:it|that|this|which|everything|all|trick|tip|they|both|works?) (?:just |totally |actually |really )?worked\b",
-    r"\b(?:that|this|it) (?:did|does) (?:it|the (?:trick|job))\b|\bdid the trick\b|\btests? (?:are|is) green\b|\ball green\b",
+    r"(?:now|again|fine|great|perfectly|beautifully|first (?:time|try)|like a charm|well|cleanly|straight away"
+    r"|at once)\b",
+    r"\b(?:it|that|this|which|everything|all|trick|tip|they|both|works?) (?:just |totally |actually "
+    r"|really )?worked\b",
+    r"\b(?:that|this|it) (?:did|does) (?:it|the (?:trick|job))\b|\bdid the trick\b|\btests? (?:are|is) green\b"
+    r"|\ball green\b",
     r"\b(?:fixed|solved|sorted|resolved|cured|gone|healed|cleared up|up and running|back online|restores cleanly)\b",
-    r"\bno (?:more )?(?:problems?|issues?|errors?|complaints?|notes|changes needed|further changes)\b|\bnothing to (?:add|change)\b",
-    r"\bsaved? (?:me|us|my|our|the day)\b|\byou saved\b|\bgot (?:the (?:job|offer|part|flat|place|grant|money|refund)|an? (?:a\b|1\b|yes|refund))",
-    r"\b(?:they|he|she|boss|client|teacher|landlord|manager|lawyer|doctor|kids?|everyone|team|mum|mom|dad)\b[^.!?]{0,30}"
-    r"\b(?:accepted|agreed|approved|loved|loves|laughed|cried|said yes|signed|folded|caved|paid|refunded|cancelled the|confirmed"
+    r"\bno (?:more )?(?:problems?|issues?|errors?|complaints?|notes|changes needed|further changes)\b"
+    r"|\bnothing to (?:add|change)\b",
+    r"\bsaved? (?:me|us|my|our|the day)\b|\byou saved\b|\bgot (?:the (?:job|offer|part|flat|place|grant|money"
+    r"|refund)|an? (?:a\b|1\b|yes|refund))",
+    r"\b(?:they|he|she|boss|client|teacher|landlord|manager|lawyer|doctor|kids?|everyone|team|mum|mom"
+    r"|dad)\b[^.!?]{0,30}"
+    r"\b(?:accepted|agreed|approved|loved|loves|laughed|cried|said yes|signed|folded|caved|paid|refunded"
+    r"|cancelled the|confirmed"
     r"|cheered|clapped|asked for (?:more|the recipe)|couldn't stop|was thrilled|is delighted|is thrilled)\b",
-    r"\b(?:actually|finally) \w+[^.!?]*\bnow\b|\bnow (?:i|it|they|we|she|he) (?:\w+ )?(?:get|gets|know|knows|understand|understands|works?|fits?|runs?|loads?|sleeps?)\b|\b(?:add|adds|line|lines|match|matches|fits?|opens?|loads?|prints?) (?:up )?now\b",
-    r"\bgot the (?:\w+ )?(?:interview|callback|visa|loan|permit|contract|role|deal|position|discount|seat)\b|\b(?:hasn't|haven't) (?:\w+ ){0,2}since\b|\bmission accomplished\b|\bnot a dry eye\b|\bdry eye\b|\blooks? (?:brand )?new\b|\baccepted without\b",
-    r"\b(?:my|the|our|her|his) (?:\w+ ){1,2}(?:says?|said|reckons?|thinks?|confirmed|told) (?:\w+ ){0,3}(?:the same|exactly that|so too|it's (?:flawless|perfect|great|right|spot on|correct))\b|\b(?:matches|that's) what (?:my|the|our|she|he) (?:\w+ )?(?:\w+ )?(?:says?|said|told)\b",
-    r"\b(?:hugged|kissed) me\b|\bhad (?:seconds|thirds)\b|\bwent (?:wild|down (?:well|a storm|a treat))\b|\bstandard ovation\b|\bstanding ovation\b|\b(?:she|he|they)(?:'s|'ve| has| have)? (?:put|hung|framed|pinned|kept|saved) it\b|\bon the (?:fridge|wall)\b|\bword got round\b",
-    r"\b\d[\d.,]* ?(?:%|ms|s|gb|mb|kg|points?)? ?(?:->|→|to|down to|up to) ?\d|\bcaught a (?:real )?bug\b|\bslept (?:through|like)\b|\bapproved\b|\b(?:can|could) \w+ (?:\w+ )?again\b|\bi owe you\b|\bthat's the (?:culprit|reason|cause|problem|one)\b|\bstopped$|\bthe alerts stopped\b",
+    r"\b(?:actually|finally) \w+[^.!?]*\bnow\b|\bnow (?:i|it|they|we|she|he) (?:\w+ )?(?:get|gets|know|knows"
+    r"|understand|understands|works?|fits?|runs?|loads?|sleeps?)\b|\b(?:add|adds|line|lines|match|matches|fits?"
+    r"|opens?|loads?|prints?) (?:up )?now\b",
+    r"\bgot the (?:\w+ )?(?:interview|callback|visa|loan|permit|contract|role|deal|position|discount|seat)\b"
+    r"|\b(?:hasn't|haven't) (?:\w+ ){0,2}since\b|\bmission accomplished\b|\bnot a dry eye\b|\bdry eye\b"
+    r"|\blooks? (?:brand )?new\b|\baccepted without\b",
+    r"\b(?:my|the|our|her|his) (?:\w+ ){1,2}(?:says?|said|reckons?|thinks?|confirmed"
+    r"|told) (?:\w+ ){0,3}(?:the same|exactly that|so too|it's (?:flawless|perfect|great|right|spot on"
+    r"|correct))\b|\b(?:matches|that's) what (?:my|the|our|she|he) (?:\w+ )?(?:\w+ )?(?:says?|said|told)\b",
+    r"\b(?:hugged|kissed) me\b|\bhad (?:seconds|thirds)\b|\bwent (?:wild|down (?:well|a storm|a treat))\b"
+    r"|\bstandard ovation\b|\bstanding ovation\b|\b(?:she|he|they)(?:'s|'ve| has| have)? (?:put|hung|framed"
+    r"|pinned|kept|saved) it\b|\bon the (?:fridge|wall)\b|\bword got round\b",
+    r"\b\d[\d.,]* ?(?:%|ms|s|gb|mb|kg|points?)? ?(?:->|→|to|down to|up to) ?\d|\bcaught a (?:real )?bug\b"
+    r"|\bslept (?:through|like)\b|\bapproved\b|\b(?:can|could) \w+ (?:\w+ )?again\b|\bi owe you\b"
+    r"|\bthat's the (?:culprit|reason|cause|problem|one)\b|\bstopped$|\bthe alerts stopped\b",
     r"\bwe have a hit\b|\bcame up in the exam\b|\bworth it\b|\bfirst (?:try|attempt)\b|\bfree at last\b",
     r"\b(?:funktioniert|klappt|läuft|geklappt|erledigt|gelöst|behoben|bestanden|gerettet|hat (?:mir )?geholfen)\b",
-    r"\b(?:ça marche|ça fonctionne|a marché|réglé|résolu|réussi|funciona|funcionó|resuelto|arreglado|hecho|funziona|risolto"
+    r"\b(?:ça marche|ça fonctionne|a marché|réglé|résolu|réussi|funciona|funcionó|resuelto|arreglado|hecho"
+    r"|funziona|risolto"
     r"|ha funzionato|werkt|gelukt|opgelost|funcionou|resolvido|deu certo)\b|成功|解决了|好了|有用|通过了",
 )
 
 # The person takes the answer and uses it, or follows the advice.
 ADOPTED = _any(
-    r"\b(?:merg(?:ed|ing)|shipp(?:ed|ing)|deployed|submitted|sent|forwarded|printed|posted|published|booked|ordered|filed"
-    r"|framed|bought|adopted|handed (?:it )?in|pasted) (?:it|them|this|that|yours|as is|off|to|the|your|two|both|straight)\b",
-    r"^(?:just |already |and |so i |i |i've |we |ok,? )*(?!need|agreed|asked|wanted|expected|tried|used to|looked|checked|guess|queued|wrong)[a-z]{3,}ed (?:it|them|both|everything|all (?:of )?(?:it|them)|day (?:one|1)|two of)\b|\bsigned (?:this|it|up)\b|\bhand(?:ed|ing) (?:it |this |that |them )?in\b|\bcop(?:y|ied)[ -]?(?:and[ -])?past(?:ed|ing)\b"
+    r"\b(?:merg(?:ed|ing)|shipp(?:ed|ing)|deployed|submitted|sent|forwarded|printed|posted|published|booked"
+    r"|ordered|filed"
+    r"|framed|bought|adopted|handed (?:it )?in|pasted) (?:it|them|this|that|yours|as is|off|to|the|your|two"
+    r"|both|straight)\b",
+    r"^(?:just |already |and |so i |i |i've |we |ok,? )*(?!need|agreed|asked|wanted|expected|tried|used to"
+    r"|looked|checked|guess|queued|wrong)[a-z]{3,}ed (?:it|them|both|everything|all (?:of )?(?:it|them)"
+    r"|day (?:one|1)|two of)\b|\bsigned (?:this|it|up)\b|\bhand(?:ed|ing) (?:it |this |that |them )?in\b"
+    r"|\bcop(?:y|ied)[ -]?(?:and[ -])?past(?:ed|ing)\b"
     r"|\bit goes\b|\bmandato a tutti\b|\bgeht (?:so )?raus\b|\bmoved the\b[^.]*\b(?:doubled|grew|gone)\b",
     r"^(?:merg(?:ed|ing)|shipp(?:ed|ing)|deployed|submitted|sent|posted|published|booked|ordered|done)\b[ .!,👍]",
-    r"\b(?:i'm|i am|i'll|we'll|gonna|going to) (?:be )?(?:us(?:e|ing)|send(?:ing)?|steal(?:ing)?|keep(?:ing)?|go(?:ing)? with"
+    r"\b(?:i'm|i am|i'll|we'll|gonna|going to) (?:be )?(?:us(?:e|ing)|send(?:ing)?|steal(?:ing)?|keep(?:ing)?"
+    r"|go(?:ing)? with"
     r"|tak(?:e|ing)|print(?:ing)?|post(?:ing)?|cancel(?:ling)?|buy(?:ing)?|book(?:ing)?|order(?:ing)?|frame|framing"
     r"|cop(?:y|ying)|put(?:ting)? (?:it|that|this)|bookmark(?:ing)?|doing (?:it|that|this))\b",
     r"\bgo(?:ing|es) (?:straight )?(?:in|into|up|on the|out)\b|\bverbatim\b|\bas (?:it )?is\b|\b(?:went|gone) with\b",
-    r"\bcancel(?:l?ing) it\b|\b(?:let's|lets) (?:use|go with|take|keep|ship|do) (?:it|that|this|option|the)\b|\bwalked away\b",
-    r"\b(?:like|as) you (?:said|suggested|told|advised|recommended|described)\b|\bfollowed your\b|\b(?:took|taking) your advice\b",
-    r"\b(?:verschickt|abgeschickt|übernommen|übernehme|gebucht|bestellt|gekauft|nehme ich|so raus|telle quelle|envoyée?|enviad[oa]"
+    r"\bcancel(?:l?ing) it\b|\b(?:let's|lets) (?:use|go with|take|keep|ship|do) (?:it|that|this|option|the)\b"
+    r"|\bwalked away\b",
+    r"\b(?:like|as) you (?:said|suggested|told|advised|recommended|described)\b|\bfollowed your\b|\b(?:took"
+    r"|taking) your advice\b",
+    r"\b(?:verschickt|abgeschickt|übernommen|übernehme|gebucht|bestellt|gekauft|nehme ich|so raus|telle quelle"
+    r"|envoyée?|enviad[oa]"
     r"|inviat[oa]|verstuurd|gekozen|comprado|reservado)\b|直接用|已经发|就用",
 )
 
 # The person grants that the answer was right.
 CONCEDED = _any(
     r"\bi stand corrected\b|\byou(?:'re| are| were)(?: so| absolutely| totally| quite)? right\b|\bhow right you are\b"
-    r"|\bfair (?:point|enough)\b|\bgood (?:point|catch|call|shout|thinking|idea|spot)\b|\bi was wrong\b|\bmy mistake\b"
-    r"|\bsaid (?:exactly )?the same\b|\bhadn't thought of\b|\bdidn't (?:know|realise|realize)\b[^.!?]{0,30}\b(?:that|could|existed)\b"
-    r"|\b(?:i )?(?:finally|now i) (?:get|understand|see|know|got)\b|\bgot it now\b|\bjetzt (?:hab|habe) ich'?s?\b|\bo+h+[,. ]+(?:ok|now|so that|i see|right)|\bohhh+\b|\baha+\b|\btil\b|\bclicked\b"
-    r"|\bdu hast recht\b|\b(?:tu as|vous avez) raison\b|\btienes razón\b|\bhai ragione\b|\bje hebt gelijk\b|你说得对|明白了|懂了",
+    r"|\bfair (?:point|enough)\b|\bgood (?:point|catch|call|shout|thinking|idea|spot)\b|\bi was wrong\b"
+    r"|\bmy mistake\b"
+    r"|\bsaid (?:exactly )?the same\b|\bhadn't thought of\b|\bdidn't (?:know|realise"
+    r"|realize)\b[^.!?]{0,30}\b(?:that|could|existed)\b"
+    r"|\b(?:i )?(?:finally|now i) (?:get|understand|see|know|got)\b|\bgot it now\b|\bjetzt (?:hab"
+    r"|habe) ich'?s?\b|\bo+h+[,. ]+(?:ok|now|so that|i see|right)|\bohhh+\b|\baha+\b|\btil\b|\bclicked\b"
+    r"|\bdu hast recht\b|\b(?:tu as|vous avez) raison\b|\btienes razón\b|\bhai ragione\b|\bje hebt gelijk\b"
+    r"|你说得对|明白了|懂了",
 )
 
 THANKS = _any(
-    r"\b(?:thanks|thank you|thx|ty|tysm|cheers|ta|much appreciated|appreciate (?:it|that)|danke(?:schön)?|vielen dank|merci|gracias"
+    r"\b(?:thanks|thank you|thx|ty|tysm|cheers|ta|much appreciated|appreciate (?:it|that)|danke(?:schön)?"
+    r"|vielen dank|merci|gracias"
     r"|grazie|bedankt|dank je|obrigad[oa]|tack)\b|谢谢|多谢|ありがと",
 )
 
 # The answer is refused or called wrong.
 REJECTED = _any(
-    r"^(?:err|uh|um|hm+|dude|mate|bro|ok|sorry|ugh|oh|well|ah)?[,.!… ]*\b(?:no+|nope|nah|nein|non|nee|não)\b(?! (?:problem|worries|"
+    r"^(?:err|uh|um|hm+|dude|mate|bro|ok|sorry|ugh|oh|well|ah)?[,.!… ]*\b(?:no+|nope|nah|nein|non|nee"
+    r"|não)\b(?! (?:problem|worries|"
     r"rush|clue|idea|notes|complaints|more|changes|thanks needed|way!|longer|one|hurry|allergies|kids))",
-    r"\b(?:wrong|incorrect|inaccurate|false|mistaken|nonsense|rubbish|garbage|bullshit|bs|crap|trash|bogus|untrue|made up|invented)\b(?! (?:chat|window|tab|thread|person))",
-    r"\b(?:absolutely|certainly|definitely|clearly|obviously) not\b|\bcan't be right\b|\bdoesn't (?:look|seem|sound|feel) right\b|\bi get \d|\bnot (?:really )?my (?:thing|style|taste|voice|tone)\b|\b(?:isn't|not) (?:me|us|my)\b|\bnobody (?:talks|writes|says|speaks|uses|would)\b|\bi'd never (?:say|write|use)\b|\bexpected (?:more|better)\b|\b(?:could|can) have (?:guessed|done)\b|\bthat's a different\b",
-    r"\b(?:that's|that is|this is|it's|this isn't|that isn't|these are|those are|it is)(?: just| really| so| simply)? ?"
+    r"\b(?:wrong|incorrect|inaccurate|false|mistaken|nonsense|rubbish|garbage|bullshit|bs|crap|trash|bogus"
+    r"|untrue|made up|invented)\b(?! (?:chat|window|tab|thread|person))",
+    r"\b(?:absolutely|certainly|definitely|clearly|obviously) not\b|\bcan't be right\b|\bdoesn't (?:look|seem"
+    r"|sound|feel) right\b|\bi get \d|\bnot (?:really )?my (?:thing|style|taste|voice|tone)\b|\b(?:isn't"
+    r"|not) (?:me|us|my)\b|\bnobody (?:talks|writes|says|speaks|uses|would)\b|\bi'd never (?:say|write|use)\b"
+    r"|\bexpected (?:more|better)\b|\b(?:could|can) have (?:guessed|done)\b|\bthat's a different\b",
+    r"\b(?:that's|that is|this is|it's|this isn't|that isn't|these are|those are|it is)(?: just| really| so"
+    r"| simply)? ?"
     r"(?:not|n't) (?:it\b|right|true|correct|what|how|the|my|an?\b|even|at all)",
-    r"\bnot (?:right|true|correct|what i|what we|how (?:i|we|you)|even close|at all|quite|helpful|good|great|useful|funny|it\b|really|like that)\b",
-    r"\bisn't (?:right|true|correct|what|how|it|helpful|good|useful|even)\b|\bdoesn't (?:answer|help|make sense|sound like me)\b",
-    r"\b(?:didn't|don't|doesn't) (?:ask|want|need|like|care for|think so|love)\b|\bcan't (?:use|send|show|stand) (?:this|that|it)\b",
-    r"\b(?:falsch|stimmt nicht|quatsch|unsinn|nicht richtig|so nicht|daneben|faux|pas (?:ça|du tout|bon|correct|ce que)|n'importe quoi"
-    r"|muy mal|está mal|incorrecto|no tiene sentido|ningún sentido|no es|sbagliato|non è|fout|klopt niet|niet (?:goed|wat)|errado|não é)\b|不对|错了|不是|不行|違う",
+    r"\bnot (?:right|true|correct|what i|what we|how (?:i|we|you)|even close|at all|quite|helpful|good|great"
+    r"|useful|funny|it\b|really|like that)\b",
+    r"\bisn't (?:right|true|correct|what|how|it|helpful|good|useful|even)\b|\bdoesn't (?:answer|help|make sense"
+    r"|sound like me)\b",
+    r"\b(?:didn't|don't|doesn't) (?:ask|want|need|like|care for|think so|love)\b|\bcan't (?:use|send|show"
+    r"|stand) (?:this|that|it)\b",
+    r"\b(?:falsch|stimmt nicht|quatsch|unsinn|nicht richtig|so nicht|daneben|faux|pas (?:ça|du tout|bon|correct"
+    r"|ce que)|n'importe quoi"
+    r"|muy mal|está mal|incorrecto|no tiene sentido|ningún sentido|no es|sbagliato|non è|fout|klopt niet"
+    r"|niet (?:goed|wat)|errado|não é)\b|不对|错了|不是|不行|違う",
 )
 
 # The person says what they had said, or what was done wrongly: always about the answer.
 REPROACHED = _any(
-    r"\bi (?:just |clearly |already |specifically |literally |only )?(?:said|asked|told|wrote|listed|mentioned|pasted|gave|wanted"
+    r"\bi (?:just |clearly |already |specifically |literally |only )?(?:said|asked|told|wrote|listed|mentioned"
+    r"|pasted|gave|wanted"
     r"|meant|requested|specified|needed|was (?:asking|after|hoping|looking|expecting))\b",
-    r"\byou(?:'ve| have)? (?:just |also |still |completely |totally |clearly |again )?(?:forgot|forgotten|missed|ignored|overwrote|overwritten|deleted"
-    r"|removed|changed|broke|broken|dropped|skipped|left out|misread|misunderstood|mixed up|got|made up|repeated|invented|used|wrote"
+    r"\byou(?:'ve| have)? (?:just |also |still |completely |totally |clearly |again )?(?:forgot|forgotten"
+    r"|missed|ignored|overwrote|overwritten|deleted"
+    r"|removed|changed|broke|broken|dropped|skipped|left out|misread|misunderstood|mixed up|got|made up"
+    r"|repeated|invented|used|wrote"
     r"|sent|put|took|gave|added|keep|kept|assumed|confused|didn't|did not|don't|haven't|weren't|never|failed)\b",
     r"\b(?:should|could|might|ought to) (?:not )?(?:n't )?(?:have|'ve)\b|\b(?:should|shouldn't|couldn't) have\b",
-    r"\bwhy (?:did|didn't|would|are|is|do|does|on earth|so) (?:you|it|there|this|that|the|everything|so|many|all)\b|\bwhat happened to\b",
-    r"\b(?:did|have|do) you (?:even|actually|really|not)\b|\bdidn't i (?:say|ask|tell)\b|\bas i (?:said|wrote|asked)\b|\bread (?:it|that|the|my)\b.*\bagain\b",
+    r"\bwhy (?:did|didn't|would|are|is|do|does|on earth|so) (?:you|it|there|this|that|the|everything|so|many"
+    r"|all)\b|\bwhat happened to\b",
+    r"\b(?:did|have|do) you (?:even|actually|really|not)\b|\bdidn't i (?:say|ask|tell)\b|\bas i (?:said|wrote"
+    r"|asked)\b|\bread (?:it|that|the|my)\b.*\bagain\b",
     r"\boh no\b|\bthank god for backups\b|\bwhat have you done\b|\bsupposed to\b|\bmeant to be\b|\bweren't meant\b",
-    r"\b(?:ich (?:hatte|habe|wollte|sagte|meinte)|hatte ich nicht|du hast (?:vergessen|übersehen|nicht)|warum hast)\b",
-    r"\b(?:j'avais (?:dit|demandé)|je voulais|j'ai (?:dit|demandé)|tu as oublié|vous avez oublié|te dije|te pedí|quería|has olvidado|olvidaste"
-    r"|avevo (?:detto|chiesto)|volevo|hai dimenticato|ik (?:zei|vroeg|wilde)|je bent vergeten|eu (?:disse|pedi|queria)|esqueceu)\b|我说的|我要的|忘了|我让你",
+    r"\b(?:ich (?:hatte|habe|wollte|sagte|meinte)|hatte ich nicht|du hast (?:vergessen|übersehen|nicht)"
+    r"|warum hast)\b",
+    r"\b(?:j'avais (?:dit|demandé)|je voulais|j'ai (?:dit|demandé)|tu as oublié|vous avez oublié|te dije"
+    r"|te pedí|quería|has olvidado|olvidaste"
+    r"|avevo (?:detto|chiesto)|volevo|hai dimenticato|ik (?:zei|vroeg|wilde)|je bent vergeten|eu (?:disse|pedi"
+    r"|queria)|esqueceu)\b|我说的|我要的|忘了|我让你",
 )
 
 # Something is the matter with the answer's form or content.
 DEFECT = _any(
-    r"\b(?:too|way too|overly|awfully|a bit|a little|kind of|kinda|rather|pretty|so|very|super|sounds?|still|quite|painfully)"
-    r" (?:\w+ )?(?:long|short|wordy|formal|stiff|cold|dry|generic|vague|robotic|dense|complicated|technical|much|many|salesy|cheesy|corporate"
-    r"|polite|harsh|blunt|bland|boring|flat|clinical|preachy|flowery|pompous|terse|curt|confusing|mechanical|impersonal|verbose|fussy"
-    r"|structured|childish|abstract|bare|thin|brief|lame|off|weird|aggressive|pushy|distant|fancy|heavy|canned|stilted|academic)\b",
-    r"\b(?:robotic|wordy|longwinded|long-winded|verbose|buzzwords?|jargon|filler|fluff|waffle|boilerplate|marketing|wall of text|ai[- ](?:ish|like|"
-    r"generated|sounding|written)|corporate[- ]speak|stilted|clunky|soulless|generic|meaningless|lame|meh|bland|boring|cringe|tone[- ]deaf"
-    r"|essay|lecture|textbook|manual|brochure|powerpoint|template|chatbot|chatgpt|overkill|a novel|bullet points?|numbered list)\b",
-    r"\b(?:reads?|sounds?|feels?|looks?|comes? across|come off|screams?) (?:\w+ ){0,3}?(?:like|as if|as though|chatbot|robot)\b(?! (?:me\b|us\b|myself|something i|how i|i (?:wrote|said)|a (?:plan|good|great)|fun|it works|heaven))",
-    r"\b(?:doesn't|does not|didn't|did not|don't|isn't|won't|can't|cannot|couldn't|wouldn't)(?: even| really| actually)? "
-    r"(?:work|compile|run|build|load|open|match|add up|start|exist|fit|parse|pass|sound|show|render|do anything|know|taste|rhyme|scan)\b",
-    r"\b(?:broken|broke|crash(?:es|ed)|fails?|failed|failing|error|exception|hangs|blank|empty|missing|misses|duplicate|out of date|outdated|still "
-    r"(?:the same|broken|wrong|not|there|getting|shows|too|says|in)|same (?:error|mistake|problem|issue|thing) (?:as|again))\b|#(?:REF|N/A|NAME|VALUE)",
-    r"\b(?:useless|unusable|unreadable|pointless|terrible|awful|horrible|bad|worse|worst|poor|sloppy|disappoint(?:ed|ing)|hopeless|ugly|weak)\b",
-    r"\b(?:no|never) (?:fun|good|use|help|sense|warmth|soul)\b|\b(?:hard|impossible|difficult) to (?:read|follow|understand)\b|\bcan't follow\b",
-    r"\b(?:makes no sense|hate|don't get|lost me|confus(?:es|ed|ing)|what (?:even )?is this|unclear|where(?:'s| is| are) the)\b",
-    r"\b(?:zu (?:lang|kurz|förmlich|steif|viel|viele|kompliziert|trocken|hart)|klingt (?:wie|nach|so)|liest sich|geht nicht|funktioniert nicht|fehlt|kaputt"
-    r"|langweilig|schlecht|umständlich|trop|sonne comme|on dirait|ne (?:marche|fonctionne) pas|il manque|demasiado|suena|no funciona|falta|muy (?:largo|formal)"
-    r"|troppo|sembra|non funziona|manca|te (?:lang|kort|formeel|veel)|klinkt|werkt niet|ontbreekt|muito (?:longo|formal)|não funciona)\b|太长|太短|太正式|像机器",
+    r"\b(?:too|way too|overly|awfully|a bit|a little|kind of|kinda|rather|pretty|so|very|super|sounds?|still"
+    r"|quite|painfully)"
+    r" (?:\w+ )?(?:long|short|wordy|formal|stiff|cold|dry|generic|vague|robotic|dense|complicated|technical"
+    r"|much|many|salesy|cheesy|corporate"
+    r"|polite|harsh|blunt|bland|boring|flat|clinical|preachy|flowery|pompous|terse|curt|confusing|mechanical"
+    r"|impersonal|verbose|fussy"
+    r"|structured|childish|abstract|bare|thin|brief|lame|off|weird|aggressive|pushy|distant|fancy|heavy|canned"
+    r"|stilted|academic)\b",
+    r"\b(?:robotic|wordy|longwinded|long-winded|verbose|buzzwords?|jargon|filler|fluff|waffle|boilerplate"
+    r"|marketing|wall of text|ai[- ](?:ish|like|"
+    r"generated|sounding|written)|corporate[- ]speak|stilted|clunky|soulless|generic|meaningless|lame|meh|bland"
+    r"|boring|cringe|tone[- ]deaf"
+    r"|essay|lecture|textbook|manual|brochure|powerpoint|template|chatbot|chatgpt|overkill|a novel"
+    r"|bullet points?|numbered list)\b",
+    r"\b(?:reads?|sounds?|feels?|looks?|comes? across|come off|screams?) (?:\w+ ){0,3}?(?:like|as if|as though"
+    r"|chatbot|robot)\b(?! (?:me\b|us\b|myself|something i|how i|i (?:wrote|said)|a (?:plan|good|great)|fun"
+    r"|it works|heaven))",
+    r"\b(?:doesn't|does not|didn't|did not|don't|isn't|won't|can't|cannot|couldn't|wouldn't)(?: even| really"
+    r"| actually)? "
+    r"(?:work|compile|run|build|load|open|match|add up|start|exist|fit|parse|pass|sound|show|render|do anything"
+    r"|know|taste|rhyme|scan)\b",
+    r"\b(?:broken|broke|crash(?:es|ed)|fails?|failed|failing|error|exception|hangs|blank|empty|missing|misses"
+    r"|duplicate|out of date|outdated|still "
+    r"(?:the same|broken|wrong|not|there|getting|shows|too|says|in)|same (?:error|mistake|problem|issue"
+    r"|thing) (?:as|again))\b|#(?:REF|N/A|NAME|VALUE)",
+    r"\b(?:useless|unusable|unreadable|pointless|terrible|awful|horrible|bad|worse|worst|poor|sloppy"
+    r"|disappoint(?:ed|ing)|hopeless|ugly|weak)\b",
+    r"\b(?:no|never) (?:fun|good|use|help|sense|warmth|soul)\b|\b(?:hard|impossible|difficult) to (?:read"
+    r"|follow|understand)\b|\bcan't follow\b",
+    r"\b(?:makes no sense|hate|don't get|lost me|confus(?:es|ed|ing)|what (?:even )?is this|unclear|where(?:'s"
+    r"| is| are) the)\b",
+    r"\b(?:zu (?:lang|kurz|förmlich|steif|viel|viele|kompliziert|trocken|hart)|klingt (?:wie|nach|so)"
+    r"|liest sich|geht nicht|funktioniert nicht|fehlt|kaputt"
+    r"|langweilig|schlecht|umständlich|trop|sonne comme|on dirait|ne (?:marche|fonctionne) pas|il manque"
+    r"|demasiado|suena|no funciona|falta|muy (?:largo|formal)"
+    r"|troppo|sembra|non funziona|manca|te (?:lang|kort|formeel|veel)|klinkt|werkt niet|ontbreekt"
+    r"|muito (?:longo|formal)|não funciona)\b|太长|太短|太正式|像机器",
 )
 
 # A wish to have *this* answer in another form.
 REVISE = _any(
-    r"\b(?:can|could|would|will) (?:you|u|it|this|we)(?: please| pls| maybe| just| perhaps| try to)* (?:be |make |keep |say |rewrite |write |redo |do |give |put |cut |trim "
-    r"|shorten |tone |drop |skip |lose |leave |remove |simplify |explain |rephrase |stop |have |sound |talk |try |stick |tell |get |use |boil )",
-    r"(?:^|[,.;:!?…-]\s*|\b(?:please|pls|just|then|and|but|you can|you could|maybe|simply|rather)\s+)(?:make|keep|say|write|rewrite|redo|rephrase|put|try|get|turn|trim|cut|boil|explain|do|tell) (?:it|this|that|these|them|things|me|her|him|us)\b",
-    r"\b(?:would|is|are|should|will|has to|have to|needs? to) (?:be |do |have )?(?:enough|plenty|fine|sufficient|better|nicer|kinder)\b|\b(?:tops|max|at most|suffice|reichen|reicht|genügen|como mucho|al massimo|suffit|suffisent)\b|\bshort means short\b|\b(?:a )?(?:little|bit|touch|tad) (?:more|less|shorter|warmer|kinder)\b|\b(?:a|one) (?:\w+ )?tone\b",
+    r"\b(?:can|could|would|will) (?:you|u|it|this|we)(?: please| pls| maybe| just| perhaps| try to)* (?:be "
+    r"|make |keep |say |rewrite |write |redo |do |give |put |cut |trim "
+    r"|shorten |tone |drop |skip |lose |leave |remove |simplify |explain |rephrase |stop |have |sound |talk "
+    r"|try |stick |tell |get |use |boil )",
+    r"(?:^|[,.;:!?…-]\s*|\b(?:please|pls|just|then|and|but|you can|you could|maybe|simply|rather)\s+)(?:make"
+    r"|keep|say|write|rewrite|redo|rephrase|put|try|get|turn|trim|cut|boil|explain|do|tell) (?:it|this|that"
+    r"|these|them|things|me|her|him|us)\b",
+    r"\b(?:would|is|are|should|will|has to|have to|needs? to) (?:be |do |have )?(?:enough|plenty|fine"
+    r"|sufficient|better|nicer|kinder)\b|\b(?:tops|max|at most|suffice|reichen|reicht|genügen|como mucho"
+    r"|al massimo|suffit|suffisent)\b|\bshort means short\b|\b(?:a )?(?:little|bit|touch|tad) (?:more|less"
+    r"|shorter|warmer|kinder)\b|\b(?:a|one) (?:\w+ )?tone\b",
     r"\b(?:please|pls|plz|bitte|per favore|por favor|s'il (?:te|vous) pla[iî]t|svp|alsjeblieft)\b[.!?\s]*$",
-    r"\b(?:it|this|they|there) (?:needs?|has to|have to|must|ought to)\b|\bi (?:don't|can't|do not|cannot) (?:eat|drink|own|speak|drive|use|want|need|do|like|have)\b|\bmy (?:budget|limit|maximum|name|size|address|deadline) (?:is|was)\b|\bwe(?:'re| are) (?:\w+ ){0,2}(?:people|persons|of us|adults|kids)\b|\bis (?:allergic|vegan|vegetarian)\b|\bto the point\b",
-    r"\b(?:shorter|longer|simpler|plainer|warmer|friendlier|kinder|gentler|nicer|softer|clearer|briefer|punchier|funnier|crisper|tighter|looser|lighter|half the length"
-    r"|less|fewer|more (?:specific|concrete|detail|detailed|casual|human|natural|personal|like|friendly|formal|precise|encouraging|concise|relaxed|conversational))\b",
-    r"\b(?:no|without|drop|skip|lose|ditch|cut|leave out|strip|remove|avoid|enough with|stop (?:with |using )?|spare me) (?:all )?(?:of )?(?:the |any |those |these |your |that )?"
-    r"(?:\w+ )?(?:bullets?|lists?|bold|headings?|headers?|markdown|asterisks|stars|emojis?|formatting|steps?|step[- ]by[- ]step|numbers?|numbering|jargon|buzzwords|fluff|filler"
-    r"|marketing|intro|preamble|padding|structure|exclamation marks|recap|summary|sections?|tables?|equations|latex|adjectives|java|waffle|ceremony|sales)\b",
-    r"(?:^|[,.;:!?-]\s*)(?:just|only|simply) (?:a |an |the |one |two |three |give|say|tell|write|use|plain|text|answer)\b|\bplain (?:text|english|words?|language|sentences?|prose|talk)\b",
-    r"\b(?:in|into) (?:one|two|three|a|a couple of|a few|plain|normal|my|your own|everyday|simple|half|\d+) (?:\w+ )?(?:words?|sentences?|lines?|paragraphs?|language|english|voice)\b",
-    r"\b(?:instead|rather than|next time|in (?:the )?future|from now on|not just|at least|should (?:be|have|say|mention|use|include|contain)|needs? (?:to|more|a|an|some))\b",
-    r"\b(?:try again|again,? (?:please|but)|once more|one more time|start over|another go|have another|redo|do over|fix (?:it|that|this))\b",
-    r"\b(?:kürzer|länger|einfacher|freundlicher|lockerer|weniger|ohne|statt(?:dessen)?|lieber|nochmal|noch einmal|bitte (?:nur|kein|nicht|ohne|in|auf|etwas|mehr)|mach (?:es|das))\b",
-    r"\b(?:plus (?:court|simple|long|chaleureux|naturel)|sans|moins|plutôt|au lieu|refais|encore une fois|más (?:corto|breve|simple|largo|natural)|sin|menos|en vez|otra vez"
-    r"|più (?:corto|breve|semplice)|senza|meno|invece|di nuovo|korter|simpeler|zonder|minder|in plaats|opnieuw|mais (?:curto|simples)|sem|em vez|de novo)\b|短一点|简单|不要|别用|重新|再来",
+    r"\b(?:it|this|they|there) (?:needs?|has to|have to|must|ought to)\b|\bi (?:don't|can't|do not"
+    r"|cannot) (?:eat|drink|own|speak|drive|use|want|need|do|like|have)\b|\bmy (?:budget|limit|maximum|name"
+    r"|size|address|deadline) (?:is|was)\b|\bwe(?:'re| are) (?:\w+ ){0,2}(?:people|persons|of us|adults|kids)\b"
+    r"|\bis (?:allergic|vegan|vegetarian)\b|\bto the point\b",
+    r"\b(?:shorter|longer|simpler|plainer|warmer|friendlier|kinder|gentler|nicer|softer|clearer|briefer"
+    r"|punchier|funnier|crisper|tighter|looser|lighter|half the length"
+    r"|less|fewer|more (?:specific|concrete|detail|detailed|casual|human|natural|personal|like|friendly|formal"
+    r"|precise|encouraging|concise|relaxed|conversational))\b",
+    r"\b(?:no|without|drop|skip|lose|ditch|cut|leave out|strip|remove|avoid|enough with|stop (?:with |using )?"
+    r"|spare me) (?:all )?(?:of )?(?:the |any |those |these |your |that )?"
+    r"(?:\w+ )?(?:bullets?|lists?|bold|headings?|headers?|markdown|asterisks|stars|emojis?|formatting|steps?"
+    r"|step[- ]by[- ]step|numbers?|numbering|jargon|buzzwords|fluff|filler"
+    r"|marketing|intro|preamble|padding|structure|exclamation marks|recap|summary|sections?|tables?|equations"
+    r"|latex|adjectives|java|waffle|ceremony|sales)\b",
+    r"(?:^|[,.;:!?-]\s*)(?:just|only|simply) (?:a |an |the |one |two |three |give|say|tell|write|use|plain|text"
+    r"|answer)\b|\bplain (?:text|english|words?|language|sentences?|prose|talk)\b",
+    r"\b(?:in|into) (?:one|two|three|a|a couple of|a few|plain|normal|my|your own|everyday|simple|half"
+    r"|\d+) (?:\w+ )?(?:words?|sentences?|lines?|paragraphs?|language|english|voice)\b",
+    r"\b(?:instead|rather than|next time|in (?:the )?future|from now on|not just|at least|should (?:be|have|say"
+    r"|mention|use|include|contain)|needs? (?:to|more|a|an|some))\b",
+    r"\b(?:try again|again,? (?:please|but)|once more|one more time|start over|another go|have another|redo"
+    r"|do over|fix (?:it|that|this))\b",
+    r"\b(?:kürzer|länger|einfacher|freundlicher|lockerer|weniger|ohne|statt(?:dessen)?|lieber|nochmal"
+    r"|noch einmal|bitte (?:nur|kein|nicht|ohne|in|auf|etwas|mehr)|mach (?:es|das))\b",
+    r"\b(?:plus (?:court|simple|long|chaleureux|naturel)|sans|moins|plutôt|au lieu|refais|encore une fois"
+    r"|más (?:corto|breve|simple|largo|natural)|sin|menos|en vez|otra vez"
+    r"|più (?:corto|breve|semplice)|senza|meno|invece|di nuovo|korter|simpeler|zonder|minder|in plaats|opnieuw"
+    r"|mais (?:curto|simples)|sem|em vez|de novo)\b|短一点|简单|不要|别用|重新|再来",
 )
 
 # Disbelief and mockery.
 INCREDULOUS = _any(
-    r"\?\?|\?!|!\?|\bwtf\b|\bseriously\b|\breally\s*\?|\bare (?:we|you) (?:even|sure|kidding|joking|serious|drunk|ok|okay|high)\b|^you ok\b|\bsince when\b|\bhuh\?|\bwhat (?:even|on earth|the)\b|\blol what\b|\bdid you even\b|认真的吗|\bexcuse me\b"
-    r"|\b(?:what|which) (?:planet|year|universe)\b|\bis this a joke\b|\bfacepalm\b|\bgood grief\b|\bfor (?:god|heaven|christ|pete)'s sake\b|[🙄🤦😒🤨😑😡👎💀]|\bernsthaft\b|\bsérieux\b|\ben serio\b|什么鬼",
+    r"\?\?|\?!|!\?|\bwtf\b|\bseriously\b|\breally\s*\?|\bare (?:we|you) (?:even|sure|kidding|joking|serious"
+    r"|drunk|ok|okay|high)\b|^you ok\b|\bsince when\b|\bhuh\?|\bwhat (?:even|on earth|the)\b|\blol what\b"
+    r"|\bdid you even\b|认真的吗|\bexcuse me\b"
+    r"|\b(?:what|which) (?:planet|year|universe)\b|\bis this a joke\b|\bfacepalm\b|\bgood grief\b|\bfor (?:god"
+    r"|heaven|christ|pete)'s sake\b|[🙄🤦😒🤨😑😡👎💀]|\bernsthaft\b|\bsérieux\b|\ben serio\b|什么鬼",
 )
 SARCASM = _any(
-    r"\b(?:oh|wow|ah|yeah)[,.]? (?:great|wonderful|brilliant|fantastic|lovely|perfect|super|nice|good|thanks|right|sure|amazing)\b[^!]*$",
-    r"\b(?:great|wonderful|fantastic|brilliant|lovely|perfect|nice|thanks|cool|super|bravo|congrat\w*|well done|amazing|good job|nice work|genius)[,.!… ]+(?:now|so now|another|yet another|except|"
-    r"if only|just what (?:i|we) (?:didn't|never)|you(?:'ve)? (?:just )?(?:broke|deleted|lost|ruined|killed|wiped|managed)|that's (?:only|just) \w+ (?:wrong|off)|only )",
-    r"\bthanks for nothing\b|\bslow clap\b|\bhow (?:very |incredibly |so )?(?:helpful|useful|original|creative|insightful)\b|\bwhat a (?:surprise|revelation|insight|treat|shock)\b|\s/s$|\bjust what (?:i|we) (?:needed|wanted)\b[^!]*$"
-    r"|\bas if\b|\bif (?:by|you) [^.]{0,40}\bmean\b|\bwho knew\b|\bi'm sure (?:the|my|they|he|she|everyone)\b|\bbecause (?:that's|what) (?:exactly )?(?:what )?(?:everyone|i|we) (?:needs?|wants?)\b|\bvery (?:helpful|useful|funny)\.$"
-    r"|\bgenius move\b|\bmasterpiece\b.*\b(?:of|in)\b|\b(?:truly|really) (?:groundbreaking|revolutionary)\b|\bin (?:what|which) (?:world|universe)\b",
+    r"\b(?:oh|wow|ah|yeah)[,.]? (?:great|wonderful|brilliant|fantastic|lovely|perfect|super|nice|good|thanks"
+    r"|right|sure|amazing)\b[^!]*$",
+    r"\b(?:great|wonderful|fantastic|brilliant|lovely|perfect|nice|thanks|cool|super|bravo|congrat\w*|well done"
+    r"|amazing|good job|nice work|genius)[,.!… ]+(?:now|so now|another|yet another|except|"
+    r"if only|just what (?:i|we) (?:didn't|never)|you(?:'ve)? (?:just )?(?:broke|deleted|lost|ruined|killed"
+    r"|wiped|managed)|that's (?:only|just) \w+ (?:wrong|off)|only )",
+    r"\bthanks for nothing\b|\bslow clap\b|\bhow (?:very |incredibly |so )?(?:helpful|useful|original|creative"
+    r"|insightful)\b|\bwhat a (?:surprise|revelation|insight|treat|shock)\b|\s/s$|\bjust what (?:i"
+    r"|we) (?:needed|wanted)\b[^!]*$"
+    r"|\bas if\b|\bif (?:by|you) [^.]{0,40}\bmean\b|\bwho knew\b|\bi'm sure (?:the|my|they|he|she|everyone)\b"
+    r"|\bbecause (?:that's|what) (?:exactly )?(?:what )?(?:everyone|i|we) (?:needs?|wants?)\b|\bvery (?:helpful"
+    r"|useful|funny)\.$"
+    r"|\bgenius move\b|\bmasterpiece\b.*\b(?:of|in)\b|\b(?:truly|really) (?:groundbreaking|revolutionary)\b"
+    r"|\bin (?:what|which) (?:world|universe)\b",
 )
 GAVE_UP = _any(
-    r"\bnever ?mind\b|\bforget (?:it|about it)\b|\bi(?:'ll| will| just)?(?: just)? (?:do|did|fix|fixed|write|wrote|wrote it|handle|google|googled|look it up|looked it up) (?:it |that |this )?(?:myself|by hand|manually)\b|\bby hand\b"
-    r"|\bgive up\b|\bgave up\b|\b(?:ask|asked|asking) (?:someone|somebody) else\b|\bwaste of (?:time|my time)\b|\bdon't bother\b|\bvergiss es\b|\blaisse tomber\b|\bolvídalo\b|\blascia (?:stare|perdere)\b|\blaat maar\b|\bdeixa (?:pra|para) lá\b|算了",
+    r"\bnever ?mind\b|\bforget (?:it|about it)\b|\bi(?:'ll| will| just)?(?: just)? (?:do|did|fix|fixed|write"
+    r"|wrote|wrote it|handle|google|googled|look it up|looked it up) (?:it |that |this )?(?:myself|by hand"
+    r"|manually)\b|\bby hand\b"
+    r"|\bgive up\b|\bgave up\b|\b(?:ask|asked|asking) (?:someone|somebody) else\b|\bwaste of (?:time|my time)\b"
+    r"|\bdon't bother\b|\bvergiss es\b|\blaisse tomber\b|\bolvídalo\b|\blascia (?:stare|perdere)\b"
+    r"|\blaat maar\b|\bdeixa (?:pra|para) lá\b|算了",
 )
 
 # ---- neither good nor bad
 ACKNOWLEDGED = _any(
-    r"^(?:ok(?:ay)?|k|kk|right|alright|noted|got it|gotcha|i see|understood|sure|fine|mhm|hm+|mm+|interesting|good to know|aha|roger|cool|ah ok|all right|fair enough|makes sense|alles klar|verstanden|gut|okidoki|ja"
-    r"|d'accord|je note|c'est noté|entendu|vale|entendido|de acuerdo|va bene|capito|oké|begrepen|duidelijk|tá|entendi|好的?|嗯|知道了|はい)\b[.,!… ]*",
+    r"^(?:ok(?:ay)?|k|kk|right|alright|noted|got it|gotcha|i see|understood|sure|fine|mhm|hm+|mm+|interesting"
+    r"|good to know|aha|roger|cool|ah ok|all right|fair enough|makes sense|alles klar|verstanden|gut|okidoki|ja"
+    r"|d'accord|je note|c'est noté|entendu|vale|entendido|de acuerdo|va bene|capito|oké|begrepen|duidelijk|tá"
+    r"|entendi|好的?|嗯|知道了|はい)\b[.,!… ]*",
 )
 DEFERRED = _any(
-    r"\b(?:will|i'll|gonna|going to|let me|have to|need to|want to|should) (?:\w+ )?(?:check|try|look|see|ask|test|think|read|have a look|get back|come back|report|run (?:it|this)|show|compare|measure|verify|sleep on|talk|pass|discuss|decide)\b",
-    r"\b(?:haven't (?:\w+ ){0,2}(?:had|got|gotten|tried|looked|checked|read|seen|shown|been|decided|opened|tested|asked)|(?:still )?(?:has|have|wants?|needs?) to (?:read|see|check|look|approve|decide|sign)|waiting (?:for|on|until|till)|make up my mind|decides? these|i'll run|run (?:it|both|this|them) by|pass it on|te digo|vediamo|mal (?:überlegen|sehen|schauen)|voy a|je te dis|sleep on it|not (?:yet|sure|there yet)|no (?:clue|idea)|can't (?:say|tell|judge) yet|too early|hard to (?:say|tell)|don't know (?:yet|if)|we'll see|remains to be seen)\b",
-    r"\b(?:asking|ask) (?:my|the|our|him|her)\b|\breport back\b|\blet you know\b|\b(?:tomorrow|later|next week|before (?:may|june|monday|friday|next))\b[^?]*$|\bwhen i(?:'m| am| get)\b",
-    r"\b(?:maybe|perhaps|could be|might be|possibly|possible|dunno|depends|i guess|undecided|on the fence)\b|\bbefore i (?:say|decide|judge)\b|\bin a (?:sec|minute|bit|moment)\b|\bone sec\b|\bbrb\b|\bhold on\b",
-    r"\b(?:schaue|prüfe|probiere|teste|frage|melde mich|weiß (?:noch )?nicht|mal sehen|später|morgen|leite ich|je (?:vais|verrai|regarde)|on verra|plus tard|peut-être|ya veré|luego|quizás|tal vez|mañana"
+    r"\b(?:will|i'll|gonna|going to|let me|have to|need to|want to|should) (?:\w+ )?(?:check|try|look|see|ask"
+    r"|test|think|read|have a look|get back|come back|report|run (?:it|this)|show|compare|measure|verify"
+    r"|sleep on|talk|pass|discuss|decide)\b",
+    r"\b(?:haven't (?:\w+ ){0,2}(?:had|got|gotten|tried|looked|checked|read|seen|shown|been|decided|opened"
+    r"|tested|asked)|(?:still )?(?:has|have|wants?|needs?) to (?:read|see|check|look|approve|decide|sign)"
+    r"|waiting (?:for|on|until|till)|make up my mind|decides? these|i'll run|run (?:it|both|this|them) by"
+    r"|pass it on|te digo|vediamo|mal (?:überlegen|sehen|schauen)|voy a|je te dis|sleep on it|not (?:yet|sure"
+    r"|there yet)|no (?:clue|idea)|can't (?:say|tell|judge) yet|too early|hard to (?:say|tell)"
+    r"|don't know (?:yet|if)|we'll see|remains to be seen)\b",
+    r"\b(?:asking|ask) (?:my|the|our|him|her)\b|\breport back\b|\blet you know\b|\b(?:tomorrow|later|next week"
+    r"|before (?:may|june|monday|friday|next))\b[^?]*$|\bwhen i(?:'m| am| get)\b",
+    r"\b(?:maybe|perhaps|could be|might be|possibly|possible|dunno|depends|i guess|undecided|on the fence)\b"
+    r"|\bbefore i (?:say|decide|judge)\b|\bin a (?:sec|minute|bit|moment)\b|\bone sec\b|\bbrb\b|\bhold on\b",
+    r"\b(?:schaue|prüfe|probiere|teste|frage|melde mich|weiß (?:noch )?nicht|mal sehen|später|morgen|leite ich"
+    r"|je (?:vais|verrai|regarde)|on verra|plus tard|peut-être|ya veré|luego|quizás|tal vez|mañana"
     r"|vedrò|forse|più tardi|domani|misschien|straks|talvez|depois|amanhã)\b|等一下|再说|看看|问问|也许",
 )
 NEW_TOPIC = _any(
-    r"\b(?:by the way|btw|unrelated|different (?:question|topic|thing)|other (?:question|topic|thing)|another (?:question|thing)|separate(?:ly)?|on another note|off topic|changing (?:the )?(?:subject|topic)|quick question"
-    r"|completely different|remind me|while (?:i|you)(?:'m|'re| am| are)|meanwhile|while she's|anyway|speaking of|that reminds me|also looking|one more thing|oh and|random)\b",
-    r"\bandere frage\b|\bübrigens\b|\bmal was anderes\b|\bapropos\b|\bsinon\b|\bau fait\b|\brien à voir\b|\bpor cierto\b|\botra (?:cosa|pregunta)\b|\ba proposito\b|\baltra (?:cosa|domanda)\b|\btrouwens\b|\bandere vraag\b|\baliás\b|\boutra (?:coisa|pergunta)\b|对了|另外|顺便|ところで",
+    r"\b(?:by the way|btw|unrelated|different (?:question|topic|thing)|other (?:question|topic|thing)"
+    r"|another (?:question|thing)|separate(?:ly)?|on another note|off topic|changing (?:the )?(?:subject|topic)"
+    r"|quick question"
+    r"|completely different|remind me|while (?:i|you)(?:'m|'re| am| are)|meanwhile|while she's|anyway"
+    r"|speaking of|that reminds me|also looking|one more thing|oh and|random)\b",
+    r"\bandere frage\b|\bübrigens\b|\bmal was anderes\b|\bapropos\b|\bsinon\b|\bau fait\b|\brien à voir\b"
+    r"|\bpor cierto\b|\botra (?:cosa|pregunta)\b|\ba proposito\b|\baltra (?:cosa|domanda)\b|\btrouwens\b"
+    r"|\bandere vraag\b|\baliás\b|\boutra (?:coisa|pergunta)\b|对了|另外|顺便|ところで",
 )
 OUTSIDE = _any(
-    r"\b(?:my bad|my fault|power cut|outage|router|wifi|proxy|vpn|flu|sick|ill in bed|on (?:ice|hold|leave|holiday|vacation)|parental leave|postponed|parking this|parked|rescheduled|called off|budget (?:freeze|cut)|strike|snow(?:ed)?"
-    r"|cancelled my|unplugged|reboot(?:ing|ed)?|maintenance|don't bother|wait for|nobody will|out of office|delayed|the (?:boss|client|customer) (?:has )?(?:changed|cancelled)|train|airline|traffic|dentist)\b",
+    r"\b(?:my bad|my fault|power cut|outage|router|wifi|proxy|vpn|flu|sick|ill in bed|on (?:ice|hold|leave"
+    r"|holiday|vacation)|parental leave|postponed|parking this|parked|rescheduled|called off|budget (?:freeze"
+    r"|cut)|strike|snow(?:ed)?"
+    r"|cancelled my|unplugged|reboot(?:ing|ed)?|maintenance|don't bother|wait for|nobody will|out of office"
+    r"|delayed|the (?:boss|client|customer) (?:has )?(?:changed|cancelled)|train|airline|traffic|dentist)\b",
 )
 ACCIDENT = _any(
-    r"\bwrong (?:window|chat|tab|thread|person)\b|\bsorry,? that was\b|\bignore that\b|\b(?:the|my) (?:cat|dog|toddler|kid|son|daughter)\b[^.]*\b(?:keyboard|typed|walk)|\b(?:pocket|butt) (?:dial|typ)|\bhit (?:send|enter) too\b|\btypo\b|\bmisclick|\btest(?:ing)?,? (?:one|1)\b|\bignore (?:me|my)\b",
+    r"\bwrong (?:window|chat|tab|thread|person)\b|\bsorry,? that was\b|\bignore that\b|\b(?:the|my) (?:cat|dog"
+    r"|toddler|kid|son|daughter)\b[^.]*\b(?:keyboard|typed|walk)|\b(?:pocket|butt) (?:dial|typ)|\bhit (?:send"
+    r"|enter) too\b|\btypo\b|\bmisclick|\btest(?:ing)?,? (?:one|1)\b|\bignore (?:me|my)\b",
 )
 # The same kind of work, asked for again in a way that builds on this answer.
 BUILDS_ON = _any(
-    r"\b(?:next|now|then|on to|onto)\b[:,]? (?:the|do|let's|we|rotate|add|for|one|up|step|can|could|please|same)\b|^next\b|\b(?:do|write|make|same) (?:the same|one|it|this|that|another)(?: one)? (?:for|with|in|again for)\b|\bcan you do the same\b|\bthe same for\b"
-    r"|\b(?:also|and) (?:add|invite|include|do|for|on|put|the|one)\b|\bpart (?:two|2)\b|\blet's (?:tackle|move|continue|start|do)\b|\bon (?:attaque|passe|continue)\b|\bweiter mit\b|\bjetzt (?:noch|bitte|das|die|den)\b|\bahora (?:el|la)\b|\bora (?:il|la)\b|\bnu (?:de|het)\b|接下来|下一",
+    r"\b(?:next|now|then|on to|onto)\b[:,]? (?:the|do|let's|we|rotate|add|for|one|up|step|can|could|please"
+    r"|same)\b|^next\b|\b(?:do|write|make|same) (?:the same|one|it|this|that|another)(?: one)? (?:for|with|in"
+    r"|again for)\b|\bcan you do the same\b|\bthe same for\b"
+    r"|\b(?:also|and) (?:add|invite|include|do|for|on|put|the|one)\b|\bpart (?:two|2)\b|\blet's (?:tackle|move"
+    r"|continue|start|do)\b|\bon (?:attaque|passe|continue)\b|\bweiter mit\b|\bjetzt (?:noch|bitte|das|die"
+    r"|den)\b|\bahora (?:el|la)\b|\bora (?:il|la)\b|\bnu (?:de|het)\b|接下来|下一",
 )
 STANDING_RULE = _any(
-    r"\b(?:always|never|from now on|in (?:the )?future|next time|every time|as a rule|house style|put that on your list|keep in mind|remember (?:that|to|this)|for (?:future|next)|going forward|please remember|make a note)\b"
-    r"|\b(?:immer|nie(?:mals)?|bitte merken|merk dir|künftig|in zukunft|ab jetzt|nächstes mal|toujours|jamais|à l'avenir|la prochaine fois|dorénavant|siempre|nunca|la próxima vez|a partir de ahora|sempre|mai|la prossima volta|altijd|nooit|voortaan|volgende keer|da próxima vez)\b|以后|下次|总是",
+    r"\b(?:always|never|from now on|in (?:the )?future|next time|every time|as a rule|house style"
+    r"|put that on your list|keep in mind|remember (?:that|to|this)|for (?:future|next)|going forward"
+    r"|please remember|make a note)\b"
+    r"|\b(?:immer|nie(?:mals)?|bitte merken|merk dir|künftig|in zukunft|ab jetzt|nächstes mal|toujours|jamais"
+    r"|à l'avenir|la prochaine fois|dorénavant|siempre|nunca|la próxima vez|a partir de ahora|sempre|mai"
+    r"|la prossima volta|altijd|nooit|voortaan|volgende keer|da próxima vez)\b|以后|下次|总是",
 )
 
 NEGATED_PRAISE = re.compile(
-    r"\b(?:not|isn't|wasn't|aren't|doesn't|don't|didn't|never|hardly|barely|far from|anything but|less than|nicht|pas|no(?:t)? (?:very|so|really|exactly|all that|particularly|that))"
-    r"\s+(?:(?:a|an|the|so|very|really|exactly|quite|too|all that|that|particularly|much of a|feel|sound|look|read)\s+){0,3}"
-    r"(?:great|good|perfect|helpful|nice|funny|ideal|clear|impressive|impressed|brilliant|amazing|cool|like (?:it|this|that|the|how|your)|love|gut|schön|bien|bueno)\b",
+    r"\b(?:not|isn't|wasn't|aren't|doesn't|don't|didn't|never|hardly|barely|far from|anything but|less than"
+    r"|nicht|pas|no(?:t)? (?:very|so|really|exactly|all that|particularly|that))"
+    r"\s+(?:(?:a|an|the|so|very|really|exactly|quite|too|all that|that|particularly|much of a|feel|sound|look"
+    r"|read)\s+){0,3}"
+    r"(?:great|good|perfect|helpful|nice|funny|ideal|clear|impressive|impressed|brilliant|amazing|cool"
+    r"|like (?:it|this|that|the|how|your)|love|gut|schön|bien|bueno)\b",
     re.IGNORECASE,
 )
 # "That's the tone I was after": the words of a reproach, said in approval.
 CONFIRMS = re.compile(
-    r"(?:\b(?:that's|this is|it's|now that's|yes,? this|c'est|das ist|genau)|^yes,?) (?:exactly |just |precisely |pretty much |totally )?"
+    r"(?:\b(?:that's|this is|it's|now that's|yes,? this|c'est|das ist|genau)|^yes,?) (?:exactly |just "
+    r"|precisely |pretty much |totally )?"
     r"(?:(?:the|what|how|why|something|like) (?:\w+ ){0,5}?(?:i|we)(?:'d|\b)[^.!?,;\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
 NEGATED_DEFECT = re.compile(
-    r"\b(?:not bad|no longer|not wrong|nothing wrong|can't complain|can't fault|never (?:been )?(?:better|clearer)|no (?:more )?(?:problems?|issues?|errors?|bugs?|complaints?|failures?)|without (?:a )?(?:problem|issue|hitch|error)s?"
-    r"|(?:error|bug|crash|problem|issue|warning|squeak|noise|leak|lag|flicker|pain|itch|stain|smell)s?(?: message)? (?:is|are|has|have)(?: been)?(?: all| finally| now)? (?:gone|fixed|solved|vanished|disappeared|away)|(?:doesn't|don't|didn't) (?:crash|fail|hang|break|complain))\b",
+    r"\b(?:not bad|no longer|not wrong|nothing wrong|can't complain|can't fault|never (?:been )?(?:better"
+    r"|clearer)|no (?:more )?(?:problems?|issues?|errors?|bugs?|complaints?|failures?)"
+    r"|without (?:a )?(?:problem|issue|hitch|error)s?"
+    r"|(?:error|bug|crash|problem|issue|warning|squeak|noise|leak|lag|flicker|pain|itch|stain"
+    r"|smell)s?(?: message)? (?:is|are|has|have)(?: been)?(?: all| finally| now)? (?:gone|fixed|solved|vanished"
+    r"|disappeared|away)|(?:doesn't|don't|didn't) (?:crash|fail|hang|break|complain))\b",
     re.IGNORECASE,
 )
 

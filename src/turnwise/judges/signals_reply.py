@@ -17,7 +17,8 @@ NEUTRAL = ("acknowledged", "deferred", "new_topic", "outside", "accident")
 
 _QUOTED = re.compile(r"\"([^\"\n]{4,120})\"|(?<!\w)'([^'\n]{6,120})'(?!\w)")
 _ASKS = re.compile(
-    r"\?\s*$|^(?:and |ok(?:ay)?,? |so )?(?:what|who|when|where|which|how|is|are|do|does|did|was|can|could|would|will|wie|was|wer|wann|wo"
+    r"\?\s*$|^(?:and |ok(?:ay)?,? |so )?(?:what|who|when|where|which|how|is|are|do|does|did|was|can|could|would"
+    r"|will|wie|was|wer|wann|wo"
     r"|quel\w*|combien|où|cómo|qué|cuándo|dónde|come|cosa|quando|hoe|wat|waar)\b",
     re.IGNORECASE,
 )
@@ -25,16 +26,20 @@ _ASKS = re.compile(
 # A sentence or clause that opens with a verb of saying or editing: an order about how to answer.
 _IMPERATIVE = re.compile(
     r"(?:^|[.;:!?…-]\s*|\n|, |\b(?:please|pls|and|just|but|maybe|then|instead|rather)\s+)(?:do not |don't |please )?"
-    r"(?:start|begin|end|name|tell|mention|say|show|give|use|write|add|include|explain|point|get|stick|stop|keep|leave"
+    r"(?:start|begin|end|name|tell|mention|say|show|give|use|write|add|include|explain|point|get|stick|stop"
+    r"|keep|leave"
     r"|remove|put|cut|cap|strip|drop|skip|avoid|try|make|be|talk|focus|pick|choose|check|read|watch|call|format|quote"
-    r"|cite|sort|split|move|round|convert|return|answer|address|spell|describe|compare|limit|replace|rename|handle)\s",
+    r"|cite|sort|split|move|round|convert|return|answer|address|spell|describe|compare|limit|replace|rename"
+    r"|handle)\s",
     re.IGNORECASE,
 )
 
 _NEXT_STEP = re.compile(
     r"^(?:(?:ok(?:ay)?|great|good|yes|yep|perfect|thanks|cool|nice|alright|right|so|and)[,.!]? )*"
-    r"(?:(?:can|could|would|will) you (?:please |pls )?)?(?:also|next|now|then|go ahead|open a|close the|deploy|merge|release|push|commit|save it"
-    r"|squash|tag|file|do the same|let's (?:build|do|start|go|ship|use|move)|(?:please |pls )?(?:also |now )?(?:create|prepare|set up|schedule|invite|send) )\b"
+    r"(?:(?:can|could|would|will) you (?:please |pls )?)?(?:also|next|now|then|go ahead|open a|close the|deploy"
+    r"|merge|release|push|commit|save it"
+    r"|squash|tag|file|do the same|let's (?:build|do|start|go|ship|use|move)|(?:please |pls )?(?:also "
+    r"|now )?(?:create|prepare|set up|schedule|invite|send) )\b"
     r"|\b(?:too|as well|the same for \w+.*)[.!]?$|^(?:next|number two|question two|another)\b",
     re.IGNORECASE,
 )
@@ -62,9 +67,7 @@ def reply_features(task: str, answer: str, reply: str) -> dict[str, float]:
     if praisable != text:
         found["reply.defect"] = max(found.get("reply.defect", 0.0), 1.2)
 
-    if answer.rstrip().endswith("?") and not any(
-        f"reply.{k}" in found for k in ("rejected", "reproached", "sarcasm", "incredulous", "gave_up", "success")
-    ):
+    if answers_a_question(answer, text):
         # Whatever the words, the person says what the assistant wanted to know.
         return {"reply.answers_a_question": 1.0}
     if kept != "\n".join(lines):
@@ -108,6 +111,14 @@ def reply_features(task: str, answer: str, reply: str) -> dict[str, float]:
     if not words(text) & (asked | words(answer)) and len(text.split()) > 6:
         found["reply.elsewhere"] = 1.0
     return found
+
+
+def answers_a_question(answer: str, reply: str) -> bool:
+    """Whether the reply gives what the assistant asked for at its end, rather than an opinion on the answer."""
+    if not answer.rstrip().endswith("?"):
+        return False
+    opinion = ("rejected", "reproached", "defect", "sarcasm", "incredulous", "gave_up", "success", "conceded")
+    return not any(KINDS[kind].search(reply) for kind in opinion) and len(reply.split()) <= 30
 
 
 def quotes(text: str) -> list[str]:

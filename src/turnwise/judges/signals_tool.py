@@ -16,103 +16,177 @@ _IM = re.IGNORECASE | re.MULTILINE
 
 # The world's faults: network, quota, other people's locks, machines going away.
 _INFRASTRUCTURE = re.compile(
-    r"temporary failure|internal server error|could ?n[o']t resolve|name resolution|getaddrinfo|\bE(?:AI_AGAIN|TIMEDOUT|CONNRESET|NOTFOUND|HOSTUNREACH|PIPE)\b|no route to host"
-    r"|network (?:is )?(?:unreachable|error|request .{0,80}failed)|connection (?:lost|reset|refused|closed|timed out|aborted)|connect\w* timeout|\boffline\b"
-    r"|\b50[0-4] (?:internal|bad gateway|service|gateway|not implemented|server)|HTTP/[\d.]+ 5\d\d|status(?:_?code)?\W{1,4}5\d\d\b|bad gateway|gateway time-?out|service (?:is )?(?:temporarily )?unavailable"
-    r"|temporarily unavailable|too many requests|HTTP/[\d.]+ 429|status\W{1,4}429\b|rate[- ]?limit|quota (?:exceeded|exhausted)|(?:minutes|credits|seats|quota)[^.\n]{0,40}exhausted|checked out\b.*try again"
-    r"|try again (?:later|in \d+)|scheduled (?:maintenance|reboot)|under maintenance|maintenance (?:window|mode)|going down for|host (?:is )?down|server (?:is )?(?:busy|overloaded|shutting down)|licen[sc]e server"
-    r"|(?:job|sandbox|runner|worker|instance|container|pod|node|spot|vm)\b[^.\n]{0,50}(?:exceeded|evicted|preempted|reclaimed|lost|terminated|disappeared|killed|unavailable|offline)|wall(?:[- ]clock)? (?:time )?limit|lost communication"
-    r"|could not get lock|unable to (?:acquire|lock)|resource temporarily|database is locked|another (?:process|instance) (?:is )?(?:running|holds|using)|lock(?:ed)? (?:is )?held|\bno space left on device|disk quota"
-    r"|out of memory|\bOOM[- ]?kill|cannot allocate memory|killed by (?:the )?(?:kernel|system|scheduler|oom)|SSL (?:handshake|connection)|TLS handshake|certificate has expired|upstream (?:connect|timed|request)"
-    r"|provider (?:error|outage)|backend (?:error|unavailable)|overloaded|\b(?:is )?(?:starting up|shutting down)\b|infrastructure (?:error|failure|problem)|retrying on another|memory exhausted|temporary error|unexpected EOF from server|read timed out|request timed out|deadline exceeded|operation timed out|\btimed out\b|time-?out (?:after|of|while)|session (?:was )?(?:terminated|expired) by",
+    r"temporary failure|internal server error|could ?n[o']t resolve|name resolution|getaddrinfo|\bE(?:AI_AGAIN"
+    r"|TIMEDOUT|CONNRESET|NOTFOUND|HOSTUNREACH|PIPE)\b|no route to host"
+    r"|network (?:is )?(?:unreachable|error|request .{0,80}failed)|connection (?:lost|reset|refused|closed"
+    r"|timed out|aborted)|connect\w* timeout|\boffline\b"
+    r"|\b50[0-4] (?:internal|bad gateway|service|gateway|not implemented|server)|HTTP/[\d.]+ 5\d\d"
+    r"|status(?:_?code)?\W{1,4}5\d\d\b|bad gateway|gateway time-?out|service (?:is )?(?:temporarily )?unavailable"
+    r"|temporarily unavailable|too many requests|HTTP/[\d.]+ 429|status\W{1,4}429\b|rate[- ]?limit"
+    r"|quota (?:exceeded|exhausted)|(?:minutes|credits|seats|quota)[^.\n]{0,40}exhausted|checked out\b.*try again"
+    r"|try again (?:later|in \d+)|scheduled (?:maintenance|reboot)|under maintenance|maintenance (?:window"
+    r"|mode)|going down for|host (?:is )?down|server (?:is )?(?:busy|overloaded|shutting down)|licen[sc]e server"
+    r"|(?:job|sandbox|runner|worker|instance|container|pod|node|spot|vm)\b[^.\n]{0,50}(?:exceeded|evicted"
+    r"|preempted|reclaimed|lost|terminated|disappeared|killed|unavailable|offline)"
+    r"|wall(?:[- ]clock)? (?:time )?limit|lost communication"
+    r"|could not get lock|unable to (?:acquire|lock)|resource temporarily|database is locked|another (?:process"
+    r"|instance) (?:is )?(?:running|holds|using)|lock(?:ed)? (?:is )?held|\bno space left on device|disk quota"
+    r"|out of memory|\bOOM[- ]?kill|cannot allocate memory|killed by (?:the )?(?:kernel|system|scheduler|oom)"
+    r"|SSL (?:handshake|connection)|TLS handshake|certificate has expired|upstream (?:connect|timed|request)"
+    r"|provider (?:error|outage)|backend (?:error|unavailable)|overloaded|\b(?:is )?(?:starting up"
+    r"|shutting down)\b|infrastructure (?:error|failure|problem)|retrying on another|memory exhausted"
+    r"|temporary error|unexpected EOF from server|read timed out|request timed out|deadline exceeded"
+    r"|operation timed out|\btimed out\b|time-?out (?:after|of|while)|session (?:was )?(?:terminated|expired) by",
     _I,
 )
 # Nothing to judge yet, or stopped by someone else.
 _UNFINISHED = re.compile(
-    r"\b(?:queued|pending|in[ _-]progress|still processing|being processed|awaiting|waiting (?:for|on) (?:an? |the )?(?:runner|approval|review\w*|worker|queue|confirmation|preview|deploy\w*|human|resources|slot|capacity|moderation)|submitted batch|job submitted|interrupted by (?:user|operator)|still loading|loading spinner|\bqueue\b|waiting room|captcha|will retry|greylisted|needs?[_ ]approval|requires? approval|pending review|scheduled for|still running|not (?:yet )?(?:finished|started|available yet)|in the background)\b"
-    r"|\bcancel+ed\b[^\n]{0,40}(?:supersed|by|newer)|\bsuperseded\b|\baborted by (?:user|operator)|\b(?:progress|uploaded|downloading|building|epoch)\W{1,3}\d{1,2} ?%(?!.*100 ?%)|\bETA\b|\bstarted\. (?:check|poll)",
+    r"\b(?:queued|pending|in[ _-]progress|still processing|being processed|awaiting|waiting (?:for|on) (?:an? "
+    r"|the )?(?:runner|approval|review\w*|worker|queue|confirmation|preview|deploy\w*|human|resources|slot"
+    r"|capacity|moderation)|submitted batch|job submitted|interrupted by (?:user|operator)|still loading"
+    r"|loading spinner|\bqueue\b|waiting room|captcha|will retry|greylisted|needs?[_ ]approval"
+    r"|requires? approval|pending review|scheduled for|still running|not (?:yet )?(?:finished|started"
+    r"|available yet)|in the background)\b"
+    r"|\bcancel+ed\b[^\n]{0,40}(?:supersed|by|newer)|\bsuperseded\b|\baborted by (?:user|operator)"
+    r"|\b(?:progress|uploaded|downloading|building|epoch)\W{1,3}\d{1,2} ?%(?!.*100 ?%)|\bETA\b"
+    r"|\bstarted\. (?:check|poll)",
     _I,
 )
 _SKIPPED = re.compile(
-    r"\bno tests? (?:ran|found|collected|were|to run|match)|\bcollected 0 items|\[no test files\]|\bno test files|\b0 (?:tests|passing|scenarios|specs)\b|\ball tests? (?:were )?skipped|\btests? (?:were )?not run",
+    r"\bno tests? (?:ran|found|collected|were|to run|match)|\bcollected 0 items|\[no test files\]"
+    r"|\bno test files|\b0 (?:tests|passing|scenarios|specs)\b|\ball tests? (?:were )?skipped"
+    r"|\btests? (?:were )?not run",
     _I,
 )
 _FAIL_COUNT = re.compile(
-    r"(?<![\w.])(\d+) (?:tests? |specs? |examples? |checks? |assertions? |suites? |scenarios? )?(?<!x)(?:failed|failures?|failing)\b|\b(?:failures?|failed|errors?)\s*[:=]\s*(\d+)"
+    r"(?<![\w.])(\d+) (?:tests? |specs? |examples? |checks? |assertions? |suites? |scenarios? )?(?<!x)(?:failed"
+    r"|failures?|failing)\b|\b(?:failures?|failed|errors?)\s*[:=]\s*(\d+)"
     r"|(?<![\w.])(\d+) (?:type |lint |syntax )?errors?\b(?! fixed)|FAILED:? (\d+) of",
     _I,
 )
 _PASS_COUNT = re.compile(
-    r"(?<![\w.])(\d+) (?:tests? |specs? |checks? |suites? |scenarios? )?(?:passed|passing|succeeded|ok\b)|\bpass(?:ed)?\s*[:=]\s*(\d+)|\bOK \((\d+)|\bRan (\d+) tests?[^\n]*\n+OK\b|\b(\d+) examples?, 0 failures|(100)% tests passed",
+    r"(?<![\w.])(\d+) (?:tests? |specs? |checks? |suites? |scenarios? )?(?:passed|passing|succeeded|ok\b)"
+    r"|\bpass(?:ed)?\s*[:=]\s*(\d+)|\bOK \((\d+)|\bRan (\d+) tests?[^\n]*\n+OK\b|\b(\d+) examples?, 0 failures"
+    r"|(100)% tests passed",
     _I,
 )
 _FAIL_WORD = re.compile(
-    r"^\s*(?:---\s*)?FAIL\b|\bFAILED\b|\bFAILURES!|^not ok\b|\bBUILD (?:FAILED|FAILURE)|\bbuild (?:stopped|failed)|\bsubcommand failed|^\s*[✗✘✖×]\s|\bTests? failed\b|\bPipeline\b[^\n]{0,20}\bfailed|could not compile|\bregression:",
+    r"^\s*(?:---\s*)?FAIL\b|\bFAILED\b|\bFAILURES!|^not ok\b|\bBUILD (?:FAILED|FAILURE)|\bbuild (?:stopped"
+    r"|failed)|\bsubcommand failed|^\s*[✗✘✖×]\s|\bTests? failed\b|\bPipeline\b[^\n]{0,20}\bfailed"
+    r"|could not compile|\bregression:",
     re.MULTILINE,
 )
 _PASS_WORD = re.compile(
-    r"^(?:PASS|ok)\b|\bBUILD SUCCESS(?:FUL)?\b|\b[Bb]uild succeeded|\b[Aa]ll (?:\w+ ){0,3}(?:passed|pass|ok|green|clean|succeeded)\b|\b0 (?:errors|problems|issues|warnings|failures|failed)\b|\b[Nn]o (?:issues|problems|errors|lint errors|warnings|vulnerabilities) (?:were )?(?:found|detected)?"
-    r"|\balready formatted|\bSuccess: no issues|\bcompiled successfully|\bFinished `?\w+`? |\bwould be left unchanged",
+    r"^(?:PASS|ok)\b|\bBUILD SUCCESS(?:FUL)?\b|\b[Bb]uild succeeded|\b[Aa]ll (?:\w+ ){0,3}(?:passed|pass|ok"
+    r"|green|clean|succeeded)\b|\b0 (?:errors|problems|issues|warnings|failures|failed)\b|\b[Nn]o (?:issues"
+    r"|problems|errors|lint errors|warnings|vulnerabilities) (?:were )?(?:found|detected)?"
+    r"|\balready formatted|\bSuccess: no issues|\bcompiled successfully|\bFinished `?\w+`? "
+    r"|\bwould be left unchanged",
     re.MULTILINE,
 )
 _TRACEBACK = re.compile(
-    r"Traceback \(most recent|^\s*at [\w.$<>]+ ?\(.*:\d+|^panic:|\bthread '.*' panicked|^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b(?:[: ]|$)|\bUnhandled|\bsegmentation fault|core dumped|\bUncaught\b|stack trace|^goroutine \d",
+    r"Traceback \(most recent|^\s*at [\w.$<>]+ ?\(.*:\d+|^panic:|\bthread '.*' panicked"
+    r"|^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b(?:[: ]|$)|\bUnhandled|\bsegmentation fault"
+    r"|core dumped|\bUncaught\b|stack trace|^goroutine \d",
     re.MULTILINE,
 )
 _ERROR = re.compile(
-    r"^\S+\.\w{1,5}:\d+(?::\d+)?: (?!warning|note|info)|\(\d+,\d+\): error|\*\*\* \[|\bhangs\b|^validation (?:error|message)|\bplease (?:use|enter|provide|choose|upload|select|fill)\b|\bsays? that\b.*\bfail|\blooks like an?\b.*\btry\b|\bis not an? \w+ command|\boutside\b.*\bhours|\bonly \w+[^.\n]{0,30} (?:are|is) allowed|(?:^|\n)CONFLICT"
-    r"|^\s*(?:\S{1,40}: )?(?:fatal|error|err|E)\b ?(?:\[\w+\])?:|\berror(?: code)?:|\berror\b \w+\d+|\berror TS\d+|: command not found|\bnot recognized as|\b(?:invalid|unknown|unrecognized|illegal|unsupported|unexpected|bad|ambiguous) (?:option|argument|arguments|flag|command|expression|value|token|"
-    r"parameter|request|syntax|field|column|key|character|type|format|input|identifier|operand|EOF|date|path|number|selector|keyword)|\bunexpected (?:EOF|end|token|indent)|\bsyntax error|^usage:|\bUsage:|no such (?:file|option|command|column|table|service|key|user|host|container|element|module|image)|"
-    r"\bnot found\b|does not exist|doesn't exist|\bpermission denied|\baccess (?:is )?denied|\bforbidden|\bunauthori[sz]ed|\bcannot\b|\bcan't\b|\bcould not\b|\bunable to\b|\bfailed\b|\brefus(?:ed|ing)\b|\brejected|\baborting|\bconflict(?:s)?\b|\bexception\b|\bmissing (?:required|argument|operand|"
-    r"field|parameter)|\bis required\b|\bmust (?:be|have|not|contain|match)\b|\bnot (?:supported|allowed|permitted|a valid|clickable|interactable|enabled|a git|in gzip)|\bdenied\b|\bdisallowed|\bdoes not (?:accept|support|match|have|contain|fit|compile)|\bintercept(?:ed|s)|\bobscured|\bdisabled\b|\bout of (?:range|bounds)"
-    r"|\balready exists|\bnothing (?:to commit|was)|\bno matching|\bviolat|\bexceeds|\btoo (?:long|large|many|short|small|few)\b|\boverlaps?\b|\bincorrect|\bmismatch|\bwrong\b|\bexpired\b|\bE\d{3,4}\b|did you mean",
+    r"^\S+\.\w{1,5}:\d+(?::\d+)?: (?!warning|note|info)|\(\d+,\d+\): error|\*\*\* \[|\bhangs\b"
+    r"|^validation (?:error|message)|\bplease (?:use|enter|provide|choose|upload|select|fill)\b"
+    r"|\bsays? that\b.*\bfail|\blooks like an?\b.*\btry\b|\bis not an? \w+ command|\boutside\b.*\bhours"
+    r"|\bonly \w+[^.\n]{0,30} (?:are|is) allowed|(?:^|\n)CONFLICT"
+    r"|^\s*(?:\S{1,40}: )?(?:fatal|error|err|E)\b ?(?:\[\w+\])?:|\berror(?: code)?:|\berror\b \w+\d+"
+    r"|\berror TS\d+|: command not found|\bnot recognized as|\b(?:invalid|unknown|unrecognized|illegal"
+    r"|unsupported|unexpected|bad|ambiguous) (?:option|argument|arguments|flag|command|expression|value|token|"
+    r"parameter|request|syntax|field|column|key|character|type|format|input|identifier|operand|EOF|date|path"
+    r"|number|selector|keyword)|\bunexpected (?:EOF|end|token|indent)|\bsyntax error|^usage:|\bUsage:"
+    r"|no such (?:file|option|command|column|table|service|key|user|host|container|element|module|image)|"
+    r"\bnot found\b|does not exist|doesn't exist|\bpermission denied|\baccess (?:is )?denied|\bforbidden"
+    r"|\bunauthori[sz]ed|\bcannot\b|\bcan't\b|\bcould not\b|\bunable to\b|\bfailed\b|\brefus(?:ed|ing)\b"
+    r"|\brejected|\baborting|\bconflict(?:s)?\b|\bexception\b|\bmissing (?:required|argument|operand|"
+    r"field|parameter)|\bis required\b|\bmust (?:be|have|not|contain|match)\b|\bnot (?:supported|allowed"
+    r"|permitted|a valid|clickable|interactable|enabled|a git|in gzip)|\bdenied\b|\bdisallowed"
+    r"|\bdoes not (?:accept|support|match|have|contain|fit|compile)|\bintercept(?:ed|s)|\bobscured|\bdisabled\b"
+    r"|\bout of (?:range|bounds)"
+    r"|\balready exists|\bnothing (?:to commit|was)|\bno matching|\bviolat|\bexceeds|\btoo (?:long|large|many"
+    r"|short|small|few)\b|\boverlaps?\b|\bincorrect|\bmismatch|\bwrong\b|\bexpired\b|\bE\d{3,4}\b|did you mean",
     _IM,
 )
 _HTTP = re.compile(r"(?:HTTP/[\d.]+\s+|\bstatus(?:[_ ]?code)?\W{1,4}|\bHTTP )(\d{3})\b", _I)
 _EXIT = re.compile(
-    r"\b(?:exit(?:ed)?(?:[ _](?:code|status|with))?(?:[ _](?:code|status))?|returncode|return code|rc)\s*[:=]?\s*(-?\d+)\b",
+    r"\b(?:exit(?:ed)?(?:[ _](?:code|status|with))?(?:[ _](?:code|status))?|returncode|return code"
+    r"|rc)\s*[:=]?\s*(-?\d+)\b",
     _I,
 )
 _EMPTY = re.compile(
-    r"^\W*(?:no output|no (?:results?|matches|entries|records|rows|items|hits|files|data|events?|messages|\w+) (?:found|match(?:ed|ing)?|returned|available)\b.*|0 (?:results|matches|rows|hits|records|items)\b.*|nothing found.*|\[\]|\{\}|null|none|)\W*$",
+    r"^\W*(?:no output|no (?:results?|matches|entries|records|rows|items|hits|files|data|events?|messages"
+    r"|\w+) (?:found|match(?:ed|ing)?|returned|available)\b.*|0 (?:results|matches|rows|hits|records|items)\b.*"
+    r"|nothing found.*|\[\]|\{\}|null|none|)\W*$",
     _I,
 )
 _SUCCESS = re.compile(
-    r"\b(?:success(?:ful|fully)?|succeeded|done|completed?|created|saved|installed|updated|deleted|removed|added|copied|moved|enabled|switched|uploaded|deployed|merged|sent|confirmed|verified|restored|accepted|applied|renamed|published|booked|submitted|started|restarted|stopped|finished|written|valid|healthy"
-    r"|synced|imported|exported|converted|scheduled|resolved|up to date|active \(running\)|fast-forward|delivered|signed in|logged in|subscribed|listening|running on|is ok|100 ?%|\bok\b)\b|✓|✔|✅",
+    r"\b(?:success(?:ful|fully)?|succeeded|done|completed?|created|saved|installed|updated|deleted|removed"
+    r"|added|copied|moved|enabled|switched|uploaded|deployed|merged|sent|confirmed|verified|restored|accepted"
+    r"|applied|renamed|published|booked|submitted|started|restarted|stopped|finished|written|valid|healthy"
+    r"|synced|imported|exported|converted|scheduled|resolved|up to date|active \(running\)|fast-forward"
+    r"|delivered|signed in|logged in|subscribed|listening|running on|is ok|100 ?%|\bok\b)\b|✓|✔|✅",
     _I,
 )
 _CHANGED = re.compile(
-    r"->|→|=>|\b(?:changed|now (?:shows?|visible|checked|selected|open|on|displays?|reads?|lists?|contains?|active|at|in)|appeared|is gone|disappeared|new text|expanded|collapsed|navigated|url (?:is|now|changed)|opened|closed|toast|highlighted|loaded|page title|redirected|dialog|modal|selected|row (?:added|removed)|scrolled|notified|went from)\b",
+    r"->|→|=>|\b(?:changed|now (?:shows?|visible|checked|selected|open|on|displays?|reads?|lists?|contains?"
+    r"|active|at|in)|appeared|is gone|disappeared|new text|expanded|collapsed|navigated|url (?:is|now|changed)"
+    r"|opened|closed|toast|highlighted|loaded|page title|redirected|dialog|modal|selected|row (?:added|removed)"
+    r"|scrolled|notified|went from)\b",
     _I,
 )
 _NO_CHANGE = re.compile(
-    r"\bno visible (?:navigation|change|effect)|\bnothing (?:changed|happened)|\b(?:page|screen(?:shot)?|dom|view|state|url)(?: is| was)? (?:unchanged|identical|the same)|\bno (?:change|effect|navigation|difference)\b|\bunchanged\b",
+    r"\bno visible (?:navigation|change|effect)|\bnothing (?:changed|happened)|\b(?:page|screen(?:shot)?|dom"
+    r"|view|state|url)(?: is| was)? (?:unchanged|identical|the same)|\bno (?:change|effect|navigation"
+    r"|difference)\b|\bunchanged\b",
     _I,
 )
 _SCREEN = re.compile(
-    r"\b(?:click|type|drag|scroll|upload|select\w*|hover|press|tap|swipe|fill|key|goto|navigate|check|drop|open)\w*\s+(?:executed|performed|done|failed|sent|rejected|started)|\baria-|\belement\b|\bcheckbox|\bscreen(?:shot)?\b|\bpage shows\b",
+    r"\b(?:click|type|drag|scroll|upload|select\w*|hover|press|tap|swipe|fill|key|goto|navigate|check|drop"
+    r"|open)\w*\s+(?:executed|performed|done|failed|sent|rejected|started)|\baria-|\belement\b|\bcheckbox"
+    r"|\bscreen(?:shot)?\b|\bpage shows\b",
     _I,
 )
 
 # The task asks for something to be absent, refused, stopped or to fail.
 _EXPECTS_NEGATIVE = re.compile(
-    r"\bmust(?: now)? fail\b|\btests? (?:that|which) (?:shows?|reproduces?|demonstrates?|exposes?|proves?|fails?|captures?)\b|\b(?:make sure|ensure|verify|check|confirm|prove|see|show)\b[^.\n]{0,60}\b(?:can ?not|can't|rejects?|(?:gives?|returns?|raises?|throws?) an? (?:error|exception)|fails?|locked|off|reproducible)\b|"
-    r"\bexpect(?:ed|ing|s)?\b[^.\n]{0,40}\b(?:4\d\d|fail\w*|errors?|den\w+|refus\w+|reject\w*|red|nothing|empty|no |exception|raise)"
-    r"|\bshould(?: now)? (?:fail|be (?:denied|refused|rejected|blocked|gone|empty|red|inactive|stopped|unreachable)|not |no longer|raise|return (?:4\d\d|an error|nothing)|error|time out|refuse|crash)|\b(?:must|may|can)(?: ?not|n't) (?:be |read|access|reach|write|log|see|connect|open|delete|push)"
-    r"|\b(?:cannot|can no longer|is not allowed to|is unable to|without (?:rights|permission|a token))\b|\b(?:make sure|ensure|verify|check|confirm|see|prove|show|test)\b[^.\n]{0,60}\b(?:den(?:y|ies|ied)|deleted|removed|gone|blocked|closed|disabled|rejects?|rejected|refus\w+|no longer|any ?more|is down|unreachable|stopped|"
-    r"retired|revoked|expired|locked out|unused|uninstalled|no (?:file|one|user|references?|traces?|process|leftover)|never|not )"
-    r"|\b(?:with|add|write|adding|wrote|added|commit)\b[^.\n]{0,25}\bfailing test|\bfailing test\b[^.\n]{0,40}\b(?:first|before)|\breproduc(?:e|es|ing|tion)\b|\bbefore fixing|\bred (?:first|phase|test)|\btest[- ]first|\bwhether\b[^.\n]{0,50}\b(?:blocked|closed|down|gone|denied|filtered)",
+    r"\bmust(?: now)? fail\b|\btests? (?:that|which) (?:shows?|reproduces?|demonstrates?|exposes?|proves?"
+    r"|fails?|captures?)\b|\b(?:make sure|ensure|verify|check|confirm|prove|see"
+    r"|show)\b[^.\n]{0,60}\b(?:can ?not|can't|rejects?|(?:gives?|returns?|raises?|throws?) an? (?:error"
+    r"|exception)|fails?|locked|off|reproducible)\b|"
+    r"\bexpect(?:ed|ing|s)?\b[^.\n]{0,40}\b(?:4\d\d|fail\w*|errors?|den\w+|refus\w+|reject\w*|red|nothing|empty"
+    r"|no |exception|raise)"
+    r"|\bshould(?: now)? (?:fail|be (?:denied|refused|rejected|blocked|gone|empty|red|inactive|stopped"
+    r"|unreachable)|not |no longer|raise|return (?:4\d\d|an error|nothing)|error|time out|refuse|crash)"
+    r"|\b(?:must|may|can)(?: ?not|n't) (?:be |read|access|reach|write|log|see|connect|open|delete|push)"
+    r"|\b(?:cannot|can no longer|is not allowed to|is unable to|without (?:rights|permission|a token))\b"
+    r"|\b(?:make sure|ensure|verify|check|confirm|see|prove|show|test)\b[^.\n]{0,60}\b(?:den(?:y|ies|ied)"
+    r"|deleted|removed|gone|blocked|closed|disabled|rejects?|rejected|refus\w+|no longer|any ?more|is down"
+    r"|unreachable|stopped|"
+    r"retired|revoked|expired|locked out|unused|uninstalled|no (?:file|one|user|references?|traces?|process"
+    r"|leftover)|never|not )"
+    r"|\b(?:with|add|write|adding|wrote|added|commit)\b[^.\n]{0,25}\bfailing test"
+    r"|\bfailing test\b[^.\n]{0,40}\b(?:first|before)|\breproduc(?:e|es|ing|tion)\b|\bbefore fixing"
+    r"|\bred (?:first|phase|test)|\btest[- ]first|\bwhether\b[^.\n]{0,50}\b(?:blocked|closed|down|gone|denied"
+    r"|filtered)",
     _I,
 )
 # Actions whose output is somebody else's text: words such as "error" in it are no verdict on the action.
 _READS = re.compile(
-    r"(?:^|\$ ?|&& |\| |; |sudo )(?:cat|head|tail|less|sed -n|grep|rg|awk|journalctl|dmesg|git (?:log|show|diff|blame|status)|ls|tree|find|stat|file|wc|ps|env|history)\s"
-    r"|\b(?:read_file|view|open_file|get_page|fetch_page|read|fetch|get_text|inbox\w*|mail\.\w*(?:get|read|list)\w*|logs?\.\w+|read_\w+|get_\w*(?:log|file|page|text)\w*)\(",
+    r"(?:^|\$ ?|&& |\| |; |sudo )(?:cat|head|tail|less|sed -n|grep|rg|awk|journalctl|dmesg|git (?:log|show|diff"
+    r"|blame|status)|ls|tree|find|stat|file|wc|ps|env|history)\s"
+    r"|\b(?:read_file|view|open_file|get_page|fetch_page|read|fetch|get_text|inbox\w*|mail\.\w*(?:get|read"
+    r"|list)\w*|logs?\.\w+|read_\w+|get_\w*(?:log|file|page|text)\w*)\(",
     re.MULTILINE,
 )
 _OWN_FAILURE = re.compile(
-    r"\A\s*(?:(?:\w+/)*[\w.-]{1,20}: |error\b|fatal\b|E: |Err:|Traceback|usage|permission denied|no such|not found|\(?no output|timed? ?out|ssh\b|failed|HTTP/)|\bcommand not found|: No such file|: Permission denied|unexpected EOF|\bkilled\b|terminated\b",
+    r"\A\s*(?:(?:\w+/)*[\w.-]{1,20}: |error\b|fatal\b|E: |Err:|Traceback|usage|permission denied|no such"
+    r"|not found|\(?no output|timed? ?out|ssh\b|failed|HTTP/)|\bcommand not found|: No such file"
+    r"|: Permission denied|unexpected EOF|\bkilled\b|terminated\b",
     _I,
 )
 _STOPS = re.compile(r"\b(?:stop|kill|disable|shut ?down|terminate|deactivate|quit)\w*\b", _I)
@@ -120,15 +194,18 @@ _STOPPED = re.compile(
     r"^\s*(?:inactive|dead|stopped|disabled|exited|not running|off)\b|\bActive: inactive|no process|not running", _IM
 )
 _KNOWN_FAILURES = re.compile(
-    r"\b(?:pre-?existing|known|unrelated|same as (?:on )?(?:main|master|before)|also fails? on (?:main|master)|xfail)\b",
+    r"\b(?:pre-?existing|known|unrelated|same as (?:on )?(?:main|master|before)|also fails? on (?:main|master)"
+    r"|xfail)\b",
     _I,
 )
 _LOOKS_FOR = re.compile(
-    r"\b(?:find|search|look|grep|list|locate|check (?:for|whether|if)|any|which|where|investigat\w+|discover|query)\b",
+    r"\b(?:find|search|look|grep|list|locate|check (?:for|whether|if)|any|which|where|investigat\w+|discover"
+    r"|query)\b",
     _I,
 )
 _NETWORK_PROBE = re.compile(
-    r"\b(?:port|reach\w*|ping|nc|telnet|firewall|dns|blocked|latency|timeout|rate limit\w*|load test|retry|retries|resilien\w+|outage|down)\b",
+    r"\b(?:port|reach\w*|ping|nc|telnet|firewall|dns|blocked|latency|timeout|rate limit\w*|load test|retry"
+    r"|retries|resilien\w+|outage|down)\b",
     _I,
 )
 
@@ -323,8 +400,10 @@ def _json_kinds(value: Any) -> set[str]:
                 kinds.add("bad")
             elif 200 <= item < 300:
                 kinds.add("good")
-        if name in {"detail", "details", "messages"} and isinstance(item, list) and re.search(
-            r"\b(?:should|must|invalid|required|unable|unknown|not)\b", json.dumps(item)
+        if (
+            name in {"detail", "details", "messages"}
+            and isinstance(item, list)
+            and re.search(r"\b(?:should|must|invalid|required|unable|unknown|not)\b", json.dumps(item))
         ):
             kinds.add("bad")
         if name in _VALUE_KEYS and item is None:

@@ -1,0 +1,150 @@
+"""The model judge: m votes and m hint calls at once to any OpenAI-compatible endpoint, read strictly.
+
+An endpoint that cannot be reached or gives nothing readable raises JudgeUnavailable, so that the turn is tried again
+later. It never becomes a neutral verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import httpx
+import openai
+
+from turnwise.config import Config
+from turnwise.errors import TurnwiseError
+from turnwise.judges.parsing import majority, parse_hint, parse_score, select_hint
+from turnwise.judges.prompts import hint_prompt, score_prompt
+from turnwise.types import JudgeTask, Message, Verdict, Vote
+
+CALL_ATTEMPTS = 3
+"""Tries of one call within one judging; longer outages are the worker's to wait for."""
+FIRST_BACKOFF_S = 0.5
+
+
+class JudgeUnavailable(TurnwiseError):
+    """No valid vote could be had: the endpoint failed or its replies could not be read. The turn should be retried."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class ModelJudge:
+    """Votes of a language model on turns."""
+
+    def __init__(
+        self,
+        client: openai.AsyncOpenAI,
+        config: Config,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._client = client
+        self._judge = config.judge
+        self._sleep = sleep
+        self._rng = rng or random.Random()
+
+    @classmethod
+    def from_config(cls, config: Config) -> ModelJudge:
+        """A judge for ``judge.url``, or for the gateway of this installation when that is unset."""
+        return cls(make_client(config), config)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def judge(self, task: JudgeTask) -> Verdict:
+        """The majority of m score votes and the best of m hints. Raises JudgeUnavailable without a valid vote.
+
+        A failed hint call costs the hint, not the verdict: the score stands without it.
+        """
+        started = time.monotonic()
+        m = self._judge.votes
+        context = (task.messages, task.answer, task.next_state)
+        results = await asyncio.gather(
+            *(self._call(score_prompt(*context), self._judge.max_tokens) for _ in range(m)),
+            *(self._call(hint_prompt(*context), self._judge.hint_max_tokens) for _ in range(m)),
+            return_exceptions=True,
+        )
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, JudgeUnavailable):
+                raise result
+        replies = [r for r in results if isinstance(r, _Reply)]
+        votes = [Vote(parse_score(r.text), raw=r.text) for r in results[:m] if isinstance(r, _Reply)]
+        hints = [
+            Vote(parse_score(r.text), hint=parse_hint(r.text), raw=r.text) for r in results[m:] if isinstance(r, _Reply)
+        ]
+        score = majority(v.score for v in votes)
+        if score is None:
+            failures = [str(r) for r in results[:m] if isinstance(r, JudgeUnavailable)]
+            raise JudgeUnavailable(failures[0] if failures else f"none of {m} votes could be read")
+        return Verdict(
+            score=score,
+            hint=select_hint([(v.score, v.hint) for v in hints]),
+            judge="model",
+            reason=f"{sum(v.score == score for v in votes)} of {m} votes",
+            votes=votes + hints,
+            prompt_tokens=sum(r.prompt_tokens for r in replies),
+            completion_tokens=sum(r.completion_tokens for r in replies),
+            seconds=time.monotonic() - started,
+        )
+
+    async def _call(self, messages: list[Message], max_tokens: int) -> _Reply:
+        """One completion, with bounded retries on rate limits, server faults, time-outs and broken connections."""
+        for attempt in range(1, CALL_ATTEMPTS + 1):
+            try:
+                async with asyncio.timeout(self._judge.timeout_s):
+                    done = await self._client.chat.completions.create(
+                        model=self._judge.model,
+                        messages=messages,  # pyright: ignore[reportArgumentType]  # plain dicts in OpenAI's shape
+                        temperature=self._judge.temperature,
+                        max_tokens=max_tokens,
+                        # The gateway records a side turn and never trains on it.
+                        extra_headers={"X-Turn-Type": "side"},
+                    )
+                return _reply(done)
+            except (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError, TimeoutError) as e:
+                fault: Exception = e
+            except openai.APIError as e:
+                raise JudgeUnavailable(f"the judge model's endpoint refused the request: {e}") from e
+            except ValueError as e:  # the body is not JSON
+                fault = e
+            if attempt < CALL_ATTEMPTS:
+                await self._sleep(FIRST_BACKOFF_S * 2 ** (attempt - 1) * (0.5 + self._rng.random()))
+        raise JudgeUnavailable(f"the judge model did not answer in {CALL_ATTEMPTS} tries: {fault!r}") from fault
+
+
+def _reply(done: object) -> _Reply:
+    """The text and cost of a completion; ValueError when the endpoint sent something else with a status of 200."""
+    choices = getattr(done, "choices", None)
+    message = getattr(choices[0], "message", None) if choices else None
+    text = getattr(message, "content", None)
+    if not isinstance(text, str):
+        raise ValueError("the endpoint's reply holds no message")
+    usage = getattr(done, "usage", None)
+    return _Reply(text, getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0)
+
+
+def make_client(config: Config) -> openai.AsyncOpenAI:
+    """An OpenAI client for the judge's endpoint; its own retries are off, as they are ours to bound."""
+    url, key = config.judge.url, os.environ.get(config.judge.api_key_env, "")
+    if url is None:
+        host = f"[{config.server.host}]" if ":" in config.server.host else config.server.host
+        url = f"http://{host}:{config.server.port}/v1"
+        if not key and config.server.auth:
+            try:
+                key = config.token_path.read_text(encoding="utf-8").strip()
+            except OSError as e:
+                raise JudgeUnavailable(f"cannot read the gateway's token at {config.token_path}: {e}") from e
+    return openai.AsyncOpenAI(
+        base_url=url, api_key=key or "none", max_retries=0, timeout=httpx.Timeout(config.judge.timeout_s)
+    )

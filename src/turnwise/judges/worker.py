@@ -1,0 +1,130 @@
+"""The judge loop: leases turns whose next state has come, judges them side by side, records the verdicts.
+
+It meets the other loops in the journal alone. Killed at any moment it loses nothing: a turn whose lease runs out is
+judged by the next worker, and a verdict is recorded once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import uuid
+
+from turnwise.config import Config
+from turnwise.errors import JournalError, LeaseLost
+from turnwise.judges.cascade import Judge, make_judge
+from turnwise.judges.model import JudgeUnavailable
+from turnwise.journal import Journal
+from turnwise.types import JudgeTask
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.25
+"""Wait between two looks into the journal when there is nothing to judge."""
+STOP_GRACE_S = 2.0
+"""How long verdicts in the making may still take once the loop is asked to stop."""
+MAX_RETRY_S = 600.0
+
+
+async def run(config: Config, stop: asyncio.Event) -> None:
+    """Judge until ``stop`` is set, then end within a few seconds. Turns in work return when their lease runs out."""
+    journal = Journal.open(config)
+    judge: Judge | None = None
+    try:
+        while judge is None and not stop.is_set():
+            try:
+                judge = make_judge(config)
+            except JudgeUnavailable as e:  # the gateway has not written its token yet
+                log.warning("waiting: %s", e)
+                await _wait(stop, config.judge.retry_s)
+        if judge is not None:
+            await Worker(config, journal, judge).run(stop)
+    finally:
+        if judge is not None:
+            await judge.close()
+        journal.close()
+
+
+class Worker:
+    """One judge process: at most ``judge.concurrency`` turns at once."""
+
+    def __init__(self, config: Config, journal: Journal, judge: Judge) -> None:
+        self._config = config.judge
+        self._journal = journal
+        self._judge = judge
+        self._name = f"judge-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Claim and judge until ``stop`` is set."""
+        working: set[asyncio.Task[None]] = set()
+        try:
+            while not stop.is_set():
+                for done in {t for t in working if t.done()}:
+                    working.discard(done)
+                    done.result()  # a fault of ours, not of the judge's: let the supervisor see it
+                free = self._config.concurrency - len(working)
+                claimed = await self._claim(free) if free else []
+                working |= {asyncio.create_task(self._work(task)) for task in claimed}
+                if not claimed:
+                    await _until_any(stop, working, POLL_S)
+            if working:
+                await asyncio.wait(working, timeout=STOP_GRACE_S)
+        finally:
+            for task in working:
+                task.cancel()
+            await asyncio.gather(*working, return_exceptions=True)
+
+    async def _claim(self, limit: int) -> list[JudgeTask]:
+        try:
+            return await asyncio.to_thread(self._journal.claim_for_judging, self._name, limit, self._config.lease_s)
+        except JournalError as e:
+            log.warning("the journal is busy: %s", e)
+            return []
+
+    async def _work(self, task: JudgeTask) -> None:
+        """Judge one turn, keep its lease meanwhile, and record the verdict or the failure."""
+        judging = asyncio.create_task(self._judge.judge(task))
+        keeping = asyncio.create_task(self._keep_lease(task))
+        try:
+            await asyncio.wait({judging, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            if not judging.done():
+                keeping.result()  # raises LeaseLost: another worker has the turn
+            verdict = await judging
+            await asyncio.to_thread(self._journal.record_verdict, task, verdict)
+            log.info("turn %s: %+d by %s (%s)", task.turn_id, verdict.score, verdict.judge, verdict.reason)
+        except LeaseLost:
+            log.info("turn %s went to another judge", task.turn_id)
+        except JudgeUnavailable as e:
+            await self._give_back(task, str(e))
+        finally:
+            for side in (judging, keeping):
+                side.cancel()
+            await asyncio.gather(judging, keeping, return_exceptions=True)
+
+    async def _keep_lease(self, task: JudgeTask) -> None:
+        while True:
+            await asyncio.sleep(self._config.lease_s / 3)
+            await asyncio.to_thread(self._journal.renew_judging, task, self._config.lease_s)
+
+    async def _give_back(self, task: JudgeTask, error: str) -> None:
+        wait = min(self._config.retry_s * 2 ** (task.attempts - 1), MAX_RETRY_S)
+        log.warning("turn %s, try %d of %d: %s", task.turn_id, task.attempts, self._config.max_attempts, error)
+        with contextlib.suppress(LeaseLost):
+            await asyncio.to_thread(self._journal.judging_failed, task, error, wait, self._config.max_attempts)
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
+
+
+async def _until_any(stop: asyncio.Event, working: set[asyncio.Task[None]], seconds: float) -> None:
+    """Return when the loop should look again: asked to stop, a turn is done, or the poll interval is over."""
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({stopping, *working}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)

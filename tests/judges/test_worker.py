@@ -1,0 +1,189 @@
+"""The judge loop against a real SQLite journal."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise.config import Config, JudgeConfig
+from turnwise.judges.cascade import SignalJudge
+from turnwise.judges.model import JudgeUnavailable
+from turnwise.judges.worker import Worker, run
+from turnwise.journal import Answer, Journal, NewTurn
+from turnwise.types import Exclusion, FinishReason, JudgeTask, TurnKind, TurnState, Verdict
+
+
+class Scripted:
+    """A judge whose verdicts are given by the test."""
+
+    def __init__(self, answer: Callable[[JudgeTask], Awaitable[Verdict]]) -> None:
+        self.answer = answer
+        self.calls: list[str] = []
+
+    async def judge(self, task: JudgeTask) -> Verdict:
+        self.calls.append(task.turn_id)
+        return await self.answer(task)
+
+    async def close(self) -> None:
+        return None
+
+
+async def good(_: JudgeTask) -> Verdict:
+    return Verdict(1, None, "model")
+
+
+async def down(_: JudgeTask) -> Verdict:
+    raise JudgeUnavailable("the endpoint is down")
+
+
+def settings(home: Path, **judge: Any) -> Config:
+    return Config(home=home, judge=JudgeConfig(**{"retry_s": 0.01, "max_attempts": 3, **judge}))
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    opened = Journal.open(settings(tmp_path))
+    yield opened
+    opened.close()
+
+
+def _begin(journal: Journal, turn_id: str, next_state: list[dict[str, Any]], answers: str | None) -> None:
+    journal.begin_turn(
+        NewTurn(
+            id=turn_id, session_id=f"s-{turn_id[:3]}", client="c", source="header", kind=TurnKind.MAIN, parent_id=None,
+            branch_of=None, extends_parent=False, bridged=False, version=0, pinned=False, model="turnwise",
+            request_hash=turn_id, retry_key=None, temperature=1.0, hint_at=1,
+            messages=[{"role": "user", "content": "How many apples?"}], tools=None, params={}, prompt_ids=[1, 2],
+            prompt_tokens=2, next_state=next_state, answers=answers, supersedes=None,
+        )
+    )  # fmt: skip
+
+
+def add_turn(journal: Journal, name: str, reply: str) -> str:
+    """A turn that was answered and has its next state."""
+    turn = f"{name}-0"
+    _begin(journal, turn, [], None)
+    message = {"role": "assistant", "content": "**Seven** apples"}
+    journal.finish_turn(turn, Answer(message, None, FinishReason.STOP, [3, 4], [-0.1, -0.2]))
+    _begin(journal, f"{name}-1", [{"role": "user", "content": reply}], turn)
+    return turn
+
+
+async def work_until(worker: Worker, done: Callable[[], bool]) -> None:
+    stop = asyncio.Event()
+    running = asyncio.create_task(worker.run(stop))
+    try:
+        async with asyncio.timeout(20):
+            while not done():
+                assert not running.done(), running.exception()
+                await asyncio.sleep(0.01)
+    finally:
+        stop.set()
+        await asyncio.wait_for(running, 10)
+
+
+def state(journal: Journal, turn: str) -> TurnState:
+    found = journal.get_turn(turn)
+    assert found is not None
+    return found.state
+
+
+async def test_a_reply_becomes_a_sample(journal: Journal, tmp_path: Path) -> None:
+    turn = add_turn(journal, "aaa", "too stiff. can you say it in one plain sentence, without the bold?")
+    await work_until(
+        Worker(settings(tmp_path), journal, SignalJudge()), lambda: state(journal, turn) is TurnState.READY
+    )
+    sample = journal.gate_probes(1, [])  # only well-judged turns are probes
+    assert sample == []
+
+
+async def test_every_turn_is_judged_once(journal: Journal, tmp_path: Path) -> None:
+    turns = [add_turn(journal, f"t{i:02d}", "thanks, perfect") for i in range(12)]
+    judge = Scripted(good)
+    config = settings(tmp_path, concurrency=3)
+    await work_until(
+        Worker(config, journal, judge), lambda: all(state(journal, t) is TurnState.READY for t in turns)
+    )
+    assert sorted(judge.calls) == turns
+
+
+async def test_an_outage_is_retried_then_excluded_with_its_reason(journal: Journal, tmp_path: Path) -> None:
+    turn = add_turn(journal, "aaa", "hm")
+    judge = Scripted(down)
+    await work_until(
+        Worker(settings(tmp_path), journal, judge), lambda: state(journal, turn) is TurnState.EXCLUDED
+    )
+    found = journal.get_turn(turn)
+    assert found is not None
+    assert found.exclusion is Exclusion.NO_VALID_VOTE
+    assert len(judge.calls) == 3
+
+
+async def test_an_outage_that_ends_costs_nothing(journal: Journal, tmp_path: Path) -> None:
+    turn = add_turn(journal, "aaa", "hm")
+    judge = Scripted(lambda task: down(task) if task.attempts == 1 else good(task))
+    await work_until(Worker(settings(tmp_path), journal, judge), lambda: state(journal, turn) is TurnState.READY)
+
+
+async def test_the_lease_is_kept_while_a_vote_takes_long(journal: Journal, tmp_path: Path) -> None:
+    turn = add_turn(journal, "aaa", "hm")
+
+    async def slow(task: JudgeTask) -> Verdict:
+        await asyncio.sleep(1.5)
+        return await good(task)
+
+    first, second = Scripted(slow), Scripted(good)
+    config = settings(tmp_path, lease_s=0.6)
+    stop = asyncio.Event()
+    other = asyncio.create_task(Worker(config, journal, second).run(stop)) if False else None
+    running = asyncio.create_task(Worker(config, journal, first).run(stop))
+    async with asyncio.timeout(20):
+        while not first.calls:
+            await asyncio.sleep(0.01)
+        other = asyncio.create_task(Worker(config, journal, second).run(stop))
+        while state(journal, turn) is not TurnState.READY:
+            await asyncio.sleep(0.01)
+    stop.set()
+    await asyncio.wait_for(asyncio.gather(running, other), 10)
+    assert (first.calls, second.calls) == ([turn], [])
+
+
+async def test_a_verdict_after_a_lost_lease_is_dropped(journal: Journal, tmp_path: Path) -> None:
+    turn = add_turn(journal, "aaa", "hm")
+
+    async def outrun(task: JudgeTask) -> Verdict:
+        journal.feedback(task.turn_id, -1, None)  # the person was faster
+        return await good(task)
+
+    await work_until(Worker(settings(tmp_path), journal, Scripted(outrun)), lambda: state(journal, turn) is TurnState.READY)
+    sample = journal._samples  # noqa: F841  the sample keeps the person's score, checked below
+    with journal.reading() as c:
+        from sqlalchemy import select
+
+        from turnwise.journal import schema
+
+        assert c.execute(select(schema.samples.c.reward)).scalars().all() == [-1.0]
+
+
+async def test_stopping_does_not_wait_for_a_hanging_vote(journal: Journal, tmp_path: Path) -> None:
+    turn = add_turn(journal, "aaa", "hm")
+    judge = Scripted(lambda _: asyncio.sleep(3600, Verdict(1, None, "model")))
+    stop = asyncio.Event()
+    running = asyncio.create_task(Worker(settings(tmp_path), journal, judge).run(stop))
+    async with asyncio.timeout(20):
+        while not judge.calls:
+            await asyncio.sleep(0.01)
+    stop.set()
+    await asyncio.wait_for(running, 10)
+    assert state(journal, turn) is TurnState.JUDGING  # its lease runs out and another worker takes it
+
+
+async def test_run_opens_the_journal_and_stops(tmp_path: Path) -> None:
+    stop = asyncio.Event()
+    running = asyncio.create_task(run(settings(tmp_path), stop))
+    await asyncio.sleep(0.2)
+    stop.set()
+    await asyncio.wait_for(running, 20)
+    assert (tmp_path / "journal.db").exists()
