@@ -1,0 +1,375 @@
+"""The loop against a real journal: every way a batch can end, and that being killed on the way changes nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.support.versions import new_turn
+from tests.training.tiny import sample
+from turnwise.config import Config, load_config
+from turnwise.journal import Answer, Journal
+from turnwise.training import files, worker
+from turnwise.training.publish import load_adapter_dir, version_dir
+from turnwise.training.worker import Trainer, run, work
+from turnwise.types import FinishReason, TurnState
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing in the program handles it."""
+
+
+def settings(home: Path, model: Path, **changes: object) -> Config:
+    overrides: dict[str, object] = {
+        "home": home,
+        "model.path": str(model),
+        "train.lr": 3e-3,
+        "train.lora_rank": 4,
+        "train.min_batch": 4,
+        "train.max_batch": 4,
+        "train.minibatch": 2,
+        "train.microbatch_tokens": 64,
+        "train.device": "cpu",
+        "train.threads": 1,
+        "gate.max_kl": 100.0,
+        "gate.max_nll_rise": 100.0,
+        "gate.max_length_ratio": 100.0,
+        "gate.max_repetition": 1.0,
+    }
+    return load_config(overrides=overrides | changes)
+
+
+def feed(journal: Journal, numbers: range) -> None:
+    """Record judged turns, each a session of its own."""
+    for n in numbers:
+        one = sample(n)
+        turn = new_turn(
+            one.turn_id,
+            session_id=one.session_id,
+            prompt_ids=one.prompt_ids,
+            prompt_tokens=len(one.prompt_ids),
+            hint_at=one.hint_at,
+            temperature=one.temperature,
+        )
+        journal.begin_turn(turn)
+        message = {"role": "assistant", "content": "…"}
+        logprobs = [-4.0] * len(one.response_ids)
+        journal.finish_turn(turn.id, Answer(message, None, FinishReason.STOP, one.response_ids, logprobs))
+        journal.feedback(turn.id, int(one.reward), one.hint)
+
+
+class Bench:
+    """A home with a journal and as many trainers, one after the other, as a test kills."""
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.clock = config, Clock()
+        self.journal = Journal.open(config, self.clock)
+        self.stop = threading.Event()
+
+    def claim_and_work(self) -> bool:
+        """What a trainer process does once: False when there is nothing to do."""
+        trainer = Trainer(self.config, Path(self.config.model.path))
+        batch = self.journal.claim_batch("trainer", self.config.train.lease_s)
+        if batch is None:
+            return False
+        work(self.config, self.journal, trainer, batch, self.stop, self.clock)
+        return True
+
+    def expire_lease(self) -> None:
+        self.clock.now += self.config.train.lease_s + 1
+
+    def weights(self, number: int) -> dict[str, Tensor]:
+        return load_adapter_dir(version_dir(self.config.versions_dir, number)).weights
+
+    def turns(self) -> dict[str, int]:
+        return {state: n for state, n in self.journal.status()["turns"].items() if n}
+
+
+@pytest.fixture
+def make(tmp_path: Path, tiny_dir: Path) -> Iterator[Callable[..., Bench]]:
+    made: list[Bench] = []
+
+    def build(name: str = "home", **changes: object) -> Bench:
+        made.append(Bench(settings(tmp_path / name, tiny_dir, **changes)))
+        return made[-1]
+
+    yield build
+    for bench in made:
+        bench.journal.close()
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_batch_becomes_a_version_and_the_rest_stays_ready(make: Callable[..., Bench]) -> None:
+    bench = make()
+    feed(bench.journal, range(6))
+    assert bench.claim_and_work()
+    version = bench.journal.get_version(1)
+    assert version is not None
+    assert version.turn_ids == [f"turn-{n}" for n in range(4)]
+    assert version.parent == 0
+    assert version.gate["accepted"] is True
+    assert version.metrics["optimiser_steps"] == 2
+    assert version.metrics["sampler_gap"] > 0
+    assert bench.turns() == {TurnState.TRAINED: 4, TurnState.READY: 2}
+    assert load_adapter_dir(Path(version.path)).meta["turn_ids"] == version.turn_ids
+
+
+def test_it_publishes_without_waiting_for_the_next_batch(make: Callable[..., Bench]) -> None:
+    bench = make()
+    feed(bench.journal, range(4))
+    assert bench.claim_and_work()
+    assert bench.journal.latest_version() == 1
+    assert not bench.claim_and_work()
+
+
+def test_the_next_update_goes_on_from_the_parents_weights_and_optimiser(make: Callable[..., Bench]) -> None:
+    bench, interrupted = make("one"), make("two")
+    for b in (bench, interrupted):
+        feed(b.journal, range(8))
+    trainer = Trainer(bench.config, Path(bench.config.model.path))
+    for _ in range(2):  # one process does both
+        batch = bench.journal.claim_batch("trainer", 60)
+        assert batch is not None
+        work(bench.config, bench.journal, trainer, batch, bench.stop, bench.clock)
+    while interrupted.claim_and_work():  # a new process for each
+        pass
+    assert same(bench.weights(2), interrupted.weights(2))
+    assert not same(bench.weights(1), bench.weights(2))
+
+
+def kill_at(bench: Bench, n: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Kill the trainer at the n-th event of its update; False when the update has fewer of them.
+
+    Events are everything between which work is done: ticks, and both sides of every durable write and of the last
+    transaction.
+    """
+    count = 0
+
+    def event() -> None:
+        nonlocal count
+        count += 1
+        if count > n:
+            raise Killed
+
+    real_keeper, real_finish = worker._lease_keeper, bench.journal.finish_batch
+
+    def keeper(*args):
+        tick = real_keeper(*args)
+
+        def counted(phase: str, done: int, total: int) -> None:
+            event()
+            tick(phase, done, total)
+
+        return counted
+
+    def sync(path: Path) -> None:
+        event()
+
+    def finish(*args):
+        event()
+        real_finish(*args)
+        event()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "_lease_keeper", keeper)
+        patch.setattr(files, "_sync", sync)  # called for every file, before and after the rename
+        patch.setattr(files.shutil, "rmtree", lambda *a, **k: None)  # a killed process cleans nothing up
+        patch.setattr(bench.journal, "finish_batch", finish)
+        try:
+            bench.claim_and_work()
+        except Killed:
+            return True
+    return False
+
+
+def test_killed_anywhere_it_comes_to_bit_identical_weights(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = make("reference")
+    feed(reference.journal, range(4))
+    reference.claim_and_work()
+    kills = 0
+    while True:
+        bench = make(f"killed-{kills}")
+        feed(bench.journal, range(4))
+        if not kill_at(bench, kills, monkeypatch):
+            break
+        kills += 1
+        bench.expire_lease()
+        while bench.claim_and_work():
+            pass
+        assert bench.journal.latest_version() == 1, f"kill {kills}"
+        assert same(bench.weights(1), reference.weights(1)), f"kill {kills}"
+        assert bench.turns() == {TurnState.TRAINED: 4}, f"kill {kills}"
+        assert (bench.config.checkpoints_dir / "batch-000001-step-002").is_dir()
+    assert kills > 25
+
+
+def test_killed_again_and_again_it_still_gets_there(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each life is a little longer than the last; what an earlier one has put on disk is not done again."""
+    reference, bench = make("reference"), make("killed")
+    for b in (reference, bench):
+        feed(b.journal, range(4))
+    reference.claim_and_work()
+    lives = 0
+    while kill_at(bench, 10 + 2 * lives, monkeypatch):
+        bench.expire_lease()
+        lives += 1
+        assert lives < 20
+    while bench.claim_and_work():
+        pass
+    assert lives > 0
+    assert same(bench.weights(1), reference.weights(1))
+
+
+def test_told_to_stop_it_lets_go_of_the_batch_and_the_next_one_goes_on(make: Callable[..., Bench]) -> None:
+    reference, bench = make("reference"), make("stopped")
+    for b in (reference, bench):
+        feed(b.journal, range(4))
+    reference.claim_and_work()
+    bench.stop.set()
+    assert bench.claim_and_work()
+    assert bench.turns() == {TurnState.LEASED: 4}
+    bench.stop.clear()
+    assert bench.claim_and_work(), "no need to wait for the lease"
+    assert same(bench.weights(1), reference.weights(1))
+
+
+def test_a_lease_is_renewed_while_the_update_runs(make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = make()
+    feed(bench.journal, range(4))
+    renewals = []
+    real = bench.journal.renew_batch
+    monkeypatch.setattr(bench.journal, "renew_batch", lambda b, s: (renewals.append(s), real(b, s)))
+    real_sync = files._sync
+
+    def slow_disk(path: Path) -> None:
+        bench.clock.now += 20.0  # the lease is 60 s; a whole update takes several of them
+        real_sync(path)
+
+    monkeypatch.setattr(files, "_sync", slow_disk)
+    assert bench.claim_and_work()
+    assert len(renewals) >= 2
+    assert bench.journal.latest_version() == 1
+
+
+def test_a_trainer_that_lost_its_lease_publishes_nothing(make: Callable[..., Bench]) -> None:
+    bench = make()
+    feed(bench.journal, range(4))
+    slow = bench.journal.claim_batch("slow", 60)
+    assert slow is not None
+    bench.expire_lease()
+    fast = bench.journal.claim_batch("fast", 60)
+    assert fast is not None and fast.samples == slow.samples
+    work(
+        bench.config, bench.journal, Trainer(bench.config, Path(bench.config.model.path)), slow, bench.stop, bench.clock
+    )
+    assert bench.journal.latest_version() == 0
+    work(
+        bench.config, bench.journal, Trainer(bench.config, Path(bench.config.model.path)), fast, bench.stop, bench.clock
+    )
+    assert bench.journal.latest_version() == 1
+
+
+def test_a_refused_version_leaves_no_trace_in_what_follows(make: Callable[..., Bench]) -> None:
+    """The update after a refusal is the one there would have been without the refused batch."""
+    strict = {"gate.max_kl": 1e-9}
+    bench, reference = make("refused", **strict), make("reference")
+    feed(bench.journal, range(4))
+    bench.claim_and_work()
+    assert bench.journal.latest_version() == 0
+    assert bench.journal.status()["excluded"] == {"its policy version was refused by the gate": 4}
+    assert not list(bench.config.versions_dir.glob("v*"))
+    assert not list(bench.config.checkpoints_dir.iterdir())
+    bench.config = bench.config.model_copy(update={"gate": reference.config.gate})
+    feed(bench.journal, range(4, 8))
+    bench.claim_and_work()
+    # The order of samples depends on the batch's number, which is 2 in both homes.
+    feed(reference.journal, range(20, 24))
+    skipped = reference.journal.claim_batch("nobody", 60)
+    assert skipped is not None
+    reference.journal.refuse_batch(skipped, {}, {})
+    feed(reference.journal, range(4, 8))
+    reference.claim_and_work()
+    assert same(bench.weights(1), reference.weights(1))
+
+
+def test_a_batch_that_cannot_be_trained_on_does_not_stop_the_loop(make: Callable[..., Bench]) -> None:
+    bench = make()
+    feed(bench.journal, range(4))
+    batch = bench.journal.claim_batch("trainer", 60)
+    assert batch is not None
+    batch.samples[0].response_ids[0] = 10_000
+    trainer = Trainer(bench.config, Path(bench.config.model.path))
+    work(bench.config, bench.journal, trainer, batch, bench.stop, bench.clock)
+    assert bench.journal.status()["batches"] == {"refused": 1}
+    feed(bench.journal, range(4, 8))
+    assert bench.claim_and_work()
+    assert bench.journal.latest_version() == 1
+
+
+def test_old_optimiser_states_are_deleted_and_adapters_kept(make: Callable[..., Bench]) -> None:
+    bench = make(**{"train.keep_checkpoints": 2, "gate.enabled": False})
+    feed(bench.journal, range(16))
+    while bench.claim_and_work():
+        pass
+    assert bench.journal.latest_version() == 4
+    assert sorted(p.name for p in bench.config.versions_dir.iterdir()) == ["v1", "v2", "v3", "v4"]
+    assert len(list(bench.config.checkpoints_dir.iterdir())) == 2
+
+
+def test_after_a_rollback_training_goes_on_from_the_version_that_serves(make: Callable[..., Bench]) -> None:
+    bench = make()
+    feed(bench.journal, range(8))
+    while bench.claim_and_work():
+        pass
+    bench.clock.now += 1
+    bench.journal.serve_version(1)
+    feed(bench.journal, range(8, 12))
+    assert bench.claim_and_work()
+    version = bench.journal.get_version(3)
+    assert version is not None and version.parent == 1
+
+
+def test_the_gate_can_be_switched_off(make: Callable[..., Bench]) -> None:
+    bench = make(**{"gate.enabled": False})
+    feed(bench.journal, range(4))
+    assert bench.claim_and_work()
+    version = bench.journal.get_version(1)
+    assert version is not None and "skipped" in version.gate
+
+
+def test_the_loop_trains_what_is_ready_says_so_and_stops(make: Callable[..., Bench]) -> None:
+    bench = make()
+    feed(bench.journal, range(4))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker.os, "nice", lambda n: worker.NICENESS)  # a test's own priority is not lowered
+        thread = threading.Thread(target=run, args=(bench.config, bench.stop), daemon=True)
+        thread.start()
+        tries = 0
+        while bench.journal.latest_version() == 0 and tries < 600:
+            threading.Event().wait(0.1)
+            tries += 1
+        bench.stop.set()
+        thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert bench.journal.latest_version() == 1
+    assert bench.journal.status()["loops"]["trainer"]["state"] == "stopped"
