@@ -54,6 +54,7 @@ PRIOR: dict[str, tuple[float, float, float]] = {
     "reply.conceded": (-0.5, -0.4, 1.1),
     "reply.thanks": (-0.3, 0.0, 0.4),
     "reply.opens_well": (-0.5, -0.3, 0.8),
+    "reply.praise_then_wish": (-0.8, -0.3, 1.0),
     "reply.only_positive": (-0.4, -0.3, 0.7),
     "reply.rejected": (1.1, -0.5, -0.6),
     "reply.reproached": (1.2, -0.5, -0.7),

@@ -68,7 +68,7 @@ _IMPERATIVE = re.compile(
 )
 # Corrections of fact: what the answer should have known or done, said as a statement.
 _FACT = re.compile(
-    r"\bthere (?:were|are|was|is|'s) (?:already|no|only|\d+|one|two|three|four|five|six|seven|eight|nine|ten)\b"
+    r"\b(?:one|two|three|a|\d+) (?:\w+ )?(?:sentences?|lines?|paragraphs?)\b|, not (?:a|an|the|like|just|from|in)\b|\bsomething \w+|\bthere (?:were|are|was|is|'s) (?:already|no|only|\d+|one|two|three|four|five|six|seven|eight|nine|ten)\b"
     r"|\b(?:is|was|are|were)(?:n't| not) \w+|\bthe (?:problem|issue|bug|cause|reason|point|tab|file|right"
     r"|correct|real) \w*\s?(?:is|was)\b|\bis called\b|\bsee \w+\.\w+\b"
     r"|,? not (?:the |a |an |in |on |just |from )?\w+[.!]*$|\bi (?:live|don't|do not|can't|said|asked|told"
@@ -136,7 +136,7 @@ def _is_directive(line: str, score: int) -> bool:
     if _BARE.search(line) or len(core) < 4:
         return False
     form = bool(re.search(rf"\b{_FORM}", core, _I))
-    wish = bool(_REQUEST.search(core) or _IMPERATIVE.search(core))
+    wish = bool(_REQUEST.search(core) or any(_IMPERATIVE.search(clause) for clause in re.split(r"[,;:] ", core)))
     if score < 0:
         if core.endswith("?") and not re.search(
             r"\b(?:can|could|would|will) (?:you|u|it|this|we)\b|please|\bwhy (?:is|are|all|so|the)\b|what's with",

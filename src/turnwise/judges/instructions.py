@@ -17,11 +17,14 @@ _OPENER = re.compile(
     _I,
 )
 _TAIL = re.compile(
-    r"(?:[\s,]*\b(?:please|pls|plz|though|thanks|thank you|thx|tbh|ok|okay|obviously|bitte|ta|cheers|lol|haha|mate)\b|[\s.!?…:;,-])+$",
+    r"(?:[\s,]*\b(?:please|pls|plz|though|thanks|thank you|thx|tbh|ok|okay|obviously|bitte|ta|cheers|lol|haha"
+    r"|mate)\b|[\s.!?…:;,-])+$",
     _I,
 )
 _CLAUSE = re.compile(
-    r"^([^,;:]{3,80})[,;:] (?=(?:please|pls|just|can you|could you|would you|make|say|write|use|give|tell|keep|talk|start|mention|name|show|try|drop|skip|leave|cut|do|don't|stop|no|one|two|three|a|plain|only|simply|put|swap|move|return|remove|add|so)\b)",
+    r"^([^,;:]{3,80})[,;:] (?=(?:please|pls|just|can you|could you|would you|make|say|write|use|give|tell|keep"
+    r"|talk|start|mention|name|show|try|drop|skip|leave|cut|do|don't|stop|no|one|two|three|a|plain|only|simply"
+    r"|put|swap|move|return|remove|add|so)\b)",
     _I,
 )
 
@@ -30,29 +33,36 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(p, _I), r)
     for p, r in (
         (
-            r"^(?:do you think )?(?:can|could|would|will) (?:you|u|we)(?: please| pls| maybe| just| perhaps| possibly| kindly| try to| try and)* (?:not )?(?=\w)",
+            r"^(?:do you think )?(?:can|could|would|will) (?:you|u|we)(?: please| pls| maybe| just| perhaps"
+            r"| possibly| kindly| try to| try and)* (?:not )?(?=\w)",
             "",
         ),
         (r"^(?:can|could|would) (?:it|this|that|they|these)(?: please| maybe| just)* be ", "Make it "),
         (r"^(?:can|could|would) (?:it|this|that|they|these)(?: please| maybe| just)* ", "It should "),
         (
-            r"^(?:you|it|this|that|they|the (?:answer|comment|feedback|reply|text)) (?:really )?(?:should|could|might|ought to)(?:n't| not) have (?:just )?(\w+)\b",
+            r"^(?:you|it|this|that|they|the (?:answer|comment|feedback|reply|text)) (?:really )?(?:should|could"
+            r"|might|ought to)(?:n't| not) have (?:just )?(\w+)\b",
             "Don't {base}",
         ),
         (r"^(?:you|it|this|that) (?:really )?(?:should|could|might|ought to) have (?:just )?(\w+)\b", "{base}"),
         (
-            r"^you(?:'d| would)? (?:really )?(?:should|could|need to|have to|must|ought to|better|might want to) (?=\w)",
+            r"^you(?:'d| would)? (?:really )?(?:should|could|need to|have to|must|ought to|better"
+            r"|might want to) (?=\w)",
             "",
         ),
         (r"^you (?:don't|do not) (?:need|have) to (?=\w)", "Don't "),
         (r"^(?:there's |there is )?no need (?:to|for you to) ", "Don't "),
         (r"^(?:there's |there is )?no need for ", "Leave out "),
         (
-            r"^i(?:'d| would) (?:really )?(?:rather|prefer(?: it)?(?: if)?|have (?:liked|preferred)|love|like)(?: to (?:see|have|get|read|hear))?(?: if)?(?: you)? (?:not )?",
+            r"^i(?:'d| would) (?:really )?(?:rather|prefer(?: it)?(?: if)?|have (?:liked|preferred)|love"
+            r"|like)(?: to (?:see|have|get|read|hear))?(?: if)?(?: you)? (?:not )?",
             "Preferably: ",
         ),
         (
-            r"^i (?:just |only |really |simply |actually )?(?:want|wanted|need|needed|asked for|was (?:after|hoping for|looking for|expecting)|meant|prefer)(?: to (?:see|have|get|read|hear))? (?:just )?(?=an? |the |one |two |three |\w+ing|`|\"|plain|short|some|only|something|sentences?|\w)",
+            r"^i (?:just |only |really |simply |actually )?(?:want|wanted|need|needed|asked for|was (?:after"
+            r"|hoping for|looking for|expecting)|meant|prefer)(?: to (?:see|have|get|read"
+            r"|hear))? (?:just )?(?=an? |the |one |two |three |\w+ing|`|\"|plain|short|some|only|something"
+            r"|sentences?|\w)",
             "What is wanted: ",
         ),
         (r"^i (?:clearly |already |specifically )?(?:said|told you|asked you)(?: to)? (?=\w)", ""),
@@ -61,27 +71,37 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             "Leave out ",
         ),
         (
-            r"^(?:i (?:hate|dislike|can't stand)|enough (?:with|of)|spare me|lose|ditch|get rid of|can we (?:lose|drop|skip)) (?:all )?(?:the |these |those )?",
+            r"^(?:i (?:hate|dislike|can't stand)|enough (?:with|of)|spare me|lose|ditch|get rid of"
+            r"|can we (?:lose|drop|skip)) (?:all )?(?:the |these |those )?",
             "Leave out ",
         ),
         (
-            r"^(?:why (?:is|are|so many|all|do (?:you|i) (?:need|have|get))|what's with|what is with|why) (?:there )?(?:so many |all |the |these |those )*(?=(?:\w+ ){0,2}(?:bullets?|lists?|bold|headings?|headers?|steps?|emojis?|numbers?|asterisks|stars|dashes|formatting|markdown|jargon|sections?))",
+            r"^(?:why (?:is|are|so many|all|do (?:you|i) (?:need|have|get))|what's with|what is with"
+            r"|why) (?:there )?(?:so many |all |the |these |those )*(?=(?:\w+ ){0,2}(?:bullets?|lists?|bold"
+            r"|headings?|headers?|steps?|emojis?|numbers?|asterisks|stars|dashes|formatting|markdown|jargon"
+            r"|sections?))",
             "Leave out the ",
         ),
         (
-            r"^(?:(?:this|that|it|which|your \w+) )?(?:just |still |kind of |kinda |really |totally )*(?:reads?|sounds?|feels?|looks?|comes? across|screams?) (?:a (?:bit|little) |too much |very |so |more |kind of |kinda |much )*(?=(?:like|as if|as though)\b)",
+            r"^(?:(?:this|that|it|which|your \w+) )?(?:just |still |kind of |kinda |really |totally )*(?:reads?"
+            r"|sounds?|feels?|looks?|comes? across|screams?) (?:a (?:bit|little) |too much |very |so |more "
+            r"|kind of |kinda |much )*(?=(?:like|as if|as though)\b)",
             "It must not sound ",
         ),
         (
-            r"^(?:(?:this|that|it|it's|that's|this is|way|far|viel|a bit|kind of|is) )*(?:way |far |much |a bit |a little |kind of |viel )*(?:too|overly|zu) (?:long|wordy|verbose|lang)\b.*$",
+            r"^(?:(?:this|that|it|it's|that's|this is|way|far|viel|a bit|kind of|is) )*(?:way |far |much "
+            r"|a bit |a little |kind of |viel )*(?:too|overly|zu) (?:long|wordy|verbose|lang)\b.*$",
             "Make it shorter",
         ),
         (
-            r"^(?:(?:this|that|it|it's|that's|this is|way|far|a bit|is) )*(?:way |far |much |a bit |a little )*(?:too|overly) (?:short|brief|terse|curt|thin)\b.*$",
+            r"^(?:(?:this|that|it|it's|that's|this is|way|far|a bit|is) )*(?:way |far |much |a bit "
+            r"|a little )*(?:too|overly) (?:short|brief|terse|curt|thin)\b.*$",
             "Give more detail",
         ),
         (
-            r"^(?:(?:this|that|it|it's|that's|this is|is) )*(?:way |far |much |a bit |a little |kind of |kinda )*(?:too|overly) (formal|stiff|cold|dry|generic|vague|robotic|dense|complicated|technical|salesy|cheesy|harsh|blunt|structured|mechanical|impersonal|clinical|academic)\b",
+            r"^(?:(?:this|that|it|it's|that's|this is|is) )*(?:way |far |much |a bit |a little |kind of "
+            r"|kinda )*(?:too|overly) (formal|stiff|cold|dry|generic|vague|robotic|dense|complicated|technical"
+            r"|salesy|cheesy|harsh|blunt|structured|mechanical|impersonal|clinical|academic)\b",
             "Make it less {1}",
         ),
         (r"^(?:way |far |much |a bit |a little )*too (?:many|much) ", "Use less "),

@@ -15,6 +15,7 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 # Praise of the answer itself.
 PRAISE = _any(
+    r"[,-] (?:so |very |really )?(?:nice|sweet|cool|neat|lovely|great|perfect|brilliant|excellent)(?:[.!]|$)|\bword for word (?:what|how)\b|\b(?:kinked|it was|was) \w+, exactly\b",
     r"\b(?:perfect|great|awesome|amazing|excellent|brilliant|fantastic|wonderful|lovely|superb|stellar|terrific)\b",
     r"\b(?:flawless|impeccable|gorgeous|beautiful(?:ly)?|splendid|delightful|magnificent|outstanding|ideal"
     r"|chef's kiss)\b",
@@ -88,6 +89,9 @@ SUCCESS = _any(
     r"\b\d[\d.,]* ?(?:%|ms|s|gb|mb|kg|points?)? ?(?:->|→|to|down to|up to) ?\d|\bcaught a (?:real )?bug\b"
     r"|\bslept (?:through|like)\b|\bapproved\b|\b(?:can|could) \w+ (?:\w+ )?again\b|\bi owe you\b"
     r"|\bthat's the (?:culprit|reason|cause|problem|one)\b|\bstopped$|\bthe alerts stopped\b",
+    r"^(?:yep,? |yes,? )?(?:works?|worked|compiles?|builds|runs|merged|fixed|solved|done)\b[.,! ]"
+    r"|\bcompiles\b[.!]|\bbest (?:\w+ ){0,3}since\b|\bsalva(?:ste|do|ta)\b|\b(?:thank you|thanks)!!|\baprobé\b"
+    r"|\bbestanden\b",
     r"\bwe have a hit\b|\bcame up in the exam\b|\bworth it\b|\bfirst (?:try|attempt)\b|\bfree at last\b",
     r"\b(?:funktioniert|klappt|läuft|geklappt|erledigt|gelöst|behoben|bestanden|gerettet|hat (?:mir )?geholfen)\b",
     r"\b(?:ça marche|ça fonctionne|a marché|réglé|résolu|réussi|funciona|funcionó|resuelto|arreglado|hecho"
@@ -126,7 +130,7 @@ CONCEDED = _any(
     r"\bi stand corrected\b|\byou(?:'re| are| were)(?: so| absolutely| totally| quite)? right\b|\bhow right you are\b"
     r"|\bfair (?:point|enough)\b|\bgood (?:point|catch|call|shout|thinking|idea|spot)\b|\bi was wrong\b"
     r"|\bmy mistake\b"
-    r"|\bsaid (?:exactly )?the same\b|\bhadn't thought of\b|\bdidn't (?:know|realise"
+    r"|\b(?:said|says|told me) (?:exactly |pretty much )?(?:the (?:exact )?same|exactly that)\b|\bhadn't thought of\b|\bdidn't (?:know|realise"
     r"|realize)\b[^.!?]{0,30}\b(?:that|could|existed)\b"
     r"|\b(?:i )?(?:finally|now i) (?:get|understand|see|know|got)\b|\bgot it now\b|\bjetzt (?:hab"
     r"|habe) ich'?s?\b|\bo+h+[,. ]+(?:ok|now|so that|i see|right)|\bohhh+\b|\baha+\b|\btil\b|\bclicked\b"
@@ -142,6 +146,7 @@ THANKS = _any(
 
 # The answer is refused or called wrong.
 REJECTED = _any(
+    r"\b(?:blödsinn|schwachsinn|käse|sehr witzig|sehr lustig|très drôle|muy gracioso|qué chorrada|che sciocchezza|onzin|bobagem)\b|\bvery funny\b|\bnobody (?:\w+ ){0,5}(?:talks|writes|says|speaks|uses|would|wants)\b",
     r"^(?:err|uh|um|hm+|dude|mate|bro|ok|sorry|ugh|oh|well|ah)?[,.!… ]*\b(?:no+|nope|nah|nein|non|nee"
     r"|não)\b(?! (?:problem|worries|"
     r"rush|clue|idea|notes|complaints|more|changes|thanks needed|way!|longer|one|hurry|allergies|kids))",
@@ -233,6 +238,7 @@ DEFECT = _any(
 
 # A wish to have *this* answer in another form.
 REVISE = _any(
+    r"(?:^|[.!?,;:] )(?:one|two|three|four|five|a (?:single|short|couple of|few)|max|just|only|half) (?:\w+ )?(?:sentences?|lines?|paragraphs?|words?|slides?|bullets?|pages?)\b|, not (?:a|an|the|like|just|from|in|as|with)\b|\bsomething (?:shorter|simpler|sweet|warm|kind|nice|friendly|plain|short|lighter|less|more)\b",
     r"\b(?:can|could|would|will) (?:you|u|it|this|we)(?: please| pls| maybe| just| perhaps| try to)* (?:be "
     r"|make |keep |say |rewrite |write |redo |do |give |put |cut |trim "
     r"|shorten |tone |drop |skip |lose |leave |remove |simplify |explain |rephrase |stop |have |sound |talk "
@@ -263,7 +269,7 @@ REVISE = _any(
     r"|answer)\b|\bplain (?:text|english|words?|language|sentences?|prose|talk)\b",
     r"\b(?:in|into) (?:one|two|three|a|a couple of|a few|plain|normal|my|your own|everyday|simple|half"
     r"|\d+) (?:\w+ )?(?:words?|sentences?|lines?|paragraphs?|language|english|voice)\b",
-    r"\b(?:instead|rather than|next time|in (?:the )?future|from now on|not just|at least|should (?:be|have|say"
+    r"\b(?:next time|in (?:the )?future|from now on|should (?:be|have|say"
     r"|mention|use|include|contain)|needs? (?:to|more|a|an|some))\b",
     r"\b(?:try again|again,? (?:please|but)|once more|one more time|start over|another go|have another|redo"
     r"|do over|fix (?:it|that|this))\b",
@@ -284,6 +290,10 @@ INCREDULOUS = _any(
     r"|heaven|christ|pete)'s sake\b|[🙄🤦😒🤨😑😡👎💀]|\bernsthaft\b|\bsérieux\b|\ben serio\b|什么鬼",
 )
 SARCASM = _any(
+    r"\b(?:\w+teen|\d+|ten|twenty|thirty|fifty|a hundred|whole) (?:paragraphs?|pages?|words|lines|steps"
+    r"|sentences) (?:for|to|about)\b|\btruly\b|\bmasterpiece\b|\bokay then\b|\bout of all\b",
+    r"^(?:oh |wow,? |ah |well )?(?:great|nice|lovely|brilliant|fantastic|wonderful|perfect|excellent|awesome"
+    r"|cool|super)[,.!] (?:another|yet another|an?|the|so|now|more|still|again) ",
     r"\b(?:oh|wow|ah|yeah)[,.]? (?:great|wonderful|brilliant|fantastic|lovely|perfect|super|nice|good|thanks"
     r"|right|sure|amazing)\b[^!]*$",
     r"\b(?:great|wonderful|fantastic|brilliant|lovely|perfect|nice|thanks|cool|super|bravo|congrat\w*|well done"
@@ -323,7 +333,7 @@ DEFERRED = _any(
     r"|tested|asked)|(?:still )?(?:has|have|wants?|needs?) to (?:read|see|check|look|approve|decide|sign)"
     r"|waiting (?:for|on|until|till)|make up my mind|decides? these|i'll run|run (?:it|both|this|them) by"
     r"|pass it on|te digo|vediamo|mal (?:überlegen|sehen|schauen)|voy a|je te dis|sleep on it|not (?:yet|sure"
-    r"|there yet)|no (?:clue|idea)|can't (?:say|tell|judge) yet|too early|hard to (?:say|tell)"
+    r"|there yet)|no (?:clue|idea)|can(?:'t|not) (?:say|tell|judge)\b(?! the difference)|too early|hard to (?:say|tell)"
     r"|don't know (?:yet|if)|we'll see|remains to be seen)\b",
     r"\b(?:asking|ask) (?:my|the|our|him|her)\b|\breport back\b|\blet you know\b|\b(?:tomorrow|later|next week"
     r"|before (?:may|june|monday|friday|next))\b[^?]*$|\bwhen i(?:'m| am| get)\b",

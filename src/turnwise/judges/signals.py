@@ -24,6 +24,8 @@ WEIGHTS_FILE = Path(__file__).with_name("weights.json")
 
 # Below this probability of the likeliest score the judge abstains; chosen on the cross-validated curve (docs/judge.md).
 MIN_CONFIDENCE = 0.55
+# Length or punctuation of a reply without any known kind of evidence is no ground for a verdict.
+NO_EVIDENCE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +56,16 @@ def judge_from_signals(
     found = features(task_messages, answer, next_state)
     p = probabilities(found, table)
     best = max((-1, 0, 1), key=lambda s: p[s])
+    confidence = p[best]
+    if "reply.no_kind" in found and not any(n.startswith("tool.") for n in found):
+        confidence = min(confidence, NO_EVIDENCE)
     reply, tool = _split(next_state)
-    hint = extract_hint(best, p[best], answer_text(answer), reply, tool, found)
+    hint = extract_hint(best, confidence, answer_text(answer), reply, tool, found)
     ranked = sorted(found, key=lambda n: -abs(found[n] * table.get(n, (0, 0, 0))[best + 1]))
     return SignalVerdict(
-        score=best if p[best] >= min_confidence else None,
+        score=best if confidence >= min_confidence else None,
         best=best,
-        confidence=p[best],
+        confidence=confidence,
         directive=hint is not None,
         hint=hint,
         reasons=[name for name in ranked if name != "bias"],

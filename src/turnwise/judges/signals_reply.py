@@ -34,6 +34,18 @@ _IMPERATIVE = re.compile(
     re.IGNORECASE,
 )
 
+# A question for information, which may use the words of a wish ("how do I make it shorter?").
+_PLAIN_QUESTION = re.compile(
+    r"(?:^|[.:,] )(?:and |ok(?:ay)?,? |so )?(?:how (?:do|does|would|can|many|much|long)|what|who|when|where"
+    r"|which|is|are|do|does)\b.*",
+    re.IGNORECASE,
+)
+_AFTERTHOUGHT = re.compile(
+    r"\b(?:but|though|only thing|one thing|nit|next time|in (?:the )?future|maybe|perhaps|slightly|a (?:bit|touch|little|tad) (?:less|more|\w+er)"
+    r"|pls|please|aber|nur|mais|pero|ma|for the next)\b",
+    re.IGNORECASE,
+)
+_WISHES = ("reply.revise", "reply.imperative", "reply.reproached", "reply.defect")
 _NEXT_STEP = re.compile(
     r"^(?:(?:ok(?:ay)?|great|good|yes|yep|perfect|thanks|cool|nice|alright|right|so|and)[,.!]? )*"
     r"(?:(?:can|could|would|will) you (?:please |pls )?)?(?:also|next|now|then|go ahead|open a|close the|deploy"
@@ -50,66 +62,84 @@ def reply_features(task: str, answer: str, reply: str) -> dict[str, float]:
     text = plain(reply).strip()
     if not text:
         return {"reply.silent": 1.0}
-    lines = sentences(text)
-    found: dict[str, float] = {}
-    # A sentence that asks for the next piece of work says nothing against this one.
-    kept = "\n".join(line for line in lines if not _NEXT_STEP.search(line))
-    softened = CONFIRMS.sub(" ", kept)
-    softened = NEGATED_DEFECT.sub(" ", softened)
-    praisable = NEGATED_PRAISE.sub(" ", text)
-    for kind, pattern in KINDS.items():
-        source = praisable if kind == "praise" else softened if kind in NEGATIVE else text
-        hits = sum(1 for _ in pattern.finditer(source))
-        if hits:
-            found[f"reply.{kind}"] = 1.0 if hits == 1 else 1.4
-    if NEGATED_DEFECT.search(text):
-        found["reply.success"] = max(found.get("reply.success", 0.0), 1.0)
-    if praisable != text:
-        found["reply.defect"] = max(found.get("reply.defect", 0.0), 1.2)
-
     if answers_a_question(answer, text):
         # Whatever the words, the person says what the assistant wanted to know.
         return {"reply.answers_a_question": 1.0}
+    lines = sentences(text)
+    found = _kinds(text, lines)
+    if _opens_well(lines):
+        found["reply.opens_well"] = 1.0
+        if _AFTERTHOUGHT.search(text) and not KINDS["sarcasm"].search(text):
+            # "Good, but shorter next time": the wish qualifies the praise, it does not take it back.
+            found["reply.praise_then_wish"] = 1.0
+            found |= {n: 0.4 * found[n] for n in _WISHES if n in found}
+    found |= _balance(found)
+    found |= _relation(task, answer, text, lines)
+    if "reply.restates_task" in found and "reply.only_asks" in found:
+        found["reply.reasks"] = 1.0
+    return found
+
+
+def _kinds(text: str, lines: list[str]) -> dict[str, float]:
+    """The lexicon's kinds, each looked for in the sentences that can carry it."""
+    found: dict[str, float] = {}
+    # A sentence that asks for the next piece of work says nothing against this one.
+    kept = "\n".join(line for line in lines if not _NEXT_STEP.search(line))
+    about = "\n".join(line for line in kept.splitlines() if not _PLAIN_QUESTION.search(line))
+    negative = NEGATED_DEFECT.sub(" ", CONFIRMS.sub(" ", kept))
+    wishes = NEGATED_DEFECT.sub(" ", CONFIRMS.sub(" ", about))
+    praise = NEGATED_PRAISE.sub(" ", text)
+    sources = dict.fromkeys(NEGATIVE, negative) | {"praise": praise, "revise": wishes, "defect": wishes}
+    for kind, pattern in KINDS.items():
+        hits = sum(1 for _ in pattern.finditer(sources.get(kind, text)))
+        if hits:
+            found[f"reply.{kind}"] = 1.0 if hits == 1 else 1.4
+    if NEGATED_DEFECT.search(text):
+        found.setdefault("reply.success", 1.0)
+    if praise != text:
+        found["reply.defect"] = max(found.get("reply.defect", 0.0), 1.2)
     if kept != "\n".join(lines):
         found["reply.next_step"] = 1.0
-    if _IMPERATIVE.search(kept):
+    if _IMPERATIVE.search(about):
         found["reply.imperative"] = 1.0
-    positive = any(f"reply.{k}" in found for k in POSITIVE)
-    negative = any(f"reply.{k}" in found for k in NEGATIVE)
-    neutral = any(f"reply.{k}" in found for k in NEUTRAL)
-    if (
-        lines
-        and any(KINDS[k].search(lines[0]) for k in ("praise", "success", "conceded"))
-        and not _ASKS.search(lines[0])
-    ):
-        found["reply.opens_well"] = 1.0
-    if positive and not negative:
-        found["reply.only_positive"] = 1.0
-    if negative and not positive:
-        found["reply.only_negative"] = 1.0
-    if neutral and not positive and not negative:
-        found["reply.only_neutral"] = 1.0
-    if not positive and not negative and not neutral:
-        found["reply.no_kind"] = 1.0
-    if all(_ASKS.search(line) for line in lines):
-        found["reply.only_asks"] = 1.0
-    if any(_in(quote, answer) for quote in quotes(text)):
-        found["reply.quotes_answer"] = 1.0
-    if len(text.split()) <= 4:
-        found["reply.terse"] = 1.0
-    if "!" in text:
-        found["reply.exclaims"] = 1.0
-    if re.search(r"\b[A-Z]{4,}\b", text) and not text.isupper():
-        found["reply.shouts"] = 1.0
-    asked = words(task)
-    if asked:
-        repeated = len(asked & words(text)) / len(asked)
-        if repeated >= 0.5:
-            found["reply.restates_task"] = min(1.4, 2 * repeated)
-            if "reply.only_asks" in found:
-                found["reply.reasks"] = 1.0
-    if not words(text) & (asked | words(answer)) and len(text.split()) > 6:
-        found["reply.elsewhere"] = 1.0
+    if any(f"reply.{p}" in found for p in POSITIVE):
+        # A story around good news: its asides weigh less than the news.
+        found |= {f"reply.{k}": 0.5 for k in NEUTRAL if f"reply.{k}" in found}
+    return found
+
+
+def _opens_well(lines: list[str]) -> bool:
+    first = NEGATED_PRAISE.sub(" ", lines[0]) if lines else ""
+    return any(KINDS[k].search(first) for k in ("praise", "success", "conceded")) and not _ASKS.search(first)
+
+
+def _balance(found: dict[str, float]) -> dict[str, float]:
+    """Which sides the evidence is on: one alone says more than its parts."""
+    positive, negative, neutral = (any(f"reply.{k}" in found for k in side) for side in (POSITIVE, NEGATIVE, NEUTRAL))
+    sides = {
+        "reply.only_positive": positive and not negative,
+        "reply.only_negative": negative and not positive,
+        "reply.only_neutral": neutral and not positive and not negative,
+        "reply.no_kind": not positive and not negative and not neutral and "reply.imperative" not in found,
+    }
+    return {name: 1.0 for name, holds in sides.items() if holds}
+
+
+def _relation(task: str, answer: str, text: str, lines: list[str]) -> dict[str, float]:
+    """Shape of the reply and what it shares with the task and the answer."""
+    said, asked = words(text), words(task)
+    repeated = len(asked & said) / len(asked) if asked else 0.0
+    shape = {
+        "reply.only_asks": all(_ASKS.search(line) for line in lines),
+        "reply.quotes_answer": any(_in(quote, answer) for quote in quotes(text)),
+        "reply.terse": len(text.split()) <= 4,
+        "reply.exclaims": "!" in text,
+        "reply.shouts": bool(re.search(r"\b[A-Z]{4,}\b", text)) and not text.isupper(),
+        "reply.elsewhere": not said & (asked | words(answer)) and len(text.split()) > 6,
+    }
+    found = {name: 1.0 for name, holds in shape.items() if holds}
+    if repeated >= 0.5:
+        found["reply.restates_task"] = min(1.4, 2 * repeated)
     return found
 
 

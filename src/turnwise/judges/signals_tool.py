@@ -16,7 +16,8 @@ _IM = re.IGNORECASE | re.MULTILINE
 
 # The world's faults: network, quota, other people's locks, machines going away.
 _INFRASTRUCTURE = re.compile(
-    r"temporary failure|internal server error|could ?n[o']t resolve|name resolution|getaddrinfo|\bE(?:AI_AGAIN"
+    r"temporary failure|internal server error|not reachable|unreachable|could ?n[o']t resolve|name resolution"
+    r"|getaddrinfo|\bE(?:AI_AGAIN"
     r"|TIMEDOUT|CONNRESET|NOTFOUND|HOSTUNREACH|PIPE)\b|no route to host"
     r"|network (?:is )?(?:unreachable|error|request .{0,80}failed)|connection (?:lost|reset|refused|closed"
     r"|timed out|aborted)|connect\w* timeout|\boffline\b"
@@ -189,6 +190,13 @@ _OWN_FAILURE = re.compile(
     r"|: Permission denied|unexpected EOF|\bkilled\b|terminated\b",
     _I,
 )
+_WARNING_LINE = re.compile(r"^.{0,40}\b(?:warn(?:ing)?|deprecated|notice|info)\b(?![^\n]{0,30}\berror).*$\n?", _IM)
+_UNREADABLE = re.compile(
+    r"\b(?:could not be|cannot be|can't be|not) (?:captured|read|readable|determined|rendered|observed|verified"
+    r"|loaded)\b"
+    r"|\bnot accessible\b|\bblank (?:page|screenshot)|\bno screenshot",
+    _I,
+)
 _STOPS = re.compile(r"\b(?:stop|kill|disable|shut ?down|terminate|deactivate|quit)\w*\b", _I)
 _STOPPED = re.compile(
     r"^\s*(?:inactive|dead|stopped|disabled|exited|not running|off)\b|\bActive: inactive|no process|not running", _IM
@@ -269,9 +277,9 @@ def _outcome(task: str, answer: str, text: str) -> dict[str, float]:
         body = _body(text, code)
         return {"tool.content": 1.0} if body and not _EMPTY.match(body) else {"tool.empty": 1.0}
     # What stands inside a data record (a review, a mail, a file) is not the tool's own verdict.
-    prose = "" if payloads and _mostly_json(text) else text
+    prose = "" if payloads and _mostly_json(text) else _WARNING_LINE.sub("", text)
 
-    infra = bool(_INFRASTRUCTURE.search(prose)) or any(s >= 500 or s == 429 for s in status)
+    infra = bool(prose and _INFRASTRUCTURE.search(text)) or any(s >= 500 or s == 429 for s in status)
     infra = infra or bool(json_kinds & {"infra"})
     failed, passed = test_verdict(prose)
     trouble = bool(_ERROR.search(prose) or _TRACEBACK.search(prose)) or "bad" in json_kinds
@@ -331,6 +339,8 @@ def _screen_outcome(text: str) -> dict[str, float]:
     rest = _NO_CHANGE.sub("", text)
     if re.search(r"\b(?:0|no) (?:results|matches|items|hits|entries)\b", rest, _I):
         return {"tool.empty": 1.0}
+    if _UNREADABLE.search(rest):
+        return {"tool.no_change": 1.0}
     if _CHANGED.search(rest):
         bad = re.search(
             r"\berror|\binvalid|\brequired\b|\bnot (?:allowed|found|valid)|\bfailed|\bwrong|\bdenied|\bmust\b", rest, _I
@@ -376,7 +386,7 @@ def _mostly_json(text: str) -> bool:
     return text.lstrip()[:1] in "{[" and text.rstrip()[-1:] in "}]"
 
 
-def _json_kinds(value: Any) -> set[str]:
+def _json_kinds(value: Any, depth: int = 1) -> set[str]:
     """Verdicts that a JSON answer gives about itself, from its two outer levels."""
     if isinstance(value, list):
         return {"empty"} if not value else {"data"}
@@ -388,6 +398,8 @@ def _json_kinds(value: Any) -> set[str]:
             kinds.add("infra" if server_side or _INFRASTRUCTURE.search(json.dumps(item)) else "bad")
         if name in _SUCCESS_KEYS and isinstance(item, bool):
             kinds.add("good" if item else "bad")
+        if item is False and depth and re.fullmatch(r"\w{3,}(?:ed|sent|paid|done|ok|successful)", name):
+            kinds.add("bad")
         if name in {"status", "state", "outcome", "delivery", "result"} and isinstance(item, str):
             word = item.lower().replace(" ", "_").replace("-", "_")
             if re.match(r"(?:await|wait|search|pend|need|requir|process|sched)\w*_|\w+ing\Z", word):
@@ -412,6 +424,8 @@ def _json_kinds(value: Any) -> set[str]:
             kinds.add("data" if item else "empty")
         if name in {"count", "total", "total_results", "matches", "hits", "num_results"} and item == 0:
             kinds.add("empty")
+        if isinstance(item, dict):
+            kinds |= _json_kinds(item, depth - 1) & {"infra", "open", "bad", "null"} if depth else set()
         if name in {"message", "reason", "detail", "note", "title"} and isinstance(item, str):
             if _INFRASTRUCTURE.search(item):
                 kinds.add("infra")
