@@ -1,4 +1,4 @@
-"""Sessions as the gateway recognises them over HTTP: with a header, by URL, by lineage, retried, branched, on the side."""
+"""Sessions as the gateway recognises them: by header, by URL, by lineage, retried, branched, on the side."""
 
 from __future__ import annotations
 

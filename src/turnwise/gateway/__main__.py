@@ -2,4 +2,5 @@
 
 from turnwise.gateway.server import main
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+# `make demo` and `make test` are all a new user needs; `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; ok = (3, 11) <= v <= (3, 12); \
+	  sys.exit(0 if ok else f"turnwise needs Python 3.11 or 3.12, this is {v[0]}.{v[1]}; try make PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@# torch first and alone: by its exact version pip takes a CPU build where one is at hand
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+.PHONY: install
+install: $(STAMP) ## make .venv with turnwise and its tools
+
+.PHONY: pull
+pull: install ## fetch the small model
+	@$(BIN)/turnwise pull
+
+.PHONY: demo
+demo: pull ## the main job: a server, a simulated person, and what the model learned from them (about 10 minutes)
+	$(BIN)/turnwise demo --out demo-out
+
+.PHONY: demo-quick
+demo-quick: pull ## the same path with fewer interactions (about 3 minutes)
+	$(BIN)/turnwise demo --quick --out demo-out
+
+.PHONY: test
+test: pull ## everything the project promises
+	$(PYTEST)
+
+.PHONY: check
+check: install ## lint, types and the fast tests
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/pyright
+	$(PYTEST) -m "not slow" -n 2
+
+.PHONY: format
+format: install ## format and mend what the linter can
+	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests
+
+.PHONY: docs
+docs: install ## write docs/configuration.md from the typed tree
+	$(BIN)/python -m turnwise.reference > docs/configuration.md
+
+.PHONY: bench
+bench: pull ## measure serving and training on this machine
+	$(BIN)/turnwise bench serve
+	$(BIN)/turnwise bench train
+
+.PHONY: lock
+lock: install ## write constraints.txt from what is installed
+	$(BIN)/python -m pip freeze --exclude-editable --exclude turnwise | sed 's/+cpu//' > constraints.txt
+
+.PHONY: clean
+clean: ## remove what the targets made, but not the model cache
+	rm -rf $(VENV) demo-out .pytest_cache .ruff_cache
