@@ -1,0 +1,238 @@
+"""The HTTP side of the local engine: checks requests, hands them to the scheduler, and writes what comes back.
+
+It computes nothing itself. Field names, event order and error bodies are vLLM's, so that one client speaks to both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+
+from turnwise.engines.local import protocol
+from turnwise.engines.local.protocol import CompletionRequest, LoadAdapter, UnloadAdapter
+from turnwise.engines.local.registry import WeightsRegistry
+from turnwise.engines.local.requests import Output
+from turnwise.engines.local.requests import Request as EngineRequest
+from turnwise.engines.local.runner import BASE
+from turnwise.engines.local.scheduler import Scheduler
+from turnwise.engines.local.text import Decoder, TextStream
+from turnwise.errors import EngineError
+
+_DISCONNECT_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class EngineApp:
+    """The parts that requests meet, and the limits they are checked against."""
+
+    scheduler: Scheduler
+    registry: WeightsRegistry
+    decoder: Decoder
+    model_path: str
+    max_model_len: int
+    vocab_size: int
+    started: int
+
+
+def make_app(engine: EngineApp) -> FastAPI:
+    """The engine's ASGI application."""
+    app = FastAPI(title="turnwise local engine", openapi_url=None)
+
+    @app.exception_handler(EngineError)
+    async def _engine_error(_: Request, e: EngineError) -> JSONResponse:
+        headers = {"Retry-After": "1"} if e.status in (429, 503) else None
+        return JSONResponse(protocol.error(str(e), e.status), e.status, headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(_: Request, e: RequestValidationError) -> JSONResponse:
+        return JSONResponse(protocol.error("; ".join(map(_explain, e.errors())), 400), 400)
+
+    @app.get("/health")
+    async def health() -> Response:
+        return Response(status_code=200 if engine.scheduler.alive else 503)
+
+    @app.get("/v1/models")
+    async def models() -> JSONResponse:
+        cards = [
+            {
+                "id": w.name,
+                "object": "model",
+                "created": engine.started,
+                "owned_by": "turnwise",
+                "root": engine.model_path if w.adapter is None else w.adapter.path,
+                "parent": None if w.adapter is None else BASE,
+                "max_model_len": engine.max_model_len,
+            }
+            for w in engine.registry.list()
+        ]
+        return JSONResponse({"object": "list", "data": cards})
+
+    @app.post("/v1/load_lora_adapter")
+    async def load_adapter(body: LoadAdapter) -> Response:
+        load = engine.registry.load
+        await asyncio.to_thread(load, body.lora_name, body.lora_path, replace=body.load_inplace)
+        return PlainTextResponse(f"Success: LoRA adapter '{body.lora_name}' added successfully.")
+
+    @app.post("/v1/unload_lora_adapter")
+    async def unload_adapter(body: UnloadAdapter) -> Response:
+        engine.registry.unload(body.lora_name)
+        return PlainTextResponse(f"Success: LoRA adapter '{body.lora_name}' removed successfully.")
+
+    @app.post("/v1/completions")
+    async def completions(body: CompletionRequest, http: Request) -> Response:
+        _check(body, engine)
+        outputs = await _submit(body, engine)
+        if body.stream:
+            return StreamingResponse(_events(body, outputs, engine.decoder), media_type="text/event-stream")
+        return await _whole(body, outputs, engine.decoder, http)
+
+    return app
+
+
+def _check(body: CompletionRequest, engine: EngineApp) -> None:
+    wrong = next((i for i in body.prompt if not 0 <= i < engine.vocab_size), None)
+    if wrong is not None:
+        raise EngineError(f"prompt: token id {wrong} is out of the vocabulary (0 to {engine.vocab_size - 1})", 400)
+    if len(body.prompt) + body.max_tokens > engine.max_model_len:
+        raise EngineError(
+            f"prompt: this model's maximum context length is {engine.max_model_len} tokens, but you asked for "
+            f"{len(body.prompt) + body.max_tokens} ({len(body.prompt)} in the prompt, {body.max_tokens} to come)",
+            400,
+        )
+    if body.include_stop_str_in_output:
+        raise EngineError("include_stop_str_in_output: only false is supported", 400)
+    if body.stream_options is not None and not body.stream:
+        raise EngineError("stream_options: only allowed with stream = true", 400)
+
+
+async def _submit(body: CompletionRequest, engine: EngineApp) -> AsyncIterator[Output]:
+    """Queue the request, and return its outputs. Closing the iterator cancels the request."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[Output] = asyncio.Queue()
+    registry, params = engine.registry, body.sampling()
+    # An adapter whose merged copy was dropped is merged again, off this thread.
+    merged = registry.is_merged(body.model)
+    weights = registry.acquire(body.model) if merged else await asyncio.to_thread(registry.acquire, body.model)
+    request = EngineRequest(
+        id=f"cmpl-{uuid.uuid4().hex}",
+        weights=weights,
+        tokens=list(body.prompt),
+        params=params,
+        text=TextStream(engine.decoder, params.stop, skip_special_tokens=body.skip_special_tokens),
+        deliver=lambda out: _hand_over(loop, queue, out),
+        release=lambda: registry.release(weights),
+        rng=random.Random(params.seed),
+        prompt_len=len(body.prompt),
+    )
+    try:
+        engine.scheduler.submit(request)
+    except EngineError:
+        registry.release(weights)
+        raise
+
+    async def outputs() -> AsyncIterator[Output]:
+        try:
+            while True:
+                out = await queue.get()
+                yield out
+                if out.finish is not None:
+                    return
+        finally:
+            engine.scheduler.cancel(request)
+
+    return outputs()
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Output], out: Output) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(queue.put_nowait, out)
+
+
+async def _events(body: CompletionRequest, outputs: AsyncIterator[Output], decoder: Decoder) -> AsyncIterator[bytes]:
+    """The answer as server-sent events: a chunk for every step, usage if asked for, ``[DONE]``."""
+    head = _head(body)
+    count, cached, first = 0, 0, True
+    async with aclosing(outputs):  # pyright: ignore[reportArgumentType]
+        async for out in outputs:
+            if out.error is not None:
+                yield _event(protocol.error(out.error, 500))
+                break
+            count, cached = count + len(out.token_ids), out.cached_tokens
+            yield _event(
+                {**head, "choices": [protocol.choice(body, out, _pieces(body, out, decoder), with_prompt=first)]}
+            )
+            first = False
+    if body.stream_options is not None and body.stream_options.include_usage:
+        yield _event({**head, "choices": [], "usage": protocol.usage(len(body.prompt), count, cached)})
+    yield b"data: [DONE]\n\n"
+
+
+async def _whole(
+    body: CompletionRequest, outputs: AsyncIterator[Output], decoder: Decoder, http: Request
+) -> JSONResponse:
+    """The answer in one body. A client that hangs up cancels it."""
+    parts: list[Output] = []
+
+    async def collect() -> None:
+        async with aclosing(outputs):  # pyright: ignore[reportArgumentType]
+            async for out in outputs:
+                parts.append(out)
+
+    task = asyncio.create_task(collect())
+    try:
+        while not (await asyncio.wait({task}, timeout=_DISCONNECT_POLL_S))[0]:
+            if await http.is_disconnected():
+                return JSONResponse(protocol.error("the client went away", 499), 499)
+        await task
+    finally:
+        task.cancel()
+    last = parts[-1]
+    if last.error is not None:
+        raise EngineError(last.error, 500)
+    whole = replace(
+        last,
+        token_ids=[i for p in parts for i in p.token_ids],
+        logprobs=[x for p in parts for x in p.logprobs],
+        text="".join(p.text for p in parts),
+    )
+    counts = protocol.usage(len(body.prompt), len(whole.token_ids), last.cached_tokens)
+    answer = protocol.choice(body, whole, _pieces(body, whole, decoder), with_prompt=True)
+    return JSONResponse({**_head(body), "choices": [answer], "usage": counts})
+
+
+def _head(body: CompletionRequest) -> dict[str, object]:
+    return {
+        "id": f"cmpl-{uuid.uuid4().hex}",
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": body.model,
+    }
+
+
+def _pieces(body: CompletionRequest, out: Output, decoder: Decoder) -> list[str]:
+    if body.logprobs is None:
+        return []
+    return [decoder.decode([i], skip_special_tokens=False) for i in out.token_ids]
+
+
+def _event(data: dict[str, object]) -> bytes:
+    return b"data: " + json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+def _explain(detail: dict[str, object]) -> str:
+    where = detail["loc"]
+    assert isinstance(where, tuple)
+    field = ".".join(str(part) for part in where[1:] if not str(part).startswith(("list[", "str"))) or "body"
+    if detail["type"] == "extra_forbidden":
+        return f"{field}: no such field"
+    return f"{field}: {detail['msg']}"
