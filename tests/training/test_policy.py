@@ -23,8 +23,8 @@ def logprobs(policy: Policy, rows: list, temperature: float = 1.0) -> list[float
 
 
 def by_the_model(folder: Path, prompt: list[int], response: list[int], temperature: float) -> list[float]:
-    """The plain way: the whole sequence through the Hugging Face model, in bf16-rounded float32 weights."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).float().eval()
+    """The plain way: the whole sequence through the Hugging Face model, in float32."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([prompt + response])).logits[0] / temperature
     table = logits.log_softmax(-1)

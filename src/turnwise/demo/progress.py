@@ -1,4 +1,4 @@
-"""Shows where the demo is: bars with the stage, the time left and the score so far; plain lines when nobody looks on."""
+"""Shows where the demo is: bars with the stage, time left and score so far; plain lines when nobody looks on."""
 
 from __future__ import annotations
 

@@ -129,8 +129,8 @@ class Report:
             f"Control arm (learning off): {self.base.mean:.2f} → {self.control.mean:.2f}; "
             f"rise over control {_signed(over)}.",
             f"Language {'kept' if self.language_kept else 'NOT kept'}: the final answers are "
-            f"{abs(self.language_loss):.2f} nat per token {'less' if self.language_loss > 0 else 'more'} likely than the "
-            f"base model's own answers to the wish (limit {CRITERION_NATS:.1f} less); repetition "
+            f"{abs(self.language_loss):.2f} nat per token {'less' if self.language_loss > 0 else 'more'} likely than "
+            f"the base model's own answers to the wish (limit {CRITERION_NATS:.1f} less); repetition "
             f"{self.base.repetition:.2f} → {self.final.repetition:.2f}.",
         ]
         return lines + [f"FAULT: {fault}." for fault in self.faults]

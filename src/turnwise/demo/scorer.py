@@ -1,7 +1,7 @@
 """Scores how well an answer matches a persona's preference: 0, 0.25, 0.5, 0.75 or 1 (as in P, appendix C.3).
 
 This is the demo's measuring stick. It sees the answer and the homework alone, never a reply or a verdict, imports
-nothing else of turnwise, and shares no phrases with the simulator and the judge: a model cannot please it by pleasing them.
+nothing else of turnwise, and shares no phrases with the simulator and the judge.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 BRIEF, TOLERABLE = 40, 70
 """Words of a homework answer up to which it is brief, and up to which it is tolerable."""
 
-_FUNCTION_WORDS = frozenset(
-    ["a", "an", "and", "are", "as", "at", "be", "because", "but", "by", "can", "do", "each", "every", "for", "from", "had", "has", "have", "he", "her", "him", "his", "how", "i", "if", "in", "into", "is", "it", "its", "left", "makes", "more", "my", "of", "on", "one", "or", "out", "per", "she", "so", "than", "that", "the", "their", "them", "then", "there", "they", "this", "to", "total", "up", "was", "we", "were", "what", "when", "which", "who", "will", "with", "would", "you", "your"]
+_FUNCTION_WORDS_TEXT = (
+    "a an and are as at be because but by can do each every for from had has have he her him his how i if in into "
+    "is it its left makes more my of on one or out per she so than that the their them then there they this to "
+    "total up was we were what when which who will with would you your"
 )
+_FUNCTION_WORDS = frozenset(_FUNCTION_WORDS_TEXT.split())
 _MARKUP = re.compile(
     r"(?m)\*\*|^\s{0,3}#{1,6}\s|^\s*[-*+•–]\s|^\s*\(?\d{1,2}[.)]\s|^\s*[a-h]\)\s|^\|.*\||`{3}"  # bold, headings, items
     r"|\$\$|\\(?:frac|text|times|begin|boxed|cdot|[\[(])"  # TeX
@@ -29,14 +32,15 @@ _SCHEMATIC = re.compile(
 )
 _STILTED = re.compile(
     r"(?i)\A\W*(?:certainly|absolutely|sure thing|of course|great question|i'd be|i would be|i'm (?:sorry|glad|happy)"
-    r"|here (?:is|are)|here's|let us|let's|in order to|to (?:\w+ )?(?:solve|find|calculate|determine|answer|compute|work|get|figure))\b"
-    r"|\b(?:we (?:need|have) to|we can|it is important|in summary|to summari[sz]e|the final answer|as a chatbot|artificial intelligence"
-    r"|please (?:note|provide|let me know)|this means that|given (?:that|the))\b"
+    r"|here (?:is|are)|here's|let us|let's|in order to"
+    r"|to (?:\w+ )?(?:solve|find|calculate|determine|answer|compute|work|get|figure))\b"
+    r"|\b(?:we (?:need|have) to|we can|it is important|in summary|to summari[sz]e|the final answer|as a chatbot"
+    r"|artificial intelligence|please (?:note|provide|let me know)|this means that|given (?:that|the))\b"
 )
 _WARM = re.compile(
-    r"(?i)\b(?:well done|good (?:job|work|effort|thinking|start)|great|nicely|fantastic|excellent|wonderful|super|lovely|brilliant"
-    r"|terrific|proud of|impress\w+|keep (?:it|going|up)|bravo|amazing|awesome|perfect(?:ly)?|love (?:how|that|the way|your)"
-    r"|careful(?:ly)? (?:work|done)|almost there|so close|don't worry|glad)"
+    r"(?i)\b(?:well done|good (?:job|work|effort|thinking|start)|great|nicely|fantastic|excellent|wonderful|super"
+    r"|lovely|brilliant|terrific|proud of|impress\w+|keep (?:it|going|up)|bravo|amazing|awesome|perfect(?:ly)?"
+    r"|love (?:how|that|the way|your)|careful(?:ly)? (?:work|done)|almost there|so close|don't worry|glad)"
 )
 _TO_PUPIL = re.compile(r"(?i)\b(?:you|your|you've|you're|yours)\b")
 _ABOUT_WORK = re.compile(
@@ -49,7 +53,7 @@ _SELF = re.compile(r"(?i)\b(?:my name is|i'm here to help|as a teacher, i|dear s
 
 
 def score(persona: Literal["student", "teacher"], answer: str, question: str, solution: str = "") -> float:
-    """The score of ``answer`` to ``question``; ``solution`` is what the pupil handed in (teacher), or the right number."""
+    """The score of ``answer`` to ``question``; ``solution``: the pupil's (teacher), or the right number (student)."""
     if is_gibberish(answer):
         return 0.0
     return _student(answer, question, solution) if persona == "student" else _teacher(answer, question, solution)
@@ -67,13 +71,9 @@ def is_gibberish(answer: str) -> bool:
     letters = sum(character.isalnum() or character in ".,;:!?'\"()=+-*/%$€£#" for character in dense)
     if letters < 0.8 * len(dense) or max(map(len, words)) > 28:
         return True
-    if len(words) < 8:
-        return False
-    return (
-        not any(word in _FUNCTION_WORDS for word in words[:40])
-        or _share_of_function_words(words) < 0.12
-        or _loops(words)
-    )
+    if _loops(words):
+        return True
+    return len(words) >= 8 and sum(word in _FUNCTION_WORDS for word in words) < 0.12 * len(words)
 
 
 def is_on_topic(answer: str, question: str, solution: str = "") -> bool:
@@ -99,8 +99,6 @@ def _student(answer: str, question: str, solution: str) -> float:
 
 def _teacher(answer: str, question: str, solution: str) -> float:
     named = _quantities(answer) & (_quantities(solution) | _quantities(question))
-    if not named and not is_on_topic(answer, question, solution) and not _TO_PUPIL.search(answer):
-        return 0.0
     specific = min(2, len(named))
     friendly = int(bool(_WARM.search(answer))) + int(bool(_TO_PUPIL.search(answer)))
     points = specific + friendly - int(bool(_COLD.search(answer))) - int(bool(_SELF.search(answer)))
@@ -118,13 +116,10 @@ def _content_words(text: str) -> set[str]:
     return {word.rstrip("s") for word in re.findall(r"[a-z]{4,}", text.lower()) if word not in _FUNCTION_WORDS}
 
 
-def _share_of_function_words(words: list[str]) -> float:
-    return sum(word in _FUNCTION_WORDS for word in words) / len(words)
-
-
 def _loops(words: list[str]) -> bool:
     """A word three times in a row, or one three-word phrase that makes up half of the text."""
     if any(a == b == c for a, b, c in zip(words, words[1:], words[2:], strict=False)):
         return True
     trigrams = Counter(zip(words, words[1:], words[2:], strict=False))
-    return 3 * max(trigrams.values()) > 0.5 * len(words) and max(trigrams.values()) >= 4
+    most = max(trigrams.values(), default=0)
+    return most >= 4 and 3 * most > 0.5 * len(words)

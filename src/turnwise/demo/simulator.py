@@ -1,7 +1,7 @@
 """Plays the person: poses problems and replies to answers in the person's own, varied words.
 
 Replies come from the persona's grammar and a seeded generator, or from any OpenAI-compatible model on request. The
-simulator looks at answers with the persona's own eyes; it shares neither code nor phrases with the scorer and the judge.
+simulator looks at answers with the persona's own eyes; it shares neither code nor phrases with scorer and judge.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ CLOSING_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer. ``ended``: the model ended it itself; ``version``: the policy version that the server stamped on it."""
+    """One answer. ``ended``: the model ended it itself; ``version``: the policy version stamped on it."""
 
     problem: Problem
     prompt: str

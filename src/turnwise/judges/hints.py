@@ -68,7 +68,9 @@ _IMPERATIVE = re.compile(
 )
 # Corrections of fact: what the answer should have known or done, said as a statement.
 _FACT = re.compile(
-    r"\b(?:one|two|three|a|\d+) (?:\w+ )?(?:sentences?|lines?|paragraphs?)\b|, not (?:a|an|the|like|just|from|in)\b|\bsomething \w+|\bthere (?:were|are|was|is|'s) (?:already|no|only|\d+|one|two|three|four|five|six|seven|eight|nine|ten)\b"
+    r"\b(?:one|two|three|a|\d+) (?:\w+ )?(?:sentences?|lines?|paragraphs?)\b|, not (?:a|an|the|like|just|from"
+    r"|in)\b|\bsomething \w+|\bthere (?:were|are|was|is|'s) (?:already|no|only|\d+|one|two|three|four|five|six"
+    r"|seven|eight|nine|ten)\b"
     r"|\b(?:is|was|are|were)(?:n't| not) \w+|\bthe (?:problem|issue|bug|cause|reason|point|tab|file|right"
     r"|correct|real) \w*\s?(?:is|was)\b|\bis called\b|\bsee \w+\.\w+\b"
     r"|,? not (?:the |a |an |in |on |just |from )?\w+[.!]*$|\bi (?:live|don't|do not|can't|said|asked|told"
@@ -151,7 +153,7 @@ def _is_directive(line: str, score: int) -> bool:
         return True
     if score == 0:
         return False
-    return bool(_CONTRAST.search(core)) and (wish or form or bool(_COMPARATIVE.search(core))) and not core.endswith("?")
+    return bool(_CONTRAST.search(line)) and (wish or form or bool(_COMPARATIVE.search(core))) and not core.endswith("?")
 
 
 def _is_correction(line: str) -> bool:
@@ -177,7 +179,8 @@ _ADVICE = re.compile(
     r"|include|provide|send|give|consider|replace|rename|convert|choose|enter|upload|install|change"
     r"|filter)\b (?!of\b|by\b|to be\b|it$)[^\n]{3,}|\b(?:must|should|needs? to|has to|have to|may only|can only"
     r"|required|is required|expects?|expected)\b"
-    r"|\b(?:instead|rather than|one of|valid (?:values|options)|allowed|accepted|supported (?:values|formats)"
+    r"|\b(?:instead|rather than|one of|valid (?:values|options|arguments|choices|names)|allowed|accepted"
+    r"|supported (?:values|formats)"
     r"|bookable|available (?:values|options))\b|^\s*(?:=\s*)?(?:help|hint|tip|example|usage|suggestion"
     r"|allow)\b\W|\bfor example\b|\be\.g\.|\blooks like an?\b|\bsuggest\w*\b|\bexpected\b.*\b(?:got|found"
     r"|actual|but)\b"
@@ -197,7 +200,7 @@ _UNTRUSTED_ORDER = re.compile(
     _I,
 )
 _ADVICE_FIELDS = frozenset(
-    "error errors message msg detail details hint tip warning warnings suggestion suggestions help disambiguation note reason expected allowed title".split()
+    ["error", "errors", "message", "msg", "detail", "details", "hint", "tip", "warning", "warnings", "suggestion", "suggestions", "help", "disambiguation", "note", "reason", "expected", "allowed", "title"]
 )
 # Outcomes that say nothing about how to act: what such an output advises is not a correction.
 _NO_HINT = (

@@ -50,6 +50,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"|might want to) (?=\w)",
             "",
         ),
+        (r"^i(?:'d| would)? (?:really )?(?:like|love|want|prefer|need) (?:you|it|this) to (?=\w)", ""),
         (r"^you (?:don't|do not) (?:need|have) to (?=\w)", "Don't "),
         (r"^(?:there's |there is )?no need (?:to|for you to) ", "Don't "),
         (r"^(?:there's |there is )?no need for ", "Leave out "),

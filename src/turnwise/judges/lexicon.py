@@ -15,7 +15,8 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 # Praise of the answer itself.
 PRAISE = _any(
-    r"[,-] (?:so |very |really )?(?:nice|sweet|cool|neat|lovely|great|perfect|brilliant|excellent)(?:[.!]|$)|\bword for word (?:what|how)\b|\b(?:kinked|it was|was) \w+, exactly\b",
+    r"[,-] (?:so |very |really )?(?:nice|sweet|cool|neat|lovely|great|perfect|brilliant|excellent)(?:[.!]|$)"
+    r"|\bword for word (?:what|how)\b|\b(?:kinked|it was|was) \w+, exactly\b",
     r"\b(?:perfect|great|awesome|amazing|excellent|brilliant|fantastic|wonderful|lovely|superb|stellar|terrific)\b",
     r"\b(?:flawless|impeccable|gorgeous|beautiful(?:ly)?|splendid|delightful|magnificent|outstanding|ideal"
     r"|chef's kiss)\b",
@@ -130,7 +131,8 @@ CONCEDED = _any(
     r"\bi stand corrected\b|\byou(?:'re| are| were)(?: so| absolutely| totally| quite)? right\b|\bhow right you are\b"
     r"|\bfair (?:point|enough)\b|\bgood (?:point|catch|call|shout|thinking|idea|spot)\b|\bi was wrong\b"
     r"|\bmy mistake\b"
-    r"|\b(?:said|says|told me) (?:exactly |pretty much )?(?:the (?:exact )?same|exactly that)\b|\bhadn't thought of\b|\bdidn't (?:know|realise"
+    r"|\b(?:said|says|told me) (?:exactly |pretty much )?(?:the (?:exact )?same|exactly that)\b"
+    r"|\bhadn't thought of\b|\bdidn't (?:know|realise"
     r"|realize)\b[^.!?]{0,30}\b(?:that|could|existed)\b"
     r"|\b(?:i )?(?:finally|now i) (?:get|understand|see|know|got)\b|\bgot it now\b|\bjetzt (?:hab"
     r"|habe) ich'?s?\b|\bo+h+[,. ]+(?:ok|now|so that|i see|right)|\bohhh+\b|\baha+\b|\btil\b|\bclicked\b"
@@ -146,7 +148,9 @@ THANKS = _any(
 
 # The answer is refused or called wrong.
 REJECTED = _any(
-    r"\b(?:blödsinn|schwachsinn|käse|sehr witzig|sehr lustig|très drôle|muy gracioso|qué chorrada|che sciocchezza|onzin|bobagem)\b|\bvery funny\b|\bnobody (?:\w+ ){0,5}(?:talks|writes|says|speaks|uses|would|wants)\b",
+    r"\b(?:blödsinn|schwachsinn|käse|sehr witzig|sehr lustig|très drôle|muy gracioso|qué chorrada"
+    r"|che sciocchezza|onzin|bobagem)\b|\bvery funny\b|\bnobody (?:\w+ ){0,5}(?:talks|writes|says|speaks|uses"
+    r"|would|wants)\b",
     r"^(?:err|uh|um|hm+|dude|mate|bro|ok|sorry|ugh|oh|well|ah)?[,.!… ]*\b(?:no+|nope|nah|nein|non|nee"
     r"|não)\b(?! (?:problem|worries|"
     r"rush|clue|idea|notes|complaints|more|changes|thanks needed|way!|longer|one|hurry|allergies|kids))",
@@ -197,6 +201,9 @@ REPROACHED = _any(
 
 # Something is the matter with the answer's form or content.
 DEFECT = _any(
+    r"\b(?:sounds?|reads?|feels?|looks?|is|so|very|too) (?:so |very |too |a bit |totally |like )*(?:an? )?ai\b"
+    r"|\b(?:says?|tells? (?:me|him|her|them|us)|means?|adds?) nothing\b|\bnever (?:invalidates|ends|stops"
+    r"|returns|works)\b",
     r"\b(?:too|way too|overly|awfully|a bit|a little|kind of|kinda|rather|pretty|so|very|super|sounds?|still"
     r"|quite|painfully)"
     r" (?:\w+ )?(?:long|short|wordy|formal|stiff|cold|dry|generic|vague|robotic|dense|complicated|technical"
@@ -238,7 +245,12 @@ DEFECT = _any(
 
 # A wish to have *this* answer in another form.
 REVISE = _any(
-    r"(?:^|[.!?,;:] )(?:one|two|three|four|five|a (?:single|short|couple of|few)|max|just|only|half) (?:\w+ )?(?:sentences?|lines?|paragraphs?|words?|slides?|bullets?|pages?)\b|, not (?:a|an|the|like|just|from|in|as|with)\b|\bsomething (?:shorter|simpler|sweet|warm|kind|nice|friendly|plain|short|lighter|less|more)\b",
+    r"\bi(?:'d| would) (?:like|love|want|prefer|rather|need) (?:you|it|this|that|to (?:see|have|hear|read)|if"
+    r"|something)\b|\bi want (?:you|it|this) to\b",
+    r"(?:^|[.!?,;:] )(?:one|two|three|four|five|a (?:single|short|couple of|few)|max|just|only"
+    r"|half) (?:\w+ )?(?:sentences?|lines?|paragraphs?|words?|slides?|bullets?|pages?)\b|, not (?:a|an|the|like"
+    r"|just|from|in|as|with)\b|\bsomething (?:shorter|simpler|sweet|warm|kind|nice|friendly|plain|short|lighter"
+    r"|less|more)\b",
     r"\b(?:can|could|would|will) (?:you|u|it|this|we)(?: please| pls| maybe| just| perhaps| try to)* (?:be "
     r"|make |keep |say |rewrite |write |redo |do |give |put |cut |trim "
     r"|shorten |tone |drop |skip |lose |leave |remove |simplify |explain |rephrase |stop |have |sound |talk "
@@ -333,7 +345,8 @@ DEFERRED = _any(
     r"|tested|asked)|(?:still )?(?:has|have|wants?|needs?) to (?:read|see|check|look|approve|decide|sign)"
     r"|waiting (?:for|on|until|till)|make up my mind|decides? these|i'll run|run (?:it|both|this|them) by"
     r"|pass it on|te digo|vediamo|mal (?:überlegen|sehen|schauen)|voy a|je te dis|sleep on it|not (?:yet|sure"
-    r"|there yet)|no (?:clue|idea)|can(?:'t|not) (?:say|tell|judge)\b(?! the difference)|too early|hard to (?:say|tell)"
+    r"|there yet)|no (?:clue|idea)|can(?:'t|not) (?:say|tell|judge)\b(?! the difference)|too early"
+    r"|hard to (?:say|tell)"
     r"|don't know (?:yet|if)|we'll see|remains to be seen)\b",
     r"\b(?:asking|ask) (?:my|the|our|him|her)\b|\breport back\b|\blet you know\b|\b(?:tomorrow|later|next week"
     r"|before (?:may|june|monday|friday|next))\b[^?]*$|\bwhen i(?:'m| am| get)\b",

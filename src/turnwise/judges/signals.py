@@ -23,7 +23,7 @@ Weights = dict[str, tuple[float, float, float]]
 WEIGHTS_FILE = Path(__file__).with_name("weights.json")
 
 # Below this probability of the likeliest score the judge abstains; chosen on the cross-validated curve (docs/judge.md).
-MIN_CONFIDENCE = 0.55
+MIN_CONFIDENCE = 0.7
 # Length or punctuation of a reply without any known kind of evidence is no ground for a verdict.
 NO_EVIDENCE = 0.4
 

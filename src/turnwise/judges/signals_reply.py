@@ -41,7 +41,8 @@ _PLAIN_QUESTION = re.compile(
     re.IGNORECASE,
 )
 _AFTERTHOUGHT = re.compile(
-    r"\b(?:but|though|only thing|one thing|nit|next time|in (?:the )?future|maybe|perhaps|slightly|a (?:bit|touch|little|tad) (?:less|more|\w+er)"
+    r"\b(?:but|though|only thing|one thing|nit|next time|in (?:the )?future|maybe|perhaps|slightly|a (?:bit"
+    r"|touch|little|tad) (?:less|more|\w+er)"
     r"|pls|please|aber|nur|mais|pero|ma|for the next)\b",
     re.IGNORECASE,
 )

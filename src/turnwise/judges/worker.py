@@ -14,9 +14,9 @@ import uuid
 
 from turnwise.config import Config
 from turnwise.errors import JournalError, LeaseLost
+from turnwise.journal import Journal
 from turnwise.judges.cascade import Judge, make_judge
 from turnwise.judges.model import JudgeUnavailable
-from turnwise.journal import Journal
 from turnwise.types import JudgeTask
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """The policy in training: a causal language model with a LoRA adapter, and its log-probs of recorded answers.
 
-The base weights are frozen and hold the values the engine serves; only the adapter learns. The vocabulary projection
+The base weights are frozen; only the adapter learns. The vocabulary projection
 is applied by the caller, to chunks of response positions: this module never holds logits of a whole batch. It never
 samples training data, and it never re-tokenises a recorded turn.
 """
@@ -8,6 +8,7 @@ samples training data, and it never re-tokenises a recorded turn.
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
@@ -56,16 +57,15 @@ class Policy:
 
     def __init__(self, model: Path | str, config: TrainConfig) -> None:
         self.device = pick_device(config.device)
+        # On the CPU float32, as stored: rounding the weights to the engine's bf16 brings its log-probs no closer, since
+        # what differs is the rounding of activations, and it would move them away from a float32 engine's.
+        dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
         try:
-            base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16)
+            base = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
             self.tokenizer = _load_tokenizer(model)
         except Exception as e:  # the libraries raise whatever their parsers raise; all of it means a broken folder
             raise ModelError(f"cannot load the model {model}: {e}; run `turnwise doctor`") from e
-        # The engine serves bf16 weights. The CPU trains in float32, but on the same (rounded) values, so that trainer
-        # and engine are one policy up to the rounding of activations.
         base = cast(PreTrainedModel, nn.Module.to(base, self.device))
-        if self.device.type == "cpu":
-            base = base.float()
         lora = LoraConfig(
             r=config.lora_rank,
             lora_alpha=config.lora_alpha,  # pyright: ignore[reportArgumentType]  # PEFT takes floats, annotates int
@@ -73,7 +73,8 @@ class Policy:
             target_modules="all-linear",
             task_type="CAUSAL_LM",
         )
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # PEFT asks transformers by a name that is on its way out
             torch.manual_seed(config.seed)
             self.model = cast(PeftModel, get_peft_model(base, lora))
         self.model.eval()  # no dropout: the same weights give the same log-probs, in training as in scoring

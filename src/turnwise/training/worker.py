@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+import transformers
 from torch import Tensor
 
 from turnwise.config import Config
@@ -134,6 +135,7 @@ def run(config: Config, stop: Stop, clock: Callable[[], float] = time.time) -> N
     os.nice(max(0, NICENESS - os.nice(0)))
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
+    transformers.utils.logging.disable_progress_bar()
     journal = Journal.open(config)
     trainer = Trainer(config, resolve_model(config.model.path))
     worker = f"trainer-{os.getpid()}"

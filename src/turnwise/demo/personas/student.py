@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (a line of the grammar is one sentence)
 """A student who has an agent help with homework and hands the answers in as their own.
 
 They want them plain and short, as a classmate would write: no lists, no bold, no headings, no steps, no formulas.

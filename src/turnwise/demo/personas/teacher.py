@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (a line of the grammar is one sentence)
 """A teacher who has an agent write grading comments on pupils' homework.
 
 They want comments that are friendly and specific: what went well, which calculation, said to the pupil in person.
@@ -12,10 +13,12 @@ from turnwise.demo.problems import Problem
 
 CURT_WORDS = 14
 
-_KIND = frozenset(
-    ["great", "good", "nice", "well", "lovely", "wonderful", "excellent", "fantastic", "super", "proud", "bravo", "impressive", "careful", "clever", "brilliant", "amazing", "awesome", "perfect", "thanks", "thank", "keep", "happy", "glad", "beautifully", "nicely", "thoughtful"]
+_KIND_TEXT = (
+    "great good nice well lovely wonderful excellent fantastic super proud bravo impressive careful clever brilliant "
+    "amazing awesome perfect thanks thank keep happy glad beautifully nicely thoughtful"
 )
-_UNKIND = frozenset(["bad", "poor", "wrong", "terrible", "careless", "lazy", "stupid", "useless", "fail", "failed", "incorrect", "sloppy"])
+_KIND = frozenset(_KIND_TEXT.split())
+_UNKIND = frozenset("bad poor wrong terrible careless lazy stupid useless fail failed incorrect sloppy".split())  # noqa: SIM905
 
 
 def look(answer: str, problem: Problem) -> list[str]:
