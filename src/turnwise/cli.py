@@ -163,6 +163,47 @@ def show_config(config: ConfigFile = None, home: Home = None, sets: Set = None) 
     out.print(as_toml(read_config(config, home, sets)), markup=False, highlight=False, soft_wrap=True)
 
 
+@app.command()
+def demo(
+    persona: Annotated[
+        str, typer.Option(help="student (plain, short answers) or teacher (specific, friendly).")
+    ] = "student",
+    method: Annotated[str, typer.Option(help="combined, binary or opd.")] = "combined",
+    interactions: Annotated[int | None, typer.Option(min=1, help="Conversations to learn from.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of problems, replies and sampling.")] = 0,
+    out_folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo-out"),
+    quick: Annotated[bool, typer.Option("--quick", help="The same path in about 3 minutes.")] = False,
+    problems: Annotated[
+        Path | None, typer.Option(help="GSM8K problems (JSON lines) instead of generated ones.")
+    ] = None,
+    simulator_url: Annotated[str | None, typer.Option(help="OpenAI-compatible model that writes the replies.")] = None,
+    simulator_model: Annotated[str | None, typer.Option(help="Its name there.")] = None,
+    url: Annotated[str | None, typer.Option(help="Play against a running turnwise instead of starting one.")] = None,
+    token: Annotated[str | None, typer.Option(help="Its token.")] = None,
+) -> None:
+    """Play a person whose agent learns their wishes, and measure what was learned."""
+    from turnwise.demo.play import DemoOptions, run_demo
+
+    result = run_demo(
+        DemoOptions(
+            persona=persona,
+            method=method,
+            interactions=interactions,
+            seed=seed,
+            out=out_folder,
+            quick=quick,
+            problems=problems,
+            simulator_url=simulator_url,
+            simulator_model=simulator_model,
+            url=url,
+            token=token,
+        ),
+        out,
+    )
+    if result.faults:
+        raise TurnwiseError(f"the demo is not valid: {'; '.join(result.faults)}; the server's log is in {out_folder}")
+
+
 @sessions_app.command("list")
 def sessions_list(
     config: ConfigFile = None,
