@@ -1,7 +1,6 @@
 """The model judge against a real HTTP server that speaks chat completions, with its faults."""
 
 import asyncio
-import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -239,6 +238,3 @@ async def test_signals_alone_call_an_abstention_no_signal() -> None:
     assert (verdict.score, verdict.hint) == (0, None)
     assert "no signal" in verdict.reason
 
-
-def test_requests_are_plain_json() -> None:
-    assert json.dumps(TASK.messages)

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from turnwise.config import Config, JudgeConfig
 from turnwise.judges.cascade import SignalJudge
 from turnwise.judges.model import JudgeUnavailable
 from turnwise.judges.worker import Worker, run
-from turnwise.journal import Answer, Journal, NewTurn
+from turnwise.journal import Answer, Journal, NewTurn, schema
 from turnwise.types import Exclusion, FinishReason, JudgeTask, TurnKind, TurnState, Verdict
 
 
@@ -95,8 +96,10 @@ async def test_a_reply_becomes_a_sample(journal: Journal, tmp_path: Path) -> Non
     await work_until(
         Worker(settings(tmp_path), journal, SignalJudge()), lambda: state(journal, turn) is TurnState.READY
     )
-    sample = journal.gate_probes(1, [])  # only well-judged turns are probes
-    assert sample == []
+    with journal.reading() as c:
+        [(reward, hint)] = c.execute(select(schema.samples.c.reward, schema.samples.c.hint)).all()
+    assert reward == -1
+    assert hint == "Make it less stiff. Say it in one plain sentence, without the bold."
 
 
 async def test_every_turn_is_judged_once(journal: Journal, tmp_path: Path) -> None:
@@ -137,7 +140,6 @@ async def test_the_lease_is_kept_while_a_vote_takes_long(journal: Journal, tmp_p
     first, second = Scripted(slow), Scripted(good)
     config = settings(tmp_path, lease_s=0.6)
     stop = asyncio.Event()
-    other = asyncio.create_task(Worker(config, journal, second).run(stop)) if False else None
     running = asyncio.create_task(Worker(config, journal, first).run(stop))
     async with asyncio.timeout(20):
         while not first.calls:
@@ -158,12 +160,7 @@ async def test_a_verdict_after_a_lost_lease_is_dropped(journal: Journal, tmp_pat
         return await good(task)
 
     await work_until(Worker(settings(tmp_path), journal, Scripted(outrun)), lambda: state(journal, turn) is TurnState.READY)
-    sample = journal._samples  # noqa: F841  the sample keeps the person's score, checked below
     with journal.reading() as c:
-        from sqlalchemy import select
-
-        from turnwise.journal import schema
-
         assert c.execute(select(schema.samples.c.reward)).scalars().all() == [-1.0]
 
 

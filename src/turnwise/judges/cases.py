@@ -89,7 +89,7 @@ def _case(row: Any, number: int) -> Case:
 
 
 def read_table(path: Path, role: str) -> list[Case]:
-    """The cases of a tab-separated file: label, directive, task, answer and the ``role``'s message, \\n for line ends."""
+    """Cases of a tab-separated file: label, directive, task, answer, and the message of ``role``."""
     cases = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:

@@ -92,7 +92,7 @@ STEPS = 400
 
 
 def fit(cases: list[Case], variance: float = VARIANCE) -> Weights:
-    """Maximum a-posteriori weights for ``cases``: gradient descent on a convex loss, so the same cases give the same."""
+    """Maximum a-posteriori weights for ``cases``: gradient descent on a convex loss."""
     names = list(PRIOR)
     prior = np.array([PRIOR[n] for n in names])
     x = np.zeros((len(cases), len(names)))
@@ -107,7 +107,9 @@ def fit(cases: list[Case], variance: float = VARIANCE) -> Weights:
         p = np.exp(x @ w - (x @ w).max(axis=1, keepdims=True))
         p /= p.sum(axis=1, keepdims=True)
         w -= rate * (x.T @ (p - y) + (w - prior) / variance)
-    return {name: tuple(round(float(v), 3) for v in row) for name, row in zip(names, w, strict=True)}  # pyright: ignore
+    return {
+        n: (round(float(a), 3), round(float(b), 3), round(float(c), 3)) for n, (a, b, c) in zip(names, w, strict=True)
+    }
 
 
 def folds(cases: list[Case], k: int = 10) -> list[list[int]]:

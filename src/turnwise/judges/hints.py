@@ -105,12 +105,10 @@ _BARE = re.compile(
 )
 
 
-def extract_hint(
-    score: int, confidence: float, answer: str, reply: str, outputs: list[str], found: dict[str, float]
-) -> str | None:
+def extract_hint(score: int, answer: str, reply: str, outputs: list[str], found: dict[str, float]) -> str | None:
     """The hint of a next state: from the person's words if they hold one, else from the tool's diagnostics.
 
-    ``score`` and ``confidence`` are the verdict so far, ``found`` its evidence. None: nothing says how to do better.
+    ``score`` is the verdict so far, ``found`` its evidence. None: nothing says how to do better.
     """
     hint = hint_from_reply(score, reply, answer) if reply else None
     if hint is None and outputs:
@@ -200,7 +198,27 @@ _UNTRUSTED_ORDER = re.compile(
     _I,
 )
 _ADVICE_FIELDS = frozenset(
-    ["error", "errors", "message", "msg", "detail", "details", "hint", "tip", "warning", "warnings", "suggestion", "suggestions", "help", "disambiguation", "note", "reason", "expected", "allowed", "title"]
+    [
+        "error",
+        "errors",
+        "message",
+        "msg",
+        "detail",
+        "details",
+        "hint",
+        "tip",
+        "warning",
+        "warnings",
+        "suggestion",
+        "suggestions",
+        "help",
+        "disambiguation",
+        "note",
+        "reason",
+        "expected",
+        "allowed",
+        "title",
+    ]
 )
 # Outcomes that say nothing about how to act: what such an output advises is not a correction.
 _NO_HINT = (

@@ -110,10 +110,35 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 
+# Past participles whose infinitive the spelling rules do not give.
 _BASE = {
-    "read": "read", "said": "say", "told": "tell", "gave": "give", "given": "give", "written": "write", "wrote": "write", "put": "put", "made": "make", "kept": "keep", "left": "leave", "used": "use", "been": "be", "done": "do", "shown": "show", "seen": "see",
-    "known": "know", "gone": "go", "taken": "take", "sent": "send", "found": "find", "thought": "think", "looked": "look", "started": "start", "included": "include", "mentioned": "mention", "named": "name", "praised": "praise", "explained": "explain", "noticed": "notice",
-}  # fmt: skip
+    "read": "read",
+    "said": "say",
+    "told": "tell",
+    "gave": "give",
+    "given": "give",
+    "written": "write",
+    "put": "put",
+    "made": "make",
+    "kept": "keep",
+    "left": "leave",
+    "used": "use",
+    "been": "be",
+    "done": "do",
+    "shown": "show",
+    "seen": "see",
+    "known": "know",
+    "gone": "go",
+    "taken": "take",
+    "sent": "send",
+    "found": "find",
+    "thought": "think",
+    "included": "include",
+    "named": "name",
+    "praised": "praise",
+    "noticed": "notice",
+    "looked": "look",
+}
 
 
 def strip_openers(line: str) -> str:
@@ -167,10 +192,7 @@ def base_form(participle: str) -> str:
         return stem[:-1]
     if word.endswith("ied"):
         return word[:-3] + "y"
-    # A lone consonant after a single vowel, or v, c, s, z, u, g at the end: the infinitive has an e (move, use, replace).
-    return (
-        stem + "e"
-        if re.search(r"(?:[vzcu]|[^aeiou][aeiou][sktrdnbmg]|[lr]g|[aeiou]s)$", stem)
-        and not re.search(r"(?:en|er|it|on|et|ck|ow|[aeiou]{2}\w)$", stem)
-        else stem
-    )
+    # "moved", "replaced", "used": the infinitive keeps the e after v, c, z, u, or a lone consonant after a vowel.
+    silent = re.search(r"(?:[vzcu]|[^aeiou][aeiou][sktrdnbmg]|[lr]g|[aeiou]s)$", stem)
+    plain = re.search(r"(?:en|er|it|on|et|ck|ow|[aeiou]{2}\w)$", stem)
+    return stem + "e" if silent and not plain else stem

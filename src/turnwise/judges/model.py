@@ -13,7 +13,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import httpx
 import openai
 
 from turnwise.config import Config
@@ -100,7 +99,10 @@ class ModelJudge:
 
     async def _call(self, messages: list[Message], max_tokens: int) -> _Reply:
         """One completion, with bounded retries on rate limits, server faults, time-outs and broken connections."""
-        for attempt in range(1, CALL_ATTEMPTS + 1):
+        fault: Exception | None = None
+        for attempt in range(CALL_ATTEMPTS):
+            if attempt:
+                await self._sleep(FIRST_BACKOFF_S * 2 ** (attempt - 1) * (0.5 + self._rng.random()))
             try:
                 async with asyncio.timeout(self._judge.timeout_s):
                     done = await self._client.chat.completions.create(
@@ -113,13 +115,11 @@ class ModelJudge:
                     )
                 return _reply(done)
             except (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError, TimeoutError) as e:
-                fault: Exception = e
+                fault = e
             except openai.APIError as e:
                 raise JudgeUnavailable(f"the judge model's endpoint refused the request: {e}") from e
             except ValueError as e:  # the body is not JSON
                 fault = e
-            if attempt < CALL_ATTEMPTS:
-                await self._sleep(FIRST_BACKOFF_S * 2 ** (attempt - 1) * (0.5 + self._rng.random()))
         raise JudgeUnavailable(f"the judge model did not answer in {CALL_ATTEMPTS} tries: {fault!r}") from fault
 
 
@@ -145,6 +145,4 @@ def make_client(config: Config) -> openai.AsyncOpenAI:
                 key = config.token_path.read_text(encoding="utf-8").strip()
             except OSError as e:
                 raise JudgeUnavailable(f"cannot read the gateway's token at {config.token_path}: {e}") from e
-    return openai.AsyncOpenAI(
-        base_url=url, api_key=key or "none", max_retries=0, timeout=httpx.Timeout(config.judge.timeout_s)
-    )
+    return openai.AsyncOpenAI(base_url=url, api_key=key or "none", max_retries=0, timeout=config.judge.timeout_s)

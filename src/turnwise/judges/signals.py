@@ -60,7 +60,7 @@ def judge_from_signals(
     if "reply.no_kind" in found and not any(n.startswith("tool.") for n in found):
         confidence = min(confidence, NO_EVIDENCE)
     reply, tool = _split(next_state)
-    hint = extract_hint(best, confidence, answer_text(answer), reply, tool, found)
+    hint = extract_hint(best, answer_text(answer), reply, tool, found)
     ranked = sorted(found, key=lambda n: -abs(found[n] * table.get(n, (0, 0, 0))[best + 1]))
     return SignalVerdict(
         score=best if confidence >= min_confidence else None,

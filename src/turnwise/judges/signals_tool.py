@@ -24,6 +24,7 @@ from turnwise.judges.tool_patterns import (
     FAIL_WORD,
     GOOD_STATUS,
     HTTP,
+    IGNORE_CASE,
     INFRASTRUCTURE,
     KNOWN_FAILURES,
     LIST_KEYS,
@@ -46,7 +47,6 @@ from turnwise.judges.tool_patterns import (
     UNREADABLE,
     VALUE_KEYS,
     WARNING_LINE,
-    I,
 )
 
 
@@ -88,7 +88,7 @@ def _outcome(task: str, answer: str, text: str) -> dict[str, float]:
             return {"tool.expected_negative": 1.0}
         if passed or code == 0 or "good" in json_kinds:
             return {"tool.unexpected_positive": 1.0}
-    if infra and not (failed and not re.search(r"network|connect|resolve", prose, I)):
+    if infra and not (failed and not re.search(r"network|connect|resolve", prose, IGNORE_CASE)):
         return {"tool.infrastructure": 1.0}
     if SKIPPED.search(prose) or (re.search(r"\b\d+ skipped", prose) and not passed and not failed):
         return {"tool.nothing_ran": 1.0}
@@ -107,7 +107,7 @@ def _outcome(task: str, answer: str, text: str) -> dict[str, float]:
     if TRACEBACK.search(prose):
         return {"tool.traceback": 1.0}
     body = _body(prose, code)
-    if prose and (EMPTY.match(body) or re.match(r"\W*no output\W*\n+\W*(?:note|hint|tip|warning)", prose, I)):
+    if prose and (EMPTY.match(body) or re.match(r"\W*no output\W*\n+\W*(?:note|hint|tip|warning)", prose, IGNORE_CASE)):
         if code == 0 and not LOOKS_FOR.search(task):
             return {"tool.exit_zero": 1.0}
         return {"tool.empty": 1.0}
@@ -131,16 +131,18 @@ def _outcome(task: str, answer: str, text: str) -> dict[str, float]:
 
 
 def _screen_outcome(text: str) -> dict[str, float]:
-    if re.search(r"\b(?:click|type|drag|upload|select\w*|fill|press|tap)\w* (?:failed|rejected)", text, I):
+    if re.search(r"\b(?:click|type|drag|upload|select\w*|fill|press|tap)\w* (?:failed|rejected)", text, IGNORE_CASE):
         return {"tool.screen_error": 1.0}
     rest = NO_CHANGE.sub("", text)
-    if re.search(r"\b(?:0|no) (?:results|matches|items|hits|entries)\b", rest, I):
+    if re.search(r"\b(?:0|no) (?:results|matches|items|hits|entries)\b", rest, IGNORE_CASE):
         return {"tool.empty": 1.0}
     if UNREADABLE.search(rest):
         return {"tool.no_change": 1.0}
     if CHANGED.search(rest):
         bad = re.search(
-            r"\berror|\binvalid|\brequired\b|\bnot (?:allowed|found|valid)|\bfailed|\bwrong|\bdenied|\bmust\b", rest, I
+            r"\berror|\binvalid|\brequired\b|\bnot (?:allowed|found|valid)|\bfailed|\bwrong|\bdenied|\bmust\b",
+            rest,
+            IGNORE_CASE,
         )
         return {"tool.screen_error": 0.7} if bad else {"tool.screen_changed": 1.0}
     if ERROR.search(rest):
@@ -154,7 +156,9 @@ def test_verdict(text: str) -> tuple[bool, bool]:
     """(failed, passed) as test runners, linters and compilers report them; both False when none did."""
     numbers = [int(next(g for g in m if g)) for m in FAIL_COUNT.findall(text)]
     failed = any(n > 0 for n in numbers)
-    if (not numbers and FAIL_WORD.search(text)) or re.search(r"^\s*(?:--- )?FAIL\b|\bBUILD FAILED|could not compile|^not ok\b", text, re.MULTILINE):
+    if (not numbers and FAIL_WORD.search(text)) or re.search(
+        r"^\s*(?:--- )?FAIL\b|\bBUILD FAILED|could not compile|^not ok\b", text, re.MULTILINE
+    ):
         failed = True
     passed = any(int(next(g for g in m if g)) > 0 for m in PASS_COUNT.findall(text)) or bool(PASS_WORD.search(text))
     return failed, passed and not failed
@@ -249,11 +253,11 @@ def _body(text: str, code: int | None) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     if code is not None:
         lines = [line for line in lines if not EXIT.fullmatch(line.strip(" ()[].")) and line.strip() != str(code)]
-    return "\n".join(line for line in lines if not re.fullmatch(r"\W*no output\W*", line.strip(), I))
+    return "\n".join(line for line in lines if not re.fullmatch(r"\W*no output\W*", line.strip(), IGNORE_CASE))
 
 
 def _wrong_target(task: str, text: str) -> bool:
-    if not re.search(r"\bnow\b|\bset to\b|\bselected\b|->|→|\"\w+\"\s*:", text, I):
+    if not re.search(r"\bnow\b|\bset to\b|\bselected\b|->|→|\"\w+\"\s*:", text, IGNORE_CASE):
         return False
     asked, got = (
         set(re.findall(r"[a-z]+", task.lower())),
