@@ -1,0 +1,96 @@
+"""The trainer as a real process: killed with SIGKILL at random moments, and stopped politely."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.test_worker import feed, settings
+from turnwise.journal import Journal
+from turnwise.training.publish import load_adapter_dir, version_dir
+from turnwise.types import TurnState
+
+pytestmark = pytest.mark.slow
+
+BATCHES = 3
+KILLS = 8
+
+
+def write_config(home: Path, model: Path) -> Path:
+    """As `settings` of test_worker, in a file; the short lease makes a killed trainer's batch free again soon."""
+    file = home.parent / f"{home.name}.toml"
+    file.write_text(
+        f'home = "{home}"\n[model]\npath = "{model}"\n'
+        "[train]\nlr = 3e-3\nlora_rank = 4\nmin_batch = 4\nmax_batch = 4\nminibatch = 1\nepochs = 4\n"
+        'microbatch_tokens = 64\ndevice = "cpu"\nthreads = 1\nlease_s = 1.0\n'
+        "[gate]\nmax_kl = 100.0\nmax_nll_rise = 100.0\nmax_length_ratio = 100.0\nmax_repetition = 1.0\n"
+    )
+    return file
+
+
+def start(config: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "turnwise.training", "--config", str(config)])
+
+
+def wait_for(what, limit_s: float = 120.0) -> None:
+    end = time.monotonic() + limit_s
+    while not what():
+        assert time.monotonic() < end, "nothing happened in time"
+        time.sleep(0.05)
+
+
+def finish(config: Path, journal: Journal) -> None:
+    process = start(config)
+    wait_for(lambda: journal.latest_version() == BATCHES)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 0
+
+
+@pytest.mark.timeout(600)
+def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, tiny_dir: Path) -> None:
+    weights = []
+    for name, kills in (("steady", 0), ("killed", KILLS)):
+        home = tmp_path / name
+        config = write_config(home, tiny_dir)
+        journal = Journal.open(settings(home, tiny_dir))
+        feed(journal, range(4 * BATCHES))
+        rng = random.Random(1)
+        for _ in range(kills):
+            process = start(config)
+            wait_for(lambda: "trainer" in journal.status()["loops"])  # noqa: B023  # called at once
+            states = journal.status()["loops"]["trainer"]["seconds_ago"]
+            wait_for(lambda: journal.status()["loops"]["trainer"]["seconds_ago"] <= states)  # noqa: B023
+            time.sleep(rng.uniform(0, 0.4))
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait(timeout=30)
+        finish(config, journal)
+        assert journal.status()["turns"][TurnState.TRAINED] == 4 * BATCHES
+        assert [v.turn_ids for v in journal.list_versions()] == [
+            sorted(f"turn-{n}" for n in range(4 * b, 4 * b + 4)) for b in range(BATCHES)
+        ]
+        journal.close()
+        weights.append([load_adapter_dir(version_dir(home / "versions", n)).weights for n in range(1, BATCHES + 1)])
+    for steady, killed in zip(*weights, strict=True):
+        assert all(torch.equal(steady[name], killed[name]) for name in steady)
+
+
+def test_a_missing_model_is_a_sentence_and_exit_code_1(tmp_path: Path) -> None:
+    config = write_config(tmp_path / "home", tmp_path / "no-such-model")
+    done = subprocess.run(
+        [sys.executable, "-m", "turnwise.training", "--config", str(config)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "no-such-model" in done.stderr
+    assert "Traceback" not in done.stderr
