@@ -66,13 +66,15 @@ async def evaluate(
 
 async def converse(
     talk: Talk, problems: Sequence[Problem], advance: Advance, *, arm: str, seed: int, wave: int, min_batch: int | None
-) -> tuple[list[Point], list[Conversation]]:
+) -> tuple[list[Point], list[Conversation], list[str]]:
     """Conversations about ``problems`` in waves. After each wave the learning arm waits until no full batch is ready.
 
-    ``min_batch`` is the trainer's smallest batch, or None when nothing trains. Returns the curve and what was said.
+    ``min_batch``: the trainer's smallest batch, None when nothing trains. Returns the curve, what was said, and where
+    that wait was given up.
     """
     points: list[Point] = []
     played: list[Conversation] = []
+    late: list[str] = []
     for start in range(0, len(problems), wave):
         scores: list[float] = []
 
@@ -92,12 +94,12 @@ async def converse(
             low, high = stats.bootstrap_ci95(scores)
             end = min(start + wave, len(problems))
             points.append(Point(arm, end, stats.mean(scores), (low, high), len(scores), version))
-        if min_batch is not None:
-            await settle(talk, min_batch)
-    return points, played
+        if min_batch is not None and not await settle(talk, min_batch, SETTLE_LIMIT_S):
+            late.append(f"judge and trainer were not done {SETTLE_LIMIT_S:.0f} s after conversation {start + wave}")
+    return points, played, late
 
 
-async def settle(talk: Talk, min_batch: int, *, limit_s: float = SETTLE_LIMIT_S) -> bool:
+async def settle(talk: Talk, min_batch: int, limit_s: float) -> bool:
     """Wait until the judge is done and the trainer has taken every full batch. False when ``limit_s`` passed first."""
     deadline = time.monotonic() + limit_s
     quiet = 0

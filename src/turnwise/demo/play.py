@@ -82,6 +82,7 @@ class _Played:
     conversations: list[Conversation] = field(default_factory=list)
     failed_requests: int = 0
     failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     versions_published: int = 0
 
 
@@ -173,7 +174,7 @@ class _Run:
         if not self.options.url:
             practice = self.problems.interactions[: self.scale.control]
             with stages.stage(CONTROL_TALK, len(practice)) as advance:
-                curve, _ = await arms.converse(
+                curve, _, _ = await arms.converse(
                     talk, practice, advance, arm="control", seed=self.after, wave=self.scale.wave, min_batch=None
                 )
                 played.curve.extend(curve)
@@ -184,7 +185,7 @@ class _Run:
         played, practice, held_out = self.played, self.problems.interactions, self.problems.held_out
         published = (await talk.status())["versions_published"]
         with stages.stage(LEARNING, len(practice)) as advance:
-            curve, played.conversations = await arms.converse(
+            curve, played.conversations, played.notes = await arms.converse(
                 talk,
                 practice,
                 advance,
@@ -264,6 +265,7 @@ class _Run:
             versions_published=played.versions_published,
             seconds=round(time.monotonic() - started, 1),
             failures=played.failures,
+            notes=played.notes,
             curve=played.curve,
             answers=arms.side_by_side(persona, played.base, played.final),
         )

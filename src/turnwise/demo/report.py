@@ -76,7 +76,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of a demo. ``report.json`` is exactly this, with `passed` and `faults` added."""
+    """The result of a demo. ``report.json`` is exactly this, with `language_kept` and `faults` added."""
 
     persona: str
     method: str
@@ -92,6 +92,7 @@ class Report:
     versions_published: int
     seconds: float
     failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     curve: list[Point] = field(default_factory=list)
     answers: list[Pair] = field(default_factory=list)
 
@@ -133,7 +134,7 @@ class Report:
             f"the base model's own answers to the wish (limit {CRITERION_NATS:.1f} less); repetition "
             f"{self.base.repetition:.2f} → {self.final.repetition:.2f}.",
         ]
-        return lines + [f"FAULT: {fault}." for fault in self.faults]
+        return [*lines, *(f"Note: {note}." for note in self.notes), *(f"FAULT: {fault}." for fault in self.faults)]
 
     def to_json(self) -> str:
         return json.dumps({**asdict(self), "language_kept": self.language_kept, "faults": self.faults}, indent=1)
