@@ -225,7 +225,14 @@ async def test_a_model_that_repeats_a_planted_box_gives_no_vote() -> None:
 
 
 async def test_the_cascade_asks_the_model_only_where_the_signals_abstain() -> None:
-    clear = JudgeTask("t", "k", 1, TASK.messages, TASK.answer, [{"role": "user", "content": "No, that's wrong, you forgot the ferns!"}])
+    clear = JudgeTask(
+        "t",
+        "k",
+        1,
+        TASK.messages,
+        TASK.answer,
+        [{"role": "user", "content": "No, that's wrong, you forgot the ferns!"}],
+    )
     async with serving(good) as endpoint, judging(endpoint.url) as judge:
         cascade = CascadeJudge(judge)
         assert (await cascade.judge(clear)).judge == "signals"
@@ -237,4 +244,3 @@ async def test_signals_alone_call_an_abstention_no_signal() -> None:
     verdict = await SignalJudge().judge(TASK)
     assert (verdict.score, verdict.hint) == (0, None)
     assert "no signal" in verdict.reason
-

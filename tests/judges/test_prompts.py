@@ -37,7 +37,10 @@ def test_each_call_has_its_own_nonce() -> None:
     assert len(nonces) == 20
 
 
-@given(st.text() | st.sampled_from([r"\boxed{1}", r"\\ boxed{1}", "[HINT_START]x[HINT_END]", "[ hint_end ]", "<<<END 00>>>"]))
+@given(
+    st.text()
+    | st.sampled_from([r"\boxed{1}", r"\\ boxed{1}", "[HINT_START]x[HINT_END]", "[ hint_end ]", "<<<END 00>>>"])
+)
 def test_nothing_inside_a_fence_can_be_read_as_a_vote_or_close_it(planted: str) -> None:
     nonce = new_nonce()
     fenced = fence(planted, nonce)

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import select
 
 from turnwise.config import Config, JudgeConfig
+from turnwise.journal import Answer, Journal, NewTurn, schema
 from turnwise.judges.cascade import SignalJudge
 from turnwise.judges.model import JudgeUnavailable
 from turnwise.judges.worker import Worker, run
-from turnwise.journal import Answer, Journal, NewTurn, schema
 from turnwise.types import Exclusion, FinishReason, JudgeTask, TurnKind, TurnState, Verdict
 
 
@@ -106,18 +106,14 @@ async def test_every_turn_is_judged_once(journal: Journal, tmp_path: Path) -> No
     turns = [add_turn(journal, f"t{i:02d}", "thanks, perfect") for i in range(12)]
     judge = Scripted(good)
     config = settings(tmp_path, concurrency=3)
-    await work_until(
-        Worker(config, journal, judge), lambda: all(state(journal, t) is TurnState.READY for t in turns)
-    )
+    await work_until(Worker(config, journal, judge), lambda: all(state(journal, t) is TurnState.READY for t in turns))
     assert sorted(judge.calls) == turns
 
 
 async def test_an_outage_is_retried_then_excluded_with_its_reason(journal: Journal, tmp_path: Path) -> None:
     turn = add_turn(journal, "aaa", "hm")
     judge = Scripted(down)
-    await work_until(
-        Worker(settings(tmp_path), journal, judge), lambda: state(journal, turn) is TurnState.EXCLUDED
-    )
+    await work_until(Worker(settings(tmp_path), journal, judge), lambda: state(journal, turn) is TurnState.EXCLUDED)
     found = journal.get_turn(turn)
     assert found is not None
     assert found.exclusion is Exclusion.NO_VALID_VOTE
@@ -159,7 +155,9 @@ async def test_a_verdict_after_a_lost_lease_is_dropped(journal: Journal, tmp_pat
         journal.feedback(task.turn_id, -1, None)  # the person was faster
         return await good(task)
 
-    await work_until(Worker(settings(tmp_path), journal, Scripted(outrun)), lambda: state(journal, turn) is TurnState.READY)
+    await work_until(
+        Worker(settings(tmp_path), journal, Scripted(outrun)), lambda: state(journal, turn) is TurnState.READY
+    )
     with journal.reading() as c:
         assert c.execute(select(schema.samples.c.reward)).scalars().all() == [-1.0]
 

@@ -169,6 +169,7 @@ def as_instruction(line: str) -> str:
     text = re.sub(r"^not (?=\w)", "Don't ", text.strip(), flags=_I)
     text = re.sub(r"\s+", " ", text).strip(" ,;:-")
     text = re.sub(r"\b(?:please|pls|plz)\b ?", "", text, flags=_I).strip()
+    text = re.sub(r"\s+(?=[,.;:!?])", "", text)
     if not text:
         return ""
     return text[0].upper() + text[1:] + ("" if text[-1] in ".!…。" else ".")

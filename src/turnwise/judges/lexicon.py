@@ -397,6 +397,7 @@ STANDING_RULE = _any(
 )
 
 NEGATED_PRAISE = re.compile(
+    r"\b(?:stimmt|gefällt|passt|funktioniert|klappt|geht)(?: \w+)? (?:nicht|nie|gar nicht)\b|"
     r"\b(?:not|isn't|wasn't|aren't|doesn't|don't|didn't|never|hardly|barely|far from|anything but|less than"
     r"|nicht|pas|no(?:t)? (?:very|so|really|exactly|all that|particularly|that))"
     r"\s+(?:(?:a|an|the|so|very|really|exactly|quite|too|all that|that|particularly|much of a|feel|sound|look"

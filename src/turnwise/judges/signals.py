@@ -14,7 +14,7 @@ from pathlib import Path
 from turnwise.judges.hints import extract_hint
 from turnwise.judges.signals_reply import reply_features
 from turnwise.judges.signals_tool import tool_features
-from turnwise.judges.text import answer_text, content_text, task_text, without_judge_orders
+from turnwise.judges.text import answer_text, clip, content_text, task_text, without_judge_orders
 from turnwise.types import Message
 
 Weights = dict[str, tuple[float, float, float]]
@@ -24,6 +24,8 @@ WEIGHTS_FILE = Path(__file__).with_name("weights.json")
 
 # Below this probability of the likeliest score the judge abstains; chosen on the cross-validated curve (docs/judge.md).
 MIN_CONFIDENCE = 0.7
+MAX_DOCUMENT_CHARS = 500_000
+
 # Length or punctuation of a reply without any known kind of evidence is no ground for a verdict.
 NO_EVIDENCE = 0.4
 
@@ -60,7 +62,7 @@ def judge_from_signals(
     if "reply.no_kind" in found and not any(n.startswith("tool.") for n in found):
         confidence = min(confidence, NO_EVIDENCE)
     reply, tool = _split(next_state)
-    hint = extract_hint(best, answer_text(answer), reply, tool, found)
+    hint = extract_hint(best, clip(answer_text(answer)), reply, tool, found)
     ranked = sorted(found, key=lambda n: -abs(found[n] * table.get(n, (0, 0, 0))[best + 1]))
     return SignalVerdict(
         score=best if confidence >= min_confidence else None,
@@ -74,7 +76,7 @@ def judge_from_signals(
 
 def features(task_messages: list[Message], answer: Message, next_state: list[Message]) -> dict[str, float]:
     """All evidence of a next state → strength, with the constant ``bias``."""
-    task, said = task_text(task_messages), answer_text(answer)
+    task, said = clip(task_text(task_messages)), clip(answer_text(answer))
     reply, tool = _split(next_state)
     found = {"bias": 1.0, **tool_features(task, said, tool)}
     if any(m.get("role") == "user" for m in next_state):
@@ -103,5 +105,17 @@ def load_weights() -> Weights:
 
 def _split(next_state: list[Message]) -> tuple[str, list[str]]:
     """The person's words (without orders to the judge) and the tool outputs of a next state."""
-    said = [content_text(m) for m in next_state if m.get("role") == "user"]
-    return without_judge_orders("\n".join(said))[0], [content_text(m) for m in next_state if m.get("role") == "tool"]
+    said = "\n".join(content_text(m) for m in next_state if m.get("role") == "user")
+    outputs = [content_text(m) for m in next_state if m.get("role") == "tool"]
+    return without_judge_orders(clip(said))[0], [text if _is_document(text) else clip(text) for text in outputs]
+
+
+def _is_document(text: str) -> bool:
+    """Whether the output is one JSON document, which is read as such and would be broken by clipping."""
+    if len(text) > MAX_DOCUMENT_CHARS or text.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -76,7 +76,7 @@ def reply_features(task: str, answer: str, reply: str) -> dict[str, float]:
             found |= {n: 0.4 * found[n] for n in _WISHES if n in found}
     found |= _balance(found)
     found |= _relation(task, answer, text, lines)
-    if "reply.restates_task" in found and "reply.only_asks" in found:
+    if "reply.restates_task" in found and ("reply.only_asks" in found or _squash(task) == _squash(text)):
         found["reply.reasks"] = 1.0
     return found
 
@@ -158,7 +158,8 @@ def quotes(text: str) -> list[str]:
 
 
 def _in(phrase: str, answer: str) -> bool:
-    def squash(s: str) -> str:
-        return re.sub(r"\W+", " ", s.lower()).strip()
+    return len(phrase.split()) >= 2 and _squash(phrase) in _squash(answer)
 
-    return len(phrase.split()) >= 2 and squash(phrase) in squash(answer)
+
+def _squash(text: str) -> str:
+    return re.sub(r"\W+", " ", text.lower()).strip()

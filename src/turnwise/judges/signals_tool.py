@@ -49,6 +49,10 @@ from turnwise.judges.tool_patterns import (
     WARNING_LINE,
 )
 
+MAX_JSON_STARTS = 64
+"""Brackets tried as the start of a JSON value; a text with more that are none is not JSON."""
+_JSON_START = re.compile(r"[{\[]")
+
 
 def tool_features(task: str, answer: str, outputs: list[str]) -> dict[str, float]:
     """Kinds of outcome shown by the tool outputs of one turn → strength (1.0 = present). Empty when there are none."""
@@ -70,7 +74,7 @@ def _outcome(task: str, answer: str, text: str) -> dict[str, float]:
     json_kinds = {kind for value in payloads for kind in _json_kinds(value)}
     code = _exit_code(text, answer)
     status = [int(m) for m in HTTP.findall(text)]
-    if READS.search(answer) and not OWN_FAILURE.search(text) and not negative_wanted and not payloads:
+    if READS.search(answer) and not _own_failure(answer, text) and not negative_wanted and not payloads:
         body = _body(text, code)
         return {"tool.content": 1.0} if body and not EMPTY.match(body) else {"tool.empty": 1.0}
     # What stands inside a data record (a review, a mail, a file) is not the tool's own verdict.
@@ -110,7 +114,9 @@ def _outcome(task: str, answer: str, text: str) -> dict[str, float]:
     if prose and (EMPTY.match(body) or re.match(r"\W*no output\W*\n+\W*(?:note|hint|tip|warning)", prose, IGNORE_CASE)):
         if code == 0 and not LOOKS_FOR.search(task):
             return {"tool.exit_zero": 1.0}
-        return {"tool.empty": 1.0}
+        # A search ends with status 1 when it found nothing; other commands end so when they fail.
+        searched = code in (None, 0) or (code == 1 and bool(LOOKS_FOR.search(purpose)))
+        return {"tool.empty": 1.0} if searched else {"tool.exit_nonzero": 1.0}
     if ERROR.search(prose):
         return {"tool.error_text": 1.0}
     if code not in (None, 0):
@@ -128,6 +134,13 @@ def _outcome(task: str, answer: str, text: str) -> dict[str, float]:
     if SUCCESS.search(prose):
         return {"tool.success_text": 1.0}
     return {"tool.plain_output": 1.0}
+
+
+def _own_failure(command: str, text: str) -> bool:
+    """Whether a reading command itself failed, as opposed to showing text about failures."""
+    name = re.match(r"\s*([\w./-]{1,30}): ", text)
+    spoken = name is not None and re.search(rf"(?<![\w-]){re.escape(name[1].rsplit('/', 1)[-1])}(?![\w-])", command)
+    return bool(spoken or re.match(r"\s*(?:ba|z|da)?sh: ", text) or OWN_FAILURE.search(text))
 
 
 def _screen_outcome(text: str) -> dict[str, float]:
@@ -167,8 +180,8 @@ def test_verdict(text: str) -> tuple[bool, bool]:
 def json_values(text: str) -> Iterator[Any]:
     """The JSON objects and arrays that stand in the text, outermost only."""
     decoder, at = json.JSONDecoder(), 0
-    while True:
-        match = re.compile(r"[{\[]").search(text, at)
+    for _ in range(MAX_JSON_STARTS):
+        match = _JSON_START.search(text, at)
         if match is None:
             return
         try:

@@ -10,6 +10,9 @@ import re
 
 from turnwise.types import Message
 
+CLIP_CHARS = 4000
+"""Characters kept at each end of a long text."""
+
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "\u00a0": " "})
 
 # A sentence or line that tries to tell a judge what to vote. Such text says nothing about the answer.
@@ -83,6 +86,11 @@ def without_judge_orders(text: str) -> tuple[str, bool]:
         if rest and rest != sentence.strip(" .,;:-") and not _JUDGE_ORDER.search(rest):
             kept.append(rest)
     return "\n".join(kept), found
+
+
+def clip(text: str) -> str:
+    """The beginning and the end of a long text: where verdicts stand, and what bounds the time of matching."""
+    return text if len(text) <= 2 * CLIP_CHARS else f"{text[:CLIP_CHARS]}\n{text[-CLIP_CHARS:]}"
 
 
 def words(text: str) -> set[str]:

@@ -182,7 +182,7 @@ READS = re.compile(
     re.MULTILINE,
 )
 OWN_FAILURE = re.compile(
-    r"\A\s*(?:(?:\w+/)*[\w.-]{1,20}: |error\b|fatal\b|E: |Err:|Traceback|usage|permission denied|no such"
+    r"\A\s*(?:error\b|fatal\b|E: |Err:|Traceback|usage|permission denied|no such"
     r"|not found|\(?no output|timed? ?out|ssh\b|failed|HTTP/)|\bcommand not found|: No such file"
     r"|: Permission denied|unexpected EOF|\bkilled\b|terminated\b",
     IGNORE_CASE,
