@@ -79,17 +79,18 @@ def test_a_satisfied_person_says_so_and_leaves(gateway: Running, tmp_path: Path,
 
 
 def test_failed_requests_are_counted_and_are_a_fault(gateway: Running, tmp_path: Path, language: list[str]):
-    seen: list[str] = []
+    unlucky: list[str] = []
 
     def failing(prompt: str) -> str:
-        seen.append(prompt)
-        if len(seen) == 3:
-            raise RuntimeError("the engine fails once")
+        unlucky.append(prompt)
+        if prompt == unlucky[0]:  # and again, should the gateway try once more
+            raise RuntimeError("the engine fails on this one")
         return echo(prompt)
 
     gateway.stub.reply = failing
     result = run_demo(options(gateway, tmp_path / "out"), Console(file=io.StringIO()))
-    assert result.failed_requests == 1
+    assert result.failed_requests >= 1
+    assert result.base.n == 7
     assert any("requests failed" in fault for fault in result.faults)
 
 

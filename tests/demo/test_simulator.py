@@ -22,7 +22,7 @@ PROBLEM = Problem(
 STIFF = (
     "To solve this problem, we need to break it down step by step.\n\n1. **Start**: Tom has 12 marbles.\n"
     "2. **Add** 7 marbles.\n\nTherefore, the number of marbles that Tom has after he wins is 12 + 7 = 19 marbles, "
-    "which is the final answer to the question that was asked about the marbles of Tom in this problem.\n\nIn conclusion: 19."
+    "which is the final answer to the question asked about the marbles of Tom in this problem.\n\nIn conclusion: 19."
 )
 CURT_COMMENT = "The answer is 19."
 UNSATISFYING = {"student": STIFF, "teacher": CURT_COMMENT}
