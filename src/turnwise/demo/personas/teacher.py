@@ -133,7 +133,7 @@ TEACHER = Persona(
         ),
     },
     look=look,
-    starts=("Hm", "Sorry", "Well", "No", "Not quite", "I see, but", "Please", "Hmm, no", "Thank you, but"),
+    starts=("Hm", "Sorry", "Well", "Hmm", "Not quite", "I see, but", "Sorry, but", "Thank you, but"),
     reasons=(
         "[they are ten years old|they are only in year 5]",
         "[it should encourage them|I want them to enjoy maths]",
