@@ -29,6 +29,13 @@ TASK = JudgeTask(
 )
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what another task does; at most 20 seconds."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  what is waited for has no event
+            await asyncio.sleep(0.01)
+
+
 class Endpoint:
     """Records requests and answers with what ``behave(body, number)`` gives: text, a response, or an awaitable."""
 
@@ -71,9 +78,7 @@ async def serving(behave: Behaviour) -> AsyncIterator[Endpoint]:
     server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
     running = asyncio.create_task(server.serve(sockets=[sock]))
     try:
-        async with asyncio.timeout(20):
-            while not server.started:
-                await asyncio.sleep(0.01)
+        await until(lambda: server.started)
         endpoint.url = f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
         yield endpoint
     finally:

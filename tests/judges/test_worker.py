@@ -16,6 +16,13 @@ from turnwise.judges.worker import Worker, run
 from turnwise.types import Exclusion, FinishReason, JudgeTask, TurnKind, TurnState, Verdict
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what another task does; at most 20 seconds."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  what is waited for has no event
+            await asyncio.sleep(0.01)
+
+
 class Scripted:
     """A judge whose verdicts are given by the test."""
 
@@ -76,10 +83,8 @@ async def work_until(worker: Worker, done: Callable[[], bool]) -> None:
     stop = asyncio.Event()
     running = asyncio.create_task(worker.run(stop))
     try:
-        async with asyncio.timeout(20):
-            while not done():
-                assert not running.done(), running.exception()
-                await asyncio.sleep(0.01)
+        await until(lambda: done() or running.done())
+        assert not running.done(), running.exception()
     finally:
         stop.set()
         await asyncio.wait_for(running, 10)
@@ -137,12 +142,9 @@ async def test_the_lease_is_kept_while_a_vote_takes_long(journal: Journal, tmp_p
     config = settings(tmp_path, lease_s=0.6)
     stop = asyncio.Event()
     running = asyncio.create_task(Worker(config, journal, first).run(stop))
-    async with asyncio.timeout(20):
-        while not first.calls:
-            await asyncio.sleep(0.01)
-        other = asyncio.create_task(Worker(config, journal, second).run(stop))
-        while state(journal, turn) is not TurnState.READY:
-            await asyncio.sleep(0.01)
+    await until(lambda: first.calls)
+    other = asyncio.create_task(Worker(config, journal, second).run(stop))
+    await until(lambda: state(journal, turn) is TurnState.READY)
     stop.set()
     await asyncio.wait_for(asyncio.gather(running, other), 10)
     assert (first.calls, second.calls) == ([turn], [])
@@ -167,9 +169,7 @@ async def test_stopping_does_not_wait_for_a_hanging_vote(journal: Journal, tmp_p
     judge = Scripted(lambda _: asyncio.sleep(3600, Verdict(1, None, "model")))
     stop = asyncio.Event()
     running = asyncio.create_task(Worker(settings(tmp_path), journal, judge).run(stop))
-    async with asyncio.timeout(20):
-        while not judge.calls:
-            await asyncio.sleep(0.01)
+    await until(lambda: judge.calls)
     stop.set()
     await asyncio.wait_for(running, 10)
     assert state(journal, turn) is TurnState.JUDGING  # its lease runs out and another worker takes it

@@ -169,10 +169,10 @@ def render(result: dict[str, Any]) -> Group:
     labels = Table("label", "precision", "recall (decided)", "recall (all)", "cases", title="Per label")
     for label, s in result["labels"].items():
         row = (_percent(s["precision"]), _percent(s["recall_decided"]), _percent(s["recall_all"]), str(s["cases"]))
-        labels.add_row(f"{int(label):+d}", *row)
+        labels.add_row(_signed(label), *row)
     confusion = Table("label \\ verdict", "-1", "0", "+1", "abstained", title="Confusion")
     for label, row in result["confusion"].items():
-        confusion.add_row(f"{int(label):+d}", *(str(row[k]) for k in ("-1", "0", "1", "abstained")))
+        confusion.add_row(_signed(label), *(str(row[k]) for k in ("-1", "0", "1", "abstained")))
     curve = Table("abstained", "accuracy", "confidence at least", title="Accuracy against abstention")
     for p in result["curve"]:
         curve.add_row(_percent(p["abstained"]), _percent(p["accuracy"]), f"{p['min_confidence']:.2f}")
@@ -181,3 +181,7 @@ def render(result: dict[str, Any]) -> Group:
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def _signed(label: str) -> str:
+    return f"+{label}" if label == "1" else label

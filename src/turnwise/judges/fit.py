@@ -81,6 +81,7 @@ PRIOR: dict[str, tuple[float, float, float]] = {
     "reply.shouts": (0.3, -0.2, 0.0),
     "reply.imperative": (0.5, -0.2, -0.3),
     "reply.next_step": (-0.4, -0.2, 0.7),
+    "reply.only_imperative": (0.7, -0.3, -0.4),
     "reply.reasks": (1.2, -0.5, -0.4),
     "reply.restates_task": (0.4, -0.2, -0.2),
     "reply.elsewhere": (-0.1, 0.3, -0.1),

@@ -76,6 +76,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"|can we (?:lose|drop|skip)) (?:all )?(?:the |these |those )?",
             "Leave out ",
         ),
+        (r"^(?:no offence,? but )?why (?:is|are) [\w' ]{1,25}?(?:in )?bold\b", "Don't use bold"),
         (
             r"^(?:why (?:is|are|so many|all|do (?:you|i) (?:need|have|get))|what's with|what is with"
             r"|why) (?:there )?(?:so many |all |the |these |those )*(?=(?:\w+ ){0,2}(?:bullets?|lists?|bold"
@@ -166,7 +167,12 @@ def as_instruction(line: str) -> str:
         if match:
             text = _apply(match, replacement) + text[match.end() :]
             break
-    text = re.sub(r"^not (?=\w)", "Don't ", text.strip(), flags=_I)
+    text = re.sub(
+        r"^not (?!an?\b|one\b|the\b|so\b|too\b|very\b|even\b|like\b|just\b|in\b)(?=\w)",
+        "Don't ",
+        text.strip(),
+        flags=_I,
+    )
     text = re.sub(r"\s+", " ", text).strip(" ,;:-")
     text = re.sub(r"\b(?:please|pls|plz)\b ?", "", text, flags=_I).strip()
     text = re.sub(r"\s+(?=[,.;:!?])", "", text)

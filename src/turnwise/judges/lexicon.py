@@ -15,6 +15,10 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 # Praise of the answer itself.
 PRAISE = _any(
+    r"^(?:(?:yes|ok(?:ay)?|ah|oh|much|far|way|a lot|that's|this is|that is|now),? )*better\b(?! (?:than|if"
+    r"|would|be|to|not))"
+    r"|\bthat helps\b|\bhelps (?:a lot|me|so much|loads)\b|\bworks for me\b|\bthere we go\b|\bnow we're talking\b",
+    r"\bi can (?:actually |really |definitely )?(?:use|send|hand|turn|work with|live with|copy) (?:it|this|that)\b",
     r"[,-] (?:so |very |really )?(?:nice|sweet|cool|neat|lovely|great|perfect|brilliant|excellent)(?:[.!]|$)"
     r"|\bword for word (?:what|how)\b|\b(?:kinked|it was|was) \w+, exactly\b",
     r"\b(?:perfect|great|awesome|amazing|excellent|brilliant|fantastic|wonderful|lovely|superb|stellar|terrific)\b",
@@ -110,7 +114,8 @@ ADOPTED = _any(
     r"|looked|checked|guess|queued|wrong)[a-z]{3,}ed (?:it|them|both|everything|all (?:of )?(?:it|them)"
     r"|day (?:one|1)|two of)\b|\bsigned (?:this|it|up)\b|\bhand(?:ed|ing) (?:it |this |that |them )?in\b"
     r"|\bcop(?:y|ied)[ -]?(?:and[ -])?past(?:ed|ing)\b"
-    r"|\bit goes\b|\bmandato a tutti\b|\bgeht (?:so )?raus\b|\bmoved the\b[^.]*\b(?:doubled|grew|gone)\b",
+    r"|\b(?:in|into|on|onto|to) the \w+ it goes\b|\bmandato a tutti\b|\bgeht (?:so )?raus\b"
+    r"|\bmoved the\b[^.]*\b(?:doubled|grew|gone)\b",
     r"^(?:merg(?:ed|ing)|shipp(?:ed|ing)|deployed|submitted|sent|posted|published|booked|ordered|done)\b[ .!,👍]",
     r"\b(?:i'm|i am|i'll|we'll|gonna|going to) (?:be )?(?:us(?:e|ing)|send(?:ing)?|steal(?:ing)?|keep(?:ing)?"
     r"|go(?:ing)? with"
@@ -148,6 +153,9 @@ THANKS = _any(
 
 # The answer is refused or called wrong.
 REJECTED = _any(
+    r"\bis(?: not|n't) (?:an?|much|enough|really|worth|even)\b|\bdeserves? (?:more|better)\b|\bnot (?:one"
+    r"|a single) \w+"
+    r"|\bnothing (?:about|on|kind|nice|warm|specific|personal|new)\b",
     r"\b(?:blödsinn|schwachsinn|käse|sehr witzig|sehr lustig|très drôle|muy gracioso|qué chorrada"
     r"|che sciocchezza|onzin|bobagem)\b|\bvery funny\b|\bnobody (?:\w+ ){0,5}(?:talks|writes|says|speaks|uses"
     r"|would|wants)\b",
@@ -306,8 +314,8 @@ SARCASM = _any(
     r"|sentences) (?:for|to|about)\b|\btruly\b|\bmasterpiece\b|\bokay then\b|\bout of all\b",
     r"^(?:oh |wow,? |ah |well )?(?:great|nice|lovely|brilliant|fantastic|wonderful|perfect|excellent|awesome"
     r"|cool|super)[,.!] (?:another|yet another|an?|the|so|now|more|still|again) ",
-    r"\b(?:oh|wow|ah|yeah)[,.]? (?:great|wonderful|brilliant|fantastic|lovely|perfect|super|nice|good|thanks"
-    r"|right|sure|amazing)\b[^!]*$",
+    r"\b(?:oh|wow|yeah)[,.]? (?:great|wonderful|brilliant|fantastic|lovely|perfect|super|right|sure)\b"
+    r"(?![^!]*(?:thank|makes sense|love|exactly|!))[^!]*$",
     r"\b(?:great|wonderful|fantastic|brilliant|lovely|perfect|nice|thanks|cool|super|bravo|congrat\w*|well done"
     r"|amazing|good job|nice work|genius)[,.!… ]+(?:now|so now|another|yet another|except|"
     r"if only|just what (?:i|we) (?:didn't|never)|you(?:'ve)? (?:just )?(?:broke|deleted|lost|ruined|killed"
@@ -399,10 +407,10 @@ STANDING_RULE = _any(
 NEGATED_PRAISE = re.compile(
     r"\b(?:stimmt|gefällt|passt|funktioniert|klappt|geht)(?: \w+)? (?:nicht|nie|gar nicht)\b|"
     r"\b(?:not|isn't|wasn't|aren't|doesn't|don't|didn't|never|hardly|barely|far from|anything but|less than"
-    r"|nicht|pas|no(?:t)? (?:very|so|really|exactly|all that|particularly|that))"
+    r"|nicht|pas|no(?= better)|no(?:t)? (?:very|so|really|exactly|all that|particularly|that))"
     r"\s+(?:(?:a|an|the|so|very|really|exactly|quite|too|all that|that|particularly|much of a|feel|sound|look"
     r"|read)\s+){0,3}"
-    r"(?:great|good|perfect|helpful|nice|funny|ideal|clear|impressive|impressed|brilliant|amazing|cool"
+    r"(?:great|good|better|perfect|helpful|nice|funny|ideal|clear|impressive|impressed|brilliant|amazing|cool"
     r"|like (?:it|this|that|the|how|your)|love|gut|schön|bien|bueno)\b",
     re.IGNORECASE,
 )

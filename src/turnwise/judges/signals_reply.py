@@ -89,7 +89,8 @@ def _kinds(text: str, lines: list[str]) -> dict[str, float]:
     about = "\n".join(line for line in kept.splitlines() if not _PLAIN_QUESTION.search(line))
     negative = NEGATED_DEFECT.sub(" ", CONFIRMS.sub(" ", kept))
     wishes = NEGATED_DEFECT.sub(" ", CONFIRMS.sub(" ", about))
-    praise = NEGATED_PRAISE.sub(" ", text)
+    # Praise in quotation marks is an example or the answer's own: "start with 'well done'".
+    praise = NEGATED_PRAISE.sub(" ", _QUOTED.sub(" ", text))
     sources = dict.fromkeys(NEGATIVE, negative) | {"praise": praise, "revise": wishes, "defect": wishes}
     for kind, pattern in KINDS.items():
         hits = sum(1 for _ in pattern.finditer(sources.get(kind, text)))
@@ -97,7 +98,7 @@ def _kinds(text: str, lines: list[str]) -> dict[str, float]:
             found[f"reply.{kind}"] = 1.0 if hits == 1 else 1.4
     if NEGATED_DEFECT.search(text):
         found.setdefault("reply.success", 1.0)
-    if praise != text:
+    if NEGATED_PRAISE.search(text):
         found["reply.defect"] = max(found.get("reply.defect", 0.0), 1.2)
     if kept != "\n".join(lines):
         found["reply.next_step"] = 1.0
@@ -110,7 +111,7 @@ def _kinds(text: str, lines: list[str]) -> dict[str, float]:
 
 
 def _opens_well(lines: list[str]) -> bool:
-    first = NEGATED_PRAISE.sub(" ", lines[0]) if lines else ""
+    first = NEGATED_PRAISE.sub(" ", _QUOTED.sub(" ", lines[0])) if lines else ""
     return any(KINDS[k].search(first) for k in ("praise", "success", "conceded")) and not _ASKS.search(first)
 
 
@@ -121,6 +122,7 @@ def _balance(found: dict[str, float]) -> dict[str, float]:
         "reply.only_positive": positive and not negative,
         "reply.only_negative": negative and not positive,
         "reply.only_neutral": neutral and not positive and not negative,
+        "reply.only_imperative": "reply.imperative" in found and not positive and not neutral,
         "reply.no_kind": not positive and not negative and not neutral and "reply.imperative" not in found,
     }
     return {name: 1.0 for name, holds in sides.items() if holds}
