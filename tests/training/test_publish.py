@@ -154,6 +154,16 @@ def test_only_the_furthest_of_a_batch_is_kept(tmp_path: Path) -> None:
     assert store.latest(9) is None
 
 
+def test_the_furthest_counts_when_a_crash_left_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = CheckpointStore(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("turnwise.training.checkpoints.shutil.rmtree", lambda folder: None)
+        for position in (1, 12, 2, 3):
+            store.save(7, checkpoint(position))
+    latest = store.latest(7)
+    assert latest is not None and latest.position == 12
+
+
 def test_a_damaged_checkpoint_costs_its_steps_and_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = CheckpointStore(tmp_path)
     name = store.save(7, checkpoint(1))

@@ -153,6 +153,19 @@ def test_the_next_update_goes_on_from_the_parents_weights_and_optimiser(make: Ca
     assert not same(bench.weights(1), bench.weights(2))
 
 
+def test_without_the_parents_optimiser_state_it_starts_a_fresh_one_and_says_so(
+    make: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    bench, bereft = make("one"), make("two")
+    for b in (bench, bereft):
+        feed(b.journal, range(8))
+        b.claim_and_work()
+    files.shutil.rmtree(bereft.config.checkpoints_dir / "batch-000001-step-002")
+    assert bench.claim_and_work() and "is gone" not in caplog.text
+    assert bereft.claim_and_work() and "is gone" in caplog.text
+    assert not same(bench.weights(2), bereft.weights(2))
+
+
 def kill_at(bench: Bench, n: int, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Kill the trainer at the n-th event of its update; False when the update has fewer of them.
 
