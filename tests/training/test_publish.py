@@ -157,7 +157,7 @@ def test_only_the_furthest_of_a_batch_is_kept(tmp_path: Path) -> None:
 def test_the_furthest_counts_when_a_crash_left_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = CheckpointStore(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("turnwise.training.checkpoints.shutil.rmtree", lambda folder: None)
+        patch.setattr("turnwise.training.checkpoints.shutil.rmtree", lambda folder, **_: None)
         for position in (1, 12, 2, 3):
             store.save(7, checkpoint(position))
     latest = store.latest(7)
