@@ -12,15 +12,13 @@ from types import FrameType
 
 import torch
 import uvicorn
-from transformers import AutoTokenizer, PreTrainedModel
 
 from turnwise.engines.local.kv import rounded
+from turnwise.engines.local.load import load
 from turnwise.engines.local.registry import WeightsRegistry
-from turnwise.engines.local.runner import TransformersRunner, load_model
 from turnwise.engines.local.scheduler import Scheduler
 from turnwise.engines.local.server import EngineApp, make_app
 from turnwise.errors import ModelError, TurnwiseError
-from turnwise.models import resolve_model
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,10 +43,8 @@ def main(argv: list[str] | None = None) -> int:
 def build(args: argparse.Namespace) -> EngineApp:
     """Load the model and start the compute thread. Raises ModelError."""
     torch.set_num_threads(args.threads or torch.get_num_threads())
-    folder = resolve_model(args.model)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = load_model(folder, getattr(torch, args.dtype))
-    runner = TransformersRunner(model)
+    model = load(args.model, getattr(torch, args.dtype), args.max_model_len)
+    runner = model.runner
     max_model_len = min(args.max_model_len, runner.max_positions)
     need = rounded(max_model_len + 1) * runner.kv_shape.bytes_per_token
     if need > args.kv_cache_mb * 2**20:
@@ -58,7 +54,7 @@ def build(args: argparse.Namespace) -> EngineApp:
         )
     scheduler = Scheduler(
         runner,
-        eos_ids=_eos_ids(model, tokenizer.eos_token_id),
+        eos_ids=model.eos_ids,
         max_num_seqs=args.max_num_seqs,
         max_queue=args.max_queue,
         max_model_len=max_model_len,
@@ -69,8 +65,8 @@ def build(args: argparse.Namespace) -> EngineApp:
     return EngineApp(
         scheduler=scheduler,
         registry=registry,
-        decoder=tokenizer,
-        model_path=str(folder),
+        decoder=model,
+        model_path=str(model.folder),
         max_model_len=max_model_len,
         vocab_size=runner.vocab_size,
         started=int(time.time()),
@@ -104,13 +100,6 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as e:
         raise TurnwiseError(f"cannot listen on {host}:{port}: {e.strerror}; choose another --port") from e
     return listener
-
-
-def _eos_ids(model: PreTrainedModel, tokenizer_eos: int | None) -> frozenset[int]:
-    """All ids that end an answer: the generation config's (one or several) and the tokenizer's."""
-    configured = model.generation_config.eos_token_id if model.generation_config is not None else None
-    ids = configured if isinstance(configured, list) else [configured]
-    return frozenset(i for i in [*ids, tokenizer_eos] if i is not None)
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:

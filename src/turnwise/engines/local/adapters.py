@@ -32,16 +32,20 @@ _UNSUPPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A LoRA adapter: ``scale`` B A is added to each weight in ``factors``, name to (A [r, in], B [out, r]), float32."""
+    """A LoRA adapter: ``scale`` B A is added to a weight. ``factors``: its name to (A [r, in], B [out, r]), float32."""
 
     name: str
     path: str
     factors: Mapping[str, tuple[Tensor, Tensor]]
     scale: float
 
-    def merge(self, base: Callable[[str], Tensor]) -> dict[str, Tensor]:
-        """The changed weights in float32. ``base`` gives a weight [out, in] by name, in float32."""
-        return {name: torch.addmm(base(name), b, a, alpha=self.scale) for name, (a, b) in self.factors.items()}
+    def merged(self, name: str, base: Callable[[str], Tensor]) -> Tensor:
+        """The weight ``name`` [out, in] with the adapter's change, if any; ``base`` gives it without, in float32."""
+        weight = base(name)
+        if name not in self.factors:
+            return weight
+        a, b = self.factors[name]
+        return torch.addmm(weight, b, a, alpha=self.scale)
 
 
 def read_adapter(name: str, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Adapter:

@@ -18,6 +18,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from turnwise.engines.local.adapters import Adapter
 from turnwise.engines.local.attention import Pack
+from turnwise.engines.local.checkpoint import Checkpoint
 from turnwise.engines.local.kv import KVShape
 from turnwise.errors import ModelError
 
@@ -56,10 +57,11 @@ class Runner(Protocol):
 class TransformersRunner:
     """The general path: the model's own forward, with an attention function of ours registered under ``turnwise``."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, checkpoint: Checkpoint) -> None:
         config = model.config.get_text_config()
         _refuse_unsupported(model, config)
         self._model = model
+        self._checkpoint = checkpoint
         self.heads = config.num_attention_heads
         self.vocab_size: int = config.vocab_size
         self.max_positions = config.max_position_embeddings
@@ -72,8 +74,7 @@ class TransformersRunner:
     def merge(self, adapter: Adapter | None) -> dict[str, Tensor]:
         if adapter is None:
             return {}
-        changed = adapter.merge(lambda name: self._model.get_parameter(name).float())
-        return {name: weight.to(self._model.dtype) for name, weight in changed.items()}
+        return {name: adapter.merged(name, self._base).to(self._model.dtype) for name in adapter.factors}
 
     def forward(self, merged: dict[str, Tensor], pack: Pack) -> Tensor:
         kwargs = {
@@ -84,6 +85,12 @@ class TransformersRunner:
             "pack": pack,
         }
         return torch.func.functional_call(self._model, merged, kwargs=kwargs, tie_weights=False).logits[0]
+
+    def _base(self, name: str) -> Tensor:
+        # A few architectures are renamed or reshaped on loading; then the served weight has to do.
+        if self._checkpoint.shapes.get(name) == self.shapes[name]:
+            return self._checkpoint.tensor(name)
+        return self._model.get_parameter(name).float()
 
 
 def load_model(folder: Path | str, dtype: torch.dtype) -> PreTrainedModel:
