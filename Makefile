@@ -57,8 +57,8 @@ docs: install ## write docs/configuration.md from the typed tree
 
 .PHONY: bench
 bench: pull ## measure serving and training on this machine
-	$(BIN)/turnwise bench serve
-	$(BIN)/turnwise bench train
+	$(BIN)/turnwise bench serve --write BENCHMARKS.md
+	$(BIN)/turnwise bench train --write BENCHMARKS.md
 
 .PHONY: lock
 lock: install ## write constraints.txt from what is installed

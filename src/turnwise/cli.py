@@ -299,6 +299,42 @@ def judge_eval(
         out.print(render(report))
 
 
+Repeats = Annotated[int, typer.Option(min=1, help="Runs of each measurement; the best or the median counts.")]
+Write = Annotated[Path | None, typer.Option(help="Put the figures into this file, such as BENCHMARKS.md.")]
+
+
+@bench_app.command("serve")
+def bench_serve(
+    config: ConfigFile = None, home: Home = None, sets: Set = None, repeats: Repeats = 3, write: Write = None
+) -> None:
+    """Start-up, memory, tokens/s beside `generate`, and the gateway's added latency."""
+    from turnwise.bench.serving import bench_serving
+
+    finish_bench(bench_serving(read_config(config, home, sets), repeats), write)
+
+
+@bench_app.command("train")
+def bench_train(
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    samples: Annotated[int, typer.Option(min=1, help="Samples in the batch.")] = 16,
+    repeats: Repeats = 3,
+    write: Write = None,
+) -> None:
+    """A training step beside a plain forward and backward pass over the same tokens."""
+    from turnwise.bench.training import bench_training
+
+    finish_bench(bench_training(read_config(config, home, sets), samples, repeats), write)
+
+
+def finish_bench(report: Any, write: Path | None) -> None:
+    report.print(out)
+    if write is not None:
+        report.write(write)
+        out.print(f"written to {write}", highlight=False)
+
+
 def with_journal(settings: Config, read: Callable[[Any], Any]) -> Any:
     """Read from the journal of a home that has one."""
     from turnwise.journal import Journal

@@ -32,7 +32,7 @@ log = logging.getLogger("supervisor")
 
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 20.0
-STEADY_S = 60.0  # a loop that ran this long starts again at the first back-off
+STEADY_S = 5.0  # a loop that ran this long has started well: it begins again at the first back-off
 STOP_LIMIT_S = 9.0
 READY_LIMIT_S = 300.0
 CHILD_ENVIRONMENT = {

@@ -21,7 +21,7 @@ Reply = Callable[[str], str]
 
 @dataclass
 class StubEngine:
-    """`reply` maps a prompt's text to the answer's text. The switches make it misbehave; `sampled` is its own record."""
+    """`reply` maps a prompt's text to the answer's. The switches make it misbehave; `sampled` is its own record."""
 
     tokenizer: Tokenizer
     reply: Reply

@@ -18,7 +18,6 @@ from turnwise.engines.chatml import ChatMLRenderer, as_tool_specs
 from turnwise.errors import ModelError
 from turnwise.types import Message
 
-HINT_HEADING = "\n\n[user's hint / instruction]\n"
 _CHATML_SYSTEM_MARK = "<|im_start|>system\n"
 
 

@@ -1,0 +1,89 @@
+"""What every bench prints and writes: a table of figures with its command, machine and date, into BENCHMARKS.md."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from turnwise import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured line. ``ratio`` is against the peer or limit that ``beside`` names, measured in the same run."""
+
+    what: str
+    value: str
+    beside: str = ""
+    ratio: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchReport:
+    """All figures of one command."""
+
+    command: str
+    figures: list[Figure]
+    notes: list[str]
+
+    def print(self, console: Console) -> None:
+        table = Table("figure", "measured", "beside", "ratio", title=self.command)
+        for figure in self.figures:
+            table.add_row(figure.what, figure.value, figure.beside, figure.ratio)
+        console.print(table)
+        for note in self.notes:
+            console.print(f"- {note}", highlight=False)
+
+    def write(self, path: Path) -> None:
+        """Put this report into the file in place of the last one of the same command."""
+        text = path.read_text(encoding="utf-8") if path.exists() else "# Benchmarks\n"
+        section = self._markdown()
+        pattern = re.compile(rf"^## `{re.escape(self.command)}`\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+        known = pattern.search(text) is not None
+        text = pattern.sub(lambda _: section, text) if known else f"{text.rstrip()}\n\n{section}"
+        path.write_text(text.rstrip() + "\n", encoding="utf-8")
+
+    def _markdown(self) -> str:
+        rows = [f"| {f.what} | {f.value} | {f.beside} | {f.ratio} |" for f in self.figures]
+        notes = [f"- {note}" for note in self.notes]
+        return "\n".join(
+            [
+                f"## `{self.command}`",
+                "",
+                f"{datetime.date.today().isoformat()}, turnwise {__version__}, {machine()}.",
+                "",
+                "| figure | measured | beside | ratio |",
+                "| --- | --- | --- | --- |",
+                *rows,
+                "",
+                *notes,
+                "",
+                "",
+            ]
+        )
+
+
+def machine() -> str:
+    """The machine in a few words: processor, cores, memory, Python."""
+    memory = psutil.virtual_memory().total / 2**30
+    load = psutil.getloadavg()[0]
+    return (
+        f"{_processor()}, {psutil.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}, "
+        f"load {load:.1f} at the end"
+    )
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        found = re.search(r"^model name\s*: (.+)$", info.read_text(encoding="utf-8"), re.MULTILINE)
+        if found:
+            return found.group(1).strip()
+    return platform.processor() or platform.machine()

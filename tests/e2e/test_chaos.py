@@ -1,0 +1,121 @@
+"""`kill -9` of any loop at any moment: no answered turn is lost, none is trained twice. The journal is the witness."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.models import make_tiny_model
+from tests.support.processes import Server, serving
+from tests.support.servers import wait_until
+from turnwise.journal import schema
+from turnwise.types import TurnState
+
+KILLS = 52
+CLIENTS = 3
+REPLIES = [
+    "no, that is wrong, please answer in one short sentence",
+    "great, exactly what I needed, thank you!",
+    "too long. just the number please",
+    "perfect",
+]
+
+
+def converse(server: Server, number: int, stop: threading.Event, answered: dict[str, str], seed: int) -> None:
+    """Talk for ever, as a patient person: a failed request is sent again. Notes every answer that arrived whole."""
+    rng = random.Random(f"{seed}/{number}")
+    for conversation in itertools.count():
+        messages = [{"role": "user", "content": f"question {number}/{conversation}"}]
+        for _ in range(rng.choice([2, 3])):
+            answer = None
+            while answer is None:
+                if stop.is_set():
+                    return
+                with contextlib.suppress(Exception):  # the gateway or the engine was just killed: ask again
+                    raw = server.client(timeout=30).chat.completions.with_raw_response.create(
+                        model="turnwise",
+                        messages=messages,
+                        max_tokens=8,
+                        extra_headers={"X-Session-Id": f"c{number}-{conversation}"},
+                    )
+                    answer = raw.parse().choices[0].message.content or ""
+                    answered[raw.headers["x-turnwise-turn-id"]] = answer
+                if answer is None:
+                    time.sleep(0.1)
+            messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": rng.choice(REPLIES)}]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_random_kills_lose_nothing_and_train_nothing_twice(tmp_path: Path, model_dir: Path) -> None:
+    seed = 20261121
+    model = make_tiny_model(tmp_path / "model", model_dir)
+    rng = random.Random(seed)
+    answered: dict[str, str] = {}
+    killed: Counter[str] = Counter()
+    settings = {
+        "train__min_batch": 2,
+        "train__max_batch": 6,
+        "train__lease_s": 1.5,
+        "judge__lease_s": 1.5,
+        "train__lora_rank": 2,
+        "gate__enabled": False,
+        "train__max_staleness": 1000,
+        "engine__threads": 1,
+        "train__threads": 1,
+    }
+    with serving(tmp_path / "home", model, **settings) as server:
+        stop = threading.Event()
+        clients = [
+            threading.Thread(target=converse, args=(server, n, stop, answered, seed), daemon=True)
+            for n in range(CLIENTS)
+        ]
+        for client in clients:
+            client.start()
+        deadline = time.monotonic() + 600
+        while sum(killed.values()) < KILLS:
+            assert time.monotonic() < deadline, f"only {killed} after ten minutes"
+            time.sleep(rng.uniform(0.2, 2.5))
+            name = rng.choice(["engine", "gateway", "judge", "trainer", "trainer"])
+            process = server.loop(name)
+            if process is not None:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+                    killed[name] += 1
+        answers_at_the_last_kill = len(answered)
+        wait_until(lambda: len(answered) > answers_at_the_last_kill + 5, 120)  # it serves again
+        stop.set()
+        for client in clients:
+            client.join(timeout=60)
+        wait_until(
+            lambda: server.status()["turns"]["judging"] == 0 and server.status()["batches"].get("open", 0) == 0, 180
+        )
+        journal = server.journal()
+        lost = [turn_id for turn_id in answered if journal.get_turn(turn_id) is None]
+        assert lost == []
+        for turn_id, text in answered.items():
+            turn = journal.get_turn(turn_id)
+            assert turn.state is not TurnState.SERVED
+            assert turn.answer["content"] == text, "the recorded answer is the one that was given"
+            assert turn.response_ids
+        with journal.reading() as c:
+            done = c.execute(schema.batches.select().where(schema.batches.c.state == "done")).all()
+            versions = c.execute(schema.versions.select()).all()
+        used = Counter(turn for row in done for turn in schema.unpack_json(row.turn_ids))
+        assert [turn for turn, times in used.items() if times > 1] == [], "no turn is in two finished batches"
+        trained = server.status()["turns"]["trained"]
+        assert trained == len(used)
+        assert sorted(v.number for v in versions) == list(range(1, len(versions) + 1))
+        assert len(versions) == len(done)
+        journal.close()
+    assert set(killed) == {"engine", "gateway", "judge", "trainer"}
+    assert trained > 0
+    print(f"\nkilled {dict(killed)}; {len(answered)} answers, {trained} turns trained in {len(versions)} versions")

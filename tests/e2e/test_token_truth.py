@@ -1,0 +1,153 @@
+"""Token truth, on the real model: what the journal holds is what the engine sampled and what the trainer recomputes."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.conftest import GatewayThread, Running
+from tests.support.models import write_random_adapter
+from tests.support.processes import engine_process
+from tests.support.recording_proxy import Witness
+from tests.support.servers import running, wait_until
+from tests.support.versions import publish
+from turnwise.bench.stub_engine import StubEngine
+from turnwise.config import load_config
+from turnwise.journal import Journal, schema
+from turnwise.training.batching import row_of
+from turnwise.training.policy import Policy, sampling_temperature
+from turnwise.types import Turn
+
+CONVERSATIONS = 200
+TOOLS = [{"type": "function", "function": {"name": "f", "description": "does f", "parameters": {"type": "object"}}}]
+OPENINGS = [
+    "Say hello in French.",
+    "Erzähl mir einen Witz über Käse 🧀",
+    "数を三つ言って",
+    "What is 7 times 8?",
+    "naïve café — write it",
+]
+REPLIES = [
+    "shorter please",
+    "Danke! Und jetzt auf Deutsch? 😀",
+    "no, that is wrong",
+    "もう一度",
+    "why?\n\n- because\n- of that",
+]
+
+
+def hold_conversation(gateway: Running, number: int) -> None:
+    """One to three turns with random settings: streamed or not, cut short, with tools, with stop strings."""
+    rng = random.Random(number)
+    client = gateway.client(**{"User-Agent": f"client-{number % 5}"})
+    headers = {"X-Session-Id": f"s{number}"} if rng.random() < 0.5 else {}
+    messages = [{"role": "user", "content": rng.choice(OPENINGS) + f" ({number})"}]
+    if rng.random() < 0.3:
+        messages.insert(0, {"role": "system", "content": "Be kind. 你好"})
+    options = {
+        "max_tokens": rng.choice([1 + 1, 5, 12, 20]),
+        "temperature": rng.choice([0.0, 0.7, 1.0, 1.3]),
+        "tools": TOOLS if rng.random() < 0.2 else None,
+        "stop": rng.choice([None, None, ["."], ["e", "\n"]]),
+    }
+    options = {key: value for key, value in options.items() if value is not None}
+    for _ in range(rng.choice([1, 2, 2, 3])):
+        if rng.random() < 0.5:
+            with client.chat.completions.stream(
+                model="turnwise", messages=messages, extra_headers=headers, **options
+            ) as stream:
+                for _event in stream:
+                    pass
+                answer = stream.get_final_completion().choices[0].message
+        else:
+            answer = (
+                client.chat.completions.create(model="turnwise", messages=messages, extra_headers=headers, **options)
+                .choices[0]
+                .message
+            )
+        messages.append(answer.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True))
+        if "tool_calls" in messages[-1]:
+            messages += [{"role": "tool", "tool_call_id": c["id"], "content": "42"} for c in messages[-1]["tool_calls"]]
+        messages[-1].setdefault("content", "")
+        messages.append({"role": "user", "content": rng.choice(REPLIES)})
+
+
+def all_turns(journal: Journal) -> list[Turn]:
+    with journal.reading() as c:
+        return [journal.read_turn(c, row) for row in c.execute(schema.turns.select())]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_200_conversations(model_dir: Path, tmp_path: Path, record_property: pytest.RecordProperty) -> None:
+    config = load_config(overrides={"home": tmp_path / "home"})
+    with engine_process(model_dir, max_num_seqs=16) as engine_url:
+        witness = Witness(engine_url)
+        with running(witness.app()) as proxy_url:
+            thread = GatewayThread(config, proxy_url)
+            thread.start(config)
+            journal = Journal.open(config)
+            token = config.token_path.read_text().strip()
+            stub = StubEngine.__new__(StubEngine)  # not used: the engine is the real one
+            gateway = Running(thread.url, token, stub, journal, config)
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(lambda n: hold_conversation(gateway, n), range(CONVERSATIONS // 2)))
+                publish(journal)
+                write_random_adapter(config.home / "versions" / "v1", model_dir, scale=0.02, seed=1)
+                wait_until(lambda: gateway.client().models.list() and serving_version(gateway) == 1, 60)
+                list(pool.map(lambda n: hold_conversation(gateway, n), range(CONVERSATIONS // 2, CONVERSATIONS)))
+            turns = [t for t in all_turns(journal) if not t.session_id.startswith("publish-")]
+            journal.close()
+            thread.stop()
+
+    on_the_wire = {(tuple(p), tuple(r), m): lp for p, r, lp, m in witness.seen}
+    assert len(turns) == len(witness.seen)
+    for turn in turns:
+        key = (tuple(turn.prompt_ids), tuple(turn.response_ids), "base" if turn.version == 0 else f"v{turn.version}")
+        assert key in on_the_wire, "the ids in the journal are the ids on the wire"
+        assert turn.logprobs == pytest.approx(on_the_wire[key], abs=1e-6)
+    by_id = {turn.id: turn for turn in turns}
+    bridged = [turn for turn in turns if turn.bridged]
+    for turn in bridged:
+        parent = by_id[turn.parent_id or ""]
+        known = [*parent.prompt_ids, *parent.response_ids]
+        assert turn.prompt_ids[: len(known)] == known
+    assert len(bridged) > CONVERSATIONS / 4
+    assert {turn.version for turn in turns} == {0, 1}
+
+    gaps = recomputed_gaps(model_dir, config.home / "versions" / "v1", turns)
+    mean, worst = float(gaps.mean()), float(gaps.max())
+    record_property("logprob_gap_mean", mean)
+    print(
+        f"\n{len(turns)} turns, {len(gaps)} tokens: trainer against engine (bf16): mean {mean:.4f}, worst {worst:.3f}"
+    )
+    assert mean < 0.02, "more than the rounding of bfloat16"
+    assert worst < 0.5
+
+
+def serving_version(gateway: Running) -> int:
+    import httpx
+
+    return httpx.get(f"{gateway.url}/readyz").json()["version"]
+
+
+@torch.no_grad()
+def recomputed_gaps(model_dir: Path, adapter: Path, turns: list[Turn]) -> torch.Tensor:
+    """|log-prob recorded by the engine - log-prob recomputed in float32 by the trainer|, for each sampled token."""
+    from safetensors.torch import load_file
+
+    train = load_config(overrides={"train.lora_rank": 4, "train.lora_alpha": 8}).train
+    policy = Policy(model_dir, train)
+    gaps = []
+    for version in (0, 1):
+        policy.load(load_file(adapter / "adapter_model.safetensors") if version else None)
+        for turn in [t for t in turns if t.version == version and t.response_ids][:80]:
+            hidden = policy.hidden([row_of(0, turn.prompt_ids, turn.response_ids)])
+            temperature = torch.full((len(turn.response_ids),), sampling_temperature(turn.temperature))
+            again = policy.token_logprobs(hidden, temperature, torch.tensor(turn.response_ids))
+            gaps.append((again - torch.tensor(turn.logprobs)).abs())
+    return torch.cat(gaps)
