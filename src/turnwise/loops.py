@@ -68,9 +68,12 @@ def parse_overrides(pairs: list[str]) -> dict[str, object]:
 
 
 def die_with_parent() -> None:
-    """On Linux, have the kernel end this process when its supervisor is killed, so that no loop is left behind."""
+    """On Linux, have the kernel kill this process when its supervisor is killed, so that no loop is left behind.
+
+    Every loop may be killed at any moment without harm, and a stopped supervisor stops its loops in order first.
+    """
     if sys.platform != "linux" or os.environ.get("TURNWISE_SUPERVISED") != "1":
         return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() == 1:
         sys.exit(0)  # the parent died before the request was made

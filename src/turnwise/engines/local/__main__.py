@@ -19,10 +19,12 @@ from turnwise.engines.local.registry import WeightsRegistry
 from turnwise.engines.local.scheduler import Scheduler
 from turnwise.engines.local.server import EngineApp, make_app
 from turnwise.errors import ModelError, TurnwiseError
+from turnwise.loops import die_with_parent
 
 
 def main(argv: list[str] | None = None) -> int:
     args = _arguments(argv)
+    die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
         listener = _listen(args.host, args.port)
