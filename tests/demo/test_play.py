@@ -50,7 +50,7 @@ def test_a_run_examines_talks_and_reports(gateway: Running, tmp_path: Path, lang
     result = run_demo(options(gateway, tmp_path / "out"), Console(file=told, width=160))
 
     assert result.failed_requests == 0
-    assert result.notes == ["judge and trainer were not done 1 s after conversation 12"]
+    assert result.notes == ["judge and trainer were not done 1 s after conversation 5"]
     assert result.faults == ["no policy version was published, so nothing was learned"]
     assert result.base.n == result.final.n == result.control.n == 8
     assert {"base", "base/wish", "final/wish", "control/wish", "reference/wish"} <= set(language)

@@ -76,6 +76,7 @@ async def converse(
     played: list[Conversation] = []
     late: list[str] = []
     for start in range(0, len(problems), wave):
+        end = min(start + wave, len(problems))
         scores: list[float] = []
 
         def done(conversation: Conversation | None, scores: list[float] = scores) -> None:
@@ -85,17 +86,16 @@ async def converse(
 
         jobs = [
             partial(talk.converse, problem, session=f"{arm}-{start + i}", seed=seed + start + i)
-            for i, problem in enumerate(problems[start : start + wave])
+            for i, problem in enumerate(problems[start:end])
         ]
         conversations = [c for c in await at_once(jobs, AT_ONCE_CONVERSATIONS, done) if c]
         played.extend(conversations)
         if scores:
             version = max((c.first.version for c in conversations), key=_version_order)
             low, high = stats.bootstrap_ci95(scores)
-            end = min(start + wave, len(problems))
             points.append(Point(arm, end, stats.mean(scores), (low, high), len(scores), version))
         if min_batch is not None and not await settle(talk, min_batch, SETTLE_LIMIT_S):
-            late.append(f"judge and trainer were not done {SETTLE_LIMIT_S:.0f} s after conversation {start + wave}")
+            late.append(f"judge and trainer were not done {SETTLE_LIMIT_S:.0f} s after conversation {end}")
     return points, played, late
 
 

@@ -123,7 +123,7 @@ def _checked(options: DemoOptions) -> tuple[Persona, _Scale]:
     resolve_model(options.model)  # says what to do when the model is missing, before anything is started
     if options.quick:
         count = options.interactions or 12
-        return persona, _Scale(count, control=min(4, count), held_out=8, max_tokens=80, wave=12)
+        return persona, _Scale(count, control=min(4, count), held_out=8, max_tokens=80, wave=6)
     count = options.interactions or persona.interactions
     return persona, _Scale(count, control=count, held_out=persona.held_out, max_tokens=128, wave=12)
 

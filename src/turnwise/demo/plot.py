@@ -7,6 +7,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from turnwise.demo.report import Arm, Point, Report
 
@@ -18,10 +19,16 @@ def draw(report: Report, file: Path) -> None:
     figure = Figure(figsize=(8, 4.6), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     waves, held_out = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1.25))
-    for arm, color, label in (("control", _CONTROL, "learning off"), ("learning", _LEARNING, "learning on")):
-        _wave_line(waves, [p for p in report.curve if p.arm == arm], color, label)
+    last = max((point.interactions for point in report.curve), default=1)
+    for arm, color, label, shift in (
+        ("control", _CONTROL, "learning off", 0.0),
+        ("learning", _LEARNING, "learning on", 0.012 * last),  # beside each other, not on top
+    ):
+        _wave_line(waves, [p for p in report.curve if p.arm == arm], color, label, shift)
+    waves.set_xlim(0, 1.06 * last)
+    waves.xaxis.set_major_locator(MaxNLocator(integer=True))
     waves.set_ylim(-0.02, 1.02)
-    waves.set_xlabel("conversations so far")
+    waves.set_xlabel("conversations, at the end of each wave")
     waves.set_ylabel("preference score (0 to 1)")
     waves.set_title("first answers while it was used", fontsize=10)
     waves.legend(loc="upper left", frameon=False, fontsize=9)
@@ -33,7 +40,7 @@ def draw(report: Report, file: Path) -> None:
     for x, (_, arm, color) in enumerate(bars):
         _held_out_point(held_out, x, arm, color)
     held_out.set_xticks(range(len(bars)), [name for name, _, _ in bars])
-    held_out.set_xlim(-0.6, len(bars) - 0.4)
+    held_out.set_xlim(-0.6, len(bars) - 0.3)
     held_out.set_title(f"{report.final.n} held-out problems", fontsize=10)
     for axes in (waves, held_out):
         axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
@@ -48,10 +55,10 @@ def draw(report: Report, file: Path) -> None:
     figure.savefig(file)
 
 
-def _wave_line(axes: Axes, points: list[Point], color: str, label: str) -> None:
+def _wave_line(axes: Axes, points: list[Point], color: str, label: str, shift: float) -> None:
     if not points:
         return
-    xs, means = [p.interactions for p in points], [p.mean for p in points]
+    xs, means = [p.interactions + shift for p in points], [p.mean for p in points]
     axes.errorbar(xs, means, yerr=_bars(points), color=color, marker="o", markersize=5, capsize=3, label=label)
 
 
