@@ -1,0 +1,68 @@
+"""The commands that need no server: their output, and one sentence for each mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.versions import answered, publish
+from turnwise.journal import Journal
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "turnwise", *args], capture_output=True, text=True, timeout=60)
+
+
+def test_status_sessions_and_versions(journal: Journal) -> None:
+    turn_id = answered(journal)
+    journal.feedback(turn_id, -1, "Answer in one word.")
+    publish(journal)
+    home = ["--home", str(journal.config.home)]
+    status = json.loads(run("status", "--json", *home).stdout)
+    assert status["version"] == {"number": 1}
+    assert status["turns"]["trained"] == 1
+    assert "serving version" in run("status", *home).stdout
+    sessions = json.loads(run("sessions", "list", "--json", *home).stdout)
+    assert {s["id"] for s in sessions} >= {"session-1"}
+    assert "Answer in one word." in run("sessions", "show", "session-1", *home).stdout
+    assert "1 (serving)" in run("versions", "list", *home).stdout
+    assert json.loads(run("versions", "show", "1", *home).stdout)["parent"] == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["status"], "no journal"),
+        (["sessions", "show", "x"], "no journal"),
+        (["judge", "eval", "missing.jsonl"], "missing.jsonl"),
+        (["demo", "--persona", "nobody"], "nobody"),
+        (["serve", "--set", "nonsense"], "KEY=VALUE"),
+    ],
+)
+def test_mistakes_are_one_sentence(tmp_path: Path, args: list[str], words: str) -> None:
+    home = [] if args[0] in ("demo",) else ["--home", str(tmp_path)]
+    done = run(*args, *home)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_unknown_sessions_and_versions(journal: Journal) -> None:
+    home = ["--home", str(journal.config.home)]
+    for args in (["sessions", "show", "nope"], ["versions", "show", "9"]):
+        done = run(*args, *home)
+        assert done.returncode == 1
+        assert "there is no" in done.stderr
+
+
+def test_doctor_finds_a_readable_token(journal: Journal) -> None:
+    journal.config.token_path.write_text("tw-0123456789abcdef0123")
+    journal.config.token_path.chmod(0o644)
+    done = run("doctor", "--json", "--home", str(journal.config.home))
+    assert done.returncode == 1
+    [token] = [f for f in json.loads(done.stdout) if f["check"] == "token"]
+    assert "chmod 600" in token["text"]

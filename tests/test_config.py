@@ -1,0 +1,65 @@
+"""The typed tree: what a person may write, and what each mistake is answered with."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from turnwise.config import Config, load_config
+from turnwise.errors import ConfigError
+from turnwise.reference import as_toml
+
+
+def test_defaults_are_valid_and_run_on_loopback() -> None:
+    config = load_config()
+    assert config.server.host == "127.0.0.1"
+    assert config.server.auth
+
+
+def test_a_file_is_read_and_overrides_win(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('[server]\nport = 9000\n[train]\nmethod = "opd"\n')
+    config = load_config(file, {"server.port": "9001", "train.lr": "2e-4"})
+    assert (config.server.port, config.train.method, config.train.lr) == (9001, "opd", 2e-4)
+
+
+def test_the_home_folder_has_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[judge]\nvotes = 3\n")
+    assert load_config(overrides={"home": tmp_path}).judge.votes == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[server]\nprt = 1", "server.prt: no such key"),
+        ("[nothing]\nx = 1", "nothing: no such key"),
+        ("[server]\nport = 70000", "server.port"),
+        ("[server]\nport = 'x'", "server.port"),
+        ("[train]\nlr = 0", "train.lr"),
+        ("[train]\nmin_batch = 64", "max_batch"),
+        ("[server]\nhost = '0.0.0.0'\nauth = false", "loopback"),
+        ("[judge]\nkind = 'oracle'", "judge.kind"),
+        ("server = 1", "server"),
+        ("[server\n", "not valid TOML"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        load_config(file)
+
+
+def test_an_unreadable_file_is_an_error_not_a_default(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no configuration file"):
+        load_config(tmp_path / "missing.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_config(tmp_path / "bytes.toml")
+
+
+def test_what_is_printed_can_be_read_back(tmp_path: Path) -> None:
+    config = load_config(overrides={"home": tmp_path, "train.lr": 3e-5, "judge.url": "http://127.0.0.1:1/v1"})
+    assert Config.model_validate(tomllib.loads(as_toml(config))) == config
