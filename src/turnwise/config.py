@@ -122,7 +122,7 @@ class TrainConfig(_Section):
     epochs: int = Field(default=1, ge=1, description="Passes over a batch.")
     minibatch: int = Field(default=16, ge=1, description="Samples per optimiser step.")
     microbatch_tokens: int = Field(
-        default=2048, ge=64, description="Tokens per forward pass; changes memory, not the result."
+        default=512, ge=64, description="Tokens per forward pass; changes memory, not the result."
     )
     beta_kl: float = Field(default=0.02, ge=0, description="Weight of the KL term to the base model.")
     clip_low: float = Field(default=0.2, gt=0, lt=1, description="Lower clip of the ratio.")
@@ -140,6 +140,10 @@ class TrainConfig(_Section):
     seed: int = Field(default=0, ge=0, description="Seed of the adapter's start and of the order of samples.")
     threads: int = Field(default=0, ge=0, description="CPU threads of the trainer; 0 takes all cores.")
     device: str = Field(default="auto", description="'auto', 'cpu', 'cuda' or 'cuda:N'.")
+    dtype: Literal["auto", "bfloat16", "float32"] = Field(
+        default="auto",
+        description="Number format of the frozen base; 'auto' is bfloat16 where the processor computes in it.",
+    )
     lease_s: Seconds = Field(default=60.0, description="A trainer that is silent for this long loses its batch.")
     keep_checkpoints: int = Field(default=3, ge=1, description="Optimiser states kept; adapters are all kept.")
 

@@ -30,7 +30,7 @@ def write_config(home: Path, model: Path) -> Path:
     file.write_text(
         f'home = "{home}"\n[model]\npath = "{model}"\n'
         "[train]\nlr = 3e-3\nlora_rank = 4\nmin_batch = 4\nmax_batch = 4\nminibatch = 1\nepochs = 4\n"
-        'microbatch_tokens = 64\ndevice = "cpu"\nthreads = 1\nlease_s = 1.0\n'
+        'microbatch_tokens = 64\ndevice = "cpu"\ndtype = "float32"\nthreads = 1\nlease_s = 1.0\n'
         "[gate]\nmax_kl = 100.0\nmax_nll_rise = 100.0\nmax_length_ratio = 100.0\nmax_repetition = 1.0\n"
     )
     return file

@@ -32,7 +32,7 @@ def turn(model_dir: Path, tokenizer: Tokenizer, answer: str, **changes: object) 
 
 def test_logprobs_equal_the_plain_models(model_dir: Path, tokenizer: Tokenizer) -> None:
     one = turn(model_dir, tokenizer, ANSWER)
-    policy = Policy(model_dir, TrainConfig(device="cpu"))
+    policy = Policy(model_dir, TrainConfig(device="cpu", dtype="float32"))
     with torch.no_grad():
         hidden = policy.hidden([row_of(0, one.prompt_ids, one.response_ids)])
         plain = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()

@@ -43,6 +43,7 @@ def settings(home: Path, model: Path, **changes: object) -> Config:
         "train.minibatch": 2,
         "train.microbatch_tokens": 64,
         "train.device": "cpu",
+        "train.dtype": "float32",
         "train.threads": 1,
         "gate.max_kl": 100.0,
         "gate.max_nll_rise": 100.0,

@@ -71,7 +71,14 @@ def batch(samples: list[Sample], **changes: Any) -> Batch:
 
 
 def train_config(**changes: Any) -> TrainConfig:
-    fields: dict[str, Any] = {"lr": 3e-3, "lora_rank": 4, "lora_alpha": 8, "min_batch": 1, "device": "cpu"}
+    fields: dict[str, Any] = {
+        "lr": 3e-3,
+        "lora_rank": 4,
+        "lora_alpha": 8,
+        "min_batch": 1,
+        "device": "cpu",
+        "dtype": "float32",
+    }
     return TrainConfig(**(fields | changes))
 
 

@@ -36,6 +36,18 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
+def pick_dtype(name: str, device: torch.device) -> torch.dtype:
+    """The base model's number format; the adapter is float32 in any case.
+
+    In bfloat16 an update takes two thirds of the time and half the memory for activations, where the processor has
+    instructions for it; elsewhere it would be emulated, and slower than float32.
+    """
+    if name != "auto":
+        return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
+    native = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return torch.bfloat16 if native else torch.float32
+
+
 def hinted_prompt(prompt_ids: Sequence[int], hint: str | None, hint_at: int | None, tokenizer: Tokenizer) -> list[int]:
     """The teacher's context: the prompt with the hint at the end of its last user message (OpenClaw-RL §4.2).
 
@@ -57,11 +69,8 @@ class Policy:
 
     def __init__(self, model: Path | str, config: TrainConfig) -> None:
         self.device = pick_device(config.device)
-        # On the CPU float32, as stored: rounding the weights to the engine's bf16 brings its log-probs no closer, since
-        # what differs is the rounding of activations, and it would move them away from a float32 engine's.
-        dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
         try:
-            base = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
+            base = AutoModelForCausalLM.from_pretrained(model, dtype=pick_dtype(config.dtype, self.device))
             self.tokenizer = _load_tokenizer(model)
         except Exception as e:  # the libraries raise whatever their parsers raise; all of it means a broken folder
             raise ModelError(f"cannot load the model {model}: {e}; run `turnwise doctor`") from e
