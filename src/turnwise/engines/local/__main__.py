@@ -90,8 +90,10 @@ class _Server(uvicorn.Server):
             print(f"turnwise engine ready on http://{host}:{port}", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._scheduler.stop(0 if sig == signal.SIGINT and self.should_exit else self._grace_s)
-        super().handle_exit(sig, frame)
+        # uvicorn's own handler would raise the signal again at the end, and a clean stop would look like a crash.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+        self._scheduler.stop(0 if self.force_exit else self._grace_s)
 
 
 def _listen(host: str, port: int) -> socket.socket:

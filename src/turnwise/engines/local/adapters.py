@@ -53,11 +53,12 @@ def read_adapter(name: str, path: Path, shapes: Mapping[str, tuple[int, ...]]) -
 
     Raises AdapterError, saying what is missing, broken or does not fit.
     """
+    for file in ("adapter_config.json", "adapter_model.safetensors"):
+        if not (path / file).is_file():
+            raise AdapterError(f"{path} is not a PEFT adapter: {file} is missing")
     try:
         config = json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))
         tensors = load_file(path / "adapter_model.safetensors")
-    except FileNotFoundError as e:
-        raise AdapterError(f"{path} is not a PEFT adapter: {Path(e.filename).name} is missing") from e
     except (OSError, ValueError, SafetensorError) as e:
         raise AdapterError(f"the adapter in {path} cannot be read: {e}") from e
     rank, alpha = _settings(config, path)

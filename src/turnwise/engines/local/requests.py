@@ -56,7 +56,6 @@ class Request:
     ``release`` unpins them, once, when the request has left the scheduler.
     """
 
-    id: str
     weights: Weights
     tokens: list[int]
     params: SamplingParams

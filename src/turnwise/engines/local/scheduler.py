@@ -56,8 +56,7 @@ class Scheduler:
         self._waiting: deque[Request] = deque()
         self._gone: list[Weights] = []
         self._abort_at: float | None = None
-        # Touched by the compute thread alone:
-        self._running: list[Request] = []
+        self._running: list[Request] = []  # changed by the compute thread alone, which reads it freely
         self._thread = threading.Thread(target=self._loop, name="compute", daemon=True)
 
     def start(self) -> None:
@@ -67,10 +66,11 @@ class Scheduler:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    def load(self) -> tuple[int, int]:
-        """Requests running and waiting."""
+    @property
+    def load(self) -> int:
+        """Requests running or waiting."""
         with self._wake:
-            return len(self._running), len(self._waiting)
+            return len(self._running) + len(self._waiting)
 
     def submit(self, request: Request) -> None:
         """Queue a request. Raises EngineError 429 when the queue is full, 503 when the engine is stopping."""
@@ -181,8 +181,8 @@ class Scheduler:
             assert youngest.kv is not None
             self._store.close(youngest.kv)
             youngest.kv = None
-            self._running.remove(youngest)
             with self._wake:
+                self._running.remove(youngest)
                 self._waiting.appendleft(youngest)
             if youngest is request:
                 return False

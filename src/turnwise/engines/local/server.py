@@ -10,13 +10,13 @@ import json
 import random
 import time
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from turnwise.engines.local import protocol
 from turnwise.engines.local.protocol import CompletionRequest, LoadAdapter, UnloadAdapter
@@ -61,6 +61,10 @@ def make_app(engine: EngineApp) -> FastAPI:
     async def health() -> Response:
         return Response(status_code=200 if engine.scheduler.alive else 503)
 
+    @app.get("/load")
+    async def load() -> JSONResponse:
+        return JSONResponse({"server_load": engine.scheduler.load})
+
     @app.get("/v1/models")
     async def models() -> JSONResponse:
         cards = [
@@ -79,8 +83,7 @@ def make_app(engine: EngineApp) -> FastAPI:
 
     @app.post("/v1/load_lora_adapter")
     async def load_adapter(body: LoadAdapter) -> Response:
-        load = engine.registry.load
-        await asyncio.to_thread(load, body.lora_name, body.lora_path, replace=body.load_inplace)
+        await asyncio.to_thread(engine.registry.load, body.lora_name, body.lora_path, replace=body.load_inplace)
         return PlainTextResponse(f"Success: LoRA adapter '{body.lora_name}' added successfully.")
 
     @app.post("/v1/unload_lora_adapter")
@@ -91,12 +94,41 @@ def make_app(engine: EngineApp) -> FastAPI:
     @app.post("/v1/completions")
     async def completions(body: CompletionRequest, http: Request) -> Response:
         _check(body, engine)
-        outputs = await _submit(body, engine)
+        answer = await _submit(body, engine)
         if body.stream:
-            return StreamingResponse(_events(body, outputs, engine.decoder), media_type="text/event-stream")
-        return await _whole(body, outputs, engine.decoder, http)
+            return _EventStream(_events(body, answer, engine.decoder), lambda: engine.scheduler.cancel(answer.request))
+        return await _whole(body, answer, engine, http)
 
     return app
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A request under way and what it has delivered. Whoever takes one cancels its request when done with it."""
+
+    request: EngineRequest
+    queue: asyncio.Queue[Output]
+
+    async def outputs(self) -> AsyncIterator[Output]:
+        while True:
+            out = await self.queue.get()
+            yield out
+            if out.finish is not None:
+                return
+
+
+class _EventStream(StreamingResponse):
+    """Server-sent events that cancel their request when they end in any way, even before the first one was sent."""
+
+    def __init__(self, events: AsyncIterator[bytes], cancel: Callable[[], None]) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._cancel = cancel
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._cancel()
 
 
 def _check(body: CompletionRequest, engine: EngineApp) -> None:
@@ -115,8 +147,8 @@ def _check(body: CompletionRequest, engine: EngineApp) -> None:
         raise EngineError("stream_options: only allowed with stream = true", 400)
 
 
-async def _submit(body: CompletionRequest, engine: EngineApp) -> AsyncIterator[Output]:
-    """Queue the request, and return its outputs. Closing the iterator cancels the request."""
+async def _submit(body: CompletionRequest, engine: EngineApp) -> _Answer:
+    """Queue the request. Raises EngineError when the model is unknown or the queue is full."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Output] = asyncio.Queue()
     registry, params = engine.registry, body.sampling()
@@ -124,7 +156,6 @@ async def _submit(body: CompletionRequest, engine: EngineApp) -> AsyncIterator[O
     merged = registry.is_merged(body.model)
     weights = registry.acquire(body.model) if merged else await asyncio.to_thread(registry.acquire, body.model)
     request = EngineRequest(
-        id=f"cmpl-{uuid.uuid4().hex}",
         weights=weights,
         tokens=list(body.prompt),
         params=params,
@@ -139,18 +170,7 @@ async def _submit(body: CompletionRequest, engine: EngineApp) -> AsyncIterator[O
     except EngineError:
         registry.release(weights)
         raise
-
-    async def outputs() -> AsyncIterator[Output]:
-        try:
-            while True:
-                out = await queue.get()
-                yield out
-                if out.finish is not None:
-                    return
-        finally:
-            engine.scheduler.cancel(request)
-
-    return outputs()
+    return _Answer(request, queue)
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Output], out: Output) -> None:
@@ -158,44 +178,39 @@ def _hand_over(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Output], ou
         loop.call_soon_threadsafe(queue.put_nowait, out)
 
 
-async def _events(body: CompletionRequest, outputs: AsyncIterator[Output], decoder: Decoder) -> AsyncIterator[bytes]:
+async def _events(body: CompletionRequest, answer: _Answer, decoder: Decoder) -> AsyncIterator[bytes]:
     """The answer as server-sent events: a chunk for every step, usage if asked for, ``[DONE]``."""
     head = _head(body)
     count, cached, first = 0, 0, True
-    async with aclosing(outputs):  # pyright: ignore[reportArgumentType]
-        async for out in outputs:
-            if out.error is not None:
-                yield _event(protocol.error(out.error, 500))
-                break
-            count, cached = count + len(out.token_ids), out.cached_tokens
-            yield _event(
-                {**head, "choices": [protocol.choice(body, out, _pieces(body, out, decoder), with_prompt=first)]}
-            )
-            first = False
+    async for out in answer.outputs():
+        if out.error is not None:
+            yield _event(protocol.error(out.error, 500))
+            break
+        count, cached = count + len(out.token_ids), out.cached_tokens
+        choice = protocol.choice(body, out, _pieces(body, out, decoder), with_prompt=first)
+        yield _event({**head, "choices": [choice]})
+        first = False
     if body.stream_options is not None and body.stream_options.include_usage:
         yield _event({**head, "choices": [], "usage": protocol.usage(len(body.prompt), count, cached)})
     yield b"data: [DONE]\n\n"
 
 
-async def _whole(
-    body: CompletionRequest, outputs: AsyncIterator[Output], decoder: Decoder, http: Request
-) -> JSONResponse:
+async def _whole(body: CompletionRequest, answer: _Answer, engine: EngineApp, http: Request) -> JSONResponse:
     """The answer in one body. A client that hangs up cancels it."""
     parts: list[Output] = []
 
     async def collect() -> None:
-        async with aclosing(outputs):  # pyright: ignore[reportArgumentType]
-            async for out in outputs:
-                parts.append(out)
+        parts.extend([out async for out in answer.outputs()])
 
     task = asyncio.create_task(collect())
     try:
         while not (await asyncio.wait({task}, timeout=_DISCONNECT_POLL_S))[0]:
             if await http.is_disconnected():
-                return JSONResponse(protocol.error("the client went away", 499), 499)
+                raise EngineError("the client went away", 499)
         await task
     finally:
         task.cancel()
+        engine.scheduler.cancel(answer.request)
     last = parts[-1]
     if last.error is not None:
         raise EngineError(last.error, 500)
@@ -206,8 +221,8 @@ async def _whole(
         text="".join(p.text for p in parts),
     )
     counts = protocol.usage(len(body.prompt), len(whole.token_ids), last.cached_tokens)
-    answer = protocol.choice(body, whole, _pieces(body, whole, decoder), with_prompt=True)
-    return JSONResponse({**_head(body), "choices": [answer], "usage": counts})
+    choice = protocol.choice(body, whole, _pieces(body, whole, engine.decoder), with_prompt=True)
+    return JSONResponse({**_head(body), "choices": [choice], "usage": counts})
 
 
 def _head(body: CompletionRequest) -> dict[str, object]:
