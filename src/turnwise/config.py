@@ -138,7 +138,7 @@ class TrainConfig(_Section):
     lora_rank: int = Field(default=16, ge=1, le=256, description="Rank of the adapter.")
     lora_alpha: float = Field(default=32.0, gt=0, description="Scale of the adapter.")
     seed: int = Field(default=0, ge=0, description="Seed of the adapter's start and of the order of samples.")
-    threads: int = Field(default=0, ge=0, description="CPU threads of the trainer; 0 takes all cores.")
+    threads: int = Field(default=0, ge=0, description="CPU threads of the trainer; 0 takes half of the cores.")
     device: str = Field(default="auto", description="'auto', 'cpu', 'cuda' or 'cuda:N'.")
     dtype: Literal["auto", "bfloat16", "float32"] = Field(
         default="auto",

@@ -133,8 +133,9 @@ def summarise(steps: Sequence[dict[str, float]]) -> dict[str, float]:
 def run(config: Config, stop: Stop, clock: Callable[[], float] = time.time) -> None:
     """Train until ``stop`` is set. Raises ModelError or JournalError when it cannot start."""
     os.nice(max(0, NICENESS - os.nice(0)))
-    if config.train.threads:
-        torch.set_num_threads(config.train.threads)
+    # Threads of one operation wait for each other: one that shares its core with the engine, at lower priority, holds
+    # up all of them. Half of the cores do more work than all of them do.
+    torch.set_num_threads(config.train.threads or max(1, len(os.sched_getaffinity(0)) // 2))
     transformers.utils.logging.disable_progress_bar()
     journal = Journal.open(config)
     trainer = Trainer(config, resolve_model(config.model.path))
