@@ -24,7 +24,7 @@ from turnwise.types import Batch, Sample
 
 ANSWERS = 4
 """Prompts of the batch that the candidate answers; with ANSWER_TOKENS, a few seconds on a laptop."""
-ANSWER_TOKENS = 48
+ANSWER_TOKENS = 32
 LONGEST_PROMPT = 1024
 """Prompts longer than this are not answered: reading one would take longer than the rest of the gate."""
 

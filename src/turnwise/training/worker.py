@@ -135,7 +135,7 @@ def run(config: Config, stop: Stop, clock: Callable[[], float] = time.time) -> N
     os.nice(max(0, NICENESS - os.nice(0)))
     # Threads of one operation wait for each other: one that shares its core with the engine, at lower priority, holds
     # up all of them. Half of the cores do more work than all of them do.
-    torch.set_num_threads(config.train.threads or max(1, len(os.sched_getaffinity(0)) // 2))
+    torch.set_num_threads(config.train.threads or max(1, (os.cpu_count() or 1) // 2))
     transformers.utils.logging.disable_progress_bar()
     journal = Journal.open(config)
     trainer = Trainer(config, resolve_model(config.model.path))
