@@ -62,7 +62,7 @@ class EngineConfig(_Section):
     max_num_seqs: int = Field(default=16, ge=1, le=256, description="Requests decoded together.")
     max_queue: int = Field(default=64, ge=0, description="Requests that may wait; more get a 429.")
     max_model_len: int = Field(default=4096, ge=64, description="Longest prompt plus answer, in tokens.")
-    kv_cache_mb: int = Field(default=512, ge=16, description="Memory for keys and values, in megabytes.")
+    kv_cache_mb: int = Field(default=256, ge=16, description="Memory for keys and values, in megabytes.")
 
 
 class SessionsConfig(_Section):
@@ -157,7 +157,7 @@ class GateConfig(_Section):
     probes: int = Field(default=8, ge=1, description="Recorded turns that the gate looks at.")
     max_nll_rise: float = Field(default=0.5, gt=0, description="Most a well-judged answer may lose, in nats per token.")
     max_kl: float = Field(
-        default=1.5, gt=0, description="Most the policy may differ from the base model, in nats per token."
+        default=0.5, gt=0, description="Most the policy may differ from the base model, in nats per token."
     )
     max_repetition: float = Field(
         default=0.35, gt=0, le=1, description="Largest share of repeated 4-grams in sampled answers."
