@@ -43,6 +43,11 @@ CHILD_ENVIRONMENT = {
     "OMP_WAIT_POLICY": "PASSIVE",
     "TOKENIZERS_PARALLELISM": "false",
 }
+ENGINE_ENVIRONMENT = {
+    # Merged weights of old versions go back to the system when they are freed. Without this, the allocator keeps them:
+    # after three versions 1.6 GB were measured instead of 1.3 GB.
+    "MALLOC_MMAP_THRESHOLD_": str(2**20),
+}
 
 
 @dataclass
@@ -52,6 +57,7 @@ class Loop:
     name: str
     command: list[str]
     pass_fds: tuple[int, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
     process: asyncio.subprocess.Process | None = None
     starts: int = 0
     last_lines: list[str] = field(default_factory=list)
@@ -118,7 +124,9 @@ class Supervisor:
         if engine_url is None:
             engine_port = _free_port()
             engine_url = f"http://127.0.0.1:{engine_port}"
-            self._loops.append(Loop("engine", engine_command(config, model, engine_port)))
+            self._loops.append(
+                Loop("engine", engine_command(config, model, engine_port), environment=ENGINE_ENVIRONMENT)
+            )
         python = [sys.executable, "-m"]
         common = [*self.common, "--set", f"server.port={port}"]  # the real one, where 0 was asked for
         gateway = [*python, "turnwise.gateway", "--engine-url", engine_url, "--fd", str(sock.fileno()), *common]
@@ -141,7 +149,7 @@ class Supervisor:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 pass_fds=loop.pass_fds,
-                env=os.environ | CHILD_ENVIRONMENT,
+                env=os.environ | CHILD_ENVIRONMENT | loop.environment,
                 start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops the loops in order
                 limit=1 << 20,
             )

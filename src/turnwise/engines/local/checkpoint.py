@@ -15,18 +15,21 @@ from turnwise.errors import ModelError
 
 
 class Checkpoint:
-    """Tensors by name. ``shapes`` lists them all. Raises ModelError when the folder cannot be read."""
+    """Tensors by name. ``shapes`` lists them all. Raises ModelError when the folder cannot be read.
+
+    Files are mapped only while a tensor is read: kept open, they would count as memory of this process in full.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._files = {}
+        self._files: dict[str, Path] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         try:
             for path in sorted(folder.glob("*.safetensors")):
-                shard = safe_open(path, framework="pt")
-                for name in shard.keys():  # noqa: SIM118 - not a dict
-                    self._files[name] = shard
-                    self.shapes[name] = tuple(shard.get_slice(name).get_shape())
+                with safe_open(path, framework="pt") as shard:
+                    for name in shard.keys():  # noqa: SIM118 - not a dict
+                        self._files[name] = path
+                        self.shapes[name] = tuple(shard.get_slice(name).get_shape())
         except (OSError, SafetensorError) as e:
             raise ModelError(f"the weights in {folder} cannot be read: {e}") from e
 
@@ -34,4 +37,5 @@ class Checkpoint:
         """The tensor ``name`` in float32. Raises ModelError when there is none."""
         if name not in self._files:
             raise ModelError(f"the weights in {self._folder} have no {name}")
-        return self._files[name].get_tensor(name).float()
+        with safe_open(self._files[name], framework="pt") as shard:
+            return shard.get_tensor(name).float().clone()

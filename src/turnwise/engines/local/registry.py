@@ -14,8 +14,8 @@ from turnwise.engines.local.adapters import read_adapter
 from turnwise.engines.local.runner import BASE, Runner, Weights
 from turnwise.errors import AdapterError, EngineError
 
-MAX_MERGED = 3
-"""Merged adapters in memory: the serving one, the one it replaces, and a pinned one."""
+MAX_MERGED = 2
+"""Merged adapters in memory: the serving one, and the one it replaces or a pinned one. More live while in use."""
 
 
 class WeightsRegistry:
