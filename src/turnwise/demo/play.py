@@ -20,7 +20,7 @@ import openai
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from turnwise.demo import arms, plot, report
+from turnwise.demo import arms, plot, report, stats
 from turnwise.demo.coherence import Text, mean_nll, with_wish
 from turnwise.demo.personas import PERSONAS, Persona
 from turnwise.demo.problems import load_problems
@@ -37,7 +37,7 @@ BASE, WISHED, CONTROL_TALK = "examination before", "base model told the wish", "
 CONTROL, LEARNING, FINAL = "control: examination", "conversations, learning on", "examination after"
 LANGUAGE = "language of the answers"
 
-TRAINING: dict[str, int | float] = {"min_batch": 8, "max_batch": 24, "minibatch": 8, "lr": 1e-4, "epochs": 2}
+TRAINING: dict[str, int | float] = {"min_batch": 8, "max_batch": 24, "minibatch": 8, "lr": 3e-4}
 """How the demo's server trains: small batches and a larger step than the defaults, for a run of minutes."""
 
 
@@ -249,7 +249,8 @@ class _Run:
                 )
         nll = self._likelihoods(exams)
         _write_conversations(played.conversations, self.options.out / "conversations.jsonl")
-        arm = {name: arms.measured(persona, answers, nll, name) for name, answers in exams.items()}
+        arm = {name: arms.measured(persona, exams[name], nll, name) for name in ("base", "final", "control")}
+        told = [arms.score_of(persona, answer) for answer in played.wished]
         return Report(
             persona=persona.name,
             method=self.options.method,
@@ -258,7 +259,7 @@ class _Run:
             base=arm["base"],
             final=arm["final"],
             control=arm["control"],
-            wish_reference={"nll_with_wish": nll["reference/wish"], "mean": arm["reference"].mean},
+            wish_reference={"nll_with_wish": nll["reference/wish"], "mean": stats.mean(told)},
             rise=arms.paired_change(persona, played.base, played.final),
             rise_over_control=arms.paired_change(persona, played.control, played.final),
             failed_requests=played.failed_requests,
@@ -273,7 +274,8 @@ class _Run:
     def _likelihoods(self, exams: dict[str, list[Answer]]) -> dict[str, float]:
         groups: dict[str, Sequence[Text]] = {}
         for name, answers in exams.items():
-            groups[name] = [Text(a.prompt, a.text, a.ended) for a in answers]
+            if answers is not self.played.wished:  # they never saw the plain prompt
+                groups[name] = [Text(a.prompt, a.text, a.ended) for a in answers]
             groups[f"{name}/wish"] = [Text(with_wish(a.prompt, self.persona.wish), a.text, a.ended) for a in answers]
         return mean_nll(groups, str(resolve_model(self.options.model)))
 

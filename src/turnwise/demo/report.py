@@ -210,8 +210,11 @@ def _rows(report: Report) -> list[tuple[str, ...]]:
         )
         for name, arm in arms.items()
     ]
-    reference = f"{report.wish_reference['nll_with_wish']:.2f}"
-    return [*rows, ("base, told the wish", "", "", "", "", reference, *[""] * 5)]
+    told = report.wish_reference
+    return [
+        *rows,
+        ("base, told the wish", f"{told['mean']:.2f}", "", "", "", f"{told['nll_with_wish']:.2f}", *[""] * 5),
+    ]
 
 
 def _signed(change: Change) -> str:
