@@ -52,7 +52,7 @@ def answered(journal: Journal, turn_id: str | None = None, **changes: object) ->
 def publish(journal: Journal) -> int:
     """Train one scored turn "by hand" and publish the version; gives its number."""
     session = f"publish-{uuid.uuid4().hex}"
-    turn_id = answered(journal, session_id=session, client="publisher")
+    turn_id = answered(journal, session_id=session, client="publisher", version=journal.latest_version())
     journal.feedback(turn_id, 1, None)
     changed = journal.config.model_copy(
         update={"train": journal.config.train.model_copy(update={"min_batch": 1, "max_batch": 1})}

@@ -33,7 +33,7 @@ from turnwise.engines.rendering import load_renderer
 from turnwise.errors import TurnwiseError
 from turnwise.gateway.server import bind
 from turnwise.models import resolve_model
-from turnwise.supervisor import CHILD_ENVIRONMENT, ENGINE_ENVIRONMENT, engine_command
+from turnwise.supervisor import CHILD_ENVIRONMENT, engine_command
 
 START_LIMIT_S = 120.0
 STUB_ANSWER = "one two three four five six seven eight"
@@ -219,7 +219,7 @@ def _process(command: list[str], health: str | None) -> Iterator[subprocess.Pope
         command,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=os.environ | CHILD_ENVIRONMENT | ENGINE_ENVIRONMENT,
+        env=os.environ | CHILD_ENVIRONMENT,
     )
     try:
         deadline = time.monotonic() + START_LIMIT_S
