@@ -120,7 +120,7 @@ class TrainConfig(_Section):
     )
     lr: float = Field(default=1e-4, gt=0, description="Learning rate of the adapter.")
     epochs: int = Field(default=1, ge=1, description="Passes over a batch.")
-    minibatch: int = Field(default=16, ge=1, description="Samples per optimiser step.")
+    minibatch: int = Field(default=8, ge=1, description="Samples per optimiser step.")
     microbatch_tokens: int = Field(
         default=512, ge=64, description="Tokens per forward pass; changes memory, not the result."
     )
