@@ -37,7 +37,7 @@ BASE, WISHED, CONTROL_TALK = "examination before", "base model told the wish", "
 CONTROL, LEARNING, FINAL = "control: examination", "conversations, learning on", "examination after"
 LANGUAGE = "language of the answers"
 
-TRAINING: dict[str, int | float] = {"min_batch": 8, "max_batch": 24, "minibatch": 8, "lr": 3e-4}
+TRAINING: dict[str, int | float] = {"min_batch": 8, "max_batch": 24, "minibatch": 8, "lr": 1e-4, "epochs": 2}
 """How the demo's server trains: small batches and a larger step than the defaults, for a run of minutes."""
 
 

@@ -34,7 +34,7 @@ class Metrics:
 
     def count(self, route: str, status: int) -> None:
         self.requests.labels(route, str(status)).inc()
-        if status >= 500:
+        if status >= 500 and route != "/readyz":  # where a 503 is the answer, not a failure
             self.failed += 1
 
     def render(self, status: dict[str, Any]) -> bytes:
