@@ -80,7 +80,7 @@ def test_recorded_log_probs_are_transformers(
 
 def test_an_answer_ends_with_the_end_token(model_dir: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:
     with start_engine(model_dir, tmp_path / "engine.log") as (url, _):
-        choice = complete(url, prompt(tokenizer, "Say hello."), max_tokens=200)["choices"][0]
+        choice = complete(url, prompt(tokenizer, "What is 2 + 2?"), max_tokens=300)["choices"][0]
     assert (choice["finish_reason"], choice["stop_reason"], choice["token_ids"][-1]) == ("stop", None, 2)
     assert choice["text"] == tokenizer.decode(choice["token_ids"], skip_special_tokens=True)
 

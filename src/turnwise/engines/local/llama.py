@@ -1,7 +1,7 @@
 """The Llama family (Llama, Mistral, Qwen2, Qwen3) with as little between the matrix products as possible.
 
 Computes what transformers' modules compute, from the same checkpoint, two to three times as fast on a CPU: query, key
-and value share a product, residual and gate are fused into the products, and the weights are laid out once for oneDNN.
+and value share a product, the gate is fused into its products, and the weights are laid out once for oneDNN.
 Tests hold it to the transformers forward. Models it does not know go the general way (``runner.py``).
 """
 
@@ -60,15 +60,10 @@ class Linear:
             return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "mul")
         return F.linear(x, self.weight, self.bias) * other
 
-    def plus(self, x: Tensor, other: Tensor) -> Tensor:
-        if self.packed:
-            return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "add")
-        return F.linear(x, self.weight, self.bias) + other
-
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One block. ``q_norm`` and ``k_norm`` [D] are Qwen3's, None elsewhere."""
+    """One block. The two norms are float32; ``q_norm`` and ``k_norm`` [D] are Qwen3's, None elsewhere."""
 
     norm1: Tensor
     qkv: Linear
@@ -98,7 +93,7 @@ class LlamaRunner:
         linears = [f"{b}.{part}.weight" for b in blocks for part in _linear_names()]
         self.shapes: Mapping[str, tuple[int, ...]] = {name: checkpoint.shapes[name] for name in linears}
         self._embed = checkpoint.tensor("model.embed_tokens.weight").to(dtype)
-        self._norm = checkpoint.tensor("model.norm.weight").to(dtype)
+        self._norm = checkpoint.tensor("model.norm.weight")
         tied = config.tie_word_embeddings or "lm_head.weight" not in checkpoint.shapes
         self._head = Linear.of(self._embed if tied else checkpoint.tensor("lm_head.weight"), None, dtype)
         self._cos, self._sin = _rotations(config, self.max_positions, dtype)
@@ -132,22 +127,24 @@ class LlamaRunner:
         return layers
 
     def forward(self, merged: list[Layer], pack: Pack) -> Tensor:
-        heads, kv_heads, dim, eps = self.heads, self._kv_heads, self._dim, self._eps
+        heads, kv_heads, dim, eps, dtype = self.heads, self._kv_heads, self._dim, self._eps, self._dtype
         cos, sin = self._cos[pack.positions], self._sin[pack.positions]
         rotated, width = heads + kv_heads, self._embed.shape[1]
-        x = F.embedding(pack.ids, self._embed)
+        # The residual stream stays in float32: it costs a few per cent, and brings bfloat16's log-probs nearly twice as
+        # near to those of the float32 trainer (docs/decisions/0002).
+        x = F.embedding(pack.ids, self._embed).float()
         for i, layer in enumerate(merged):
-            qkv = layer.qkv(F.rms_norm(x, (width,), layer.norm1, eps)).view(-1, rotated + kv_heads, dim)
+            qkv = layer.qkv(F.rms_norm(x, (width,), layer.norm1, eps).to(dtype)).view(-1, rotated + kv_heads, dim)
             qk, v = qkv[:, :rotated], qkv[:, rotated:]
             if layer.q_norm is not None and layer.k_norm is not None:
                 q = F.rms_norm(qk[:, :heads], (dim,), layer.q_norm, eps)
                 qk = torch.cat((q, F.rms_norm(qk[:, heads:], (dim,), layer.k_norm, eps)), dim=1)
             # The sign of rotate_half stands in the sine table, so that a roll does for it.
             qk = torch.addcmul(qk * cos, qk.roll(dim // 2, -1), sin)
-            x = layer.o.plus(pack.attend(i, qk[:, :heads], qk[:, heads:], v), x)
-            h = F.rms_norm(x, (width,), layer.norm2, eps)
-            x = layer.down.plus(layer.up.times(h, layer.gate.silu(h)), x)
-        return self._head(F.rms_norm(x[pack.last], (width,), self._norm, eps))
+            x = x + layer.o(pack.attend(i, qk[:, :heads], qk[:, heads:], v))
+            h = F.rms_norm(x, (width,), layer.norm2, eps).to(dtype)
+            x = x + layer.down(layer.up.times(h, layer.gate.silu(h)))
+        return self._head(F.rms_norm(x[pack.last], (width,), self._norm, eps).to(dtype))
 
     def _layer(
         self, i: int, weight: Callable[[str], Tensor], base: Layer | None = None, touched: Any = frozenset()
@@ -167,7 +164,7 @@ class LlamaRunner:
             return Linear.of(torch.cat(weights), torch.cat(biases) if biases else None, self._dtype)
 
         def norm(name: str) -> Tensor:
-            return self._checkpoint.tensor(f"{prefix}{name}.weight").to(self._dtype)
+            return self._checkpoint.tensor(f"{prefix}{name}.weight")
 
         a, m = "self_attn.", "mlp."
         return Layer(
