@@ -65,6 +65,16 @@ def test_a_run_examines_talks_and_reports(gateway: Running, tmp_path: Path, lang
     assert "nothing was learned" in told.getvalue() and "examination after" in told.getvalue()
 
 
+def test_the_teacher_grades_pupils_and_nothing_is_counted_as_a_right_result(
+    gateway: Running, tmp_path: Path, language: list[str]
+):
+    gateway.stub.reply = lambda prompt: "Correct."
+    result = run_demo(options(gateway, tmp_path / "out", persona="teacher"), Console(file=io.StringIO()))
+    assert result.final.correct is None and result.final.n == 8
+    first = json.loads((tmp_path / "out" / "conversations.jsonl").read_text().splitlines()[0])
+    assert first["replies"][0]["aspects"] and not first["replies"][0]["satisfied"]
+
+
 def test_a_satisfied_person_says_so_and_leaves(gateway: Running, tmp_path: Path, language: list[str]):
     def plain(prompt: str) -> str:
         question = prompt.rsplit("<|im_start|>user\n", 1)[-1].split("<|im_end|>")[0]

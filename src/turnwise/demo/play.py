@@ -38,7 +38,7 @@ CONTROL, LEARNING, FINAL = "control: examination", "conversations, learning on",
 LANGUAGE = "language of the answers"
 
 TRAINING: dict[str, int | float] = {"min_batch": 8, "max_batch": 24, "minibatch": 8, "lr": 1e-4, "epochs": 2}
-"""How the demo's server trains: small batches and a larger step than the defaults, for a run of minutes."""
+"""How the demo's server trains: smaller batches than the defaults and two passes over each, for a run of minutes."""
 
 
 @dataclass(frozen=True, slots=True)
