@@ -37,7 +37,8 @@ demo-quick: pull ## the same path with fewer interactions (about 3 minutes)
 
 .PHONY: test
 test: pull ## everything the project promises
-	$(PYTEST)
+	$(PYTEST) -m "not slow" -n 2
+	$(PYTEST) -m slow
 
 .PHONY: check
 check: install ## lint, types and the fast tests
