@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from openai.types.chat import ChatCompletionChunk
 
 from tests.conftest import GatewayThread, Running
 from tests.support.models import write_random_adapter
@@ -56,24 +59,26 @@ def hold_conversation(gateway: Running, number: int) -> None:
     }
     options = {key: value for key, value in options.items() if value is not None}
     for _ in range(rng.choice([1, 2, 2, 3])):
-        if rng.random() < 0.5:
-            with client.chat.completions.stream(
-                model="turnwise", messages=messages, extra_headers=headers, **options
-            ) as stream:
-                for _event in stream:
-                    pass
-                answer = stream.get_final_completion().choices[0].message
-        else:
-            answer = (
-                client.chat.completions.create(model="turnwise", messages=messages, extra_headers=headers, **options)
-                .choices[0]
-                .message
-            )
-        messages.append(answer.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True))
+        streamed = rng.random() < 0.5
+        reply = client.chat.completions.create(
+            model="turnwise", messages=messages, extra_headers=headers, stream=streamed, **options
+        )
+        messages.append(accumulated(reply) if streamed else reply.choices[0].message.model_dump(exclude_none=True))
         if "tool_calls" in messages[-1]:
             messages += [{"role": "tool", "tool_call_id": c["id"], "content": "42"} for c in messages[-1]["tool_calls"]]
         messages[-1].setdefault("content", "")
         messages.append({"role": "user", "content": rng.choice(REPLIES)})
+
+
+def accumulated(stream: Iterable[ChatCompletionChunk]) -> dict[str, Any]:
+    """A streamed answer as the message a client would send back."""
+    message: dict[str, Any] = {"role": "assistant", "content": ""}
+    for chunk in stream:
+        delta = chunk.choices[0].delta
+        message["content"] += delta.content or ""
+        for call in delta.tool_calls or []:
+            message.setdefault("tool_calls", []).append(call.model_dump(include={"id", "type", "function"}))
+    return message
 
 
 def all_turns(journal: Journal) -> list[Turn]:
