@@ -122,7 +122,7 @@ class TrainConfig(_Section):
     epochs: int = Field(default=1, ge=1, description="Passes over a batch.")
     minibatch: int = Field(default=8, ge=1, description="Samples per optimiser step.")
     microbatch_tokens: int = Field(
-        default=512, ge=64, description="Tokens per forward pass; changes memory, not the result."
+        default=384, ge=64, description="Tokens per forward pass; changes memory, not the result."
     )
     beta_kl: float = Field(default=0.02, ge=0, description="Weight of the KL term to the base model.")
     clip_low: float = Field(default=0.2, gt=0, lt=1, description="Lower clip of the ratio.")
