@@ -62,7 +62,7 @@ class EngineConfig(_Section):
     max_num_seqs: int = Field(default=16, ge=1, le=256, description="Requests decoded together.")
     max_queue: int = Field(default=64, ge=0, description="Requests that may wait; more get a 429.")
     max_model_len: int = Field(default=4096, ge=64, description="Longest prompt plus answer, in tokens.")
-    kv_cache_mb: int = Field(default=256, ge=16, description="Memory for keys and values, in megabytes.")
+    kv_cache_mb: int = Field(default=192, ge=16, description="Memory for keys and values, in megabytes.")
 
 
 class SessionsConfig(_Section):
@@ -122,7 +122,7 @@ class TrainConfig(_Section):
     epochs: int = Field(default=1, ge=1, description="Passes over a batch.")
     minibatch: int = Field(default=8, ge=1, description="Samples per optimiser step.")
     microbatch_tokens: int = Field(
-        default=384, ge=64, description="Tokens per forward pass; changes memory, not the result."
+        default=256, ge=64, description="Tokens per forward pass; changes memory, not the result."
     )
     beta_kl: float = Field(default=0.02, ge=0, description="Weight of the KL term to the base model.")
     clip_low: float = Field(default=0.2, gt=0, lt=1, description="Lower clip of the ratio.")

@@ -45,6 +45,7 @@ CHILD_ENVIRONMENT = {
     # Large blocks go back to the system when they are freed: the engine's merged weights of old versions, the trainer's
     # activations. Without this the allocator keeps them; an engine had 1.6 GB after three versions instead of 1.3 GB.
     "MALLOC_MMAP_THRESHOLD_": str(2**20),
+    "MALLOC_ARENA_MAX": "2",
 }
 
 
