@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -18,6 +21,21 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path):
         running_server(tmp_path / "home", {"train": {"no_such_key": 1}}),
     ):
         pytest.fail("it must not start")
+
+
+def test_termination_unwinds_like_an_exception():
+    code = (
+        "import os, signal\n"
+        "from turnwise.demo.server import termination_unwinds\n"
+        "with termination_unwinds():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        print('went on')\n"
+        "    finally:\n"
+        "        print('stopped the server')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "stopped the server\n")
 
 
 @pytest.mark.slow

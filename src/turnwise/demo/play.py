@@ -26,7 +26,7 @@ from turnwise.demo.personas import PERSONAS, Persona
 from turnwise.demo.problems import load_problems
 from turnwise.demo.progress import Stages
 from turnwise.demo.report import Point, Report
-from turnwise.demo.server import Server, ServerError, running_server
+from turnwise.demo.server import Server, ServerError, running_server, termination_unwinds
 from turnwise.demo.talk import Answer, Conversation, Talk, Writer
 from turnwise.errors import ConfigError
 from turnwise.models import EMBEDDED, resolve_model
@@ -96,7 +96,11 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> Report:
     options.out.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     try:
-        with FileLock(options.out / ".lock", timeout=0), Stages(console, run.expected_s()) as stages:
+        with (
+            termination_unwinds(),
+            FileLock(options.out / ".lock", timeout=0),
+            Stages(console, run.expected_s()) as stages,
+        ):
             asyncio.run(run.play(stages))
             with stages.stage(LANGUAGE):
                 result = run.report(started)

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -60,6 +61,26 @@ def running_server(home: Path, settings: dict[str, dict[str, object]]) -> Iterat
             yield _wait_until_ready(child, ready, log)
         finally:
             _stop(child)
+
+
+@contextlib.contextmanager
+def termination_unwinds() -> Iterator[None]:
+    """Within this, SIGTERM ends the program as an exception does, so that a server it started is stopped, too.
+
+    Signals belong to the main thread; in any other one nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _wait_until_ready(child: subprocess.Popen[bytes], ready: Path, log: Path) -> Server:
