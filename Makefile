@@ -28,11 +28,11 @@ pull: install ## fetch the small model
 	@$(BIN)/turnwise pull
 
 .PHONY: demo
-demo: pull ## the main job: a server, a simulated person, and what the model learned from them (about 10 minutes)
+demo: pull ## the main job: a server, a simulated person, and what the model learned from them (about 15 minutes)
 	$(BIN)/turnwise demo --out demo-out
 
 .PHONY: demo-quick
-demo-quick: pull ## the same path with fewer interactions (about 3 minutes)
+demo-quick: pull ## the same path with fewer interactions (a few minutes)
 	$(BIN)/turnwise demo --quick --out demo-out
 
 .PHONY: test

@@ -172,7 +172,7 @@ def demo(
     interactions: Annotated[int | None, typer.Option(min=1, help="Conversations to learn from.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of problems, replies and sampling.")] = 0,
     out_folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo-out"),
-    quick: Annotated[bool, typer.Option("--quick", help="The same path in about 3 minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The same path in a few minutes.")] = False,
     problems: Annotated[
         Path | None, typer.Option(help="GSM8K problems (JSON lines) instead of generated ones.")
     ] = None,
