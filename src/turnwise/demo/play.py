@@ -37,8 +37,17 @@ BASE, WISHED, CONTROL_TALK = "examination before", "base model told the wish", "
 CONTROL, LEARNING, FINAL = "control: examination", "conversations, learning on", "examination after"
 LANGUAGE = "language of the answers"
 
-TRAINING: dict[str, int | float] = {"min_batch": 8, "max_batch": 24, "minibatch": 8, "lr": 1e-4, "epochs": 2}
-"""How the demo's server trains: smaller batches than the defaults and two passes over each, for a run of minutes."""
+TRAINING: dict[str, int | float | str] = {
+    "min_batch": 8,
+    "max_batch": 24,
+    "minibatch": 8,
+    "lr": 1e-4,
+    "epochs": 2,
+    "divergence": "forward",
+}
+"""How the demo's server trains: smaller batches than the defaults and two passes over each, for a run of minutes.
+
+Forward KL, because it cost less language at an equal score (docs/demo.md)."""
 
 
 @dataclass(frozen=True, slots=True)
