@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from turnwise.engines.capabilities import check
 from turnwise.errors import ConfigError
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -54,8 +55,19 @@ class ModelConfig(_Section):
 class EngineConfig(_Section):
     """The process that turns token ids into token ids."""
 
-    url: str | None = Field(
-        default=None, description="A running vLLM-compatible server; unset starts the local engine."
+    kind: Literal["local", "vllm", "sglang", "upstream"] = Field(
+        default="local",
+        description="'local' is started by turnwise; the others run at engine.url (see engines.md). "
+        "With an address and no kind, it is 'vllm'.",
+    )
+    url: str | None = Field(default=None, description="Address of the engine's server; 'local' has none.")
+    urls: tuple[str, ...] = Field(default=(), description="Addresses of several replicas, in place of engine.url.")
+    api: Literal["openai", "anthropic"] = Field(
+        default="openai", description="What an 'upstream' speaks: chat completions or messages."
+    )
+    model: str | None = Field(default=None, description="The model's name at an 'upstream'; unset: as requested.")
+    api_key_env: str = Field(
+        default="TURNWISE_ENGINE_API_KEY", description="Environment variable with the key of an 'upstream'."
     )
     dtype: Literal["bfloat16", "float32"] = Field(default="bfloat16", description="Number format of the local engine.")
     threads: int = Field(default=0, ge=0, description="CPU threads of the local engine; 0 takes all cores.")
@@ -63,6 +75,23 @@ class EngineConfig(_Section):
     max_queue: int = Field(default=64, ge=0, description="Requests that may wait; more get a 429.")
     max_model_len: int = Field(default=4096, ge=64, description="Longest prompt plus answer, in tokens.")
     kv_cache_mb: int = Field(default=192, ge=16, description="Memory for keys and values, in megabytes.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _address_alone_is_vllm(cls, given: object) -> object:
+        if isinstance(given, dict) and "kind" not in given and (given.get("url") or given.get("urls")):
+            return {**given, "kind": "vllm"}
+        return given
+
+    @field_validator("urls", mode="before")
+    @classmethod
+    def _from_the_command_line(cls, given: object) -> object:
+        return [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where the engine's servers are; empty for the local one."""
+        return self.urls or ((self.url,) if self.url is not None else ())
 
 
 class SessionsConfig(_Section):
@@ -252,12 +281,17 @@ def load_config(path: Path | None = None, overrides: dict[str, object] | None = 
                 raise ConfigError(f"{file}: {parent} must be a table")
             node = child
         node[leaf] = value
+    origin = str(file) if file.exists() else "defaults and command line"
     try:
-        return Config.model_validate(tree)
+        config = Config.model_validate(tree)
     except ValidationError as e:
         lines = [f"  {'.'.join(map(str, d['loc'])) or 'config'}: {_reason(d)}" for d in e.errors()]
-        origin = str(file) if file.exists() else "defaults and command line"
         raise ConfigError(f"the configuration ({origin}) is not valid:\n" + "\n".join(lines)) from e
+    try:
+        check(config)
+    except ConfigError as e:
+        raise ConfigError(f"the configuration ({origin}) cannot work: {e}") from e
+    return config
 
 
 def _reason(detail: object) -> str:

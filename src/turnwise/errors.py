@@ -24,11 +24,23 @@ class LeaseLost(JournalError):
 
 
 class EngineError(TurnwiseError):
-    """The engine refused or failed. ``status`` is the HTTP status that fits the fault."""
+    """The engine refused or failed. ``status`` is the HTTP status that fits the fault.
 
-    def __init__(self, message: str, status: int = 502) -> None:
+    ``retry_after`` is how many seconds the engine asked to be left alone, where it said so.
+    """
+
+    def __init__(self, message: str, status: int = 502, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after = retry_after
+
+
+class UnknownModel(EngineError):
+    """The engine does not know the adapter, for example because it was restarted."""
+
+
+class EngineUnreachable(EngineError):
+    """Nothing answers at the engine's address, or it went away in the middle of an answer."""
 
 
 class AdapterError(TurnwiseError):

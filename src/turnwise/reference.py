@@ -64,6 +64,8 @@ def _shown(value: Any) -> str:
 def _literal(value: Any) -> str:
     if isinstance(value, Path):
         value = str(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_literal, value))}]"
     return json.dumps(value) if isinstance(value, (str, bool)) else str(value)
 
 

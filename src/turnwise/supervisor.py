@@ -118,14 +118,15 @@ class Supervisor:
         port = sock.getsockname()[1]
         reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         url = f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
-        engine_url = config.engine.url
-        if engine_url is None:
+        engine_urls = config.engine.addresses
+        if not engine_urls:
             engine_port = _free_port()
-            engine_url = f"http://127.0.0.1:{engine_port}"
+            engine_urls = (f"http://127.0.0.1:{engine_port}",)
             self._loops.append(Loop("engine", engine_command(config, model, engine_port)))
         python = [sys.executable, "-m"]
         common = [*self.common, "--set", f"server.port={port}"]  # the real one, where 0 was asked for
-        gateway = [*python, "turnwise.gateway", "--engine-url", engine_url, "--fd", str(sock.fileno()), *common]
+        engines = [arg for url in engine_urls for arg in ("--engine-url", url)]
+        gateway = [*python, "turnwise.gateway", *engines, "--fd", str(sock.fileno()), *common]
         self._loops.append(Loop("gateway", gateway, pass_fds=(sock.fileno(),)))
         if config.judge.enabled:
             self._loops.append(Loop("judge", [*python, "turnwise.judges", *common]))

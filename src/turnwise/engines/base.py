@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+BASE_MODEL = "base"
+"""The name of the model without an adapter."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to sample. ``max_tokens`` counts response tokens; ``stop`` strings end the answer, cut from its text."""
+    """How to sample. ``max_tokens`` counts response tokens; ``stop`` strings end the answer, cut from its text.
+
+    ``structured`` is a JSON schema that the answer must follow, for engines that can (`engines.capabilities`).
+    """
 
     max_tokens: int
     temperature: float
@@ -19,13 +25,15 @@ class SamplingParams:
     seed: int | None
     stop: tuple[str, ...]
     stop_token_ids: tuple[int, ...]
+    structured: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Some newly sampled tokens: ids [n], natural log-probs [n] at the sampling temperature (None: not given), text.
 
-    ``finish_reason`` is set on the last chunk ("stop" or "length"); ``stop_string`` when a stop string ended it.
+    ``finish_reason`` is set on the last chunk that has tokens ("stop" or "length"); ``stop_string`` when a stop string
+    ended it. ``cached_tokens``, how much of the prompt was not computed anew, may follow in a chunk without tokens.
     """
 
     token_ids: list[int]
@@ -37,14 +45,20 @@ class Chunk:
 
 
 class Engine(Protocol):
-    """Implemented by `engines.vllm`, for a vLLM server and for our local one alike. All errors are EngineError."""
+    """Takes token ids. `engines.vllm` serves for a vLLM server and for our local one, `engines.sglang` for SGLang, and
+    `engines.replicas` for several of one kind. All errors are EngineError."""
 
     async def max_model_len(self) -> int:
         """Longest prompt plus answer, in tokens."""
         ...
 
-    def generate(self, model: str, prompt_ids: list[int], params: SamplingParams) -> AsyncGenerator[Chunk, None]:
-        """Sample an answer. Closing the iterator early cancels the request in the engine."""
+    def generate(
+        self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
+    ) -> AsyncGenerator[Chunk, None]:
+        """Sample an answer. Closing the iterator early cancels the request in the engine.
+
+        Requests of one ``affinity`` (a session) go to the same replica, whose prefix cache then holds their history.
+        """
         ...
 
     async def load_adapter(self, name: str, path: Path) -> None:

@@ -1,27 +1,35 @@
-"""The client of a vLLM server's token-id API. The local engine speaks the same, so this is the client of both."""
+"""The client of a vLLM server's token-id API. The local engine speaks the same, so this is the client of both.
+
+Log-probs that are not of the distribution that was sampled from are dropped, never passed on: a vLLM server gives them
+before the temperature unless it was started with `--logprobs-mode processed_logprobs`, and this client finds that out.
+"""
 
 from __future__ import annotations
 
-import json
+import asyncio
+import contextlib
+import logging
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from turnwise.engines.base import Chunk, SamplingParams
-from turnwise.errors import EngineError
+from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams
+from turnwise.engines.http import engine_client, read_events, refusal, send
+from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
-BASE_MODEL = "base"
-"""The name under which the engine serves the model without an adapter."""
+__all__ = ["BASE_MODEL", "EngineUnreachable", "UnknownModel", "VllmEngine"]
 
+log = logging.getLogger(__name__)
 
-class UnknownModel(EngineError):
-    """The engine does not know the adapter, for example because it was restarted."""
-
-
-class EngineUnreachable(EngineError):
-    """Nothing answers at the engine's address, or it went away in the middle of an answer."""
+RAW_LOGPROBS = (
+    "the vLLM server at {url} gives log-probs from before the temperature, so those of answers at another temperature "
+    "than 1 are not recorded; start it with --logprobs-mode processed_logprobs"
+)
+_SAME = 1e-5
 
 
 class VllmEngine:
@@ -29,71 +37,94 @@ class VllmEngine:
 
     def __init__(self, url: str, stall_s: float = 60.0) -> None:
         self.url = url
-        limits = httpx.Limits(max_connections=1024, max_keepalive_connections=256)
-        self._client = httpx.AsyncClient(
-            base_url=url, timeout=httpx.Timeout(stall_s, connect=5.0, pool=stall_s), limits=limits, trust_env=False
-        )
+        self._client = engine_client(url, stall_s)
         self._max_model_len: int | None = None
+        self._loaded: dict[str, Path] = {}
+        self._tempered: bool | None = None
+        self._probing = asyncio.Lock()
 
     async def max_model_len(self) -> int:
         if self._max_model_len is None:
-            models = (await self._send("GET", "/v1/models")).json()["data"]
-            self._max_model_len = int(next(m["max_model_len"] for m in models if m.get("max_model_len")))
+            models = await self._models()
+            found = next((m["max_model_len"] for m in models if m.get("max_model_len")), None)
+            if found is None:
+                raise EngineError(
+                    f"the engine at {self.url} does not say its context length; is it a vLLM server?", 502
+                )
+            self._max_model_len = int(found)
+            if any(m.get("owned_by") != "vllm" for m in models):
+                self._tempered = True  # our own engine, or a stand-in for it
         return self._max_model_len
 
-    async def generate(self, model: str, prompt_ids: list[int], params: SamplingParams) -> AsyncGenerator[Chunk, None]:
-        body: dict[str, Any] = {
-            "model": model,
-            "prompt": prompt_ids,
-            "max_tokens": params.max_tokens,
-            "temperature": params.temperature,
-            "top_p": params.top_p,
-            "top_k": params.top_k,
-            "stop_token_ids": list(params.stop_token_ids),
-            "stream": True,
-            "logprobs": 0,
-            "return_token_ids": True,
-            "stream_options": {"include_usage": True},
-        }
-        if params.seed is not None:
-            body["seed"] = params.seed
-        if params.stop:
-            body["stop"] = list(params.stop)
+    async def generate(
+        self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
+    ) -> AsyncGenerator[Chunk, None]:
+        usable = await self._logprobs_usable(params.temperature)
+        async with aclosing(self._sample(model, prompt_ids, params)) as chunks:
+            async for chunk in chunks:
+                yield chunk if usable else replace(chunk, logprobs=None)
+
+    async def _sample(self, model: str, prompt_ids: list[int], params: SamplingParams) -> AsyncGenerator[Chunk, None]:
         finished = False
-        try:
-            async with self._client.stream("POST", "/v1/completions", json=body) as response:
-                if response.status_code != 200:
-                    await response.aread()
-                    raise _refusal(response)
-                async for line in response.aiter_lines():
-                    if not line.startswith("data:"):
-                        continue
-                    data = line[5:].strip()
-                    if data == "[DONE]":
-                        break
-                    chunk = _chunk(json.loads(data))
-                    if chunk is None:
-                        continue
+        async with aclosing(
+            read_events(self._client, "/v1/completions", _request(model, prompt_ids, params))
+        ) as events:
+            async for event in events:
+                for chunk in _chunks(event):
                     finished = finished or chunk.finish_reason is not None
                     yield chunk
-        except httpx.TimeoutException as e:
-            raise EngineError("the engine sent no token for too long; see its log", 504) from e
-        except httpx.HTTPError as e:
-            raise EngineUnreachable(f"the engine went away: {type(e).__name__}", 502) from e
-        except json.JSONDecodeError as e:
-            raise EngineError(f"the engine sent something that is not JSON: {e}", 502) from e
         if not finished:
             raise EngineUnreachable("the engine ended the stream before the answer was complete", 502)
 
+    async def logprobs_follow_temperature(self) -> bool:
+        """Whether the log-probs are those of the sampling temperature, found out once with two requests of one token.
+
+        With ``top_k`` 1 the same token is sampled at two temperatures. Log-probs from before the temperature are then
+        equal and below zero; processed ones are both zero, and those of our own engine differ.
+        """
+        async with self._probing:
+            if self._tempered is None:
+                first = await self._probe(1.0)
+                self._tempered = first > -_SAME or abs(first - await self._probe(4.0)) > _SAME
+                if not self._tempered:
+                    log.warning(RAW_LOGPROBS.format(url=self.url))
+        return self._tempered
+
+    async def _probe(self, temperature: float) -> float:
+        params = SamplingParams(1, temperature, 1.0, 1, 0, (), ())
+        async with aclosing(self._sample(BASE_MODEL, [1, 2, 3], params)) as chunks:
+            async for chunk in chunks:
+                if chunk.logprobs:
+                    return chunk.logprobs[0]
+        return 0.0
+
+    async def _logprobs_usable(self, temperature: float) -> bool:
+        if temperature in (0.0, 1.0):
+            return True  # at 0, log-probs are of temperature 1 by this project's definition
+        if self._tempered is None:
+            await self.max_model_len()
+        return self._tempered or await self.logprobs_follow_temperature()
+
     async def load_adapter(self, name: str, path: Path) -> None:
-        await self._send("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(path)})
+        """Load a PEFT directory under a name. One of that name which is not ours is replaced."""
+        body = {"lora_name": name, "lora_path": str(path)}
+        try:
+            await self._send("POST", "/v1/load_lora_adapter", body)
+        except EngineError as e:
+            if e.status != 400 or name not in await self.loaded_models():
+                raise
+            if self._loaded.get(name) != path:
+                await self._send("POST", "/v1/load_lora_adapter", body | {"load_inplace": True})
+        self._loaded[name] = path
 
     async def unload_adapter(self, name: str) -> None:
-        await self._send("POST", "/v1/unload_lora_adapter", {"lora_name": name})
+        self._loaded.pop(name, None)
+        with contextlib.suppress(UnknownModel):  # gone already
+            await self._send("POST", "/v1/unload_lora_adapter", {"lora_name": name})
 
     async def loaded_models(self) -> list[str]:
         """The base model and all adapters the server can serve now."""
-        return [model["id"] for model in (await self._send("GET", "/v1/models")).json()["data"]]
+        return [model["id"] for model in await self._models()]
 
     async def healthy(self) -> bool:
         try:
@@ -104,26 +135,53 @@ class VllmEngine:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+    async def _models(self) -> list[dict[str, Any]]:
+        response = await self._send("GET", "/v1/models")
         try:
-            response = await self._client.request(method, path, json=body)
-        except httpx.TimeoutException as e:
-            raise EngineError(f"the engine did not answer {path} in time", 504) from e
-        except httpx.HTTPError as e:
-            raise EngineUnreachable(f"no engine answers at {self.url}: {type(e).__name__}", 502) from e
+            return response.json()["data"]
+        except (ValueError, KeyError, TypeError) as e:
+            raise EngineError(f"what answers at {self.url}/v1/models is not a vLLM server", 502) from e
+
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        response = await send(self._client, method, path, body)
         if response.status_code != 200:
-            raise _refusal(response)
+            raise refusal(response)
         return response
 
 
-def _chunk(event: dict[str, Any]) -> Chunk | None:
-    """One server-sent event as a chunk; None for the usage event at the end."""
+def _request(model: str, prompt_ids: list[int], params: SamplingParams) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "model": model,
+        "prompt": prompt_ids,
+        "max_tokens": params.max_tokens,
+        "temperature": params.temperature,
+        "top_p": params.top_p,
+        "top_k": params.top_k,
+        "stop_token_ids": list(params.stop_token_ids),
+        "stream": True,
+        "logprobs": 0,
+        "return_token_ids": True,
+        "stream_options": {"include_usage": True},
+    }
+    if params.seed is not None:
+        body["seed"] = params.seed
+    if params.stop:
+        body["stop"] = list(params.stop)
+    if params.structured is not None:
+        body["structured_outputs"] = {"json": params.structured}
+    return body
+
+
+def _chunks(event: dict[str, Any]) -> list[Chunk]:
+    """One server-sent event as chunks: tokens, or at the end what the usage says of the prefix cache, or nothing."""
     if "error" in event:
         error = event["error"]
         message = error.get("message", "") if isinstance(error, dict) else str(error)
         raise EngineError(f"the engine failed in the middle of an answer: {message}", 502)
     if not event.get("choices"):
-        return None
+        details = (event.get("usage") or {}).get("prompt_tokens_details") or {}
+        cached = details.get("cached_tokens")
+        return [] if cached is None else [Chunk([], None, "", cached_tokens=cached)]
     choice = event["choices"][0]
     logprobs = choice.get("logprobs")
     token_ids = choice.get("token_ids") or []
@@ -131,22 +189,12 @@ def _chunk(event: dict[str, Any]) -> Chunk | None:
     if values is not None and (len(values) != len(token_ids) or any(v is None for v in values)):
         values = None  # missing is missing: never padded
     stop_reason = choice.get("stop_reason")
-    return Chunk(
-        token_ids=token_ids,
-        logprobs=values,
-        text=choice.get("text") or "",
-        finish_reason=choice.get("finish_reason"),
-        stop_string=stop_reason if isinstance(stop_reason, str) else None,
-    )
-
-
-def _refusal(response: httpx.Response) -> EngineError:
-    try:
-        body = response.json()
-        error = body.get("error", body)
-        message = error.get("message") or str(error)
-    except (json.JSONDecodeError, AttributeError):
-        message = response.text[:200]
-    if response.status_code == 404:
-        return UnknownModel(message, 404)
-    return EngineError(message, response.status_code if response.status_code in (400, 429, 503) else 502)
+    return [
+        Chunk(
+            token_ids=token_ids,
+            logprobs=values,
+            text=choice.get("text") or "",
+            finish_reason=choice.get("finish_reason"),
+            stop_string=stop_reason if isinstance(stop_reason, str) else None,
+        )
+    ]

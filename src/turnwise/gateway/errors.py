@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from fastapi.responses import JSONResponse
@@ -55,7 +56,8 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, EngineError):
-        headers = {"Retry-After": "1"} if error.status in (429, 503) else None
+        pause = 1 if error.retry_after is None else math.ceil(error.retry_after)
+        headers = {"Retry-After": str(pause)} if error.status in (429, 503) else None
         code = {429: "engine_overloaded", 503: "engine_unavailable"}.get(error.status, "engine_error")
         return ApiError(error.status, str(error), code=code, headers=headers)
     if isinstance(error, JournalError):

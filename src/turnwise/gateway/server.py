@@ -17,8 +17,8 @@ import uvicorn
 from filelock import FileLock, Timeout
 
 from turnwise.config import Config
+from turnwise.engines.choose import token_engine
 from turnwise.engines.rendering import load_renderer
-from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.gateway.app import make_app
 from turnwise.gateway.auth import load_or_make_token
@@ -62,15 +62,18 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(config: Config, engine_url: str, sock: socket.socket, stop: asyncio.Event) -> None:
-    """Run the gateway until `stop` is set; answers in flight finish within a few seconds."""
+async def serve(config: Config, engine_url: str | list[str], sock: socket.socket, stop: asyncio.Event) -> None:
+    """Run the gateway until `stop` is set; answers in flight finish within a few seconds.
+
+    `engine_url` is where the engine is, or its replicas are.
+    """
     journal = await asyncio.to_thread(Journal.open, config)
     lock = FileLock(config.home / "gateway.lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:
         raise ConfigError(f"another gateway already serves the home {config.home}") from None
-    engine = VllmEngine(engine_url, config.server.engine_stall_s)
+    engine = token_engine(config, [engine_url] if isinstance(engine_url, str) else engine_url)
     renderer = await asyncio.to_thread(load_renderer, resolve_model(config.model.path))
     versions = ServingVersions(journal, engine)
     capture = Capture(config, journal, engine, renderer, versions)
@@ -135,7 +138,7 @@ async def upkeep(config: Config, journal: Journal, capture: Capture) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="the gateway loop of turnwise, alone")
-    parser.add_argument("--engine-url", required=True)
+    parser.add_argument("--engine-url", required=True, action="append", help="several times for several replicas")
     parser.add_argument("--fd", type=int, help="a listening socket inherited from the supervisor")
 
     async def run(config: Config, args: argparse.Namespace, stop: asyncio.Event) -> None:

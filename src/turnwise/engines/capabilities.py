@@ -1,0 +1,132 @@
+"""What each kind of engine can do, as data, and the combinations of settings that are therefore refused.
+
+The check runs when the configuration is read, so that nothing starts which cannot work. docs/engines.md shows the same
+table; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from turnwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from turnwise.config import Config
+
+Kind = Literal["local", "vllm", "sglang", "upstream"]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What can be asked of a kind of engine."""
+
+    token_ids: bool
+    """Takes token ids and gives the sampled ids."""
+    logprobs: bool
+    """Gives the log-prob of each sampled token."""
+    adapters: bool
+    """Loads a trained version while it serves, and serves several versions at once."""
+    unload: bool
+    """Forgets a version that is not used any more."""
+    structured: bool
+    """Holds an answer to a JSON schema."""
+    cancel: bool
+    """Stops computing when the client goes away."""
+    external: bool
+    """Runs at an address of its own, which `engine.url` must give; else turnwise starts it."""
+    replicas: bool
+    """Several addresses may be given."""
+
+    @property
+    def trainable(self) -> bool:
+        """Whether what it answers can be trained on and what is trained can be served."""
+        return self.token_ids and self.logprobs and self.adapters
+
+
+CAPABILITIES: dict[Kind, Capabilities] = {
+    "local": Capabilities(
+        token_ids=True,
+        logprobs=True,
+        adapters=True,
+        unload=True,
+        structured=False,
+        cancel=True,
+        external=False,
+        replicas=False,
+    ),
+    "vllm": Capabilities(
+        token_ids=True,
+        logprobs=True,
+        adapters=True,
+        unload=True,
+        structured=True,
+        cancel=True,
+        external=True,
+        replicas=True,
+    ),
+    "sglang": Capabilities(
+        token_ids=True,
+        logprobs=True,
+        adapters=True,
+        unload=True,
+        structured=True,
+        cancel=True,
+        external=True,
+        replicas=True,
+    ),
+    "upstream": Capabilities(
+        token_ids=False,
+        logprobs=False,
+        adapters=False,
+        unload=False,
+        structured=True,
+        cancel=True,
+        external=True,
+        replicas=False,
+    ),
+}
+
+
+def capabilities(config: Config) -> Capabilities:
+    """Of the configured engine."""
+    return CAPABILITIES[config.engine.kind]
+
+
+def check(config: Config) -> None:
+    """Raises ConfigError for settings that cannot work together, saying what to change."""
+    engine, able = config.engine, capabilities(config)
+    kind = f'engine.kind = "{engine.kind}"'
+    external = " or ".join(f'"{name}"' for name, can in CAPABILITIES.items() if can.external)
+    several = " or ".join(f'"{name}"' for name, can in CAPABILITIES.items() if can.replicas)
+    urls = engine.addresses
+    if engine.url is not None and engine.urls:
+        raise ConfigError(
+            "engine.url and engine.urls are both set; keep engine.urls for several replicas, or engine.url"
+        )
+    if len(urls) > 1 and not able.replicas:
+        raise ConfigError(
+            f"{kind} has one server, but {len(urls)} are named; name one, or set engine.kind to {several}"
+        )
+    if urls and not able.external:
+        raise ConfigError(
+            f"{kind} starts its own engine, so engine.url must not be set; remove it, or set engine.kind to {external}"
+        )
+    if able.external and not urls:
+        raise ConfigError(f'{kind} needs the address of its server; set engine.url, or engine.kind = "local"')
+    for url in urls:
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            raise ConfigError(f"engine.url must begin with http:// or https:// and name a host, not {url!r}")
+    if len(set(urls)) < len(urls):
+        raise ConfigError("engine.urls names a replica twice; name each once")
+    if config.train.enabled and not able.trainable:
+        lacks = " and ".join(_LACKS[f.name] for f in fields(able) if f.name in _LACKS and not getattr(able, f.name))
+        raise ConfigError(
+            f"{kind} has no {lacks}, so it cannot be trained; set train.enabled = false, or another engine"
+        )
+    if engine.kind != "upstream" and (engine.model is not None or engine.api != "openai"):
+        raise ConfigError(f'engine.model and engine.api belong to engine.kind = "upstream", not to {kind}; remove them')
+
+
+_LACKS = {"token_ids": "token ids", "logprobs": "log-probs", "adapters": "adapters"}

@@ -1,0 +1,24 @@
+"""The client of the configured engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turnwise.config import Config
+from turnwise.engines.base import Engine
+from turnwise.engines.capabilities import CAPABILITIES
+from turnwise.engines.replicas import Replicas
+from turnwise.engines.sglang import SglangEngine
+from turnwise.engines.vllm import VllmEngine
+from turnwise.errors import ConfigError
+
+
+def token_engine(config: Config, urls: Sequence[str]) -> Engine:
+    """The client of an engine that takes token ids, or of its replicas. Raises ConfigError for a kind that does not."""
+    if not CAPABILITIES[config.engine.kind].token_ids:
+        raise ConfigError(f'engine.kind = "{config.engine.kind}" takes messages, not token ids')
+    client = SglangEngine if config.engine.kind == "sglang" else VllmEngine
+    stall_s = config.server.engine_stall_s
+    if len(urls) == 1:
+        return client(urls[0], stall_s)
+    return Replicas({url: client(url, stall_s) for url in urls})

@@ -1,0 +1,185 @@
+"""The client of an SGLang server, over its native token-id API (`/generate`).
+
+SGLang repeats the whole answer so far in every event unless it was started with `--incremental-streaming-output`; both
+ways are understood. Its log-probs are of the sampling temperature and from before top-k and top-p, as ours are, unless
+SGLANG_RETURN_ORIGINAL_LOGPROB is set in its environment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams
+from turnwise.engines.http import engine_client, read_events, refusal, send
+from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
+
+NOT_LOADED = "not loaded"
+
+
+class SglangEngine:
+    """Talks to one SGLang server at `url`. `stall_s` is the longest wait for the next token."""
+
+    def __init__(self, url: str, stall_s: float = 60.0) -> None:
+        self.url = url
+        self._client = engine_client(url, stall_s)
+        self._max_model_len: int | None = None
+        self._loaded: dict[str, Path] = {}
+
+    async def max_model_len(self) -> int:
+        if self._max_model_len is None:
+            response = await self._send("GET", "/v1/models")
+            try:
+                self._max_model_len = int(next(m["max_model_len"] for m in response.json()["data"]))
+            except (ValueError, KeyError, TypeError, StopIteration) as e:
+                raise EngineError(f"what answers at {self.url}/v1/models is not an SGLang server", 502) from e
+        return self._max_model_len
+
+    async def generate(
+        self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
+    ) -> AsyncGenerator[Chunk, None]:
+        answer = Answer(params.stop)
+        async with aclosing(read_events(self._client, "/generate", _request(model, prompt_ids, params))) as events:
+            async for event in events:
+                chunk = answer.feed(event)
+                if chunk.token_ids or chunk.text or chunk.finish_reason:
+                    yield chunk
+        if not answer.finished:
+            raise EngineUnreachable("the engine ended the stream before the answer was complete", 502)
+
+    async def load_adapter(self, name: str, path: Path) -> None:
+        """Load a PEFT directory under a name. One of that name which is not ours is taken away first."""
+        body = {"lora_name": name, "lora_path": str(path)}
+        try:
+            await self._send("POST", "/load_lora_adapter", body)
+        except EngineError as e:
+            if "already" not in str(e):
+                raise
+            if self._loaded.get(name) != path:
+                await self._send("POST", "/unload_lora_adapter", {"lora_name": name})
+                await self._send("POST", "/load_lora_adapter", body)
+        self._loaded[name] = path
+
+    async def unload_adapter(self, name: str) -> None:
+        """Forget an adapter. The server itself waits for the requests that use it."""
+        self._loaded.pop(name, None)
+        try:
+            await self._send("POST", "/unload_lora_adapter", {"lora_name": name})
+        except EngineError as e:
+            if not any(phrase in str(e) for phrase in (NOT_LOADED, "does not exist")):
+                raise
+
+    async def healthy(self) -> bool:
+        try:
+            return (await self._client.get("/health", timeout=5.0)).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        response = await send(self._client, method, path, body)
+        if response.status_code != 200:
+            raise refusal(response)
+        return response
+
+
+def _request(model: str, prompt_ids: list[int], params: SamplingParams) -> dict[str, Any]:
+    sampling: dict[str, Any] = {
+        "max_new_tokens": params.max_tokens,
+        "temperature": params.temperature,
+        "top_p": params.top_p,
+        "top_k": params.top_k if params.top_k > 0 else -1,
+        "stop_token_ids": list(params.stop_token_ids),
+    }
+    if params.stop:
+        sampling["stop"] = list(params.stop)
+    if params.seed is not None:
+        sampling["sampling_seed"] = params.seed
+    if params.structured is not None:
+        sampling["json_schema"] = json.dumps(params.structured)
+    body: dict[str, Any] = {
+        "input_ids": prompt_ids,
+        "sampling_params": sampling,
+        "return_logprob": True,
+        "stream": True,
+    }
+    return body if model == BASE_MODEL else body | {"lora_path": model}
+
+
+@dataclass
+class Answer:
+    """What came of an answer so far; `feed` turns each event into what is new in it."""
+
+    stop: tuple[str, ...] = ()
+    count: int = 0
+    text: str = field(default="", repr=False)
+    sent: int = 0
+    finished: bool = False
+
+    def feed(self, event: dict[str, Any]) -> Chunk:
+        """The new tokens and text of one event. Raises EngineError for a fault that the server reports."""
+        if "error" in event:
+            raise _fault(event["error"], 502 if self.count else 400)
+        meta = event.get("meta_info") or {}
+        finish = meta.get("finish_reason") or {}
+        if finish.get("type") == "abort":
+            status = finish.get("status_code")
+            message = f"the engine gave the answer up: {finish.get('message') or 'it did not say why'}"
+            raise EngineError(message, status if status in (400, 429, 503) else 502)
+        ids = event.get("output_ids") or []
+        total = int(meta.get("completion_tokens") or len(ids))
+        whole = len(ids) == total  # else the event has only what is new
+        new = ids[self.count :] if whole else ids
+        logprobs = _tail(meta.get("output_token_logprobs"), new)
+        self.count += len(new)
+        text = event.get("text") or ""
+        self.text = text if whole else self.text + text
+        self.finished = bool(finish)
+        matched = finish.get("matched")
+        return Chunk(
+            token_ids=new,
+            logprobs=logprobs,
+            text=self._release(),
+            finish_reason=("length" if finish.get("type") == "length" else "stop") if finish else None,
+            stop_string=matched if isinstance(matched, str) else None,
+            cached_tokens=meta.get("cached_tokens"),
+        )
+
+    def _release(self) -> str:
+        """Text that is certain: the server cuts a stop string only at the end, so what may be its start waits."""
+        end = len(self.text)
+        if not self.finished:
+            end -= max((_overlap(self.text, stop) for stop in self.stop), default=0)
+        piece = self.text[self.sent : end]
+        self.sent = max(self.sent, end)
+        return piece
+
+
+def _tail(triples: list[Any] | None, new: list[int]) -> list[float] | None:
+    """The log-probs of the newest tokens, from triples (log-prob, id, text); None where they are not of these ids."""
+    if not new:
+        return []
+    last = (triples or [])[-len(new) :]
+    if [t[1] for t in last] != new or any(t[0] is None for t in last):
+        return None
+    return [float(t[0]) for t in last]
+
+
+def _overlap(text: str, stop: str) -> int:
+    """How many characters at the end of `text` could be the beginning of `stop`."""
+    return next((n for n in range(min(len(stop), len(text)), 0, -1) if text.endswith(stop[:n])), 0)
+
+
+def _fault(error: Any, status: int) -> EngineError:
+    message = str(error.get("message") if isinstance(error, dict) else error)
+    if NOT_LOADED in message:
+        return UnknownModel(message, 404)
+    return EngineError(f"the engine refused the request: {message}", status)
