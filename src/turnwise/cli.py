@@ -204,6 +204,40 @@ def demo(
         raise TurnwiseError(f"the demo is not valid: {'; '.join(result.faults)}; the server's log is in {out_folder}")
 
 
+@app.command()
+def connect(
+    client: Annotated[str, typer.Argument(help="openclaw, opencode, codex, claude-code, qwen-code, aider, …")],
+    url: Annotated[
+        str | None, typer.Option(help="Address of the server; default: server.host and server.port.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model name to ask for; default: turnwise.")] = None,
+    client_config: Annotated[
+        Path | None, typer.Option("--client-config", help="The client's configuration file, where it is not the usual.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the difference and change nothing.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Put back the file as it was, byte for byte.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Undo even if the file was changed by hand since.")] = False,
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+) -> None:
+    """Point an agent's own configuration at this server; shows the difference first, and can be undone."""
+    from turnwise.connect.command import connect_client, undo_client
+
+    settings = read_config(config, home, sets)
+    if undo:
+        out.print(undo_client(settings, client, client_config, force), highlight=False, markup=False, soft_wrap=True)
+        return
+
+    def ask(difference: str) -> bool:
+        out.print(difference, highlight=False, markup=False, soft_wrap=True)
+        return yes or typer.confirm("Write this?")
+
+    said = connect_client(settings, client, client_config, url, model, None if dry_run else ask)
+    out.print(said, highlight=False, markup=False, soft_wrap=True)
+
+
 @sessions_app.command("list")
 def sessions_list(
     config: ConfigFile = None,

@@ -1,0 +1,1 @@
+"""Points an agent's own configuration file at turnwise, and back again."""

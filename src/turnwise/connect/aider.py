@@ -1,0 +1,21 @@
+"""aider: three keys of `.aider.conf.yml` in the home folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from turnwise.connect.endpoint import Endpoint, home_of
+from turnwise.connect.texts import set_yaml
+
+
+def file(environment: dict[str, str]) -> Path:
+    return home_of(environment) / ".aider.conf.yml"
+
+
+def edit(text: str, endpoint: Endpoint) -> str:
+    values = {
+        "model": f"openai/{endpoint.model}",
+        "openai-api-base": endpoint.v1,
+        "openai-api-key": endpoint.token,
+    }
+    return set_yaml(text, values)

@@ -1,0 +1,31 @@
+"""Claude Code: the `env` block of its `settings.json`. It speaks Anthropic's messages API; permissions stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from turnwise.connect.endpoint import Endpoint, home_of
+from turnwise.connect.json_text import read, set_value
+from turnwise.errors import ConfigError
+
+
+def file(environment: dict[str, str]) -> Path:
+    folder = environment.get("CLAUDE_CONFIG_DIR")
+    return (Path(folder) if folder else home_of(environment) / ".claude") / "settings.json"
+
+
+def edit(text: str, endpoint: Endpoint) -> str:
+    if text.strip() and read(text, ("env", "ANTHROPIC_API_KEY")) is not None:
+        raise ConfigError("its env block has ANTHROPIC_API_KEY, which goes before the token; take it out first")
+    values = {
+        "ANTHROPIC_BASE_URL": endpoint.url,
+        "ANTHROPIC_AUTH_TOKEN": endpoint.token,
+        "ANTHROPIC_MODEL": endpoint.model,
+        "ANTHROPIC_DEFAULT_OPUS_MODEL": endpoint.model,
+        "ANTHROPIC_DEFAULT_SONNET_MODEL": endpoint.model,
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": endpoint.model,
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(endpoint.longest_answer),
+    }
+    for key, value in values.items():
+        text = set_value(text, ("env", key), value)
+    return text

@@ -1,0 +1,58 @@
+"""`turnwise connect`: find the endpoint and the client's file, show the difference, write, remember, undo."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from turnwise.config import Config
+from turnwise.connect.clients import CLIENTS, Client
+from turnwise.connect.endpoint import find_endpoint
+from turnwise.connect.files import Changes, plan_change
+from turnwise.errors import ConfigError
+
+
+def connect_client(
+    config: Config,
+    name: str,
+    file: Path | None,
+    url: str | None,
+    model: str | None,
+    ask: Callable[[str], bool] | None,
+) -> str:
+    """Connect a client and say what was done. `ask` is given the difference and decides; None only shows it.
+
+    Raises ConfigError.
+    """
+    client = _client(name)
+    endpoint = find_endpoint(config, url, model, make_token=ask is not None)
+    plan = plan_change(name, file or client.file(dict(os.environ)), lambda text: client.edit(text, endpoint))
+    if not plan.changes:
+        return f"{name} is connected to {endpoint.url} already; {plan.path} needs no change"
+    if ask is None:
+        return f"{plan.diff()}\nnothing was written"
+    if not ask(plan.diff()):
+        return f"nothing was written to {plan.path}"
+    changes(config).apply(plan)
+    return (
+        f"{name} is connected to {endpoint.url} ({plan.path}); try: {client.try_it}\n"
+        f"To put the file back as it was: turnwise connect {name} --undo"
+    )
+
+
+def undo_client(config: Config, name: str, file: Path | None, force: bool) -> str:
+    """Undo the last change of a client's file and say so. Raises TurnwiseError."""
+    _client(name)
+    path, still_there = changes(config).undo(name, file, force)
+    return f"{path} is as it was before" if still_there else f"{path} is removed; it did not exist before"
+
+
+def changes(config: Config) -> Changes:
+    return Changes(config.home / "connect")
+
+
+def _client(name: str) -> Client:
+    if name not in CLIENTS:
+        raise ConfigError(f"turnwise cannot connect {name!r}; it knows {', '.join(CLIENTS)}. See docs/clients.md")
+    return CLIENTS[name]

@@ -1,0 +1,25 @@
+"""mini-swe-agent: its global `.env` file. It calls models through LiteLLM, whose provider for such servers we take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+
+from turnwise.connect.endpoint import Endpoint
+from turnwise.connect.texts import set_dotenv
+
+
+def file(environment: dict[str, str]) -> Path:
+    folder = environment.get("MSWEA_GLOBAL_CONFIG_DIR") or platformdirs.user_config_dir("mini-swe-agent")
+    return Path(folder) / ".env"
+
+
+def edit(text: str, endpoint: Endpoint) -> str:
+    values = {
+        "MSWEA_MODEL_NAME": f"hosted_vllm/{endpoint.model}",
+        "HOSTED_VLLM_API_BASE": endpoint.v1,
+        "HOSTED_VLLM_API_KEY": endpoint.token,
+        "MSWEA_COST_TRACKING": "ignore_errors",  # LiteLLM knows no price for this model
+    }
+    return set_dotenv(text, values)

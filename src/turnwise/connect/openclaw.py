@@ -1,0 +1,44 @@
+"""OpenClaw: one provider in `openclaw.json` (JSON5), made the default model. Tools and sandbox stay as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from turnwise.connect.endpoint import PROVIDER, Endpoint, home_of
+from turnwise.connect.json_text import read, set_value
+
+
+def file(environment: dict[str, str]) -> Path:
+    if environment.get("OPENCLAW_CONFIG_PATH"):
+        return Path(environment["OPENCLAW_CONFIG_PATH"])
+    folder = environment.get("OPENCLAW_STATE_DIR")
+    return (Path(folder) if folder else home_of(environment) / ".openclaw") / "openclaw.json"
+
+
+def edit(text: str, endpoint: Endpoint) -> str:
+    name = f"{PROVIDER}/{endpoint.model}"
+    provider = {
+        "baseUrl": endpoint.v1,
+        "apiKey": endpoint.token,
+        "api": "openai-completions",
+        "models": [
+            {
+                "id": endpoint.model,
+                "name": endpoint.model,
+                "reasoning": False,
+                "input": ["text"],
+                "contextWindow": endpoint.context,
+                "maxTokens": endpoint.longest_answer,
+            }
+        ],
+    }
+    text = set_value(text, ("models", "providers", PROVIDER), provider)
+    defaults = ("agents", "defaults")
+    if isinstance(read(text, (*defaults, "model")), str):
+        text = set_value(text, (*defaults, "model"), name)
+    else:
+        text = set_value(text, (*defaults, "model", "primary"), name)
+    allowed = read(text, (*defaults, "models"))
+    if isinstance(allowed, dict) and allowed and name not in allowed:  # where it stands, it lists what may be used
+        text = set_value(text, (*defaults, "models", name), {})
+    return text

@@ -1,0 +1,29 @@
+"""opencode: one provider in its global `opencode.json` (or `.jsonc`), made the default model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from turnwise.connect.endpoint import PROVIDER, Endpoint, home_of
+from turnwise.connect.json_text import set_value
+
+
+def file(environment: dict[str, str]) -> Path:
+    if environment.get("OPENCODE_CONFIG"):
+        return Path(environment["OPENCODE_CONFIG"])
+    base = environment.get("XDG_CONFIG_HOME")
+    folder = (Path(base) if base else home_of(environment) / ".config") / "opencode"
+    commented = folder / "opencode.jsonc"
+    return commented if commented.exists() else folder / "opencode.json"
+
+
+def edit(text: str, endpoint: Endpoint) -> str:
+    limit = {"context": endpoint.context, "output": endpoint.longest_answer}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "turnwise",
+        "options": {"baseURL": endpoint.v1, "apiKey": endpoint.token},
+        "models": {endpoint.model: {"name": endpoint.model, "limit": limit}},
+    }
+    text = set_value(text, ("provider", PROVIDER), provider)
+    return set_value(text, ("model",), f"{PROVIDER}/{endpoint.model}")

@@ -1,0 +1,33 @@
+"""Qwen Code: one OpenAI-compatible model in `settings.json`, with its token in the file's `env` block."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from turnwise.connect.endpoint import Endpoint, home_of
+from turnwise.connect.json_text import read, set_value
+from turnwise.errors import ConfigError
+
+KEY = "TURNWISE_API_KEY"
+
+
+def file(environment: dict[str, str]) -> Path:
+    return home_of(environment) / ".qwen" / "settings.json"
+
+
+def edit(text: str, endpoint: Endpoint) -> str:
+    entry = {
+        "id": endpoint.model,
+        "name": "turnwise",
+        "baseUrl": endpoint.v1,
+        "envKey": KEY,
+        "generationConfig": {"contextWindowSize": endpoint.context},
+    }
+    models = read(text, ("modelProviders", "openai")) or []
+    if not isinstance(models, list):
+        raise ConfigError("modelProviders.openai is not a list")
+    others = [m for m in models if not (isinstance(m, dict) and m.get("envKey") == KEY)]
+    text = set_value(text, ("modelProviders", "openai"), [*others, entry])
+    text = set_value(text, ("env", KEY), endpoint.token)
+    text = set_value(text, ("security", "auth", "selectedType"), "openai")
+    return set_value(text, ("model", "name"), endpoint.model)

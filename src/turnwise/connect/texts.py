@@ -1,0 +1,96 @@
+"""Sets values in TOML, YAML and dotenv text and keeps comments, order and layout of the rest."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import Any
+
+import tomlkit
+import tomlkit.exceptions
+import yaml
+from dotenv.parser import parse_stream
+
+from turnwise.errors import ConfigError
+
+_ASSIGNMENT = re.compile(
+    r"""\A(\s*(?:export\s+)?[^\s=]+[^\S\r\n]*=?[^\S\r\n]*)"""
+    r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|(?:(?!\s#)[^\r\n])*?)((?:[^\S\r\n]+#[^\r\n]*)?\s*)\Z""",
+    re.DOTALL,
+)
+"""The name, the value and what follows of one line; the value alone is replaced."""
+
+
+def set_toml(text: str, values: dict[tuple[str, ...], Any]) -> str:
+    """TOML text with each value at its path. Raises ConfigError."""
+    try:
+        document = tomlkit.parse(text)
+    except tomlkit.exceptions.TOMLKitError as e:
+        raise ConfigError(str(e)) from e
+    for path, value in values.items():
+        table: Any = document
+        for depth, key in enumerate(path[:-1]):
+            inner = table.get(key)
+            if inner is None:
+                inner = tomlkit.table(is_super_table=depth < len(path) - 2)
+                table[key] = inner
+            elif not isinstance(inner, dict):
+                raise ConfigError(f"{'.'.join(path[: depth + 1])} is not a table")
+            table = table[key]
+        if table.get(path[-1]) != value:
+            table[path[-1]] = value
+    return tomlkit.dumps(document)
+
+
+def set_yaml(text: str, values: dict[str, str]) -> str:
+    """YAML text whose outermost mapping has these strings. Raises ConfigError."""
+    try:
+        wanted = (yaml.safe_load(text) or {}) | values
+        for key, value in values.items():
+            text = _set_yaml_key(text, key, value)
+        if yaml.safe_load(text) != wanted:
+            raise ConfigError("it is laid out in a way that cannot be changed safely")
+    except (yaml.YAMLError, TypeError) as e:
+        raise ConfigError(" ".join(str(e).split())) from e
+    return text
+
+
+def _set_yaml_key(text: str, key: str, value: str) -> str:
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    shown = json.dumps(value, ensure_ascii=False)  # a JSON string is a YAML string
+    for name, node in root.value if isinstance(root, yaml.MappingNode) else ():
+        if name.value == key:
+            if isinstance(node, yaml.ScalarNode) and node.value == value:
+                return text
+            start, end = node.start_mark.index, node.end_mark.index
+            gap = "" if text[:start].endswith((" ", "\t")) else " "
+            rest = text[end:] if text[end - 1 : end] != "\n" else "\n" + text[end:]
+            return f"{text[:start]}{gap}{shown}{rest}"
+    newline = "\r\n" if "\r\n" in text else "\n"
+    gap = newline if text and not text.endswith("\n") else ""
+    return f"{text}{gap}{key}: {shown}{newline}"
+
+
+def set_dotenv(text: str, values: dict[str, str]) -> str:
+    """Dotenv text with these variables; of a variable that stands there more than once, the last counts."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    for key, value in values.items():
+        if "'" in value or "\n" in value:
+            raise ConfigError(f"the value of {key} has a quote or a line break")
+        bindings = list(parse_stream(io.StringIO(text, newline="")))
+        faults = [binding.original.line for binding in bindings if binding.error]
+        if faults:
+            raise ConfigError(f"line {faults[0]} is no assignment")
+        parts = [binding.original.string for binding in bindings]
+        places = [i for i, binding in enumerate(bindings) if binding.key == key]
+        if not places:
+            gap = newline if text and not text.endswith("\n") else ""
+            text = f"{text}{gap}{key}='{value}'{newline}"
+        elif bindings[places[-1]].value != value:
+            line = _ASSIGNMENT.match(parts[places[-1]])
+            if line is None:
+                raise ConfigError(f"the line of {key} cannot be changed safely")
+            parts[places[-1]] = f"{line[1]}'{value}'{line[2]}"
+            text = "".join(parts)
+    return text

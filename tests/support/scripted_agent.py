@@ -1,0 +1,40 @@
+"""A script for the stub engine that lets a real agent hold a session of many turns: one tool call, then an answer.
+
+A test's messages carry a marker such as `[step 3]`. The engine answers the first request of a step with a call of the
+agent's own tool, and the request that brings the result with a text. A request without a marker is the agent's own
+housekeeping and gets a short text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+MARK = re.compile(r"\[step (\d+)\]")
+_TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Script:
+    """`call` gives the tool call (name, arguments) of a step; None: the agent has no tools, a step is one text."""
+
+    call: Callable[[int], tuple[str, dict[str, Any]]] | None
+
+    def __call__(self, prompt: str) -> str:
+        turns = _TURN.findall(prompt)
+        last = max((i for i, (role, text) in enumerate(turns) if role == "user" and MARK.search(text)), default=None)
+        if last is None:
+            return "side answer"
+        step = int(MARK.findall(turns[last][1])[-1])
+        if self.call is not None and not any(role == "tool" for role, _ in turns[last + 1 :]):
+            name, arguments = self.call(step)
+            body = json.dumps({"name": name, "arguments": arguments})
+            return f"<think>I look.</think>I look at step {step}.<tool_call>{body}</tool_call>"
+        return f"Step {step} is done."
+
+
+def message(step: int) -> str:
+    return f"[step {step}] Run the command for step {step} and tell me what it printed."
