@@ -37,15 +37,20 @@ demo-quick: pull ## the same path with fewer interactions (a few minutes)
 
 .PHONY: test
 test: pull ## everything the project promises
-	$(PYTEST) -m "not slow" -n 2
-	$(PYTEST) -m slow
+	$(PYTEST) -m "not slow and not clients" -n 2
+	$(PYTEST) -m "slow and not clients"
+
+.PHONY: test-clients
+test-clients: pull ## real agents through the gateway; installs them into the cache folder first (3 GB, minutes)
+	$(BIN)/python -m tests.clients.install
+	$(PYTEST) -m clients -rs
 
 .PHONY: check
 check: install ## lint, types and the fast tests
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
 	$(BIN)/pyright
-	$(PYTEST) -m "not slow" -n 2
+	$(PYTEST) -m "not slow and not clients" -n 2
 
 .PHONY: format
 format: install ## format and mend what the linter can

@@ -36,5 +36,25 @@ class Script:
         return f"Step {step} is done."
 
 
+@dataclass(frozen=True)
+class Chain:
+    """One task of many tool calls: `calls[i]` after i results, then `answer`. Results may come as user messages."""
+
+    calls: list[tuple[str, dict[str, Any]]]
+    answer: str
+    result: re.Pattern[str]
+
+    def __call__(self, prompt: str) -> str:
+        turns = _TURN.findall(prompt)
+        task = next((i for i, (role, text) in enumerate(turns) if role == "user" and MARK.search(text)), None)
+        if task is None:
+            return "side answer"
+        done = sum(role in ("tool", "user") and bool(self.result.search(text)) for role, text in turns[task + 1 :])
+        if done >= len(self.calls):
+            return self.answer
+        name, arguments = self.calls[done]
+        return f"I go on.<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
 def message(step: int) -> str:
     return f"[step {step}] Run the command for step {step} and tell me what it printed."

@@ -1,0 +1,109 @@
+"""Agents that are started from a shell, each connected by `turnwise connect` and given work for ten tool calls."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.clients.checks import STEPS, assert_one_session_of_steps, texts
+from tests.clients.conftest import Bench, need, shown
+from tests.support.scripted_agent import Chain, Script, message
+
+pytestmark = pytest.mark.clients
+
+TASK = "[step 1] Run ten commands, one after the other, and tell me when you are done."
+RESULT = re.compile(r"result-\d+")
+
+
+def chain(tool: str, key: str, answer: str = "All is done.") -> Chain:
+    """Ten calls of the agent's own command tool."""
+    return Chain([(tool, {key: f"echo result-{i}"}) for i in range(STEPS)], answer, RESULT)
+
+
+def assert_one_chain(bench: Bench, calls: int = STEPS) -> None:
+    """One session in which every call is followed by its own result."""
+    assert len(bench.main_sessions()) == 1, bench.story()
+    turns = bench.main_sessions()[0]
+    assert len(turns) == calls + 1, bench.story()
+    for i, turn in enumerate(turns[:-1]):
+        came_back = texts(turn["next_state"])
+        if i < STEPS:
+            assert any(f"result-{i}" in text for _, text in came_back), f"turn {i}\n{bench.story()}"
+        assert not any(role in ("assistant", "system") for role, _ in came_back), bench.story()
+
+
+@pytest.mark.timeout(300)
+def test_mini_swe_agent(bench: Bench) -> None:
+    mini = need("mini-swe-agent")
+    bench.environment["MSWEA_GLOBAL_CONFIG_DIR"] = str(bench.person / ".config/mini-swe-agent")
+    bench.connect("mini-swe-agent")
+    script = chain("bash", "command")
+    script.calls.append(("bash", {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}))
+    bench.stub.reply = script
+    out = str(bench.person / "work/trajectory.json")
+    done = bench.run(mini, "--task", TASK, "--yolo", "--exit-immediately", "--output", out)
+    bench.record("mini-swe-agent")
+    assert done.returncode == 0, shown(done)
+    assert_one_chain(bench)
+    assert bench.side_turns() == []
+
+
+@pytest.mark.timeout(300)
+def test_opencode(bench: Bench) -> None:
+    opencode = need("opencode")
+    bench.connect("opencode")
+    bench.stub.reply = Script(lambda step: ("bash", {"command": f"echo result-{step}", "description": "echo"}))
+    for step in range(1, STEPS + 1):
+        more = ["--continue"] if step > 1 else []
+        done = bench.run(opencode, "run", *more, message(step))
+        assert f"Step {step} is done." in done.stdout, shown(done)
+    bench.record("opencode")
+    assert_one_session_of_steps(bench, "result-{}")
+
+
+@pytest.mark.timeout(300)
+def test_qwen_code(bench: Bench) -> None:
+    qwen = need("qwen-code")
+    bench.connect("qwen-code")
+    bench.stub.reply = chain("run_shell_command", "command")
+    done = bench.run(qwen, "--prompt", TASK, "--yolo")
+    bench.record("qwen-code")
+    assert "All is done." in done.stdout, shown(done)
+    assert_one_chain(bench)
+
+
+@pytest.mark.timeout(300)
+def test_codex(bench: Bench) -> None:
+    codex = need("codex")
+    bench.connect("codex")
+    bench.stub.reply = chain("exec_command", "cmd")
+    done = bench.run(codex, "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", TASK)
+    bench.record("codex")
+    assert "All is done." in done.stdout, shown(done)
+    assert_one_chain(bench)
+
+
+@pytest.mark.timeout(300)
+def test_claude_code(bench: Bench) -> None:
+    claude = need("claude-code")
+    bench.connect("claude-code")
+    bench.stub.reply = chain("Bash", "command")
+    quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+    done = bench.run(claude, "--print", TASK, "--allowedTools", "Bash", **quiet)
+    bench.record("claude-code")
+    assert "All is done." in done.stdout, shown(done)
+    assert_one_chain(bench)
+
+
+@pytest.mark.timeout(300)
+def test_aider(bench: Bench) -> None:
+    aider = need("aider")
+    bench.connect("aider")
+    bench.stub.reply = Script(None)
+    steps = bench.person / "work/steps.txt"
+    steps.write_text("".join(f"{message(step)}\n" for step in range(1, 4)))
+    flags = ["--no-git", "--yes-always", "--no-check-update", "--no-show-model-warnings", "--no-analytics"]
+    done = bench.run(aider, *flags, "--message", message(1))
+    bench.record("aider")
+    assert "Step 1 is done." in done.stdout, shown(done)

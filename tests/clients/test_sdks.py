@@ -1,0 +1,85 @@
+"""The OpenAI and Anthropic SDKs and the agent libraries over them: streams, tools, errors, one session of ten steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.clients.checks import STEPS, assert_one_session_of_steps
+from tests.clients.conftest import Bench, need, shown
+from tests.support.scripted_agent import Script, message
+
+pytestmark = pytest.mark.clients
+
+TOOL: Any = {
+    "type": "function",
+    "function": {
+        "name": "run",
+        "description": "Run a command.",
+        "parameters": {"type": "object", "properties": {"command": {"type": "string"}}},
+    },
+}
+CALL = Script(lambda step: ("run", {"command": f"echo result-{step}"}))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_openai_ten_steps(bench: Bench, stream: bool) -> None:
+    bench.stub.reply = CALL
+    client = openai.OpenAI(base_url=f"{bench.url}/v1", api_key=bench.token, max_retries=0)
+
+    def ask(history: list[Any]) -> Any:
+        if not stream:
+            return client.chat.completions.create(model="turnwise", messages=history, tools=[TOOL]).choices[0].message
+        with client.chat.completions.stream(model="turnwise", messages=history, tools=[TOOL]) as events:
+            for _ in events:
+                pass
+            return events.get_final_completion().choices[0].message
+
+    history: list[Any] = []
+    for step in range(1, STEPS + 1):
+        history.append({"role": "user", "content": message(step)})
+        answer = ask(history)
+        [call] = answer.tool_calls
+        assert json.loads(call.function.arguments) == {"command": f"echo result-{step}"}
+        history.append(answer.model_dump(exclude_none=True, exclude={"parsed"}))
+        history.append({"role": "tool", "tool_call_id": call.id, "content": f"result-{step}"})
+        answer = ask(history)
+        assert answer.content == f"Step {step} is done."
+        history.append({"role": "assistant", "content": answer.content})
+    bench.record(f"openai-sdk-{'stream' if stream else 'whole'}")
+    turns = assert_one_session_of_steps(bench, "result-{}")
+    assert all(turn["bridged"] for turn in turns[1:]), "an unchanged history goes on from the sampled ids"
+
+
+def test_openai_errors_are_of_their_kind(bench: Bench) -> None:
+    client = openai.OpenAI(base_url=f"{bench.url}/v1", api_key=bench.token, max_retries=0)
+    hello: Any = [{"role": "user", "content": "hello"}]
+    with pytest.raises(openai.AuthenticationError):
+        client.with_options(api_key="wrong").chat.completions.create(model="turnwise", messages=hello)
+    with pytest.raises(openai.NotFoundError):
+        client.chat.completions.create(model="nothing", messages=hello)
+    with pytest.raises(openai.BadRequestError):
+        client.chat.completions.create(model="turnwise", messages=[])
+    bench.stub.refuse_with = 429
+    with pytest.raises(openai.RateLimitError):
+        client.chat.completions.create(model="turnwise", messages=hello)
+
+
+LIBRARIES = Path(__file__).parent / "libraries"
+
+
+@pytest.mark.parametrize("library", ["pydantic_ai", "langchain"])
+def test_agent_libraries_ten_steps(bench: Bench, library: str) -> None:
+    python = need("sdks")
+    bench.stub.reply = CALL
+    steps = json.dumps([message(step) for step in range(1, STEPS + 1)])
+    script = str(LIBRARIES / f"{library}_session.py")
+    done = bench.run(python, script, f"{bench.url}/v1", bench.token, steps)
+    bench.record(library.replace("_", "-"))
+    assert done.returncode == 0, shown(done)
+    assert f"Step {STEPS} is done." in done.stdout
+    assert_one_session_of_steps(bench, "result-{}")
