@@ -6,7 +6,7 @@ table; a test compares the two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -90,8 +90,9 @@ CAPABILITIES: dict[Kind, Capabilities] = {
 
 
 def capabilities(config: Config) -> Capabilities:
-    """Of the configured engine."""
-    return CAPABILITIES[config.engine.kind]
+    """Of the configured engine. Anthropic's API is asked for no schema."""
+    able = CAPABILITIES[config.engine.kind]
+    return replace(able, structured=False) if config.engine.api == "anthropic" else able
 
 
 def check(config: Config) -> None:

@@ -1,0 +1,143 @@
+"""The client of an API that takes messages and gives messages: OpenAI's chat completions or Anthropic's messages.
+
+Such an upstream gives no token ids, so what it answers is recorded and judged but never trained on. Its errors keep
+their status and their Retry-After, and its key, read from the environment, stands in no message and no log.
+
+    upstream = make_upstream(config)
+    async for event in upstream.chat(messages, tools, ChatParams(temperature=0.7), model="name"):
+        ...  # UpstreamEvent: pieces of text, reasoning and tool calls as they come; finish_reason and usage at the end
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import httpx
+
+from turnwise.config import Config
+from turnwise.engines.http import engine_client, error_message, faults, retry_after
+from turnwise.engines.upstream_anthropic import AnthropicWire
+from turnwise.engines.upstream_openai import OpenAIWire
+from turnwise.engines.upstream_wire import ChatParams, ToolCallPiece, UpstreamEvent, UpstreamUsage, WireFormat
+from turnwise.errors import ConfigError, EngineError, EngineUnreachable
+from turnwise.types import Message
+
+__all__ = ["ChatParams", "ToolCallPiece", "UpstreamEngine", "UpstreamEvent", "UpstreamUsage", "make_upstream"]
+
+
+class UpstreamEngine:
+    """Talks to one API. `model` is its name there (None: the one asked for), `stall_s` the longest silence."""
+
+    def __init__(
+        self, url: str, wire: type[WireFormat], key: str | None = None, model: str | None = None, stall_s: float = 60.0
+    ) -> None:
+        self.url = url.rstrip("/").removesuffix(wire.base_suffix)
+        self._wire = wire
+        self._key = key
+        self._model = model
+        self._client = engine_client(self.url, stall_s, wire().headers(key))
+
+    async def chat(
+        self, messages: list[Message], tools: list[dict[str, Any]] | None, params: ChatParams, *, model: str
+    ) -> AsyncGenerator[UpstreamEvent, None]:
+        """The answer to messages (role, content, tool_calls, tool_call_id: OpenAI's shape) as it comes.
+
+        Raises EngineError: the upstream's own status for a refusal, 502 for what is no answer, half of one or no
+        server, 504 for silence. Closing the iterator early hangs up.
+        """
+        wire = self._wire()
+        body = wire.body(messages, tools, params, self._model or model)
+        finished = False
+        try:
+            async with aclosing(self._events(wire.path, body)) as events:
+                async for data in events:
+                    event = self._read(wire, data)
+                    if event is None:
+                        continue
+                    finished = finished or event.finish_reason is not None
+                    yield event
+        except EngineUnreachable:
+            if not finished:
+                raise
+        if not finished:
+            raise EngineError("the upstream ended its stream in the middle of the answer", 502)
+
+    async def healthy(self) -> bool:
+        """Whether anything answers at the address: upstreams have no route for it that all of them know."""
+        try:
+            await self._client.get("/", timeout=5.0)
+        except httpx.HTTPError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _events(self, path: str, body: dict[str, Any]) -> AsyncGenerator[str, None]:
+        with faults("the upstream"):
+            async with self._client.stream("POST", path, json=body) as response:
+                if response.status_code != 200:
+                    await response.aread()
+                    raise self._refusal(response)
+                kind = response.headers.get("content-type", "")
+                if not kind.startswith("text/event-stream"):
+                    await response.aread()
+                    raise self._no_stream(response, kind)
+                async for line in response.aiter_lines():
+                    data = line[5:].strip() if line.startswith("data:") else ""
+                    if data == "[DONE]":
+                        return
+                    if data:
+                        yield data
+
+    def _read(self, wire: WireFormat, data: str) -> UpstreamEvent | None:
+        try:
+            event = json.loads(data)
+            return wire.read(event)
+        except EngineError as e:
+            raise type(e)(self._without_key(str(e)), e.status, e.retry_after) from None
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as e:
+            raise EngineError(f"the upstream sent an event that is not understood: {type(e).__name__}", 502) from e
+
+    def _refusal(self, response: httpx.Response) -> EngineError:
+        status = response.status_code
+        if "html" in response.headers.get("content-type", ""):
+            said = "with a web page"
+        else:
+            said = f"with: {self._without_key(error_message(response))}" if response.content else "without a word"
+        if 300 <= status < 400:
+            return EngineError(f"the upstream redirects (status {status}); set engine.url to where it leads", 502)
+        hint = "; its key is read from the variable that engine.api_key_env names" if status in (401, 403) else ""
+        pause = retry_after(response.headers)
+        return EngineError(f"the upstream answered {status} {said}{hint}", status if status >= 400 else 502, pause)
+
+    def _no_stream(self, response: httpx.Response, kind: str) -> EngineError:
+        if "html" in kind:
+            said = "a web page; is engine.url the base address of its API?"
+        elif "json" in kind:
+            said = f"no stream: {self._without_key(error_message(response))}"
+        else:
+            said = f"{kind or 'an unnamed kind of content'} in place of a stream of events"
+        return EngineError(f"the upstream answered with {said}", 502)
+
+    def _without_key(self, text: str) -> str:
+        return text.replace(self._key, "[the key]") if self._key else text
+
+
+def make_upstream(config: Config) -> UpstreamEngine:
+    """The client of the configured upstream, with its key from the environment. Raises ConfigError without one address.
+
+    No key is fine (a server of one's own often has none); an upstream that wants one says so with a 401.
+    """
+    engine = config.engine
+    if engine.kind != "upstream" or len(engine.addresses) != 1:
+        raise ConfigError('an upstream needs engine.kind = "upstream" and its address in engine.url')
+    wire = AnthropicWire if engine.api == "anthropic" else OpenAIWire
+    key = os.environ.get(engine.api_key_env, "").strip() or None
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise ConfigError(f"the key in {engine.api_key_env} has characters that no key has; set it anew")
+    return UpstreamEngine(engine.addresses[0], wire, key, engine.model, config.server.engine_stall_s)

@@ -1,0 +1,79 @@
+"""What an upstream is asked and what it answers, whichever API it speaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+from turnwise.types import Message
+
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatParams:
+    """What the client asked for; None is left to the upstream. ``tool_choice`` and ``response_format`` are OpenAI's.
+
+    ``max_tokens_key`` is the word the client used: some OpenAI models refuse the older one, some servers the newer.
+    """
+
+    max_tokens: int | None = None
+    max_tokens_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallPiece:
+    """Part of a tool call: its place among the calls, id and name in its first piece, then arguments to be joined."""
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamUsage:
+    """Tokens as the upstream counts them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamEvent:
+    """Something new in an answer. Exactly one event of a whole answer has the ``finish_reason``."""
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: list[ToolCallPiece] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+    usage: UpstreamUsage | None = None
+    stop_string: str | None = None
+
+
+class WireFormat(Protocol):
+    """How one API writes a request and reads the events of one answer. An instance serves one answer."""
+
+    path: ClassVar[str]
+    base_suffix: ClassVar[str]
+    """What `path` begins with, taken off an address that already ends with it."""
+
+    def headers(self, key: str | None) -> dict[str, str]: ...
+
+    def body(
+        self, messages: list[Message], tools: list[dict[str, Any]] | None, params: ChatParams, model: str
+    ) -> dict[str, Any]: ...
+
+    def read(self, event: dict[str, Any]) -> UpstreamEvent | None:
+        """One server-sent event; None when it has nothing for us. Raises EngineError for an error event."""
+        ...
