@@ -17,12 +17,17 @@ pytestmark = pytest.mark.clients
 MINIMAL = {"tools": {"allow": ["exec", "read", "write"], "toolSearch": False}}
 
 
-def converse(bench: Bench, settings: dict[str, object], steps: int = STEPS) -> None:
+def converse(bench: Bench, settings: dict[str, object], named: bool, steps: int = STEPS) -> None:
+    """`named`: each request says which conversation it belongs to, as `turnwise connect` sets it up."""
     openclaw = need("openclaw")
     file = bench.person / ".openclaw/openclaw.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(settings))
     bench.connect("openclaw")
+    if not named:
+        text = file.read_text()
+        assert '"supportsPromptCacheKey": true' in text
+        file.write_text(text.replace('"supportsPromptCacheKey": true', '"supportsPromptCacheKey": false'))
     bench.stub.reply = Script(lambda step: ("exec", {"command": f"echo result-{step}"}))
     for step in range(1, steps + 1):
         if step == steps // 2 + 1:
@@ -35,10 +40,11 @@ def converse(bench: Bench, settings: dict[str, object], steps: int = STEPS) -> N
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("profile", "settings"), [("minimal", MINIMAL), ("default", {})])
-def test_ten_steps(bench: Bench, profile: str, settings: dict[str, object]) -> None:
+@pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
+def test_ten_steps(bench: Bench, profile: str, settings: dict[str, object], named: bool) -> None:
     try:
-        converse(bench, settings)
+        converse(bench, settings, named)
     finally:
-        bench.record(f"openclaw-{profile}")
+        bench.record(f"openclaw-{profile}" if named else f"openclaw-{profile}-unnamed")
     turns = assert_one_session_of_steps(bench, "result-{}")
     assert [t["version"] for t in turns] == [0] * STEPS + [1] * STEPS

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 
@@ -67,6 +68,41 @@ def test_openai_errors_are_of_their_kind(bench: Bench) -> None:
     bench.stub.refuse_with = 429
     with pytest.raises(openai.RateLimitError):
         client.chat.completions.create(model="turnwise", messages=hello)
+
+
+ANTHROPIC_TOOL: Any = {
+    "name": "run",
+    "description": "Run a command.",
+    "input_schema": {"type": "object", "properties": {"command": {"type": "string"}}},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_anthropic_ten_steps(bench: Bench, stream: bool) -> None:
+    bench.stub.reply = CALL
+    client = anthropic.Anthropic(base_url=bench.url, auth_token=bench.token, max_retries=0)
+
+    def ask(history: list[Any]) -> Any:
+        more: Any = {"model": "turnwise", "max_tokens": 200, "tools": [ANTHROPIC_TOOL]}
+        if not stream:
+            return client.messages.create(messages=history, **more)
+        with client.messages.stream(messages=history, **more) as events:
+            return events.get_final_message()
+
+    history: list[Any] = []
+    for step in range(1, STEPS + 1):
+        history.append({"role": "user", "content": message(step)})
+        answer = ask(history)
+        [call] = [block for block in answer.content if block.type == "tool_use"]
+        assert (answer.stop_reason, call.input) == ("tool_use", {"command": f"echo result-{step}"})
+        history.append({"role": "assistant", "content": [block.model_dump() for block in answer.content]})
+        result = {"type": "tool_result", "tool_use_id": call.id, "content": f"result-{step}"}
+        history.append({"role": "user", "content": [result]})
+        answer = ask(history)
+        assert [block.text for block in answer.content] == [f"Step {step} is done."]
+        history.append({"role": "assistant", "content": answer.content[0].text})
+    bench.record(f"anthropic-sdk-{'stream' if stream else 'whole'}")
+    assert_one_session_of_steps(bench, "result-{}")
 
 
 LIBRARIES = Path(__file__).parent / "libraries"

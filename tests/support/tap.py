@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -67,17 +68,46 @@ class Tap:
 
 def write_recording(path: Path, client: str, records: list[dict[str, Any]], replace: dict[str, str]) -> None:
     """The requests as a JSON fixture. `replace` maps what must not be written (a token, a folder) to what stands in."""
-    text = json.dumps({"client": client, "requests": [_shorten(r) for r in records]}, ensure_ascii=False, indent=1)
+    text = json.dumps([_shorten(record) for record in records], ensure_ascii=False)
     for secret, stand_in in replace.items():
         text = text.replace(secret, stand_in)
-    path.write_text(text + "\n", encoding="utf-8")
+    shared: dict[str, Any] = {}
+    requests = _share(json.loads(text), shared)
+    body = {"client": client, "shared": shared, "requests": requests}
+    path.write_text(json.dumps(body, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def read_recording(path: Path) -> list[dict[str, Any]]:
+    """The requests of a fixture, each whole."""
+    body = json.loads(path.read_text(encoding="utf-8"))
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, dict):
+            if set(value) == {"$shared"}:
+                return whole(body["shared"][value["$shared"]])
+            return {key: whole(inner) for key, inner in value.items()}
+        return [whole(inner) for inner in value] if isinstance(value, list) else value
+
+    return whole(body["requests"])
+
+
+def _share(value: Any, shared: dict[str, Any]) -> Any:
+    """Clients resend their tools and their history with each request: what is long is written once."""
+    if isinstance(value, list):
+        return [_share(inner, shared) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    text = json.dumps(value, sort_keys=True)
+    if len(text) > 300 and ("role" in value or "type" in value or "input_schema" in value):
+        name = hashlib.sha256(text.encode()).hexdigest()[:12]
+        shared[name] = value
+        return {"$shared": name}
+    return {key: _share(inner, shared) for key, inner in value.items()}
 
 
 def _shorten(value: Any) -> Any:
     """Long texts keep their beginning and end, so that equal texts stay equal and different ones different."""
     if isinstance(value, str) and len(value) > LONGEST:
-        import hashlib
-
         mark = f"…[{len(value)} characters, {hashlib.sha256(value.encode()).hexdigest()[:12]}]…"
         return value[: LONGEST // 2] + mark + value[-LONGEST // 3 :]
     if isinstance(value, dict):

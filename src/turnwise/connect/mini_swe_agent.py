@@ -20,6 +20,7 @@ def edit(text: str, endpoint: Endpoint) -> str:
         "MSWEA_MODEL_NAME": f"hosted_vllm/{endpoint.model}",
         "HOSTED_VLLM_API_BASE": endpoint.v1,
         "HOSTED_VLLM_API_KEY": endpoint.token,
+        "MSWEA_CONFIGURED": "true",  # else it asks for a model and a key at its first start
         "MSWEA_COST_TRACKING": "ignore_errors",  # LiteLLM knows no price for this model
     }
     return set_dotenv(text, values)

@@ -29,6 +29,7 @@ def edit(text: str, endpoint: Endpoint) -> str:
                 "input": ["text"],
                 "contextWindow": endpoint.context,
                 "maxTokens": endpoint.longest_answer,
+                "compat": {"supportsPromptCacheKey": True},  # with it each request names its conversation
             }
         ],
     }
