@@ -19,6 +19,8 @@ from turnwise.config import Config, load_config
 from turnwise.errors import TurnwiseError
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+SUPERVISOR_PID = "TURNWISE_SUPERVISOR_PID"
+"""Environment variable in which a supervisor gives its loops its process id."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -70,10 +72,12 @@ def parse_overrides(pairs: list[str]) -> dict[str, object]:
 def die_with_parent() -> None:
     """On Linux, have the kernel kill this process when its supervisor is killed, so that no loop is left behind.
 
-    Every loop may be killed at any moment without harm, and a stopped supervisor stops its loops in order first.
+    Every loop may be killed at any moment without harm, and a stopped supervisor stops its loops in order first. The
+    supervisor says who it is, because no pid says it by itself: in a container it may well be process 1.
     """
-    if sys.platform != "linux" or os.environ.get("TURNWISE_SUPERVISED") != "1":
+    supervisor = os.environ.get(SUPERVISOR_PID)
+    if sys.platform != "linux" or not supervisor:
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() == 1:
-        sys.exit(0)  # the parent died before the request was made
+    if str(os.getppid()) != supervisor:
+        sys.exit(0)  # it died before the request was made

@@ -26,6 +26,7 @@ from turnwise.errors import ConfigError
 from turnwise.gateway.auth import load_or_make_token
 from turnwise.gateway.server import bind
 from turnwise.journal import Journal
+from turnwise.loops import SUPERVISOR_PID
 from turnwise.models import resolve_model
 
 log = logging.getLogger("supervisor")
@@ -36,7 +37,6 @@ STEADY_S = 5.0  # a loop that ran this long has started well: it begins again at
 STOP_LIMIT_S = 9.0
 READY_LIMIT_S = 300.0
 CHILD_ENVIRONMENT = {
-    "TURNWISE_SUPERVISED": "1",
     "PYTHONUNBUFFERED": "1",
     # Engine and trainer share the cores. OpenMP threads that spin while they wait take them from each other: with two
     # busy processes on two cores, decoding was measured 10 times slower than with threads that sleep.
@@ -47,6 +47,11 @@ CHILD_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(2**20),
     "MALLOC_ARENA_MAX": "2",
 }
+
+
+def child_environment() -> dict[str, str]:
+    """The environment of a loop: ours, with what makes it share the machine and die with this process."""
+    return os.environ | CHILD_ENVIRONMENT | {SUPERVISOR_PID: str(os.getpid())}
 
 
 @dataclass
@@ -146,7 +151,7 @@ class Supervisor:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 pass_fds=loop.pass_fds,
-                env=os.environ | CHILD_ENVIRONMENT,
+                env=child_environment(),
                 start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops the loops in order
                 limit=1 << 20,
             )
