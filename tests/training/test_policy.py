@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
-from transformers import AutoModelForCausalLM, GraniteConfig, GraniteForCausalLM
+from transformers import GraniteConfig, GraniteForCausalLM
 
-from tests.training.tiny import ids, make_model, sample, train_config
+from tests.training.tiny import by_the_model, ids, make_model, plain_model, sample, shake, train_config
 from turnwise.errors import AdapterError, ModelError
 from turnwise.training.batching import merge_prefixes, row_of
 from turnwise.training.policy import HINT_HEADER, Policy, hinted_prompt, pick_device, sampling_temperature
@@ -22,28 +21,12 @@ def logprobs(policy: Policy, rows: list, temperature: float = 1.0) -> list[float
     return policy.token_logprobs(hidden, torch.full(tokens.shape, temperature), tokens).tolist()
 
 
-def by_the_model(folder: Path, prompt: list[int], response: list[int], temperature: float) -> list[float]:
-    """The plain way: the whole sequence through the Hugging Face model, in float32."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    with torch.no_grad():
-        logits = model(input_ids=torch.tensor([prompt + response])).logits[0] / temperature
-    table = logits.log_softmax(-1)
-    return [table[len(prompt) - 1 + k, y].item() for k, y in enumerate(response)]
-
-
-def shake(policy: Policy, seed: int = 3, size: float = 0.05) -> dict[str, Tensor]:
-    """An adapter that does something."""
-    generator = torch.Generator().manual_seed(seed)
-    state = {n: t + size * torch.randn(t.shape, generator=generator) for n, t in policy.state().items()}
-    policy.load(state)
-    return state
-
-
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
 def test_every_response_token_is_scored_from_the_first_on(policy: Policy, tiny_dir: Path, temperature: float) -> None:
     prompt, response = ids(1, 7), ids(2, 5)
     got = logprobs(policy, [row_of(0, prompt, response)], temperature)
-    assert got == pytest.approx(by_the_model(tiny_dir, prompt, response, temperature), abs=1e-4)
+    plain = plain_model(tiny_dir, None, train_config())
+    assert got == pytest.approx(by_the_model(plain, prompt, response, temperature).tolist(), abs=1e-4)
 
 
 def test_greedy_answers_are_scored_at_temperature_one() -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM
+from torch import Tensor
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from turnwise.config import TrainConfig
+from turnwise.training.policy import Policy
 from turnwise.types import Batch, Sample
 
 VOCABULARY = 260
@@ -84,3 +86,30 @@ def train_config(**changes: Any) -> TrainConfig:
 
 def no_tick(phase: str, done: int, total: int) -> None:
     """Never stops anything."""
+
+
+def shake(policy: Policy, seed: int = 3, size: float = 0.05) -> dict[str, Tensor]:
+    """Load an adapter that does something: with a new one, the policy is the base model and hides a mix-up of both."""
+    generator = torch.Generator().manual_seed(seed)
+    state = {n: t + size * torch.randn(t.shape, generator=generator) for n, t in policy.state().items()}
+    policy.load(state)
+    return state
+
+
+def plain_model(folder: Path, adapter: dict[str, Tensor] | None, config: TrainConfig) -> PreTrainedModel:
+    """The Hugging Face model in float32, with the adapter (if any) added into its weights by hand: W + α/r · B A."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    for name, a in (adapter or {}).items():
+        if ".lora_A." in name:
+            b = (adapter or {})[name.replace(".lora_A.", ".lora_B.")]
+            layer = model.get_submodule(name.removeprefix("base_model.model.").split(".lora_A.")[0])
+            layer.weight.data += config.lora_alpha / config.lora_rank * (b @ a)
+    return model
+
+
+def by_the_model(model: PreTrainedModel, prompt: list[int], response: list[int], temperature: float) -> Tensor:
+    """The plain way to the response's log-probs [R]: the whole sequence through the model, alone and unpadded."""
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([prompt + response])).logits[0] / temperature
+    table = logits.log_softmax(-1)
+    return torch.stack([table[len(prompt) - 1 + k, y] for k, y in enumerate(response)])

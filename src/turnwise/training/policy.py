@@ -71,7 +71,7 @@ class Policy:
         self.device = pick_device(config.device)
         try:
             base = AutoModelForCausalLM.from_pretrained(model, dtype=pick_dtype(config.dtype, self.device))
-            self.tokenizer = _load_tokenizer(model)
+            self.tokenizer = load_tokenizer(model)
         except Exception as e:  # the libraries raise whatever their parsers raise; all of it means a broken folder
             raise ModelError(f"cannot load the model {model}: {e}; run `turnwise doctor`") from e
         base = cast(PreTrainedModel, nn.Module.to(base, self.device))
@@ -204,11 +204,13 @@ def _until_end(answer: list[int], ends: Sequence[int]) -> list[int]:
     return answer
 
 
-def _load_tokenizer(model: Path | str) -> Tokenizer:
-    """The tokenizer of a local folder, or of a hub id."""
-    if isinstance(model, Path):
-        return Tokenizer.from_file(str(model / "tokenizer.json"))
-    return Tokenizer.from_pretrained(model)
+def load_tokenizer(model: Path | str) -> Tokenizer:
+    """The tokenizer of a local folder, or of a hub id. In a text, it takes special tokens for no more than text."""
+    tokenizer = (
+        Tokenizer.from_file(str(model / "tokenizer.json")) if isinstance(model, Path) else Tokenizer.from_pretrained(model)
+    )
+    tokenizer.encode_special_tokens = True  # a hint that quotes "<|im_end|>" must not end the message it stands in
+    return tokenizer
 
 
 def sampling_temperature(temperature: float) -> float:
