@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import shutil
@@ -17,6 +18,7 @@ import httpx
 import psutil
 
 from turnwise.config import Config, load_config
+from turnwise.engines.examine import examine_engine
 from turnwise.errors import TurnwiseError
 from turnwise.models import resolve_model
 
@@ -42,7 +44,15 @@ def examine(config_file: Path | None, home: Path | None) -> list[Finding]:
     except TurnwiseError as e:
         return [*findings, Finding("configuration", "fault", str(e))]
     findings.append(Finding("configuration", "ok", "valid"))
-    checks: list[Callable[[Config], Iterator[Finding]]] = [_model, _home, _journal, _versions, _server, _machine]
+    checks: list[Callable[[Config], Iterator[Finding]]] = [
+        _model,
+        _engine,
+        _home,
+        _journal,
+        _versions,
+        _server,
+        _machine,
+    ]
     for check in checks:
         findings += check(config)
     return findings
@@ -71,6 +81,11 @@ def _model(config: Config) -> Iterator[Finding]:
         yield Finding("model", "ok", str(resolve_model(config.model.path)))
     except TurnwiseError as e:
         yield Finding("model", "fault", str(e))
+
+
+def _engine(config: Config) -> Iterator[Finding]:
+    for level, text in asyncio.run(examine_engine(config)):
+        yield Finding("engine", level, text)
 
 
 def _home(config: Config) -> Iterator[Finding]:

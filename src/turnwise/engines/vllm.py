@@ -122,6 +122,11 @@ class VllmEngine:
         with contextlib.suppress(UnknownModel):  # gone already
             await self._send("POST", "/v1/unload_lora_adapter", {"lora_name": name})
 
+    async def takes_adapters(self) -> bool:
+        """Whether adapters can be loaded while it serves. Asked by unloading one that cannot be there."""
+        response = await send(self._client, "POST", "/v1/unload_lora_adapter", {"lora_name": "no-such-adapter"})
+        return response.status_code != 405 and "error" in response.text
+
     async def loaded_models(self) -> list[str]:
         """The base model and all adapters the server can serve now."""
         return [model["id"] for model in await self._models()]
