@@ -96,8 +96,14 @@ def serve(
 
     async def run() -> None:
         stop = asyncio.Event()
+
+        def asked() -> None:
+            if stop.is_set():
+                supervisor.kill_all()  # asked twice: do not wait for answers in flight
+            stop.set()
+
         for sig in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(sig, stop.set)
+            asyncio.get_running_loop().add_signal_handler(sig, asked)
         await supervisor.run(ready, stop)
 
     asyncio.run(run())
@@ -339,12 +345,29 @@ Write = Annotated[Path | None, typer.Option(help="Put the figures into this file
 
 @bench_app.command("serve")
 def bench_serve(
-    config: ConfigFile = None, home: Home = None, sets: Set = None, repeats: Repeats = 3, write: Write = None
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    repeats: Repeats = 3,
+    only: Annotated[str | None, typer.Option(help="'engine' or 'gateway'; both when left out.")] = None,
+    quick: Annotated[bool, typer.Option(help="The gateway alone, on a part of the grid: under two minutes.")] = False,
+    litellm: Annotated[
+        bool, typer.Option(help="Install the LiteLLM proxy to compare with, unless it is there.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time of each cell of the gateway's grid.")] = 2.0,
+    write: Write = None,
 ) -> None:
-    """Start-up, memory, tokens/s beside `generate`, and the gateway's added latency."""
-    from turnwise.bench.serving import bench_serving
+    """The engine's tokens/s beside `generate`; what the gateway adds, beside the LiteLLM proxy and no proxy."""
+    from turnwise.bench.latency import bench_latency
+    from turnwise.bench.serving import bench_engine
 
-    finish_bench(bench_serving(read_config(config, home, sets), repeats), write)
+    settings = read_config(config, home, sets)
+    if only not in (None, "engine", "gateway"):
+        raise TurnwiseError(f"--only is 'engine' or 'gateway', not {only!r}")
+    if only != "gateway" and not quick:
+        finish_bench(bench_engine(settings, repeats), write)
+    if only != "engine":
+        finish_bench(bench_latency(settings, quick=quick, install_litellm=litellm, seconds=seconds), write)
 
 
 @bench_app.command("train")

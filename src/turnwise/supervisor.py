@@ -35,6 +35,7 @@ FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 20.0
 STEADY_S = 5.0  # a loop that ran this long has started well: it begins again at the first back-off
 STOP_LIMIT_S = 9.0
+KILL_LIMIT_S = 1.0  # what is killed is gone at once, unless it hangs in the kernel or left its output to a child
 READY_LIMIT_S = 300.0
 CHILD_ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
@@ -81,6 +82,7 @@ class Supervisor:
         self.config = config
         self.common = common
         self.stopping = asyncio.Event()
+        self._killing = False
         self._loops: list[Loop] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -103,15 +105,26 @@ class Supervisor:
                 address = self._prepare(sock)
                 for loop in self._loops:
                     self._tasks.append(asyncio.create_task(self._keep_running(loop)))
+                serving = asyncio.create_task(self._serve(address, on_ready, stop))
                 try:
-                    await self._until_ready(address, stop)
-                    if not stop.is_set():
-                        await on_ready(address)
-                    await stop.wait()
+                    await asyncio.wait({serving, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+                    for task in self._tasks:
+                        if task.done():
+                            task.result()  # a fault of ours: better an end with its reason than a loop nobody watches
+                    await serving
                 finally:
+                    serving.cancel()
                     await self.stop_all()
         finally:
             lock.release()
+
+    async def _serve(
+        self, address: Address, on_ready: Callable[[Address], Awaitable[None]], stop: asyncio.Event
+    ) -> None:
+        await self._until_ready(address, stop)
+        if not stop.is_set():
+            await on_ready(address)
+        await stop.wait()
 
     def _prepare(self, sock: socket.socket) -> Address:
         """Check what every loop needs, once and before any starts, and write down the commands."""
@@ -145,26 +158,35 @@ class Supervisor:
         while not self.stopping.is_set():
             started = time.monotonic()
             loop.starts += 1
-            loop.process = await asyncio.create_subprocess_exec(
-                *loop.command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                pass_fds=loop.pass_fds,
-                env=child_environment(),
-                start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops the loops in order
-                limit=1 << 20,
-            )
-            await self._forward(loop, loop.process)
-            code = await loop.process.wait()
+            try:
+                loop.process = await self._start(loop)
+            except OSError as e:  # no memory, no process to be had
+                ended = f"cannot be started: {e.strerror or e}"
+            else:
+                if self.stopping.is_set():  # whoever asked to stop could not see this process yet
+                    self._send(loop.process, signal.SIGKILL if self._killing else signal.SIGTERM)
+                await self._forward(loop, loop.process)
+                ended = f"ended with code {await loop.process.wait()}"
             if self.stopping.is_set():
                 return
             if time.monotonic() - started > STEADY_S:
                 backoff = FIRST_BACKOFF_S
-            log.warning("the %s ended with code %d; it starts again in %.1f s", loop.name, code, backoff)
+            log.warning("the %s %s; it starts again in %.1f s", loop.name, ended, backoff)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), backoff)
             backoff = min(backoff * 2, MAX_BACKOFF_S)
+
+    async def _start(self, loop: Loop) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *loop.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            pass_fds=loop.pass_fds,
+            env=child_environment(),
+            start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops the loops in order
+            limit=1 << 20,
+        )
 
     async def _forward(self, loop: Loop, process: asyncio.subprocess.Process) -> None:
         """Pass on what a loop prints, with its name in front."""
@@ -178,7 +200,8 @@ class Supervisor:
                 return
             text = line.decode("utf-8", "replace").rstrip()
             loop.last_lines = [*loop.last_lines[-4:], text]
-            print(f"[{loop.name}] {text}", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # a full disk or a dead reader costs the line, not the loop
+                print(f"[{loop.name}] {text}", file=sys.stderr, flush=True)
 
     async def _until_ready(self, address: Address, stop: asyncio.Event) -> None:
         deadline = time.monotonic() + READY_LIMIT_S
@@ -196,28 +219,57 @@ class Supervisor:
                     await asyncio.wait_for(stop.wait(), 0.2)
 
     async def stop_all(self) -> None:
-        """Ask every loop to stop, the engine last so that answers in flight finish; end by pid what does not."""
+        """Ask every loop to stop, the engine last so that answers in flight finish; end by pid what does not.
+
+        Returns within a few seconds of `STOP_LIMIT_S`, whatever the loops do.
+        """
         self.stopping.set()
         deadline = time.monotonic() + STOP_LIMIT_S
         engine = [loop for loop in self._loops if loop.name == "engine"]
         rest = [loop for loop in self._loops if loop.name != "engine"]
         await self._stop(rest, deadline - 2)
         await self._stop(engine, deadline)
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # What was being started when the stop came has been asked since; what still holds out is killed.
+        await self._finish(max(1.0, deadline - time.monotonic()))
+        self.kill_all()
+        await self._finish(KILL_LIMIT_S)
+        for task in self._tasks:
+            task.cancel()
+        await self._finish(KILL_LIMIT_S)
+
+    def kill_all(self) -> None:
+        """End every loop at once: for who asks a second time, and for what did not stop when asked."""
+        self._killing = True
+        self.stopping.set()
+        for process in self._alive(self._loops):
+            log.warning("process %d is killed", process.pid)
+            self._send(process, signal.SIGKILL)
+
+    async def _finish(self, seconds: float) -> None:
+        unfinished = [task for task in self._tasks if not task.done()]
+        if unfinished:
+            await asyncio.wait(unfinished, timeout=seconds)
 
     async def _stop(self, loops: list[Loop], deadline: float) -> None:
-        alive = [loop.process for loop in loops if loop.process is not None and loop.process.returncode is None]
+        alive = self._alive(loops)
         for process in alive:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)
+            self._send(process, signal.SIGTERM)
         waits = [asyncio.ensure_future(process.wait()) for process in alive]
         if waits:
             await asyncio.wait(waits, timeout=max(0.1, deadline - time.monotonic()))
         for process in alive:
             if process.returncode is None:
                 log.warning("process %d did not stop in time; it is killed", process.pid)
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
+                self._send(process, signal.SIGKILL)
+
+    @staticmethod
+    def _alive(loops: list[Loop]) -> list[asyncio.subprocess.Process]:
+        return [loop.process for loop in loops if loop.process is not None and loop.process.returncode is None]
+
+    @staticmethod
+    def _send(process: asyncio.subprocess.Process, sig: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(sig)
 
 
 def engine_command(config: Config, model: Path | str, port: int) -> list[str]:
