@@ -45,3 +45,11 @@ class EngineUnreachable(EngineError):
 
 class AdapterError(TurnwiseError):
     """An adapter directory is missing, broken or does not fit the model."""
+
+
+class UnknownTurn(JournalError):
+    """There is no turn with this id."""
+
+
+class TooLate(JournalError):
+    """The turn is past the point where this could be done to it."""

@@ -38,7 +38,7 @@ def post(gateway: Running, body: Any, **kwargs: Any) -> httpx.Response:
         ({"model": "turnwise", "messages": [{"role": "tool", "content": "x"}]}, "messages.0", "tool_call_id"),
         (
             {"model": "turnwise", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
-            "messages.0",
+            "messages.0.content",
             "text model",
         ),
         ({"model": "turnwise", "messages": HI, "max_tokens": 0}, "max_tokens", "greater than or equal to 1"),

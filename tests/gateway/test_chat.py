@@ -79,7 +79,7 @@ def test_tool_calls(gateway: Running, stream: bool) -> None:
     else:
         choice = ask(gateway, text, tools=TOOLS).choices[0]
     assert choice.finish_reason == "tool_calls"
-    assert choice.message.content == "Let me see. "
+    assert choice.message.content == "Let me see."
     calls = choice.message.tool_calls or []
     assert [json.loads(c.function.arguments) for c in calls] == [{"a": 1}, {"a": 2}]
     assert len({c.id for c in calls}) == 2

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.gateway.sessions import canonical, chain_hashes, extend_hash, place, reaction_to, side_rule, turn_kind
+from turnwise.gateway.sessions import (
+    answer_hash,
+    canonical,
+    chain_hashes,
+    compare_histories,
+    extend_hash,
+    is_telling,
+    place_exactly,
+    side_rule,
+    thread_hash,
+    turn_kind,
+)
 from turnwise.types import TurnKind
 
 messages = st.lists(
@@ -71,9 +82,8 @@ def test_of_two_sessions_with_one_history_the_one_that_waits_is_meant() -> None:
     context = chain_hashes(history)[-1]
     answered = Recorded("1", "s1", "judging", context, next_state_at=5.0)
     waiting = Recorded("2", "s2", "waiting", context)
-    found = place(
-        follow, chain_hashes(follow), [answered, waiting], explicit_session=None, last_in_session=None, last_answer=None
-    )
+    found = place_exactly(follow, chain_hashes(follow), [answered, waiting], None)
+    assert found is not None
     assert (found.session_id, found.answers) == ("s2", "2")
     assert found.next_state == follow[2:]
 
@@ -82,18 +92,55 @@ def test_a_branch_is_linked_and_answers_nothing() -> None:
     history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     follow = [*history, {"role": "user", "content": "other"}]
     answered = Recorded("1", "s1", "judging", chain_hashes(history)[-1], next_state_at=5.0)
-    found = place(
-        follow, chain_hashes(follow), [answered], explicit_session=None, last_in_session=None, last_answer=None
-    )
+    found = place_exactly(follow, chain_hashes(follow), [answered], None)
+    assert found is not None
     assert (found.session_id, found.branch_of, found.answers, found.next_state) == (None, "s1", None, [])
 
 
-def test_a_reaction_needs_the_answer_it_reacts_to() -> None:
+def test_an_answer_is_known_again_however_it_is_laid_out() -> None:
     answer = {"role": "assistant", "content": "<think>hm</think> The  answer\nis 4"}
-    history = [{"role": "assistant", "content": "The answer is 4"}, {"role": "user", "content": "ok"}]
-    assert reaction_to(history, answer) == history[1:]
-    assert reaction_to([{"role": "assistant", "content": "No"}, *history[1:]], answer) == []
-    assert reaction_to(history[1:], answer) == []
+    assert answer_hash(answer) == answer_hash({"role": "assistant", "content": "The answer is 4"})
+    assert answer_hash(answer) != answer_hash({"role": "assistant", "content": "The answer is 5"})
+
+
+def test_the_thread_is_all_answers_in_their_order() -> None:
+    a, b = ({"role": "assistant", "content": text} for text in "ab")
+    user = {"role": "user", "content": "x"}
+    assert thread_hash([user, a, user, b]) == thread_hash([a, b, user, user])
+    assert len({thread_hash([a]), thread_hash([b]), thread_hash([a, b]), thread_hash([b, a])}) == 4
+    assert thread_hash([user]) is None
+
+
+def test_only_an_answer_that_nobody_else_gives_tells_a_session() -> None:
+    call = {"id": "1", "function": {"name": "run", "arguments": '{"command": "ls -la /srv"}'}}
+    assert is_telling({"role": "assistant", "content": "", "tool_calls": [call]})
+    assert is_telling({"role": "assistant", "content": "one two three four five six seven eight"})
+    assert not is_telling({"role": "assistant", "content": "Hello! How can I help?"})
+
+
+U, A = (lambda text: {"role": "user", "content": text}), (lambda text: {"role": "assistant", "content": text})
+
+
+def test_a_message_that_moves_to_the_end_is_no_reaction() -> None:
+    note = U("[internal] it is 10:01")
+    old = [U("do it"), note]
+    new = [U("do it"), A("done"), U("thanks"), U("[internal] it is 10:02")]
+    change = compare_histories(old, new)
+    assert (change.moved, change.reaction) == (True, [U("thanks")])
+    assert change.likeness == 0.5
+
+
+def test_a_changed_system_prompt_is_the_same_session() -> None:
+    old = [{"role": "system", "content": "v1"}, U("do it")]
+    change = compare_histories(old, [{"role": "system", "content": "v2"}, U("do it"), A("done"), U("a"), U("b")])
+    assert (change.moved, change.likeness) == (True, 1.0)
+    assert change.reaction == [U("a"), U("b")]
+
+
+def test_an_edited_question_is_another_history() -> None:
+    old = [U("first"), A("one"), U("second")]
+    change = compare_histories(old, [U("FIRST"), A("one"), U("second"), A("two"), U("third")])
+    assert (change.moved, change.likeness) == (False, 0.5)
 
 
 @pytest.mark.parametrize(

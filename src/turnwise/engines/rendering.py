@@ -12,13 +12,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from renderers.base import RenderedTokens, Renderer, create_renderer, load_tokenizer
+from renderers.base import ParsedResponse, RenderedTokens, Renderer, create_renderer, load_tokenizer
 
+from turnwise.engines.answers import OPEN_THINK, AnswerGrammar
 from turnwise.engines.chatml import ChatMLRenderer, as_tool_specs
 from turnwise.errors import ModelError
 from turnwise.types import Message
 
 _CHATML_SYSTEM_MARK = "<|im_start|>system\n"
+
+GRAMMARS = {
+    "ChatMLRenderer": AnswerGrammar(reasoning=False, calls="json"),
+    "Qwen3Renderer": AnswerGrammar(reasoning=True, calls="json"),
+    "Qwen3VLRenderer": AnswerGrammar(reasoning=True, calls="json"),
+    "Qwen35Renderer": AnswerGrammar(reasoning=True, calls="tagged"),
+    "Qwen36Renderer": AnswerGrammar(reasoning=True, calls="tagged"),
+    "Qwen38Renderer": AnswerGrammar(reasoning=True, calls="tagged"),
+    "GLM45Renderer": AnswerGrammar(reasoning=True, calls="tagged"),
+}
+"""How the families that stream write their answers, by their renderer. Any other family's answer is read when it is
+complete, by its renderer's own parser."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +51,17 @@ class PromptRenderer:
         self.decode = decode
         self.stop_token_ids = renderer.get_stop_token_ids()
         self._closers = set(self.stop_token_ids)
+        self.grammar = GRAMMARS.get(type(renderer).__name__, AnswerGrammar(reasoning=True, calls="whole"))
+
+    def ends_in_reasoning(self, prompt_ids: list[int]) -> bool:
+        """Whether the prompt itself opened the reasoning that the answer goes on with."""
+        return self.grammar.reasoning and self.decode(prompt_ids[-4:]).rstrip().endswith(OPEN_THINK)
+
+    def parse(
+        self, response_ids: list[int], tools: list[dict[str, Any]] | None, prompt_ids: list[int]
+    ) -> ParsedResponse:
+        """The family's own reading of a complete answer."""
+        return self.renderer.parse_response(response_ids, tools=as_tool_specs(tools), prompt_ids=prompt_ids)
 
     def render(self, messages: list[Message], tools: list[dict[str, Any]] | None) -> Prompt:
         """The whole conversation as a prompt."""

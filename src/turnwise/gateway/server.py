@@ -20,6 +20,7 @@ from turnwise.config import Config
 from turnwise.engines.choose import token_engine
 from turnwise.engines.rendering import load_renderer
 from turnwise.errors import ConfigError, TurnwiseError
+from turnwise.gateway.answering import Answering
 from turnwise.gateway.app import make_app
 from turnwise.gateway.auth import load_or_make_token
 from turnwise.gateway.capture import Capture
@@ -76,7 +77,8 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
     engine = token_engine(config, [engine_url] if isinstance(engine_url, str) else engine_url)
     renderer = await asyncio.to_thread(load_renderer, resolve_model(config.model.path))
     versions = ServingVersions(journal, engine)
-    capture = Capture(config, journal, engine, renderer, versions)
+    answering = Answering(journal, engine, renderer, versions)
+    capture = Capture(config, journal, renderer, versions, answering.max_model_len)
     token = load_or_make_token(config.token_path) if config.server.auth else None
     interrupted = await asyncio.to_thread(journal.recover_interrupted)
     if interrupted:
@@ -92,7 +94,7 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    app = make_app(config, capture, token, background)
+    app = make_app(config, capture, answering, token, background)
     server = _Server(
         uvicorn.Config(
             app,
@@ -120,19 +122,29 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
 async def upkeep(config: Config, journal: Journal, capture: Capture) -> None:
     """Close idle sessions, export records, say that we live."""
     exporter = RecordsExporter(journal)
+
+    async def close_idle() -> None:
+        before = journal.clock() - config.sessions.idle_close_s
+        for session_id in await asyncio.to_thread(journal.idle_sessions, before):
+            await asyncio.to_thread(journal.close_session, session_id, "idle")
+
+    async def export() -> None:
+        if config.journal.records:
+            await asyncio.to_thread(exporter.export_some)
+
+    async def heartbeat() -> None:
+        versions = capture.versions
+        status = {"pid": os.getpid(), "version": versions.number, "version_error": versions.error}
+        await asyncio.to_thread(journal.set_status, "gateway", status)
+
     while True:
-        try:
-            before = journal.clock() - config.sessions.idle_close_s
-            for session_id in await asyncio.to_thread(journal.idle_sessions, before):
-                await asyncio.to_thread(journal.close_session, session_id, "idle")
-            if config.journal.records:
-                await asyncio.to_thread(exporter.export_some)
-            status = {"pid": os.getpid(), "version": capture.versions.number, "version_error": capture.versions.error}
-            await asyncio.to_thread(journal.set_status, "gateway", status)
-        except TurnwiseError as e:
-            log.warning("upkeep: %s", e)
-        except Exception:
-            log.exception("upkeep failed; it goes on")
+        for task in (close_idle, export, heartbeat):  # what fails does not keep the others from their work
+            try:
+                await task()
+            except TurnwiseError as e:
+                log.warning("upkeep: %s", e)
+            except Exception:
+                log.exception("upkeep failed; it goes on")
         await asyncio.sleep(UPKEEP_S)
 
 

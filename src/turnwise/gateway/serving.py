@@ -24,7 +24,7 @@ from turnwise.types import BASE_VERSION
 log = logging.getLogger(__name__)
 
 MODEL_NAME = "turnwise"
-_PINNED = re.compile(rf"^{MODEL_NAME}@(?:(base)|v(\d+))$")
+_PINNED = re.compile(rf"^{MODEL_NAME}@(?:(base)|v(\d{{1,9}}))$")
 POLL_S = 0.3
 KEEP_LOADED = 2
 
@@ -42,6 +42,7 @@ class ServingVersions:
         self._engine = engine
         self.number = BASE_VERSION
         self.error: str | None = None
+        self.ready = False  # the published version has been taken up at least once
         self._loaded: set[int] = {BASE_VERSION}
         self._in_use: Counter[int] = Counter()
         self._lock = asyncio.Lock()
@@ -81,8 +82,8 @@ class ServingVersions:
     async def ensure_loaded(self, version: int, *, again: bool = False) -> str:
         """Make the engine hold a version and return its name there. `again` after the engine forgot it."""
         async with self._lock:
-            if again:
-                self._loaded = {BASE_VERSION}
+            if again and version in self._loaded:
+                self._loaded = {BASE_VERSION}  # restarted: it knows none of them
             if version not in self._loaded:
                 found = await asyncio.to_thread(self._journal.get_version, version)
                 if found is None:
@@ -106,6 +107,7 @@ class ServingVersions:
                     self.number = newest
                     await self._unload_unused()
                 self.error = None
+                self.ready = True
                 pause = POLL_S
             except (EngineError, ApiError) as e:
                 if str(e) != self.error:

@@ -2,6 +2,10 @@
 
 Clients resend the whole history with every request. The hash of a history and its answer is what the next request
 must begin with, so lineage needs no header; a session id from the client, where there is one, narrows the search.
+
+A client may also send another history than before: a message of its own that moves to the end with every request, a
+changed system prompt, a summary in place of old turns. Then the answers themselves are the thread to follow: all of
+them in their order, or the last one alone.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,7 +63,10 @@ def canonical(message: Message) -> str:
         [call.get("function", {}).get("name"), _arguments(call.get("function", {}).get("arguments"))]
         for call in message.get("tool_calls") or []
     ]
-    return json.dumps([message.get("role"), content_text(message).strip(), calls], ensure_ascii=False, sort_keys=True)
+    text = content_text(message)
+    if message.get("role") == "assistant":
+        text = _THINK.sub("", text)  # reasoning in the text is left out by many clients when they send it back
+    return json.dumps([message.get("role"), text.strip(), calls], ensure_ascii=False, sort_keys=True)
 
 
 def content_text(message: Message) -> str:
@@ -72,7 +80,7 @@ def _arguments(arguments: Any) -> Any:
     if isinstance(arguments, str):
         try:
             return json.loads(arguments)
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             return arguments
     return arguments
 
@@ -92,61 +100,100 @@ def extend_hash(value: str, message: Message) -> str:
     return hashlib.sha256(f"{value}\n{canonical(message)}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def place(
-    messages: list[Message],
-    hashes: list[str],
-    candidates: list[RecordedTurn],
-    *,
-    explicit_session: str | None,
-    last_in_session: RecordedTurn | None,
-    last_answer: Message | None,
-) -> Placement:
-    """Find a main request's place among `candidates`, the turns whose context hash is among `hashes`, newest first.
+def answer_hash(answer: Message) -> str:
+    """Stands for one answer, however a client lays it out."""
+    return hashlib.sha256(json.dumps(_loose(answer), ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()
 
-    `last_in_session` and `last_answer` are the latest turn of the explicit session and what it said; they matter when
-    the client rewrote its history, so that no hash fits.
+
+def thread_hash(messages: list[Message]) -> str | None:
+    """Stands for all answers in a history, in their order; None when there is none."""
+    answers = [answer_hash(message) for message in messages if message["role"] == "assistant"]
+    return hashlib.sha256("\n".join(answers).encode()).hexdigest() if answers else None
+
+
+def last_answer_at(messages: list[Message]) -> int | None:
+    """The position of the last assistant message."""
+    return next((i for i in range(len(messages) - 1, -1, -1) if messages[i]["role"] == "assistant"), None)
+
+
+def is_telling(answer: Message) -> bool:
+    """Whether an answer is unlikely to be given twice, so that it alone can tell its session."""
+    words = content_text(answer).split()
+    calls = answer.get("tool_calls") or []
+    return len(words) >= 8 or any(len(call["function"].get("arguments") or "") > 12 for call in calls)
+
+
+def place_exactly(
+    messages: list[Message], hashes: list[str], candidates: list[RecordedTurn], explicit_session: str | None
+) -> Placement | None:
+    """A request's place among `candidates`, the turns whose context hash is among `hashes`, newest first.
+
+    None when no recorded history is the beginning of this one.
     """
     by_length = {value: i + 1 for i, value in enumerate(hashes)}
     fitting = [c for c in candidates if c.context_hash in by_length and by_length[c.context_hash] < len(messages)]
-    if fitting:
-        longest = max(by_length[c.context_hash or ""] for c in fitting)
-        best = [c for c in fitting if by_length[c.context_hash or ""] == longest]
-        waiting = [c for c in best if c.state == TurnState.WAITING]
-        parent = (waiting or best)[0]
-        added = messages[longest:]
-        rewritten = any(m["role"] == "assistant" for m in added)
-        if not rewritten:
-            fresh = parent.next_state_at is None
-            branched = not fresh and explicit_session is None
-            return Placement(
-                session_id=None if branched else parent.session_id,
-                branch_of=parent.session_id if branched else None,
-                parent=parent,
-                added=added,
-                answers=parent.id if fresh else None,
-                next_state=added if fresh else [],
-            )
-        if explicit_session is None:
-            return Placement(None, parent.session_id, None, messages, None, [])
-    if explicit_session is not None and last_in_session is not None and last_answer is not None:
-        reaction = reaction_to(messages, last_answer)
-        fresh = last_in_session.next_state_at is None
-        if reaction and fresh:
-            return Placement(explicit_session, None, None, messages, last_in_session.id, reaction)
-    return Placement(explicit_session, None, None, messages, None, [])
+    if not fitting:
+        return None
+    longest = max(by_length[c.context_hash or ""] for c in fitting)
+    best = [c for c in fitting if by_length[c.context_hash or ""] == longest]
+    waiting = [c for c in best if c.state == TurnState.WAITING]
+    parent = (waiting or best)[0]
+    added = messages[longest:]
+    if any(m["role"] == "assistant" for m in added):
+        return None  # it goes on with an answer that is not ours
+    fresh = parent.next_state_at is None
+    branched = not fresh and explicit_session is None
+    return Placement(
+        session_id=None if branched else parent.session_id,
+        branch_of=parent.session_id if branched else None,
+        parent=parent,
+        added=added,
+        answers=parent.id if fresh else None,
+        next_state=added if fresh else [],
+    )
 
 
-def reaction_to(messages: list[Message], answer: Message) -> list[Message]:
-    """What follows the last assistant message, if that message is `answer` as a client may have rewritten it."""
-    positions = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
-    if not positions or _loose(messages[positions[-1]]) != _loose(answer):
-        return []
-    return messages[positions[-1] + 1 :]
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """How a history differs from the recorded one that has the same answers.
+
+    ``moved``: only messages at the end of the recorded request, or system messages, are gone; the session goes on.
+    Otherwise the client changed what was said, which makes a branch. ``likeness``: the share of the recorded messages
+    that are still there. ``reaction``: the new messages after the last answer, without those that stand there anew
+    with every request.
+    """
+
+    moved: bool
+    likeness: float
+    reaction: list[Message]
 
 
-def _loose(message: Message) -> tuple[str, list[str]]:
+def compare_histories(old: list[Message], new: list[Message]) -> Rewritten:
+    """Compare a recorded request `old` with a `new` one that contains its answer as the last assistant message."""
+    at = last_answer_at(new)
+    assert at is not None
+    kept = Counter(canonical(message) for message in new[:at])
+    said = [message for message in old if message["role"] not in ("assistant", "system")]
+    gone = [i for i, message in enumerate(said) if not _take(kept, canonical(message))]
+    moved = all(i == len(said) - 1 and said[i]["role"] == "user" for i in gone) and len(said) > len(gone)
+    likeness = 1.0 - len(gone) / max(len(said), 1)
+    reaction = new[at + 1 :]
+    if gone and moved and len(reaction) > 1 and reaction[-1]["role"] == "user":
+        reaction = reaction[:-1]  # the message that moves: the client's own, not a reaction
+    return Rewritten(moved, likeness, reaction)
+
+
+def _take(counts: Counter[str], key: str) -> bool:
+    if not counts[key]:
+        return False
+    counts[key] -= 1
+    return True
+
+
+def _loose(message: Message) -> tuple[str, list[Any]]:
     text = " ".join(_THINK.sub("", content_text(message)).split())
-    return text, [call.get("function", {}).get("name", "") for call in message.get("tool_calls") or []]
+    calls = [call.get("function", {}) for call in message.get("tool_calls") or []]
+    return text, [[call.get("name"), json.dumps(_arguments(call.get("arguments")), sort_keys=True)] for call in calls]
 
 
 SIDE_RULES: list[tuple[str, re.Pattern[str]]] = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, select, update
 
-from turnwise.errors import JournalError
+from turnwise.errors import TooLate, UnknownTurn
 from turnwise.journal import schema
 from turnwise.journal.core import JournalCore
 from turnwise.journal.schema import pack_ids, pack_json, pack_logprobs
@@ -48,17 +48,23 @@ class NewTurn:
     next_state: list[Message]  # for the turn ``answers``; empty when this is no reaction to an earlier turn
     answers: str | None  # the turn that ``next_state`` follows
     supersedes: str | None
+    format: str = "chat"  # the wire format
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the engine and the parser made of a turn. ``logprobs`` is None when the engine gave none."""
+    """What the engine and the parser made of a turn. ``logprobs`` is None when the engine gave none.
+
+    The hashes are those that `gateway.sessions` finds a turn by; None for an answer that was cut short.
+    """
 
     message: Message
     context_hash: str | None
     finish_reason: FinishReason
     response_ids: list[int]
     logprobs: list[float] | None
+    thread_hash: str | None = None
+    answer_hash: str | None = None
 
 
 class Recording(JournalCore):
@@ -110,6 +116,7 @@ class Recording(JournalCore):
                     client=new.client,
                     request_hash=new.request_hash,
                     retry_key=new.retry_key,
+                    format=new.format,
                     temperature=new.temperature,
                     hint_at=new.hint_at,
                     created_at=now,
@@ -149,6 +156,8 @@ class Recording(JournalCore):
                 TurnState.EXCLUDED if reason else TurnState.WAITING,
                 exclusion=reason,
                 context_hash=answer.context_hash,
+                thread_hash=answer.thread_hash,
+                answer_hash=answer.answer_hash,
                 finish_reason=answer.finish_reason,
                 answered_at=self.clock(),
                 response_tokens=len(answer.response_ids),
@@ -184,12 +193,44 @@ class Recording(JournalCore):
 
     # -- look-ups for lineage -----------------------------------------------------------------------------------
 
-    def turns_by_context(self, client: str | None, hashes: list[str], session_id: str | None) -> list[Row[Any]]:
+    def turns_by_context(self, client: str, hashes: list[str], session_id: str | None) -> list[Row[Any]]:
         """Answered turns whose messages plus answer have one of these hashes, newest first."""
-        query = select(schema.turns).where(T.context_hash.in_(hashes)).order_by(T.created_at.desc()).limit(50)
-        query = query.where(T.session_id == session_id) if session_id else query.where(T.client == client)
+        return self._places(T.context_hash.in_(hashes), client, session_id)
+
+    def turns_by_thread(self, client: str, thread_hash: str, session_id: str | None) -> list[Row[Any]]:
+        """Answered turns whose history has exactly these answers, newest first."""
+        return self._places(T.thread_hash == thread_hash, client, session_id)
+
+    def turns_by_answer(self, client: str, answer_hash: str, session_id: str | None) -> list[Row[Any]]:
+        """Turns that were answered like this, newest first."""
+        return self._places(T.answer_hash == answer_hash, client, session_id)
+
+    def _places(self, condition: ColumnElement[bool], client: str, session_id: str | None) -> list[Row[Any]]:
+        query: Select[*tuple[Any, ...]] = (
+            select(T.id, T.session_id, T.state, T.context_hash, T.next_state_at)
+            .where(condition, T.session_id == session_id if session_id else T.client == client)
+            .order_by(T.created_at.desc())
+            .limit(20)
+        )
         with self.reading() as c:
             return list(c.execute(query).all())
+
+    def turn_row(self, turn_id: str) -> Row[Any] | None:
+        """A recorded turn as it is stored."""
+        with self.reading() as c:
+            return c.execute(select(schema.turns).where(T.id == turn_id)).one_or_none()
+
+    def session_client(self, session_id: str) -> str | None:
+        """The client that opened a session."""
+        with self.reading() as c:
+            return c.execute(select(S.client).where(S.id == session_id)).scalar_one_or_none()
+
+    def was_answered_by(self, turn_id: str) -> bool:
+        """Whether a turn that follows this one was answered, or is being answered."""
+        failed = (FinishReason.ABORT, FinishReason.ERROR)
+        with self.reading() as c:
+            rows = c.execute(select(T.exclusion, T.finish_reason).where(T.parent_id == turn_id)).all()
+        return any(row.finish_reason not in failed and row.exclusion != Exclusion.INTERRUPTED for row in rows)
 
     def last_main_turn(self, session_id: str) -> Row[Any] | None:
         with self.reading() as c:
@@ -211,6 +252,12 @@ class Recording(JournalCore):
                     .limit(20)
                 ).all()
             )
+
+    def context_messages(self, turn_id: str) -> list[Message]:
+        """The messages of a recorded request."""
+        with self.reading() as c:
+            row = c.execute(select(schema.turns).where(T.id == turn_id)).one()
+            return self.read_context(c, row)[0]
 
     def context_ids(self, row: Row[Any]) -> tuple[list[int], list[int]]:
         """Prompt ids and response ids of a recorded turn: what a bridge extends."""
@@ -266,18 +313,18 @@ class Recording(JournalCore):
         """The person's own word on a turn; it outranks every judge. Returns what came of it, as a sentence.
 
         A score alone or with text (the text becomes the hint) settles the verdict. Text alone is the next state, for
-        the judge. Raises JournalError for an unknown turn or one that is past being judged.
+        the judge. Raises UnknownTurn, and TooLate for one that is past being judged.
         """
         with self.transaction() as c:
             row = c.execute(select(T.state, T.exclusion).where(T.id == turn_id)).one_or_none()
             if row is None:
-                raise JournalError(f"there is no turn {turn_id}")
+                raise UnknownTurn(f"there is no turn {turn_id}")
             state = TurnState(row.state)
             if score is None:
                 if state is TurnState.WAITING:
                     self._next_state(c, turn_id, [{"role": "user", "content": text}], self.clock())
                     return "taken as the turn's next state"
-                raise JournalError(f"the turn is already {state}; send a score to change its verdict")
+                raise TooLate(f"the turn is already {state}; send a score to change its verdict")
             verdict = Verdict(score=score, hint=text, judge="person", reason="explicit feedback")
             open_states = {TurnState.WAITING, TurnState.JUDGING, TurnState.READY}
             if state not in open_states and not (state is TurnState.EXCLUDED and row.exclusion in REVIVABLE):

@@ -49,6 +49,9 @@ turns = Table(
     Column("client", Text, nullable=False),
     Column("request_hash", Text, nullable=False),
     Column("context_hash", Text),  # hash of the messages and the answer: what the next request begins with
+    Column("thread_hash", Text),  # of all answers in their order: what a rewritten history still has in common
+    Column("answer_hash", Text),  # of the answer alone
+    Column("format", Text),  # the wire format of the request
     Column("retry_key", Text),
     Column("temperature", Float, nullable=False),
     Column("hint_at", Integer),
@@ -76,7 +79,10 @@ turns = Table(
     Index("ix_turns_session", "session_id", "idx"),
     Index("ix_turns_state", "state", "retry_at"),
     Index("ix_turns_context", "context_hash"),
-    Index("ix_turns_request", "session_id", "request_hash"),
+    Index("ix_turns_request", "client", "request_hash", "created_at"),
+    Index("ix_turns_thread", "thread_hash"),
+    Index("ix_turns_answer", "answer_hash"),
+    Index("ix_turns_parent", "parent_id"),
     Index("ix_turns_batch", "batch_id"),
 )
 

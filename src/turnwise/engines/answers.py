@@ -1,0 +1,326 @@
+"""An answer's text, as it is sampled, split into reasoning, content and tool calls: pure, and incremental.
+
+The text is fed in pieces of any size; the parts that come out are the same whatever the pieces were, and add up to the
+message that is recorded. Tool calls in JSON (`<tool_call>{"name": …, "arguments": {…}}</tool_call>`, as Qwen3 and our
+ChatML write them) leave in pieces while they are sampled; those of other families leave whole, at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from turnwise.types import Message
+
+OPEN_CALL, CLOSE_CALL = "<tool_call>", "</tool_call>"
+OPEN_THINK, CLOSE_THINK = "<think>", "</think>"
+_HEAD = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)+")\s*,\s*"arguments"\s*:\s*(?=\{)')
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerGrammar:
+    """How a family writes an answer.
+
+    ``reasoning``: it may begin with `<think>…</think>`. ``calls``: "json" as above; "tagged" has another notation
+    between the same tags; "whole" can only be read by the family's own parser when the answer is complete.
+    """
+
+    reasoning: bool = False
+    calls: Literal["json", "tagged", "whole"] = "json"
+
+
+@dataclass(slots=True)
+class CallPiece:
+    """A piece of tool call number ``index``: its ``name`` once, at the start, then its ``arguments`` (JSON text)."""
+
+    index: int
+    name: str | None = None
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class AnswerParts:
+    """What one piece of text added to the answer."""
+
+    reasoning: str = ""
+    content: str = ""
+    calls: list[CallPiece] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.reasoning or self.content or self.calls)
+
+
+@dataclass(slots=True)
+class _Call:
+    name: str
+    arguments: str = ""
+
+
+class AnswerParser:
+    """Reads one answer. Feed it all text, then `finish`; `message` is what has been read so far.
+
+    ``with_tools``: calls are looked for only where tools were offered. ``in_reasoning``: the prompt itself ended with
+    `<think>`. ``broken`` counts calls that had to stay text.
+    """
+
+    def __init__(self, grammar: AnswerGrammar, *, with_tools: bool, in_reasoning: bool = False) -> None:
+        self._grammar = grammar
+        self._with_tools = with_tools
+        self._state: Literal["start", "reasoning", "content", "head", "arguments", "tail", "held"]
+        self._state = "reasoning" if in_reasoning else ("start" if grammar.reasoning else "content")
+        if grammar.calls == "whole":
+            self._state = "held"
+        self._rest = ""
+        self._space = ""  # white space that is dropped if a tag follows it
+        self._fresh = True  # nothing of the present part has been given yet: leading line breaks are dropped
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+        self.reasoning: str | None = "" if in_reasoning else None
+        self.content = ""
+        self.calls: list[_Call] = []
+        self.broken = 0
+
+    def feed(self, text: str) -> AnswerParts:
+        """Take the next piece of text."""
+        self._rest += text
+        parts = AnswerParts()
+        while self._step(parts):
+            pass
+        return parts
+
+    def finish(self) -> AnswerParts:
+        """The text is complete: give what was held back while it could have become something else."""
+        parts = AnswerParts()
+        if self._state == "reasoning" and self._with_tools and OPEN_CALL in self._rest:
+            self._reopen_calls(parts)
+        elif self._state == "start":
+            self._give_content(parts, self._space + self._rest)
+        elif self._state == "reasoning":
+            self._give_reasoning(parts, self._rest)
+        elif self._state == "content":
+            self._give_content(parts, self._space + self._rest)
+        elif self._state == "head" and not self._block_as_call(parts, self._rest):
+            self.broken += 1
+            self._give_content(parts, self._space + OPEN_CALL + self._rest)
+        self._rest = self._space = ""
+        return parts
+
+    @property
+    def message(self) -> Message:
+        """The assistant message read so far; its tool calls have no ids yet."""
+        message: Message = {"role": "assistant", "content": self.content}
+        if self.reasoning:
+            message["reasoning_content"] = self.reasoning
+        if self.calls:
+            message["tool_calls"] = [
+                {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self.calls
+            ]
+        return message
+
+    def adopt(self, content: str, reasoning: str | None, calls: list[tuple[str, dict[str, Any] | str]]) -> AnswerParts:
+        """Take the reading of the family's own parser for what was held, and give what has not been given yet."""
+        parts = AnswerParts()
+        if reasoning and not self.reasoning:
+            self.reasoning = parts.reasoning = reasoning
+        if content.startswith(self.content):
+            parts.content = content[len(self.content) :]
+            self.content = content
+        for name, arguments in calls[len(self.calls) :]:
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            self._whole_call(parts, name, text)
+        self._rest = self._space = ""
+        return parts
+
+    # -- one move of the machine: False when it needs more text ---------------------------------------------------
+
+    def _step(self, parts: AnswerParts) -> bool:
+        return getattr(self, f"_in_{self._state}")(parts)
+
+    def _in_start(self, parts: AnswerParts) -> bool:
+        text = self._rest.lstrip()
+        if text.startswith(OPEN_THINK):
+            self._rest = text[len(OPEN_THINK) :]
+            self.reasoning = ""
+            self._state, self._fresh = "reasoning", True
+            return True
+        if OPEN_THINK.startswith(text):
+            return False
+        self._state = "content"
+        return True
+
+    def _in_reasoning(self, parts: AnswerParts) -> bool:
+        before, found, after = self._rest.partition(CLOSE_THINK)
+        if found:
+            self._give_reasoning(parts, before.rstrip())
+            self._space = ""
+            self._rest = after
+            self._state, self._fresh = "content", True
+            return True
+        if self._with_tools and OPEN_CALL in before:
+            return False  # a draft, or a call without the closing tag: known when the tag comes or the text ends
+        hold = max(_partial_suffix(before, CLOSE_THINK), _partial_suffix(before, OPEN_CALL))
+        ready = before[: len(before) - hold]
+        kept = ready.rstrip()
+        self._give_reasoning(parts, kept)
+        self._rest = ready[len(kept) :] + before[len(before) - hold :]
+        return False
+
+    def _in_content(self, parts: AnswerParts) -> bool:
+        if not self._with_tools:
+            self._give_content(parts, self._rest)
+            self._rest = ""
+            return False
+        before, found, after = self._rest.partition(OPEN_CALL)
+        if not found:
+            hold = _partial_suffix(before, OPEN_CALL)
+            ready, self._rest = before[: len(before) - hold], before[len(before) - hold :]
+        else:
+            ready = before
+        text = self._space + ready
+        kept = text.rstrip()
+        self._space = text[len(kept) :]
+        self._give_content(parts, kept)
+        if not found:
+            return False
+        self._rest = after
+        self._state = "held" if self._grammar.calls == "tagged" else "head"
+        return True
+
+    def _in_head(self, parts: AnswerParts) -> bool:
+        match = _HEAD.match(self._rest)
+        if match:
+            name = _json_string(match.group(1))
+            if name:
+                self.calls.append(_Call(name))
+                parts.calls.append(CallPiece(len(self.calls) - 1, name=name))
+                self._rest = self._rest[match.end() :]
+                self._state = "arguments"
+                self._depth, self._in_string, self._escaped, self._space = 0, False, False, ""
+                return True
+        block, found, after = self._rest.partition(CLOSE_CALL)
+        if not found:
+            return False
+        if not self._block_as_call(parts, block):
+            self.broken += 1
+            self._give_content(parts, self._space + OPEN_CALL + block + CLOSE_CALL)
+        self._space = ""
+        self._rest = after
+        self._state = "content"
+        return True
+
+    def _in_arguments(self, parts: AnswerParts) -> bool:
+        for i, char in enumerate(self._rest):
+            if self._in_string:
+                if self._escaped:
+                    self._escaped = False
+                elif char == "\\":
+                    self._escaped = True
+                elif char == '"':
+                    self._in_string = False
+            elif char == '"':
+                self._in_string = True
+            elif char in "{[":
+                self._depth += 1
+            elif char in "}]":
+                self._depth -= 1
+                if self._depth <= 0:
+                    self._give_arguments(parts, self._rest[: i + 1])
+                    self._rest = self._rest[i + 1 :]
+                    self._state = "tail"
+                    return True
+            elif char == "<":
+                tail = self._rest[i:]
+                if tail.startswith(CLOSE_CALL):  # the object was never closed
+                    self._give_arguments(parts, self._rest[:i])
+                    self._rest = tail
+                    self._state = "tail"
+                    return True
+                if CLOSE_CALL.startswith(tail):
+                    self._give_arguments(parts, self._rest[:i])
+                    self._rest = tail
+                    return False
+        self._give_arguments(parts, self._rest)
+        self._rest = ""
+        return False
+
+    def _in_tail(self, parts: AnswerParts) -> bool:
+        _, found, after = self._rest.partition(CLOSE_CALL)
+        if not found:
+            self._rest = self._rest[len(self._rest) - _partial_suffix(self._rest, CLOSE_CALL) :]
+            return False
+        self._rest = after
+        self._state = "content"
+        return True
+
+    def _in_held(self, parts: AnswerParts) -> bool:
+        return False
+
+    # -- giving ---------------------------------------------------------------------------------------------------
+
+    def _give_reasoning(self, parts: AnswerParts, text: str) -> None:
+        if self._fresh:
+            text = text.lstrip("\n")
+        if text:
+            self._fresh = False
+            self.reasoning = (self.reasoning or "") + text
+            parts.reasoning += text
+
+    def _give_content(self, parts: AnswerParts, text: str) -> None:
+        if self.reasoning is not None and not self.content:
+            text = text.lstrip("\n")
+        self.content += text
+        parts.content += text
+        if text:
+            self._space = ""
+
+    def _give_arguments(self, parts: AnswerParts, text: str) -> None:
+        if text:
+            self.calls[-1].arguments += text
+            parts.calls.append(CallPiece(len(self.calls) - 1, arguments=text))
+
+    def _whole_call(self, parts: AnswerParts, name: str, arguments: str) -> None:
+        self.calls.append(_Call(name, arguments))
+        parts.calls.append(CallPiece(len(self.calls) - 1, name=name, arguments=arguments))
+
+    def _block_as_call(self, parts: AnswerParts, block: str) -> bool:
+        """A complete block whose keys stand in another order, or without arguments."""
+        try:
+            body = json.loads(block)
+        except (json.JSONDecodeError, RecursionError):
+            return False
+        if not isinstance(body, dict) or not isinstance(body.get("name"), str) or not body["name"]:
+            return False
+        arguments = body.get("arguments", {})
+        if not isinstance(arguments, dict):
+            return False
+        self._whole_call(parts, body["name"], json.dumps(arguments, ensure_ascii=False))
+        return True
+
+    # -- a call inside of reasoning that was never closed -----------------------------------------------------------
+
+    def _reopen_calls(self, parts: AnswerParts) -> None:
+        before, _, _ = self._rest.partition(OPEN_CALL)
+        self._give_reasoning(parts, before.rstrip())
+        self._rest = self._rest[len(before) :]
+        self._state, self._fresh = "content", True
+        while self._step(parts):
+            pass
+        last = self.finish()
+        parts.content += last.content
+        parts.calls += last.calls
+
+
+def _partial_suffix(text: str, mark: str) -> int:
+    """Length of the longest end of `text` that is a beginning of `mark`."""
+    return next((n for n in range(min(len(mark) - 1, len(text)), 0, -1) if text.endswith(mark[:n])), 0)
+
+
+def _json_string(text: str) -> str | None:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None

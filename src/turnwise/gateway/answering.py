@@ -1,0 +1,239 @@
+"""Answers an open turn: the engine's chunks become parts of an answer, and the whole is recorded before its end leaves.
+
+Whatever happens meanwhile, the turn is closed: as answered, as aborted when the client goes away, or as failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from renderers.base import ToolCallParseStatus
+
+from turnwise.engines.answers import AnswerParser, AnswerParts, CallPiece
+from turnwise.engines.base import Chunk, Engine, SamplingParams
+from turnwise.engines.rendering import Prompt, PromptRenderer
+from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
+from turnwise.gateway.errors import ApiError
+from turnwise.gateway.request import Delta, Final, ModelRequest, Usage, call_id
+from turnwise.gateway.serving import ServingVersions
+from turnwise.gateway.sessions import answer_hash, extend_hash, thread_hash
+from turnwise.journal import Answer, Journal
+from turnwise.types import FinishReason, Message
+
+log = logging.getLogger(__name__)
+
+ENGINE_RETURN_S = 45.0
+"""How long a request that has no token yet waits for an engine that is being restarted."""
+
+
+@dataclass(slots=True)
+class OpenTurn:
+    """A turn under way. ``replay`` is the recorded answer when the request is a retry of an answered turn.
+
+    ``refused`` is why it cannot be answered although it was recorded.
+    """
+
+    id: str
+    session_id: str
+    version: int
+    request: ModelRequest
+    prompt: Prompt
+    params: SamplingParams
+    context_hash: str
+    session_done: bool
+    replay: Final | None = None
+    refused: ApiError | None = None
+    response_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] | None = field(default_factory=list)
+    text: str = ""
+    stop_string: str | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int = 0
+
+
+class Answering:
+    """Answers and closes turns with an engine that takes token ids."""
+
+    def __init__(self, journal: Journal, engine: Engine, renderer: PromptRenderer, versions: ServingVersions) -> None:
+        self.journal = journal
+        self.engine = engine
+        self.renderer = renderer
+        self.versions = versions
+        self._finishing: set[asyncio.Task[None]] = set()
+
+    async def stream(self, turn: OpenTurn) -> AsyncGenerator[Delta | Final, None]:
+        """The answer as it is sampled, then the Final, which is yielded only once the turn is durable."""
+        if turn.replay is not None:
+            yield Delta(whole_parts(turn.replay.message))
+            yield turn.replay
+            return
+        if turn.refused is not None:
+            await asyncio.to_thread(self._finish, turn, FinishReason.ERROR)
+            raise turn.refused
+        in_reasoning = self.renderer.ends_in_reasoning(turn.prompt.ids)
+        parser = AnswerParser(
+            self.renderer.grammar, with_tools=turn.request.tools is not None, in_reasoning=in_reasoning
+        )
+        reason = FinishReason.ERROR
+        finished = False
+        try:
+            async with self.versions.using(turn.version), aclosing(self._chunks(turn)) as chunks:
+                async for chunk in chunks:
+                    reason = _take(turn, chunk) or reason
+                    parts = parser.feed(chunk.text)
+                    if parts.reasoning and not parts.content:
+                        turn.reasoning_tokens += len(chunk.token_ids)
+                    if parts or chunk.token_ids:
+                        yield Delta(parts, list(zip(chunk.token_ids, chunk.logprobs or [], strict=False)))
+            last = parser.finish()
+            if self.renderer.grammar.calls != "json":
+                _merge(last, await asyncio.to_thread(self._family_reading, turn, parser))
+            message = _with_ids(turn.id, parser.message)
+            if message.get("tool_calls") and reason is FinishReason.STOP:
+                reason = FinishReason.TOOL_CALLS
+            await asyncio.to_thread(self._finish, turn, reason, message)
+            finished = True
+            if last:
+                yield Delta(last)
+            usage = Usage(
+                len(turn.prompt.ids), len(turn.response_ids), turn.reasoning_tokens, cached_tokens=turn.cached_tokens
+            )
+            yield Final(message, reason, usage, turn.stop_string)
+        except (asyncio.CancelledError, GeneratorExit):
+            if not finished:
+                self._finish_later(turn, FinishReason.ABORT)
+            raise
+        except Exception:
+            if not finished:
+                self._finish_later(turn, FinishReason.ERROR)
+            raise
+
+    def token_text(self, token_id: int) -> str:
+        return self.renderer.decode([token_id])
+
+    async def healthy(self) -> bool:
+        return await self.engine.healthy()
+
+    async def max_model_len(self) -> int:
+        """Longest prompt plus answer, in tokens. An engine that is being restarted is waited for."""
+        deadline = time.monotonic() + ENGINE_RETURN_S
+        while True:
+            try:
+                return await self.engine.max_model_len()
+            except EngineUnreachable:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.5)
+
+    async def _chunks(self, turn: OpenTurn) -> AsyncGenerator[Chunk, None]:
+        """The engine's chunks. An engine that was restarted before the first token is waited for and asked again."""
+        deadline = time.monotonic() + ENGINE_RETURN_S
+        again = False
+        while True:
+            try:
+                model = await self.versions.ensure_loaded(turn.version, again=again)
+                answer = self.engine.generate(model, turn.prompt.ids, turn.params, affinity=turn.session_id)
+                async with aclosing(answer) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+                return
+            except (UnknownModel, EngineUnreachable) as e:
+                if turn.response_ids or time.monotonic() > deadline or (again and isinstance(e, UnknownModel)):
+                    raise
+                again = True
+                if isinstance(e, EngineUnreachable):
+                    await asyncio.sleep(0.5)
+
+    def _family_reading(self, turn: OpenTurn, parser: AnswerParser) -> AnswerParts:
+        """What the family's own parser reads in the complete answer, beyond what has been given."""
+        read = self.renderer.parse(turn.response_ids, turn.request.tools, turn.prompt.ids)
+        calls = [
+            (call.name or "", call.arguments or {})
+            for call in read.tool_calls
+            if call.status is ToolCallParseStatus.OK and turn.request.tools is not None
+        ]
+        return parser.adopt(read.content, read.reasoning_content, calls)
+
+    # -- closing ------------------------------------------------------------------------------------------------
+
+    def _finish(self, turn: OpenTurn, reason: FinishReason, message: Message | None = None) -> None:
+        message = message or {"role": "assistant", "content": turn.text}
+        served = reason not in (FinishReason.ABORT, FinishReason.ERROR)
+        self.journal.finish_turn(
+            turn.id,
+            Answer(
+                message=message | ({"stop_string": turn.stop_string} if turn.stop_string else {}),
+                context_hash=extend_hash(turn.context_hash, message) if served else None,
+                thread_hash=thread_hash([*turn.request.messages, message]) if served else None,
+                answer_hash=answer_hash(message) if served else None,
+                finish_reason=reason,
+                response_ids=turn.response_ids,
+                logprobs=turn.logprobs,
+            ),
+        )
+        if turn.session_done:
+            self.journal.close_session(turn.session_id, "the client said it is done")
+
+    def _finish_later(self, turn: OpenTurn, reason: FinishReason) -> None:
+        """Record an answer that was cut short, although the task that served it is being cancelled."""
+
+        async def finish() -> None:
+            try:
+                await asyncio.to_thread(self._finish, turn, reason)
+            except Exception:
+                log.exception("could not record the end of turn %s", turn.id)
+
+        task = asyncio.get_running_loop().create_task(finish())
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+
+    async def drain(self) -> None:
+        """Wait until every cut-short answer is recorded."""
+        while self._finishing:
+            await asyncio.wait(set(self._finishing), timeout=5)
+
+
+def _take(turn: OpenTurn, chunk: Chunk) -> FinishReason | None:
+    """Note a chunk on its turn; gives the reason when it is the last one. Raises EngineError for an unfit ending."""
+    turn.response_ids += chunk.token_ids
+    if chunk.logprobs is None and chunk.token_ids:
+        turn.logprobs = None
+    elif turn.logprobs is not None and chunk.logprobs is not None:
+        turn.logprobs += chunk.logprobs
+    turn.text += chunk.text
+    turn.stop_string = turn.stop_string or chunk.stop_string
+    if chunk.cached_tokens is not None:
+        turn.cached_tokens = chunk.cached_tokens
+    if chunk.finish_reason is None:
+        return None
+    if chunk.finish_reason not in ("stop", "length"):
+        raise EngineError(f"the engine broke the answer off ({chunk.finish_reason})", 502)
+    return FinishReason.LENGTH if chunk.finish_reason == "length" else FinishReason.STOP
+
+
+def _with_ids(turn_id: str, message: Message) -> Message:
+    calls = message.get("tool_calls")
+    if not calls:
+        return message
+    return message | {"tool_calls": [{"id": call_id(turn_id, i)} | call for i, call in enumerate(calls)]}
+
+
+def _merge(parts: AnswerParts, more: AnswerParts) -> None:
+    parts.reasoning += more.reasoning
+    parts.content += more.content
+    parts.calls += more.calls
+
+
+def whole_parts(message: Message) -> AnswerParts:
+    """A complete message as the parts of one step."""
+    calls = message.get("tool_calls") or []
+    return AnswerParts(
+        reasoning=message.get("reasoning_content") or "",
+        content=message.get("content") or "",
+        calls=[CallPiece(i, c["function"]["name"], c["function"]["arguments"]) for i, c in enumerate(calls)],
+    )

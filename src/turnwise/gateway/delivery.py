@@ -1,0 +1,156 @@
+"""Delivers an answer in its wire format, whole or as a stream of events, within its time limit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar
+
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from turnwise.config import Config
+from turnwise.gateway.answering import OpenTurn
+from turnwise.gateway.capture import Capture
+from turnwise.gateway.clients import read_body, read_client
+from turnwise.gateway.errors import ApiError, as_api_error
+from turnwise.gateway.metrics import Metrics
+from turnwise.gateway.request import AnswerHead, Codec, Delta, Final
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Events = AsyncGenerator[Delta | Final, None]
+
+
+class Answers(Protocol):
+    """What answers an open turn: `answering` with engines that take token ids, `relaying` with those that do not."""
+
+    def stream(self, turn: OpenTurn) -> Events: ...
+
+    async def drain(self) -> None: ...
+
+    def token_text(self, token_id: int) -> str: ...
+
+    async def healthy(self) -> bool: ...
+
+    async def max_model_len(self) -> int:
+        """Longest prompt plus answer, in tokens."""
+        ...
+
+
+def answers_in(
+    codec: Codec, config: Config, capture: Capture, answers: Answers, metrics: Metrics
+) -> Callable[..., Awaitable[Response]]:
+    """The handler of one wire format."""
+
+    async def answer(request: Request, session: str | None = None) -> Response:
+        started = time.monotonic()
+        parsed = codec.parse(await read_body(request, config.server.max_body_mb))
+        client = read_client(request, session)
+        with metrics.open_turn.time():
+            turn = await capture.open_turn(parsed, client, codec.name)
+        headers = {
+            "x-turnwise-turn-id": turn.id,
+            "x-turnwise-session-id": turn.session_id,
+            "x-turnwise-version": str(turn.version),
+            "x-request-id": turn.id,
+        }
+        head = AnswerHead(turn.id, turn.request, len(turn.prompt.ids))
+        events = _timed(answers.stream(turn), config.server.request_timeout_s, metrics, started)
+        if parsed.stream:
+            # The first event is awaited before the status line goes out, so that a full queue is a 429, not a 200.
+            first = await anext(events)
+            return StreamingResponse(
+                _written(codec, head, answers, first, events),
+                media_type="text/event-stream",
+                headers=headers | {"Cache-Control": "no-cache"},
+            )
+        final, tokens = await _until_gone(request, _collect(events))
+        return JSONResponse(codec.whole(head, final, _texts(head, answers, tokens)), headers=headers)
+
+    answer.__doc__ = type(codec).__doc__
+    return answer
+
+
+async def _timed(events: Events, limit_s: float, metrics: Metrics, started: float) -> Events:
+    """The events, with their waiting times counted and an end to all patience.
+
+    The engine client limits the wait for each token, so looking at the clock between events is enough.
+    """
+    first = True
+    with metrics.in_flight.track_inprogress():
+        async with aclosing(events):
+            async for event in events:
+                if first:
+                    metrics.first_token.observe(time.monotonic() - started)
+                    first = False
+                if isinstance(event, Final):
+                    metrics.tokens.labels("prompt").inc(event.usage.prompt_tokens)
+                    metrics.tokens.labels("response").inc(event.usage.completion_tokens)
+                yield event
+                if time.monotonic() - started > limit_s:
+                    raise ApiError(504, f"the answer took longer than {limit_s:g} s (server.request_timeout_s)")
+
+
+async def _collect(events: Events) -> tuple[Final, list[tuple[int, float]]]:
+    tokens: list[tuple[int, float]] = []
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Final):
+                return event, tokens
+            tokens += event.tokens
+    raise ApiError(502, "the engine gave no answer", code="engine_error")
+
+
+async def _until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled as soon as the client hangs up."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_hang_up(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+        return await task
+    except asyncio.CancelledError:
+        raise ApiError(499, "the client closed the connection before the answer was complete") from None
+    finally:
+        gone.cancel()
+        task.cancel()
+
+
+async def _hang_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _written(
+    codec: Codec, head: AnswerHead, answers: Answers, first: Delta | Final, events: Events
+) -> AsyncGenerator[bytes, None]:
+    writer = codec.writer(head)
+    yield writer.begin()
+    event: Delta | Final | None = first
+    async with aclosing(events):
+        try:
+            while event is not None:
+                if isinstance(event, Final):
+                    yield writer.end(event)
+                    return
+                logprobs = _texts(head, answers, event.tokens)
+                if (event.parts or logprobs) and (data := writer.delta(event.parts, logprobs)):
+                    yield data
+                event = await anext(events, None)
+        except Exception as e:
+            error = as_api_error(e)
+            if error.status == 500:
+                log.exception("turn %s failed in the middle of its answer", head.turn_id)
+            yield writer.error(error)
+
+
+def _texts(head: AnswerHead, answers: Answers, tokens: list[tuple[int, float]]) -> list[tuple[str, float]] | None:
+    if not head.request.logprobs:
+        return None
+    return [(answers.token_text(token_id), logprob) for token_id, logprob in tokens]

@@ -1,0 +1,124 @@
+"""Where a request belongs: looks the candidates up in the journal and lets `sessions` decide.
+
+In this order: the history and answer of a recorded turn are the beginning of the request; the request has the same
+answers in the same order (a client that rewrites its history); its last answer is one that only one session can have
+given (a client that compacted it); the session that the client named; else a new session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from turnwise.gateway.sessions import (
+    Placement,
+    answer_hash,
+    chain_hashes,
+    compare_histories,
+    is_telling,
+    last_answer_at,
+    place_exactly,
+    thread_hash,
+)
+from turnwise.journal import Journal
+from turnwise.types import Message
+
+LIKE_ENOUGH = 0.5
+"""Share of a recorded request's messages that a rewritten history must still have to count as the same session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What the client says of its session. A ``weak`` id, such as a cache key, may be shared by conversations."""
+
+    client: str
+    session_id: str | None
+    weak: bool = False
+
+
+def place(journal: Journal, messages: list[Message], claim: Claim) -> tuple[Placement, str]:
+    """The place of a main request, and the hash of its messages."""
+    hashes = chain_hashes(messages)
+    session = _own(journal, claim)
+    found = _find(journal, messages, hashes, claim, session)
+    if found is None and session is not None and claim.weak and journal.session_client(session) is not None:
+        found = Placement(None, session, None, messages, None, [])
+    return found or Placement(session, None, None, messages, None, []), hashes[-1]
+
+
+def _own(journal: Journal, claim: Claim) -> str | None:
+    """The session that the client named; under a name of its own where another client has that name already."""
+    if claim.session_id is None:
+        return None
+    owner = journal.session_client(claim.session_id)
+    if owner is None or owner == claim.client:
+        return claim.session_id
+    return f"{claim.session_id}~{claim.client[:8]}"
+
+
+def _find(
+    journal: Journal, messages: list[Message], hashes: list[str], claim: Claim, session: str | None
+) -> Placement | None:
+    at = last_answer_at(messages)
+    if at is None:
+        return None
+    after_answers = [hashes[i] for i in range(len(messages) - 1) if messages[i]["role"] == "assistant"]
+    # A client that updates itself changes its name, but not its history: in a named session any client's turns count.
+    named = claim.session_id
+    for scope in dict.fromkeys((named, session)):
+        candidates = journal.turns_by_context(claim.client, after_answers, scope)
+        exact = place_exactly(messages, hashes, list(candidates), scope)  # type: ignore[arg-type]  # rows have the columns
+        if exact is not None:
+            return _same_session_after_failures(journal, exact)
+    return _by_thread(journal, messages, claim, session) or _by_answer(journal, messages, at, claim, session)
+
+
+def _same_session_after_failures(journal: Journal, placement: Placement) -> Placement:
+    """A client that resends other words because no answer came has not branched off."""
+    parent = placement.parent
+    if placement.branch_of is None or parent is None or journal.was_answered_by(parent.id):
+        return placement
+    return replace(placement, session_id=parent.session_id, branch_of=None)
+
+
+def _by_thread(journal: Journal, messages: list[Message], claim: Claim, session: str | None) -> Placement | None:
+    value = thread_hash(messages)
+    assert value is not None
+    best: tuple[float, Placement] | None = None
+    for row in journal.turns_by_thread(claim.client, value, session)[:5]:
+        change = compare_histories(journal.context_messages(row.id), messages)
+        if change.likeness < LIKE_ENOUGH and session is None:
+            continue
+        fresh = row.next_state_at is None
+        same = session is not None or (change.moved and (fresh or not journal.was_answered_by(row.id)))
+        placement = Placement(
+            session_id=row.session_id if same else None,
+            branch_of=None if same else row.session_id,
+            parent=None,
+            added=messages,
+            answers=row.id if fresh else None,
+            next_state=change.reaction if fresh else [],
+        )
+        if best is None or change.likeness > best[0]:
+            best = change.likeness, placement
+    return best[1] if best else None
+
+
+def _by_answer(
+    journal: Journal, messages: list[Message], at: int, claim: Claim, session: str | None
+) -> Placement | None:
+    answer = messages[at]
+    if session is None and not is_telling(answer):
+        return None
+    rows = journal.turns_by_answer(claim.client, answer_hash(answer), session)
+    if not rows or (session is None and len({row.session_id for row in rows}) > 1):
+        return None
+    row = rows[0]
+    fresh = row.next_state_at is None
+    return Placement(
+        session_id=session,
+        branch_of=None if session else row.session_id,
+        parent=None,
+        added=messages,
+        answers=row.id if fresh else None,
+        next_state=messages[at + 1 :] if fresh else [],
+    )

@@ -1,0 +1,234 @@
+"""The one request behind all wire formats, and the checks that no format is spared.
+
+A codec (`chat`, `responses`, `messages`) turns a body into a `ModelRequest` and an answer back into its format; nothing
+else in the gateway knows formats. Messages are OpenAI's dicts in their plainest form: `content` a string, tool calls
+with `id`, `function.name` and `function.arguments` (JSON text), `reasoning_content` where the client sent it back.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from turnwise.engines.answers import AnswerParts
+from turnwise.gateway.errors import ApiError
+from turnwise.types import FinishReason, Message
+
+MAX_STOPS = 16
+TOOL_NAME = r"^[a-zA-Z0-9_.:-]{1,128}$"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What is asked of the policy.
+
+    ``tools`` are those the model may call, in OpenAI's chat shape (None: none). ``structured`` is a JSON schema that
+    the answer must match. ``record`` holds the given fields beside messages and tools. ``session`` is an id the body
+    itself names; ``previous`` the id of the turn whose history comes before ``messages``. ``options`` is the codec's.
+    """
+
+    model: str
+    messages: list[Message]
+    tools: list[dict[str, Any]] | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    stops: tuple[str, ...] = ()
+    structured: dict[str, Any] | None = None
+    stream: bool = False
+    logprobs: bool = False
+    record: dict[str, Any] = field(default_factory=dict)
+    session: str | None = None
+    previous: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one answer. ``cached_tokens`` is None when the engine does not say."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int = 0
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What was added to an answer, and the tokens (id, log-prob) that came with it."""
+
+    parts: AnswerParts
+    tokens: list[tuple[int, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """The complete, durable answer. Its tool calls have ids. ``stop_string`` is the one that ended it, if one did."""
+
+    message: Message
+    finish_reason: FinishReason
+    usage: Usage
+    stop_string: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerHead:
+    """What is known when an answer begins. ``token_text`` decodes one token id."""
+
+    turn_id: str
+    request: ModelRequest
+    prompt_tokens: int
+
+
+class StreamWriter(Protocol):
+    """Writes one streamed answer as server-sent events."""
+
+    def begin(self) -> bytes: ...
+
+    def delta(self, parts: AnswerParts, logprobs: list[tuple[str, float]] | None) -> bytes: ...
+
+    def end(self, final: Final) -> bytes: ...
+
+    def error(self, error: ApiError) -> bytes: ...
+
+
+class Codec(Protocol):
+    """One wire format."""
+
+    name: str
+
+    def parse(self, body: bytes) -> ModelRequest:
+        """Check a body. Raises ApiError (400) that names the field."""
+        ...
+
+    def whole(self, head: AnswerHead, final: Final, logprobs: list[tuple[str, float]] | None) -> dict[str, Any]:
+        """A complete answer."""
+        ...
+
+    def writer(self, head: AnswerHead) -> StreamWriter: ...
+
+    def refusal(self, error: ApiError) -> Response: ...
+
+
+def call_id(turn_id: str, index: int) -> str:
+    """The id of the turn's tool call number `index`: made from the turn's id, so that a replay has it again."""
+    return f"call_{turn_id.removeprefix('turn-')[:20]}_{index}"
+
+
+def event(body: dict[str, Any], name: str | None = None) -> bytes:
+    """One server-sent event."""
+    data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    head = b"" if name is None else b"event: " + name.encode() + b"\n"
+    return head + b"data: " + data + b"\n\n"
+
+
+# -- reading bodies ---------------------------------------------------------------------------------------------------
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The body as a JSON object of valid Unicode. Raises ApiError (400)."""
+    try:
+        raw = json.loads(body)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
+        raise ApiError(400, f"the request body is not valid JSON: {e}", code="invalid_json") from e
+    if not isinstance(raw, dict):
+        raise ApiError(400, "the request body must be a JSON object", code="invalid_json")
+    if b"\\ud" in body or b"\\uD" in body:
+        try:
+            json.dumps(raw, ensure_ascii=False).encode()
+        except UnicodeEncodeError as e:
+            message = "the text holds half of a surrogate pair, which is not Unicode"
+            raise ApiError(400, message, code="invalid_text") from e
+    return raw
+
+
+def take_kept(raw: dict[str, Any], kept: frozenset[str], neutral: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """Move the fields that change nothing out of `raw`, and refuse those whose value would have to change something."""
+    for name, allowed in neutral.items():
+        if name in raw and not any(raw[name] == value and type(raw[name]) is type(value) for value in allowed):
+            raise unsupported(name)
+        raw.pop(name, None)
+    return {name: raw.pop(name) for name in kept & raw.keys()}
+
+
+def unsupported(field_name: str, why: str = "leave it out") -> ApiError:
+    message = f"'{field_name}' is not supported here; {why}"
+    return ApiError(400, message, param=field_name, code="unsupported_parameter")
+
+
+def invalid(param: str, message: str, code: str = "invalid_value") -> ApiError:
+    return ApiError(400, f"'{param}': {message}", param=param, code=code)
+
+
+def named(error: ValidationError) -> ApiError:
+    """Pydantic's first complaint as a refusal that names the field."""
+    detail = error.errors()[0]
+    location = ".".join(
+        str(part) for part in detail["loc"] if not str(part).startswith(("literal", "list[", "dict[", "function-"))
+    )
+    if detail["type"] == "extra_forbidden":
+        return ApiError(400, f"unknown field '{location}'", param=location, code="unknown_parameter")
+    if detail["type"] == "missing":
+        return ApiError(400, f"the field '{location}' is required", param=location, code="missing_parameter")
+    return ApiError(400, f"'{location}': {detail['msg']}", param=location, code="invalid_value")
+
+
+# -- checks shared by all formats -------------------------------------------------------------------------------------
+
+
+def check_stops(stops: tuple[Any, ...], param: str) -> tuple[str, ...]:
+    if len(stops) > MAX_STOPS or any(not isinstance(stop, str) or not stop for stop in stops):
+        raise ApiError(400, f"'{param}' takes up to {MAX_STOPS} non-empty strings", param=param, code="invalid_value")
+    return stops
+
+
+def text_of(parts: list[Any], kinds: tuple[str, ...], param: str) -> str:
+    """The text of a list of content parts. Raises ApiError for a part that is not text."""
+    texts = []
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in kinds:
+            message = f"{param}: this is a text model; content of type {kind!r} is not supported"
+            raise ApiError(400, message, param=param, code="unsupported_content")
+        text = part.get("refusal" if kind == "refusal" else "text")
+        if not isinstance(text, str):
+            raise ApiError(400, f"{param}: a text part needs a string 'text'", param=param, code="invalid_value")
+        texts.append(text)
+    return "".join(texts)
+
+
+def check_conversation(messages: list[Message], param: str) -> None:
+    """What every format asks of a conversation: something to answer, and tool results that belong to calls."""
+    if not messages:
+        raise ApiError(400, f"'{param}' is empty; send at least one user message", param=param, code="invalid_value")
+    if all(message["role"] == "system" for message in messages):
+        text = "there are only system messages; send at least one user message"
+        raise ApiError(400, text, param=param, code="invalid_value")
+    if messages[-1]["role"] == "assistant":
+        text = "the last message is the assistant's; add the user's or a tool's reply to it"
+        raise ApiError(400, text, param=param, code="invalid_value")
+    known: set[str] = set()
+    for i, message in enumerate(messages):
+        ids = [call["id"] for call in message.get("tool_calls") or []]
+        if len(set(ids)) < len(ids):
+            text = f"message {i} has two tool calls with the same id"
+            raise ApiError(400, text, param=param, code="invalid_value")
+        known.update(ids)
+        if message["role"] == "tool" and message.get("tool_call_id") not in known:
+            text = (
+                f"message {i} is the result of tool call {message.get('tool_call_id')!r}, which is not in the history"
+            )
+            raise ApiError(400, text, param=param, code="invalid_value")
+
+
+def check_tool_names(tools: list[dict[str, Any]] | None) -> None:
+    names = [tool["function"]["name"] for tool in tools or []]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ApiError(400, f"two tools have the name {twice!r}", param="tools", code="invalid_value")

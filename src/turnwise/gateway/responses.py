@@ -1,0 +1,256 @@
+"""OpenAI's responses on the wire: input items become plain messages, answers become output items and their events.
+
+`previous_response_id` names a recorded turn; its history comes before the input. Reasoning is a `reasoning` item, each
+tool call a `function_call` item. Every field is honoured, kept in the record, or refused by name.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from openai.types.responses import Response as OpenAIResponse
+from starlette.responses import Response
+
+from turnwise.engines.answers import AnswerParts
+from turnwise.gateway.errors import ApiError
+from turnwise.gateway.request import AnswerHead, Final, ModelRequest, Usage, call_id, event
+from turnwise.gateway.responses_input import parse_request
+from turnwise.types import FinishReason
+
+
+class ResponsesCodec:
+    """`POST /v1/responses`."""
+
+    name = "responses"
+
+    def parse(self, body: bytes) -> ModelRequest:
+        return parse_request(body)
+
+    def whole(self, head: AnswerHead, final: Final, logprobs: list[tuple[str, float]] | None) -> dict[str, Any]:
+        items = _Items(head.turn_id)
+        output: list[dict[str, Any]] = []
+        if final.message.get("reasoning_content"):
+            output.append(items.reasoning(final.message["reasoning_content"], "completed"))
+        if final.message.get("content"):
+            output.append(items.message(final.message["content"], "completed", logprobs or []))
+        for i, call in enumerate(final.message.get("tool_calls") or []):
+            function = call["function"]
+            output.append(items.call(i, function["name"], function["arguments"], "completed"))
+        body = _response(head, output, _status(final)) | {"usage": usage_body(final.usage), "completed_at": _now()}
+        if final.finish_reason is FinishReason.LENGTH:
+            body["incomplete_details"] = {"reason": "max_output_tokens"}
+        OpenAIResponse.model_validate(body)
+        return body
+
+    def writer(self, head: AnswerHead) -> ItemWriter:
+        return ItemWriter(head)
+
+    def refusal(self, error: ApiError) -> Response:
+        return error.response()
+
+
+class ItemWriter:
+    """The event stream of one answer: items are added, filled and done in the order in which their parts come."""
+
+    def __init__(self, head: AnswerHead) -> None:
+        self._head = head
+        self._items = _Items(head.turn_id)
+        self._sequence = -1
+        self._output: list[dict[str, Any]] = []
+        self._open: str | None = None  # "reasoning", "message" or "call <index>"
+        self._text = ""
+        self._call = (0, "")
+        self._logprobs: list[tuple[str, float]] = []
+
+    def begin(self) -> bytes:
+        body = _response(self._head, [], "in_progress")
+        return self._event("response.created", response=body) + self._event("response.in_progress", response=body)
+
+    def delta(self, parts: AnswerParts, logprobs: list[tuple[str, float]] | None) -> bytes:
+        out = b""
+        if parts.reasoning:
+            out += self._begin("reasoning")
+            self._text += parts.reasoning
+            out += self._add("response.reasoning_text.delta", delta=parts.reasoning, content_index=0)
+        if parts.content:
+            out += self._begin("message")
+            self._text += parts.content
+            self._logprobs += logprobs or []
+            values = _logprobs(logprobs or [])
+            out += self._add("response.output_text.delta", delta=parts.content, content_index=0, logprobs=values)
+        for piece in parts.calls:
+            if piece.name is not None:
+                out += self._done()
+                self._call = (piece.index, piece.name)
+                out += self._begin(f"call {piece.index}")
+            if piece.arguments:
+                self._text += piece.arguments
+                out += self._add("response.function_call_arguments.delta", delta=piece.arguments)
+        return out
+
+    def end(self, final: Final) -> bytes:
+        out = self._done()
+        status = _status(final)
+        body = _response(self._head, self._output, status)
+        body |= {"usage": usage_body(final.usage), "completed_at": _now()}
+        if status == "incomplete":
+            body["incomplete_details"] = {"reason": "max_output_tokens"}
+        return out + self._event(f"response.{status}", response=body)
+
+    def error(self, error: ApiError) -> bytes:
+        code = "rate_limit_exceeded" if error.status == 429 else "server_error"
+        body = _response(self._head, self._output, "failed")
+        return self._event("response.failed", response=body | {"error": {"code": code, "message": error.message}})
+
+    # -- items --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, kind: str) -> bytes:
+        if self._open == kind:
+            return b""
+        out = self._done()
+        self._open, self._text, self._logprobs = kind, "", []
+        item = self._item("in_progress")
+        if kind in ("message", "reasoning"):
+            item["content"] = []
+        out += self._event("response.output_item.added", item=item, output_index=len(self._output))
+        if kind in ("message", "reasoning"):
+            out += self._add("response.content_part.added", part=self._part(), content_index=0)
+        return out
+
+    def _done(self) -> bytes:
+        if self._open is None:
+            return b""
+        item = self._item("completed")
+        if self._open == "reasoning":
+            out = self._add("response.reasoning_text.done", text=self._text, content_index=0)
+            out += self._add("response.content_part.done", part=self._part(), content_index=0)
+        elif self._open == "message":
+            values = _logprobs(self._logprobs)
+            out = self._add("response.output_text.done", text=self._text, content_index=0, logprobs=values)
+            out += self._add("response.content_part.done", part=self._part(), content_index=0)
+        else:
+            name = self._call[1]
+            out = self._add("response.function_call_arguments.done", arguments=self._text, name=name)
+        out += self._event("response.output_item.done", item=item, output_index=len(self._output))
+        self._output.append(item)
+        self._open = None
+        return out
+
+    def _item(self, status: str) -> dict[str, Any]:
+        if self._open == "reasoning":
+            return self._items.reasoning(self._text, status)
+        if self._open == "message":
+            return self._items.message(self._text, status, self._logprobs, len(self._output))
+        return self._items.call(self._call[0], self._call[1], self._text, status)
+
+    def _part(self) -> dict[str, Any]:
+        if self._open == "reasoning":
+            return {"type": "reasoning_text", "text": self._text}
+        return _text_part(self._text, self._logprobs)
+
+    def _add(self, kind: str, **fields: Any) -> bytes:
+        item_id = self._item("in_progress")["id"]
+        return self._event(kind, item_id=item_id, output_index=len(self._output), **fields)
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        self._sequence += 1
+        return event({"type": kind, "sequence_number": self._sequence} | fields, kind)
+
+
+class _Items:
+    """Output items with ids made from the turn's."""
+
+    def __init__(self, turn_id: str) -> None:
+        self._turn_id = turn_id
+        self._id = turn_id.removeprefix("turn-")
+
+    def reasoning(self, text: str, status: str) -> dict[str, Any]:
+        content = [{"type": "reasoning_text", "text": text}]
+        return {"type": "reasoning", "id": f"rs_{self._id}", "summary": [], "content": content, "status": status}
+
+    def message(self, text: str, status: str, logprobs: list[tuple[str, float]], position: int = 0) -> dict[str, Any]:
+        return {
+            "type": "message",
+            "id": f"msg_{self._id}_{position}" if position else f"msg_{self._id}",
+            "role": "assistant",
+            "status": status,
+            "content": [_text_part(text, logprobs)],
+        }
+
+    def call(self, index: int, name: str, arguments: str, status: str) -> dict[str, Any]:
+        return {
+            "type": "function_call",
+            "id": f"fc_{self._id}_{index}",
+            "call_id": call_id(self._turn_id, index),
+            "name": name,
+            "arguments": arguments,
+            "status": status,
+        }
+
+
+def usage_body(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+
+
+def response_id(turn_id: str) -> str:
+    return f"resp_{turn_id.removeprefix('turn-')}"
+
+
+def _response(head: AnswerHead, output: list[dict[str, Any]], status: str) -> dict[str, Any]:
+    request = head.request
+    given = request.record
+    return {
+        "id": response_id(head.turn_id),
+        "object": "response",
+        "created_at": _now(),
+        "status": status,
+        "model": request.model,
+        "output": output,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": given.get("instructions"),
+        "max_output_tokens": request.max_tokens,
+        "metadata": given.get("metadata") or {},
+        "parallel_tool_calls": True,
+        "previous_response_id": None if request.previous is None else response_id(request.previous),
+        "reasoning": given.get("reasoning"),
+        "store": given.get("store", True),
+        "temperature": 1.0 if request.temperature is None else request.temperature,
+        "text": given.get("text") or {"format": {"type": "text"}},
+        "tool_choice": given.get("tool_choice") or "auto",
+        "tools": request.options.get("tools", []),
+        "top_p": 1.0 if request.top_p is None else request.top_p,
+        "truncation": "disabled",
+        "usage": None,
+    }
+
+
+def _status(final: Final) -> str:
+    return "incomplete" if final.finish_reason is FinishReason.LENGTH else "completed"
+
+
+def _text_part(text: str, logprobs: list[tuple[str, float]]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": _logprobs(logprobs)}
+
+
+def _logprobs(tokens: list[tuple[str, float]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "token": text,
+            "logprob": value,
+            "bytes": [] if "\ufffd" in text else list(text.encode()),
+            "top_logprobs": [],
+        }
+        for text, value in tokens
+    ]
+
+
+def _now() -> int:
+    return int(time.time())

@@ -1,0 +1,234 @@
+"""What a responses request asks, as the one internal request: its fields checked, its input items as plain messages."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from turnwise.gateway.errors import ApiError
+from turnwise.gateway.request import (
+    TOOL_NAME,
+    ModelRequest,
+    check_conversation,
+    check_tool_names,
+    invalid,
+    named,
+    read_object,
+    take_kept,
+    text_of,
+    unsupported,
+)
+from turnwise.types import Message
+
+KEPT_FIELDS = frozenset(
+    {
+        "metadata",
+        "user",
+        "store",
+        "service_tier",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "reasoning",
+        "include",
+        "client_metadata",
+        "stream_options",
+        "context_management",
+        "access_programs",
+    }
+)
+"""Fields that change nothing here; they are written to the record."""
+
+NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
+    "background": (None, False),
+    "conversation": (None,),
+    "max_tool_calls": (None,),
+    "parallel_tool_calls": (None, True),
+    "prompt": (None,),
+    "truncation": (None, "disabled"),
+    "image": (None,),
+    "moderation": (None,),
+}
+TEXT_PARTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
+
+
+class FunctionTool(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    type: Literal["function"]
+    name: str = Field(pattern=TOOL_NAME)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class TextFormat(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    type: Literal["text", "json_object", "json_schema"]
+    name: str | None = None
+    description: str | None = None
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+    strict: bool | None = None
+
+
+class Text(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    format: TextFormat | None = None
+    verbosity: str | None = None
+
+
+class ResponsesFields(BaseModel):
+    """The fields of a responses request that turnwise honours."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
+    input: str | list[dict[str, Any]] | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    stream: bool | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=-1)
+    top_logprobs: int | None = None
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    text: Text | None = None
+
+
+def parse_request(body: bytes) -> ModelRequest:
+    """Check a body. Raises ApiError (400) that names the field."""
+    raw = read_object(body)
+    kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES)
+    try:
+        given = ResponsesFields.model_validate(raw)
+    except ValidationError as e:
+        raise named(e) from e
+    if given.tool_choice not in (None, "auto", "none"):
+        raise unsupported("tool_choice", "only 'auto' and 'none' are: a model cannot be forced to call a tool")
+    if given.top_logprobs:
+        raise unsupported("top_logprobs", "only the log-probs of the sampled tokens are known; leave it at 0")
+    include = kept.get("include") or []
+    if not isinstance(include, list):
+        raise invalid("include", "must be a list")
+    messages: list[Message] = []
+    if given.instructions:
+        messages.append({"role": "system", "content": given.instructions})
+    messages += _messages(given.input)
+    previous = given.previous_response_id
+    if previous is None:
+        check_conversation(messages, "input")
+    elif not messages or messages[-1]["role"] == "assistant":
+        raise invalid("input", "needs something new after the previous response")
+    tools = [_tool(i, tool) for i, tool in enumerate(given.tools or [])]
+    check_tool_names(tools)
+    cache_key = kept.get("prompt_cache_key")
+    return ModelRequest(
+        model=given.model,
+        messages=messages,
+        tools=tools if tools and given.tool_choice != "none" else None,
+        max_tokens=given.max_output_tokens,
+        temperature=given.temperature,
+        top_p=given.top_p,
+        top_k=given.top_k,
+        seed=given.seed,
+        structured=_schema(given.text),
+        stream=bool(given.stream),
+        logprobs="message.output_text.logprobs" in include,
+        record=given.model_dump(exclude={"input", "tools", "model"}, exclude_none=True, by_alias=True) | kept,
+        session=cache_key if isinstance(cache_key, str) else None,
+        previous=None if previous is None else f"turn-{previous.removeprefix('resp_')}",
+        options={"tools": given.tools or []},
+    )
+
+
+def _messages(given: str | list[dict[str, Any]] | None) -> list[Message]:
+    """Input items as messages. A reasoning item, a message and the calls after it are one assistant message."""
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    messages: list[Message] = []
+    turn: Message | None = None  # the assistant message under way
+    for i, item in enumerate(given):
+        where = f"input.{i}"
+        kind = item.get("type") or ("message" if "role" in item else None)
+        if kind == "message" and item.get("role") != "assistant":
+            turn = None
+            messages.append(_message(where, item))
+        elif kind in ("message", "reasoning", "function_call"):
+            if turn is None:
+                turn = {"role": "assistant", "content": ""}
+                messages.append(turn)
+            _extend(where, turn, kind, item)
+        elif kind == "function_call_output":
+            turn = None
+            messages.append(_output(where, item))
+        else:
+            text = f"{where}: an item of type {kind!r} is not supported"
+            raise ApiError(400, text, param=where, code="unsupported_content")
+    return messages
+
+
+def _message(where: str, item: dict[str, Any]) -> Message:
+    role = item.get("role")
+    if role not in ("user", "system", "developer"):
+        raise invalid(where, f"the role must be user, system, developer or assistant, not {role!r}")
+    return {"role": "system" if role == "developer" else role, "content": _text(where, item.get("content"))}
+
+
+def _extend(where: str, turn: Message, kind: str, item: dict[str, Any]) -> None:
+    if kind == "message":
+        turn["content"] += _text(where, item.get("content"))
+    elif kind == "reasoning":
+        content = item.get("content") or item.get("summary") or []
+        text = text_of(content, TEXT_PARTS, f"{where}.content") if isinstance(content, list) else ""
+        if text:
+            turn["reasoning_content"] = turn.get("reasoning_content", "") + text
+    else:
+        for key in ("call_id", "name", "arguments"):
+            if not isinstance(item.get(key), str):
+                raise invalid(f"{where}.{key}", "a function call needs call_id, name and arguments, all strings")
+        function = {"name": item["name"], "arguments": item["arguments"] or "{}"}
+        call = {"id": item["call_id"], "type": "function", "function": function}
+        turn.setdefault("tool_calls", []).append(call)
+
+
+def _output(where: str, item: dict[str, Any]) -> Message:
+    if not isinstance(item.get("call_id"), str):
+        raise invalid(f"{where}.call_id", "a function call's output needs the call_id it answers")
+    return {"role": "tool", "content": _text(where, item.get("output"), "output"), "tool_call_id": item["call_id"]}
+
+
+def _text(where: str, content: Any, key: str = "content") -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise invalid(f"{where}.{key}", "must be a string or a list of text parts")
+    return text_of(content, TEXT_PARTS, f"{where}.{key}")
+
+
+def _tool(i: int, raw: dict[str, Any]) -> dict[str, Any]:
+    kind = raw.get("type")
+    if kind != "function":
+        raise unsupported(f"tools.{i}", f"a tool of type {kind!r} runs at its vendor's; leave it out")
+    try:
+        tool = FunctionTool.model_validate(raw)
+    except ValidationError as e:
+        error = named(e)
+        raise ApiError(400, f"tools.{i}: {error.message}", param=f"tools.{i}.{error.param}", code=error.code) from e
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    if tool.parameters is not None:
+        function["parameters"] = tool.parameters
+    return {"type": "function", "function": function}
+
+
+def _schema(text: Text | None) -> dict[str, Any] | None:
+    if text is None or text.format is None or text.format.type == "text":
+        return None
+    return text.format.schema_ or {"type": "object"}
