@@ -7,9 +7,9 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import psutil
 import pytest
@@ -62,18 +62,25 @@ def children() -> list[psutil.Process]:
     return [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.fixture
+def full_disk() -> Iterator[TextIO]:
+    """A file that takes nothing."""
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    with contextlib.suppress(OSError), Path("/dev/full").open("w") as file:  # closing it fails like writing to it
+        yield file
+
+
 async def test_output_that_cannot_be_written_does_not_lose_a_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_disk: TextIO
 ) -> None:
     supervisor, stop = Small(tmp_path, TALKER), asyncio.Event()
-    with contextlib.suppress(OSError), Path("/dev/full").open("w") as full:  # closing it fails like writing to it
-        monkeypatch.setattr(sys, "stderr", full)
-        running = asyncio.create_task(supervisor.run(nothing, stop))
-        await until(lambda: supervisor.loops[0].starts >= 2 or running.done())
-        monkeypatch.undo()
-        stop.set()
-        await asyncio.wait_for(running, 30)
+    monkeypatch.setattr(sys, "stderr", full_disk)
+    running = asyncio.create_task(supervisor.run(nothing, stop))
+    await until(lambda: supervisor.loops[0].starts >= 2 or running.done())
+    monkeypatch.undo()
+    stop.set()
+    await asyncio.wait_for(running, 30)
     assert supervisor.loops[0].starts >= 2
     assert supervisor.loops[0].last_lines[-1] == "many words 2999"
 
