@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -26,18 +26,34 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of many cells, for what does not fit into figures of one line."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
 class BenchReport:
     """All figures of one command."""
 
     command: str
     figures: list[Figure]
     notes: list[str]
+    grids: list[Grid] = field(default_factory=list)
 
     def print(self, console: Console) -> None:
         table = Table("figure", "measured", "beside", "ratio", title=self.command)
         for figure in self.figures:
             table.add_row(figure.what, figure.value, figure.beside, figure.ratio)
-        console.print(table)
+        if self.figures:
+            console.print(table)
+        for grid in self.grids:
+            table = Table(*grid.header, title=grid.title)
+            for row in grid.rows:
+                table.add_row(*row)
+            console.print(table)
         for note in self.notes:
             console.print(f"- {note}", highlight=False)
 
@@ -51,7 +67,10 @@ class BenchReport:
         path.write_text(text.rstrip() + "\n", encoding="utf-8")
 
     def _markdown(self) -> str:
-        rows = [f"| {f.what} | {f.value} | {f.beside} | {f.ratio} |" for f in self.figures]
+        figures = [[f.what, f.value, f.beside, f.ratio] for f in self.figures]
+        tables = _table(["figure", "measured", "beside", "ratio"], figures) if figures else []
+        for grid in self.grids:
+            tables += [f"### {grid.title}", "", *_table(grid.header, grid.rows)]
         notes = [f"- {note}" for note in self.notes]
         return "\n".join(
             [
@@ -59,15 +78,18 @@ class BenchReport:
                 "",
                 f"{datetime.date.today().isoformat()}, turnwise {__version__}, {machine()}.",
                 "",
-                "| figure | measured | beside | ratio |",
-                "| --- | --- | --- | --- |",
-                *rows,
-                "",
+                *tables,
                 *notes,
                 "",
                 "",
             ]
         )
+
+
+def _table(header: list[str], rows: list[list[str]]) -> list[str]:
+    """Lines of a Markdown table, with the empty line after it."""
+    lines = [header, ["---"] * len(header), *rows]
+    return [*(f"| {' | '.join(cells)} |" for cells in lines), ""]
 
 
 def machine() -> str:
