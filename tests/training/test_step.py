@@ -11,7 +11,15 @@ from torch import Tensor
 from tests.training.tiny import batch, ids, no_tick, sample, train_config
 from turnwise.config import TrainConfig
 from turnwise.training.policy import Policy
-from turnwise.training.step import BadBatch, Signals, compute_signals, optimiser_step, plan, sampler_gap
+from turnwise.training.step import (
+    BadBatch,
+    Signals,
+    _stream_weights,
+    compute_signals,
+    optimiser_step,
+    plan,
+    sampler_gap,
+)
 from turnwise.types import Batch, Sample
 
 
@@ -28,6 +36,8 @@ def update(folder: Path, samples: list[Sample], config: TrainConfig, steps: int 
 
 
 def gradient(folder: Path, samples: list[Sample], config: TrainConfig, chosen: list[int]) -> list[Tensor]:
+    """The gradient itself: clipping would give two gradients of different size the same length."""
+    config = config.model_copy(update={"grad_clip": 1e9})
     policy = Policy(folder, config)
     data = batch(samples)
     signals = compute_signals(policy, data, config, no_tick)
@@ -202,6 +212,32 @@ def test_a_turn_without_hint_or_score_does_not_dilute_the_others(tiny_dir: Path)
     real = [sample(1), sample(2)]
     silent = [sample(n, reward=0.0, hint=None) for n in range(3, 8)]
     assert_close(gradient(tiny_dir, real, config, [0, 1]), gradient(tiny_dir, real + silent, config, list(range(7))))
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "pg", "opd", "kl"),
+    [("turn-mean", [1 / 2, 0], [0, 1 / 8], [1 / 4, 1 / 16]), ("token-mean", [1 / 2, 0], [0, 1 / 8], [1 / 10, 1 / 10])],
+)
+def test_each_term_is_averaged_over_the_turns_that_have_it(
+    policy: Policy, aggregation: str, pg: list[float], opd: list[float], kl: list[float]
+) -> None:
+    """A score for an answer of 2 tokens and a hint for one of 8: neither stands in the other's denominator."""
+    scored = sample(1, response_ids=ids(1, 2), hint=None)
+    hinted = sample(2, response_ids=ids(2, 8), reward=0.0)
+    config = train_config(aggregation=aggregation)
+    weights = _stream_weights(compute_signals(policy, batch([scored, hinted]), config, no_tick), [0, 1], config)
+    for stream, expected in ((weights.pg, pg), (weights.opd, opd), (weights.kl, kl)):
+        assert [stream[0], stream[1]] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("estimator", ["exact", "topk", "sampled"])
+def test_the_size_of_the_heads_chunks_does_not_change_the_gradient(
+    tiny_dir: Path, monkeypatch: pytest.MonkeyPatch, estimator: str
+) -> None:
+    whole = gradient(tiny_dir, bridged(), train_config(estimator=estimator), [0, 1, 2, 3, 4, 5])
+    monkeypatch.setattr("turnwise.training.policy.HEAD_CHUNK", 3)
+    monkeypatch.setattr("turnwise.training.step.HEAD_CHUNK", 3)
+    assert_close(whole, gradient(tiny_dir, bridged(), train_config(estimator=estimator), [0, 1, 2, 3, 4, 5]))
 
 
 def test_an_only_turn_without_signal_carries_the_kl_term_alone(tiny_dir: Path) -> None:
