@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -79,10 +80,7 @@ def serve(
 
     async def ready(address: Address) -> None:
         if ready_file is not None:
-            part = ready_file.with_name(ready_file.name + ".part")
-            part.write_text(json.dumps({"url": address.url, "token": address.token, "pid": os.getpid()}))
-            part.chmod(0o600)
-            part.replace(ready_file)
+            write_private(ready_file, json.dumps({"url": address.url, "token": address.token, "pid": os.getpid()}))
         key = address.token or "none"
         out.print(f"\nturnwise serves [bold]{address.url}[/] (ready in {time.monotonic() - started:.1f} s)")
         out.print(f"token: {key}\n\nConnect any OpenAI client:", highlight=False)
@@ -403,6 +401,18 @@ def with_journal(settings: Config, read: Callable[[Any], Any]) -> Any:
         return read(journal)
     finally:
         journal.close()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Put a file in place that its owner alone could read from its first byte on; no reader sees a half of it."""
+    descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # a new file with mode 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(part).replace(path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
 
 
 def version_body(version: Any) -> dict[str, Any]:
