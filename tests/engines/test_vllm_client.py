@@ -86,17 +86,18 @@ async def test_missing_logprobs_stay_missing() -> None:
         assert (await ask(played.url))[0].logprobs is None
 
 
-async def test_an_adapter_of_another_owner_is_replaced_and_our_own_is_left() -> None:
+async def test_an_adapter_from_elsewhere_is_replaced_and_our_own_is_left() -> None:
     taken = answer(400, {"error": {"message": "The lora adapter 'v1' has already been loaded."}})
-    there = answer(200, {"data": [{"id": "base"}, {"id": "v1", "root": "v1"}]})
-    async with plays(taken, there, answer(200, b"ok"), taken, there) as played:
+    there = answer(200, {"data": [{"id": "base"}, {"id": "v1", "root": "/home-a/v1"}]})
+    fine = answer(200, b"ok")
+    async with plays(taken, there, taken, there, fine, fine) as played:
         engine = VllmEngine(played.url)
-        await engine.load_adapter("v1", Path("v1"))
-        await engine.load_adapter("v1", Path("v1"))
+        await engine.load_adapter("v1", Path("/home-a/v1"))
+        await engine.load_adapter("v1", Path("/home-b/v1"))
         await engine.close()
-    bodies = [request.body for request in played.received]
-    plain = {"lora_name": "v1", "lora_path": "v1"}
-    assert bodies == [plain, None, plain | {"load_inplace": True}, plain, None]
+    load, unload, models = "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/models"
+    assert [request.path for request in played.received] == [load, models, load, models, unload, load]
+    assert played.received[-1].body == {"lora_name": "v1", "lora_path": "/home-b/v1"}
 
 
 async def test_an_adapter_that_is_refused_is_an_error() -> None:

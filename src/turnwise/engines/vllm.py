@@ -39,7 +39,6 @@ class VllmEngine:
         self.url = url
         self._client = engine_client(url, stall_s)
         self._max_model_len: int | None = None
-        self._loaded: dict[str, Path] = {}
         self._tempered: bool | None = None
         self._probing = asyncio.Lock()
 
@@ -106,19 +105,22 @@ class VllmEngine:
         return self._tempered or await self.logprobs_follow_temperature()
 
     async def load_adapter(self, name: str, path: Path) -> None:
-        """Load a PEFT directory under a name. One of that name which is not ours is replaced."""
+        """Load a PEFT directory under a name. One of that name from elsewhere is taken away first.
+
+        It is not replaced in place: vLLM 0.32 then reads the adapter from disk again for every step that uses it.
+        """
         body = {"lora_name": name, "lora_path": str(path)}
         try:
             await self._send("POST", "/v1/load_lora_adapter", body)
         except EngineError as e:
-            if e.status != 400 or name not in await self.loaded_models():
+            there = next((m for m in await self._models() if m["id"] == name), None) if e.status == 400 else None
+            if there is None:
                 raise
-            if self._loaded.get(name) != path:
-                await self._send("POST", "/v1/load_lora_adapter", body | {"load_inplace": True})
-        self._loaded[name] = path
+            if there.get("root") != str(path):
+                await self.unload_adapter(name)
+                await self._send("POST", "/v1/load_lora_adapter", body)
 
     async def unload_adapter(self, name: str) -> None:
-        self._loaded.pop(name, None)
         with contextlib.suppress(UnknownModel):  # gone already
             await self._send("POST", "/v1/unload_lora_adapter", {"lora_name": name})
 
