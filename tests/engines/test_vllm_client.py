@@ -136,3 +136,9 @@ async def test_what_is_no_vllm_server_is_named(parts: list[Part]) -> None:
     async with plays(parts) as played:
         with pytest.raises(EngineError, match="vLLM server"):
             await VllmEngine(played.url).max_model_len()
+
+
+async def test_a_server_that_calls_its_model_otherwise_is_told_apart() -> None:
+    async with plays(answer(200, {"data": [{"id": "smol", "max_model_len": 64}]})) as played:
+        with pytest.raises(EngineError, match="--served-model-name base"):
+            await VllmEngine(played.url).max_model_len()
