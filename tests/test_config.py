@@ -39,6 +39,9 @@ def test_the_home_folder_has_its_own_file(tmp_path: Path) -> None:
         ("[server]\nport = 'x'", "server.port"),
         ("[train]\nlr = 0", "train.lr"),
         ("[train]\nmin_batch = 64", "max_batch"),
+        ("[train]\nmethod = 'opd'\nw_opd = 0", "train.w_opd = 0 with"),
+        ("[train]\nmethod = 'binary'\nw_binary = 0", "train.w_binary = 0 with"),
+        ("[train]\nw_binary = 0\nw_opd = 0", "train.w_binary = 0 and train.w_opd = 0 with"),
         ("[server]\nhost = '0.0.0.0'\nauth = false", "loopback"),
         ("[judge]\nkind = 'oracle'", "judge.kind"),
         ("server = 1", "server"),
@@ -50,6 +53,13 @@ def test_mistakes_are_named(tmp_path: Path, text: str, words: str) -> None:
     file.write_text(text)
     with pytest.raises(ConfigError, match=words):
         load_config(file)
+
+
+@pytest.mark.parametrize("weights", ["method = 'opd'\nw_binary = 0", "method = 'binary'\nw_opd = 0", "w_opd = 0"])
+def test_a_weight_that_the_method_does_not_need_may_be_zero(tmp_path: Path, weights: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(f"[train]\n{weights}\n")
+    assert 0 in (load_config(file).train.w_opd, load_config(file).train.w_binary)
 
 
 def test_an_unreadable_file_is_an_error_not_a_default(tmp_path: Path) -> None:

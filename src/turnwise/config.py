@@ -176,6 +176,17 @@ class TrainConfig(_Section):
     lease_s: Seconds = Field(default=60.0, description="A trainer that is silent for this long loses its batch.")
     keep_checkpoints: int = Field(default=3, ge=1, description="Optimiser states kept; adapters are all kept.")
 
+    @model_validator(mode="after")
+    def _some_signal(self) -> TrainConfig:
+        used = {"binary": ["w_binary"], "opd": ["w_opd"], "combined": ["w_binary", "w_opd"]}[self.method]
+        if not any(getattr(self, weight) for weight in used):
+            names = " and ".join(f"train.{weight} = 0" for weight in used)
+            raise ValueError(
+                f'{names} with train.method = "{self.method}" would train on the KL term alone; '
+                "raise a weight, choose another method, or switch training off with train.enabled = false"
+            )
+        return self
+
 
 class GateConfig(_Section):
     """When a trained version may serve."""

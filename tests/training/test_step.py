@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,14 @@ def test_an_empty_hint_gives_an_advantage_of_zero(tiny_dir: Path) -> None:
         (signals,) = compute_signals(policy, data, train_config(estimator=estimator), no_tick)
         assert not signals.advantage.any()
         assert signals.teacher is None
+
+
+def test_a_hint_without_a_place_is_left_out_and_said(policy: Policy, caplog: pytest.LogCaptureFixture) -> None:
+    data = batch([sample(1, hint_at=None), sample(2), sample(3, hint=None, hint_at=None)])
+    with caplog.at_level(logging.WARNING):
+        signals = compute_signals(policy, data, train_config(), no_tick)
+    assert [s.teacher is not None for s in signals] == [False, True, False]
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["turn turn-1"]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0])

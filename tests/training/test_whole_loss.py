@@ -47,6 +47,12 @@ def sample_with(one: Sample, logprobs: list[float]) -> Sample:
     return Sample(**{f: getattr(one, f) for f in Sample.__dataclass_fields__} | {"logprobs": logprobs})
 
 
+def folded(table: Tensor, kept: list[Tensor]) -> Tensor:
+    """The kept tokens' probabilities and, last, all other mass."""
+    bins = [torch.cat([row[ids], row.sum().view(1) - row[ids].sum()]) for row, ids in zip(table, kept, strict=True)]
+    return torch.stack(bins)
+
+
 class Naive:
     """The loss as it is written. What is known at the start of the update is taken when this is made."""
 
@@ -87,10 +93,7 @@ class Naive:
         p, q = student.exp(), self.teacher[i].exp()
         if self.config.estimator == "topk":
             top = [row.argsort(descending=True)[: self.config.top_k] for row in q]
-            p, q = (
-                torch.stack([torch.cat([row[t], (row.sum() - row[t].sum()).view(1)]) for row, t in zip(x, top, strict=True)])
-                for x in (p, q)
-            )
+            p, q = folded(p, top), folded(q, top)
         if self.config.divergence == "reverse":
             return (p * (p.log() - q.log())).sum(-1)
         return (q * (q.log() - p.log())).sum(-1)

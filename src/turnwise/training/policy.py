@@ -206,9 +206,8 @@ def _until_end(answer: list[int], ends: Sequence[int]) -> list[int]:
 
 def load_tokenizer(model: Path | str) -> Tokenizer:
     """The tokenizer of a local folder, or of a hub id. In a text, it takes special tokens for no more than text."""
-    tokenizer = (
-        Tokenizer.from_file(str(model / "tokenizer.json")) if isinstance(model, Path) else Tokenizer.from_pretrained(model)
-    )
+    local = isinstance(model, Path)
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json")) if local else Tokenizer.from_pretrained(model)
     tokenizer.encode_special_tokens = True  # a hint that quotes "<|im_end|>" must not end the message it stands in
     return tokenizer
 

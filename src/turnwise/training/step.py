@@ -7,6 +7,7 @@ knows nothing of the journal, of files, or of what is served.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from turnwise.training import advantages, losses
 from turnwise.training.batching import Row, merge_prefixes, microbatches, minibatches, row_of
 from turnwise.training.policy import HEAD_CHUNK, Policy, hinted_prompt, sampling_temperature
 from turnwise.types import Batch, Sample
+
+log = logging.getLogger(__name__)
 
 Tick = Callable[[str, int, int], None]
 """Called as ``tick(phase, done, total)`` between units of work of a second or so; raises to stop the update."""
@@ -67,6 +70,9 @@ def compute_signals(policy: Policy, batch: Batch, config: TrainConfig, tick: Tic
     _validate(samples, policy)
     use_hints = config.method != "binary" and config.w_opd > 0
     hinted = [i for i, s in enumerate(samples) if use_hints and s.hint and s.hint_at is not None]
+    for sample in samples:
+        if use_hints and sample.hint and sample.hint_at is None:
+            log.warning("turn %s: its prompt has no user message to take the hint; left out", sample.turn_id)
     groups = microbatches(merge_prefixes(samples, range(len(samples))), config.microbatch_tokens)
     teacher_groups = microbatches([_hinted_row(policy, samples[i], i) for i in hinted], config.microbatch_tokens)
     total = len(groups) + len(teacher_groups)
