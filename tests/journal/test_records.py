@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
 
 from tests.support.versions import answered
 from turnwise.config import load_config
-from turnwise.journal import Journal
+from turnwise.journal import Journal, schema
 from turnwise.journal.records import RecordsExporter
 
 
@@ -42,11 +49,78 @@ def test_after_a_crash_nothing_is_missing_and_nothing_twice(journal: Journal) ->
     assert after == list(range(1, len(after) + 1))
 
 
+@contextmanager
+def room_for(path: Path, more: int) -> Iterator[None]:
+    """No file may grow beyond this one's size and ``more`` bytes: a write stops in the middle, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + more, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("cut", ["mid-line", "in a character", "before the line break", "between lines"])
+def test_after_a_write_that_stopped_half_way_the_same_exporter_goes_on(journal: Journal, cut: str) -> None:
+    exporter = RecordsExporter(journal)
+    answered(journal)
+    exporter.export_all()
+    path = journal.config.records_path
+    written = path.stat().st_size
+    said = [{"role": "user", "content": "ü" * 2000}]
+    for _ in range(3):
+        answered(journal, messages=said)
+    whole = complete_export(journal)
+    line = whole.index(b"\n", written)  # the end of the first line of this write
+    offset = {
+        "mid-line": line + 40,
+        "in a character": whole.index("üü".encode(), line) + 1,
+        "before the line break": line,
+        "between lines": line + 1,
+    }[cut]
+    with room_for(path, offset - written), pytest.raises(OSError):
+        exporter.export_all()
+    assert path.stat().st_size == offset, "the write stopped where it was meant to"
+    exporter.export_all()
+    assert path.read_bytes() == whole
+
+
+def complete_export(journal: Journal) -> bytes:
+    """What the file will hold when everything is exported: the lines that are there, and the outbox beyond them."""
+    exporter = RecordsExporter(journal)
+    there = journal.config.records_path.read_bytes()
+    last = json.loads(there.splitlines()[-1])["event"]
+    with journal.reading() as c:
+        rows = c.execute(schema.events.select().where(schema.events.c.id > last).order_by(schema.events.c.id)).all()
+        new = [json.dumps(exporter._record(c, row), ensure_ascii=False) + "\n" for row in rows]
+    return there + "".join(new).encode()
+
+
+def test_a_line_of_many_megabytes_does_not_hide_the_lines_before_it(journal: Journal) -> None:
+    answered(journal)
+    RecordsExporter(journal).export_all()
+    path = journal.config.records_path
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"event": 99, "messages": "' + b"x" * 5_000_000)
+    RecordsExporter(journal).export_all()
+    assert path.read_bytes() == whole
+
+
+def outbox(journal: Journal) -> list[int]:
+    with journal.reading() as c:
+        return list(c.execute(select(schema.events.c.id).order_by(schema.events.c.id)).scalars())
+
+
 def test_an_outbox_is_emptied_and_numbers_are_never_given_out_again(journal: Journal) -> None:
     answered(journal)
+    assert len(outbox(journal)) > 1
     RecordsExporter(journal).export_all()
+    newest = lines(journal)[-1]["event"]
+    assert outbox(journal) == [newest], "only the newest stays, so that its number is not given out again"
     answered(journal)
+    assert min(outbox(journal)[1:]) > newest
     RecordsExporter(journal).export_all()
+    assert outbox(journal) == [lines(journal)[-1]["event"]]
     numbers = [r["event"] for r in lines(journal)]
     assert numbers == sorted(set(numbers))
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sqlalchemy import Row, delete, func, select
 
@@ -20,6 +19,7 @@ from turnwise.journal.schema import unpack_ids, unpack_json
 
 E, T = schema.events.c, schema.turns.c
 CHUNK = 200
+BLOCK = 65536
 
 
 class RecordsExporter:
@@ -39,10 +39,10 @@ class RecordsExporter:
 
     def export_some(self) -> int:
         """Write up to CHUNK events. Returns the number of lines."""
-        if self._last is None:
-            self._last = self._resume()
+        # Known again once everything is on disk: a write that fails may leave whole lines, and half a one.
+        last, self._last = self._resume() if self._last is None else self._last, None
         with self.journal.reading() as c:
-            rows = c.execute(select(schema.events).where(E.id > self._last).order_by(E.id).limit(CHUNK)).all()
+            rows = c.execute(select(schema.events).where(E.id > last).order_by(E.id).limit(CHUNK)).all()
             lines = [json.dumps(self._record(c, row), ensure_ascii=False) for row in rows]
         if rows:
             self.path.touch(mode=0o600)
@@ -50,11 +50,12 @@ class RecordsExporter:
                 file.write("".join(line + "\n" for line in lines))
                 file.flush()
                 os.fsync(file.fileno())
-            self._last = rows[-1].id
+            last = rows[-1].id
+        self._last = last
         with self.journal.transaction() as c:
             # The newest event stays: SQLite would give its number out again if the outbox were empty.
             newest = c.execute(select(func.max(E.id))).scalar() or 0
-            c.execute(delete(schema.events).where(E.id <= self._last, E.id < newest))
+            c.execute(delete(schema.events).where(E.id <= last, E.id < newest))
         return len(rows)
 
     def _record(self, c: Any, row: Row[Any]) -> dict[str, Any]:
@@ -78,31 +79,30 @@ class RecordsExporter:
         return record
 
     def _resume(self) -> int:
-        """The number of the last whole line; half a line left by a crash is cut off."""
+        """The number of the last whole line; half a line left by a crash or a full disk is cut off."""
         if not self.path.exists():
             return 0
-        end = 0
-        last = 0
-        for start, line in _lines(self.path):
-            try:
-                last = int(json.loads(line)["event"])
-            except (ValueError, KeyError, TypeError):
-                break
-            end = start + len(line)
-        if end < self.path.stat().st_size:
-            with self.path.open("r+b") as file:
-                file.truncate(end)
+        with self.path.open("r+b") as file:
+            end = _line_end(file, file.seek(0, os.SEEK_END))
+            last = 0
+            while end and not last:
+                start = _line_end(file, end - 1)
+                file.seek(start)
+                try:
+                    last = int(json.loads(file.read(end - start))["event"])
+                except (ValueError, KeyError, TypeError):
+                    end = start
+            file.truncate(end)
         return last
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The last lines of a file with their offsets: enough to find where it ends well."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        start = max(0, size - 4_000_000)
-        file.seek(start)
-        if start:
-            start += len(file.readline())
-        for line in file:
-            yield start, line
-            start += len(line)
+def _line_end(file: IO[bytes], before: int) -> int:
+    """The offset behind the last line break that stands before offset ``before``; 0 when there is none."""
+    while before:
+        at = max(0, before - BLOCK)
+        file.seek(at)
+        found = file.read(before - at).rfind(b"\n")
+        if found >= 0:
+            return at + found + 1
+        before = at
+    return 0
