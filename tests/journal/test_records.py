@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -94,6 +95,21 @@ def complete_export(journal: Journal) -> bytes:
         rows = c.execute(schema.events.select().where(schema.events.c.id > last).order_by(schema.events.c.id)).all()
         new = [json.dumps(exporter._record(c, row), ensure_ascii=False) + "\n" for row in rows]
     return there + "".join(new).encode()
+
+
+def test_two_exporters_take_turns_without_writing_an_event_twice(journal: Journal) -> None:
+    """A gateway that stops exports once more, while the thread of its last regular export may still be at work."""
+    regular, last = RecordsExporter(journal), RecordsExporter(journal)
+    for exporter in (regular, last, regular, last):
+        answered(journal)
+        exporter.export_all()
+    for _ in range(120):
+        answered(journal)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(RecordsExporter.export_all, (regular, last)))
+    numbers = [r["event"] for r in lines(journal)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) == 2 * 124
 
 
 def test_a_line_of_many_megabytes_does_not_hide_the_lines_before_it(journal: Journal) -> None:

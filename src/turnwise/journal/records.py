@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
+from filelock import FileLock
 from sqlalchemy import Row, delete, func, select
 
 from turnwise.journal import schema
@@ -28,7 +29,8 @@ class RecordsExporter:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.path: Path = journal.config.records_path
-        self._last: int | None = None
+        self._last = 0  # the newest event in the file, as long as the file has this size
+        self._size = -1
 
     def export_all(self) -> int:
         """Write everything there is. Returns the number of lines."""
@@ -39,24 +41,28 @@ class RecordsExporter:
 
     def export_some(self) -> int:
         """Write up to CHUNK events. Returns the number of lines."""
-        # Known again once everything is on disk: a write that fails may leave whole lines, and half a one.
-        last, self._last = self._resume() if self._last is None else self._last, None
-        with self.journal.reading() as c:
-            rows = c.execute(select(schema.events).where(E.id > last).order_by(E.id).limit(CHUNK)).all()
-            lines = [json.dumps(self._record(c, row), ensure_ascii=False) for row in rows]
-        if rows:
-            self.path.touch(mode=0o600)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write("".join(line + "\n" for line in lines))
-                file.flush()
-                os.fsync(file.fileno())
-            last = rows[-1].id
-        self._last = last
-        with self.journal.transaction() as c:
-            # The newest event stays: SQLite would give its number out again if the outbox were empty.
-            newest = c.execute(select(func.max(E.id))).scalar() or 0
-            c.execute(delete(schema.events).where(E.id <= last, E.id < newest))
+        with FileLock(f"{self.path}.lock", mode=0o600):  # a stopping gateway's last export may meet the one before it
+            if self._size != self._file_size():  # another exporter wrote, or a write of ours stopped half way
+                self._last = self._resume()
+            with self.journal.reading() as c:
+                rows = c.execute(select(schema.events).where(E.id > self._last).order_by(E.id).limit(CHUNK)).all()
+                lines = [json.dumps(self._record(c, row), ensure_ascii=False) for row in rows]
+            if rows:
+                self.path.touch(mode=0o600)
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write("".join(line + "\n" for line in lines))
+                    file.flush()
+                    os.fsync(file.fileno())
+                self._last = rows[-1].id
+            self._size = self._file_size()
+            with self.journal.transaction() as c:
+                # The newest event stays: SQLite would give its number out again if the outbox were empty.
+                newest = c.execute(select(func.max(E.id))).scalar() or 0
+                c.execute(delete(schema.events).where(E.id <= self._last, E.id < newest))
         return len(rows)
+
+    def _file_size(self) -> int:
+        return self.path.stat().st_size if self.path.exists() else 0
 
     def _record(self, c: Any, row: Row[Any]) -> dict[str, Any]:
         record = {"event": row.id, "at": row.at, "kind": row.kind, "turn": row.turn_id} | unpack_json(row.data)
