@@ -7,10 +7,9 @@ import itertools
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import event
 
 from tests.support.versions import answered, new_turn
-from turnwise.config import Config, load_config
+from turnwise.config import Config
 from turnwise.errors import JournalError
 from turnwise.journal import Answer, Journal, schema
 from turnwise.journal.core import IllegalMove
@@ -113,32 +112,3 @@ def test_a_second_opening_sees_what_the_first_wrote(config: Config, journal: Jou
     other = Journal.open(config)
     assert other.get_turn(turn_id) == journal.get_turn(turn_id)
     other.close()
-
-
-def test_faults_of_the_file_are_sentences(config: Config, journal: Journal, tmp_path) -> None:
-    config.journal_path.with_name("journal.db-wal").unlink(missing_ok=True)
-    bad = load_config(overrides={"home": tmp_path / "bad"})
-    bad.home.mkdir()
-    bad.journal_path.write_bytes(b"this is no database, it is a text file that is long enough to be read" * 50)
-    with pytest.raises(JournalError, match="not a turnwise journal"):
-        Journal.open(bad)
-    blocked = load_config(overrides={"home": tmp_path / "file" / "below"})
-    (tmp_path / "file").write_text("")
-    with pytest.raises(JournalError, match="cannot be used"):
-        Journal.open(blocked)
-
-
-def test_a_full_disk_is_a_sentence_and_loses_nothing(journal: Journal) -> None:
-    kept = answered(journal)
-    with journal.engine.connect() as c:
-        pages = c.exec_driver_sql("PRAGMA page_count").scalar()
-    journal.engine.dispose()
-
-    @event.listens_for(journal.engine, "connect")
-    def limit(connection, _record) -> None:  # the database may not grow: what a full disk does to SQLite
-        connection.execute(f"PRAGMA max_page_count={pages}")
-
-    with pytest.raises(JournalError, match="disk is full"):
-        for _ in range(100):
-            answered(journal, messages=[{"role": "user", "content": "x" * 5000 + str(_)}], prompt_ids=list(range(3000)))
-    assert journal.get_turn(kept).state is TurnState.WAITING
