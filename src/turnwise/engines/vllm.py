@@ -52,9 +52,8 @@ class VllmEngine:
                 )
             names = [m.get("id") for m in models]
             if BASE_MODEL not in names:
-                raise EngineError(
-                    f"the engine at {self.url} calls its model {names[0]!r}; start it with --served-model-name {BASE_MODEL}"
-                )
+                named = f"the engine at {self.url} calls its model {names[0]!r}"
+                raise EngineError(f"{named}; start it with --served-model-name {BASE_MODEL}")
             self._max_model_len = int(found)
             if any(m.get("owned_by") != "vllm" for m in models):
                 self._tempered = True  # our own engine, or a stand-in for it
