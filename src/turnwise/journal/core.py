@@ -15,13 +15,14 @@ from typing import Any, Self
 from alembic import command
 from alembic.config import Config as AlembicConfig
 from filelock import FileLock, Timeout
-from sqlalchemy import Connection, Engine, Row, create_engine, event, insert, select, update
+from sqlalchemy import Connection, Engine, Row, bindparam, create_engine, event, insert, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from turnwise.config import Config
 from turnwise.errors import JournalError
 from turnwise.journal import schema
+from turnwise.journal.group import GroupCommit
 from turnwise.journal.schema import pack_json, unpack_ids, unpack_json, unpack_logprobs
 from turnwise.types import REVIVABLE, TRANSITIONS, Exclusion, FinishReason, Message, Turn, TurnKind, TurnState
 
@@ -33,6 +34,12 @@ FAULTS = {
     "malformed": "is damaged; move it away and restore a copy",
     "not a database": "is not a turnwise journal; move the file away or choose another home",
 }
+
+
+# Statements of the hot path are made once: building one takes longer than SQLite takes to run it.
+_STATE = select(schema.turns.c.state, schema.turns.c.exclusion).where(schema.turns.c.id == bindparam("which"))
+_MOVE = update(schema.turns).where(schema.turns.c.id == bindparam("which"))
+_LOG = insert(schema.events)
 
 
 class IllegalMove(JournalError):
@@ -47,6 +54,7 @@ class JournalCore:
         self.path = path
         self.config = config
         self.clock = clock
+        self.writes = GroupCommit(self.transaction)
 
     @classmethod
     def open(cls, config: Config, clock: Callable[[], float] = time.time) -> Self:
@@ -71,6 +79,7 @@ class JournalCore:
         return cls(engine, path, config, clock)
 
     def close(self) -> None:
+        self.writes.close()
         self.engine.dispose()
 
     @contextmanager
@@ -88,12 +97,21 @@ class JournalCore:
     # -- state moves --------------------------------------------------------------------------------------------
 
     def move(
-        self, c: Connection, turn_id: str, to: TurnState, *, exclusion: Exclusion | None = None, **columns: Any
+        self,
+        c: Connection,
+        turn_id: str,
+        to: TurnState,
+        *,
+        exclusion: Exclusion | None = None,
+        row: Any = None,
+        **columns: Any,
     ) -> TurnState:
-        """Move a turn, or raise IllegalMove. Leases end with every move. Returns the state it came from."""
-        row = c.execute(
-            select(schema.turns.c.state, schema.turns.c.exclusion).where(schema.turns.c.id == turn_id)
-        ).one_or_none()
+        """Move a turn, or raise IllegalMove. Leases end with every move. Returns the state it came from.
+
+        `row` is the turn's state and exclusion, if this transaction has read them: nobody else writes meanwhile.
+        """
+        if row is None:
+            row = c.execute(_STATE, {"which": turn_id}).one_or_none()
         if row is None:
             raise JournalError(f"there is no turn {turn_id}")
         current = TurnState(row.state)
@@ -110,14 +128,14 @@ class JournalCore:
             "lease_token": None,
             "lease_until": None,
         } | columns
-        c.execute(update(schema.turns).where(schema.turns.c.id == turn_id).values(values))
+        c.execute(_MOVE, {"which": turn_id} | values)
         self.log(c, "move", turn_id, {"from": current, "to": to, "reason": exclusion})
         return current
 
     def log(self, c: Connection, kind: str, turn_id: str | None, data: dict[str, Any]) -> None:
         """Put an event into the outbox of records.jsonl; the exporter writes it out later."""
         if self.config.journal.records:
-            c.execute(insert(schema.events).values(at=self.clock(), kind=kind, turn_id=turn_id, data=pack_json(data)))
+            c.execute(_LOG, {"at": self.clock(), "kind": kind, "turn_id": turn_id, "data": pack_json(data)})
 
     # -- reading ------------------------------------------------------------------------------------------------
 

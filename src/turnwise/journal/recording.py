@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from turnwise.errors import TooLate, UnknownTurn
 from turnwise.journal import schema
-from turnwise.journal.core import JournalCore
+from turnwise.journal.lookups import Lookups
 from turnwise.journal.schema import pack_ids, pack_json, pack_logprobs
 from turnwise.types import REVIVABLE, Exclusion, FinishReason, Message, TurnKind, TurnState, Verdict
 
 S, T = schema.sessions.c, schema.turns.c
+
+# Statements of the hot path are made once: building one takes longer than SQLite takes to run it.
+_SESSION_SEEN = (
+    update(schema.sessions)
+    .where(S.id == bindparam("which"))
+    .values(last_seen_at=bindparam("now"), closed_at=None, close_reason=None)
+)
+_NEXT_INDEX = select(func.coalesce(func.max(T.idx), -1) + 1).where(T.session_id == bindparam("which")).scalar_subquery()
+_INSERT_TURN = insert(schema.turns).values(idx=_NEXT_INDEX)
+_UNANSWERED = (
+    select(T.kind, T.pinned, T.state, T.exclusion, S.closed_at)
+    .join(schema.sessions, S.id == T.session_id)
+    .where(T.id == bindparam("which"))
+)
+_HAS_NEXT_STATE = select(T.state, T.exclusion, T.next_state_at).where(T.id == bindparam("which"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,105 +83,95 @@ class Answer:
     answer_hash: str | None = None
 
 
-class Recording(JournalCore):
+class Recording(Lookups):
     """The gateway's side of the journal."""
 
     def begin_turn(self, new: NewTurn) -> None:
         """Record a request, and its messages as the next state of the turn it answers: durable before generation."""
+        self.begin_turn_soon(new).result()
+
+    def begin_turn_soon(self, new: NewTurn) -> Future[None]:
+        """`begin_turn` with the next group of writes: the future is done once the request is durable."""
         now = self.clock()
-        with self.transaction() as c:
-            known = c.execute(select(S.id).where(S.id == new.session_id)).one_or_none()
-            if known is None:
-                c.execute(
-                    insert(schema.sessions).values(
-                        id=new.session_id,
-                        client=new.client,
-                        source=new.source,
-                        parent_id=new.branch_of,
-                        created_at=now,
-                        last_seen_at=now,
-                    )
-                )
-            else:
-                c.execute(
-                    update(schema.sessions)
-                    .where(S.id == new.session_id)
-                    .values(last_seen_at=now, closed_at=None, close_reason=None)
-                )
-            index = c.execute(
-                select(func.coalesce(func.max(T.idx), -1)).where(T.session_id == new.session_id)
-            ).scalar_one()
+        row = {
+            "which": new.session_id,
+            "id": new.id,
+            "session_id": new.session_id,
+            "kind": new.kind,
+            "state": TurnState.SERVED,
+            "state_at": now,
+            "parent_id": new.parent_id,
+            "extends_parent": new.extends_parent,
+            "bridged": new.bridged,
+            "version": new.version,
+            "pinned": new.pinned,
+            "model": new.model,
+            "client": new.client,
+            "request_hash": new.request_hash,
+            "retry_key": new.retry_key,
+            "format": new.format,
+            "temperature": new.temperature,
+            "hint_at": new.hint_at,
+            "created_at": now,
+            "prompt_tokens": new.prompt_tokens,
+            "response_tokens": 0,
+            "messages": pack_json(new.messages),
+            "tools": pack_json(new.tools) if new.tools else None,
+            "params": pack_json(new.params),
+            "prompt_ids": pack_ids(new.prompt_ids),
+            "attempts": 0,
+            "retry_at": 0.0,
+        }
+
+        def write(c: Connection) -> None:
+            if c.execute(_SESSION_SEEN, {"which": new.session_id, "now": now}).rowcount == 0:
+                self._open_session(c, new, now)
             if new.supersedes is not None:
                 self._supersede(c, new.supersedes)
             if new.answers is not None and new.next_state:
                 self._next_state(c, new.answers, new.next_state, now)
-            c.execute(
-                insert(schema.turns).values(
-                    id=new.id,
-                    session_id=new.session_id,
-                    idx=index + 1,
-                    kind=new.kind,
-                    state=TurnState.SERVED,
-                    state_at=now,
-                    parent_id=new.parent_id,
-                    extends_parent=new.extends_parent,
-                    bridged=new.bridged,
-                    version=new.version,
-                    pinned=new.pinned,
-                    model=new.model,
-                    client=new.client,
-                    request_hash=new.request_hash,
-                    retry_key=new.retry_key,
-                    format=new.format,
-                    temperature=new.temperature,
-                    hint_at=new.hint_at,
-                    created_at=now,
-                    prompt_tokens=new.prompt_tokens,
-                    response_tokens=0,
-                    messages=pack_json(new.messages),
-                    tools=pack_json(new.tools) if new.tools else None,
-                    params=pack_json(new.params),
-                    prompt_ids=pack_ids(new.prompt_ids),
-                    attempts=0,
-                    retry_at=0.0,
-                )
+            c.execute(_INSERT_TURN, row)
+
+        return self.writes.submit(write)
+
+    def _open_session(self, c: Connection, new: NewTurn, now: float) -> None:
+        c.execute(
+            insert(schema.sessions).values(
+                id=new.session_id,
+                client=new.client,
+                source=new.source,
+                parent_id=new.branch_of,
+                created_at=now,
+                last_seen_at=now,
             )
+        )
 
     def finish_turn(self, turn_id: str, answer: Answer) -> None:
         """Record the complete answer: served -> waiting, or excluded when it can never be trained on."""
-        with self.transaction() as c:
-            row = c.execute(
-                select(T.kind, T.pinned, S.closed_at).join(schema.sessions, S.id == T.session_id).where(T.id == turn_id)
-            ).one()
-            reason: Exclusion | None = None
-            if answer.finish_reason is FinishReason.ABORT:
-                reason = Exclusion.ABORTED
-            elif answer.finish_reason is FinishReason.ERROR:
-                reason = Exclusion.INFRASTRUCTURE
-            elif row.kind == TurnKind.SIDE:
-                reason = Exclusion.SIDE_TURN
-            elif row.pinned:
-                reason = Exclusion.PINNED_VERSION
-            elif not answer.response_ids:
-                reason = Exclusion.NOT_TRAINABLE
-            elif row.closed_at is not None:
-                reason = Exclusion.NO_NEXT_STATE  # the session was closed while the answer was being written
-            self.move(
-                c,
-                turn_id,
-                TurnState.EXCLUDED if reason else TurnState.WAITING,
-                exclusion=reason,
-                context_hash=answer.context_hash,
-                thread_hash=answer.thread_hash,
-                answer_hash=answer.answer_hash,
-                finish_reason=answer.finish_reason,
-                answered_at=self.clock(),
-                response_tokens=len(answer.response_ids),
-                answer=pack_json(answer.message),
-                response_ids=pack_ids(answer.response_ids),
-                logprobs=pack_logprobs(answer.logprobs),
-            )
+        self.finish_turn_soon(turn_id, answer).result()
+
+    def finish_turn_soon(self, turn_id: str, answer: Answer) -> Future[None]:
+        """`finish_turn` with the next group of writes: the future is done once the answer is durable."""
+        columns = {
+            "context_hash": answer.context_hash,
+            "thread_hash": answer.thread_hash,
+            "answer_hash": answer.answer_hash,
+            "finish_reason": answer.finish_reason,
+            "answered_at": self.clock(),
+            "response_tokens": len(answer.response_ids),
+            "answer": pack_json(answer.message),
+            "response_ids": pack_ids(answer.response_ids),
+            "logprobs": pack_logprobs(answer.logprobs),
+        }
+
+        def write(c: Connection) -> None:
+            row = c.execute(_UNANSWERED, {"which": turn_id}).one()
+            reason = _why_excluded(row, answer)
+            to = TurnState.EXCLUDED if reason else TurnState.WAITING
+            self.move(c, turn_id, to, exclusion=reason, row=row, **columns)
             self.log(c, "turn", turn_id, {})
+
+        return self.writes.submit(write)
 
     def recover_interrupted(self) -> int:
         """Exclude turns that a dead gateway left unanswered. Called by the gateway of a home at its start."""
@@ -176,12 +182,12 @@ class Recording(JournalCore):
             return len(ids)
 
     def _next_state(self, c: Connection, turn_id: str, messages: list[Message], now: float) -> None:
-        row = c.execute(select(T.state, T.next_state_at).where(T.id == turn_id)).one_or_none()
+        row = c.execute(_HAS_NEXT_STATE, {"which": turn_id}).one_or_none()
         if row is None or row.next_state_at is not None:
             return  # a turn has one next state: the first that came
         columns = {"next_state": pack_json(messages), "next_state_at": now}
         if row.state == TurnState.WAITING:
-            self.move(c, turn_id, TurnState.JUDGING, **columns)
+            self.move(c, turn_id, TurnState.JUDGING, row=row, **columns)
         else:
             c.execute(update(schema.turns).where(T.id == turn_id).values(columns))
         self.log(c, "next_state", turn_id, {"messages": messages})
@@ -190,80 +196,6 @@ class Recording(JournalCore):
         state = c.execute(select(T.state).where(T.id == turn_id)).scalar_one_or_none()
         if state == TurnState.WAITING:
             self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.SUPERSEDED)
-
-    # -- look-ups for lineage -----------------------------------------------------------------------------------
-
-    def turns_by_context(self, client: str, hashes: list[str], session_id: str | None) -> list[Row[Any]]:
-        """Answered turns whose messages plus answer have one of these hashes, newest first."""
-        return self._places(T.context_hash.in_(hashes), client, session_id)
-
-    def turns_by_thread(self, client: str, thread_hash: str, session_id: str | None) -> list[Row[Any]]:
-        """Answered turns whose history has exactly these answers, newest first."""
-        return self._places(T.thread_hash == thread_hash, client, session_id)
-
-    def turns_by_answer(self, client: str, answer_hash: str, session_id: str | None) -> list[Row[Any]]:
-        """Turns that were answered like this, newest first."""
-        return self._places(T.answer_hash == answer_hash, client, session_id)
-
-    def _places(self, condition: ColumnElement[bool], client: str, session_id: str | None) -> list[Row[Any]]:
-        query: Select[*tuple[Any, ...]] = (
-            select(T.id, T.session_id, T.state, T.context_hash, T.next_state_at)
-            .where(condition, T.session_id == session_id if session_id else T.client == client)
-            .order_by(T.created_at.desc())
-            .limit(20)
-        )
-        with self.reading() as c:
-            return list(c.execute(query).all())
-
-    def turn_row(self, turn_id: str) -> Row[Any] | None:
-        """A recorded turn as it is stored."""
-        with self.reading() as c:
-            return c.execute(select(schema.turns).where(T.id == turn_id)).one_or_none()
-
-    def session_client(self, session_id: str) -> str | None:
-        """The client that opened a session."""
-        with self.reading() as c:
-            return c.execute(select(S.client).where(S.id == session_id)).scalar_one_or_none()
-
-    def was_answered_by(self, turn_id: str) -> bool:
-        """Whether a turn that follows this one was answered, or is being answered."""
-        failed = (FinishReason.ABORT, FinishReason.ERROR)
-        with self.reading() as c:
-            rows = c.execute(select(T.exclusion, T.finish_reason).where(T.parent_id == turn_id)).all()
-        return any(row.finish_reason not in failed and row.exclusion != Exclusion.INTERRUPTED for row in rows)
-
-    def last_main_turn(self, session_id: str) -> Row[Any] | None:
-        with self.reading() as c:
-            return c.execute(
-                select(schema.turns)
-                .where(T.session_id == session_id, T.kind == TurnKind.MAIN, T.answered_at.is_not(None))
-                .order_by(T.idx.desc())
-                .limit(1)
-            ).one_or_none()
-
-    def same_request(self, client: str, request_hash: str, since: float) -> list[Row[Any]]:
-        """Turns of this client with exactly this request, newest first: candidates for a retry or a regeneration."""
-        with self.reading() as c:
-            return list(
-                c.execute(
-                    select(schema.turns)
-                    .where(T.client == client, T.request_hash == request_hash, T.created_at >= since)
-                    .order_by(T.created_at.desc())
-                    .limit(20)
-                ).all()
-            )
-
-    def context_messages(self, turn_id: str) -> list[Message]:
-        """The messages of a recorded request."""
-        with self.reading() as c:
-            row = c.execute(select(schema.turns).where(T.id == turn_id)).one()
-            return self.read_context(c, row)[0]
-
-    def context_ids(self, row: Row[Any]) -> tuple[list[int], list[int]]:
-        """Prompt ids and response ids of a recorded turn: what a bridge extends."""
-        with self.reading() as c:
-            _, ids = self.read_context(c, row)
-        return ids, schema.unpack_ids(row.response_ids) if row.response_ids else []
 
     # -- sessions and feedback ----------------------------------------------------------------------------------
 
@@ -283,7 +215,7 @@ class Recording(JournalCore):
                     .values(closed_at=self.clock(), close_reason=reason)
                 )
             main = c.execute(
-                select(T.id, T.state).where(
+                select(T.id, T.state, T.response_tokens).where(
                     T.session_id == session_id,
                     T.kind == TurnKind.MAIN,
                     T.finish_reason.not_in([FinishReason.ABORT, FinishReason.ERROR]),
@@ -292,7 +224,7 @@ class Recording(JournalCore):
             for turn in main:
                 if turn.state != TurnState.WAITING:
                     continue
-                if len(main) == 1 and self.config.train.method == "binary":
+                if len(main) == 1 and turn.response_tokens and self.config.train.method == "binary":
                     self.move(c, turn.id, TurnState.READY)
                     c.execute(insert(schema.samples).values(turn_id=turn.id, reward=0.0, created_at=self.clock()))
                 else:
@@ -346,6 +278,9 @@ class Recording(JournalCore):
         if reward == 0 and not hint:
             self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.NO_SIGNAL)
             return
+        if not c.execute(select(T.response_tokens).where(T.id == turn_id)).scalar_one():
+            self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.NOT_TRAINABLE)
+            return
         c.execute(insert(schema.samples).values(turn_id=turn_id, reward=reward, hint=hint, created_at=self.clock()))
         self.move(c, turn_id, TurnState.READY)
 
@@ -382,3 +317,20 @@ class Recording(JournalCore):
                 },
             },
         )
+
+
+def _why_excluded(row: Any, answer: Answer) -> Exclusion | None:
+    """Why an answered turn can never be trained on, or None."""
+    if answer.finish_reason is FinishReason.ABORT:
+        return Exclusion.ABORTED
+    if answer.finish_reason is FinishReason.ERROR:
+        return Exclusion.INFRASTRUCTURE
+    if row.kind == TurnKind.SIDE:
+        return Exclusion.SIDE_TURN
+    if row.pinned:
+        return Exclusion.PINNED_VERSION
+    if not answer.response_ids and not (answer.message.get("content") or answer.message.get("tool_calls")):
+        return Exclusion.NOT_TRAINABLE  # nothing was said; an upstream's answer without ids is still judged
+    if row.closed_at is not None:
+        return Exclusion.NO_NEXT_STATE  # the session was closed while the answer was being written
+    return None

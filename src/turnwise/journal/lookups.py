@@ -1,0 +1,160 @@
+"""What the gateway reads to place a request: recorded turns by what they share with it, and their token ids.
+
+Statements are made once: building one takes longer than SQLite takes to run it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Select, bindparam, select
+
+from turnwise.journal import schema
+from turnwise.journal.contexts import RecentContexts
+from turnwise.journal.core import JournalCore
+from turnwise.types import Exclusion, FinishReason, Message, TurnKind
+
+S, T = schema.sessions.c, schema.turns.c
+
+MOST_HASHES = 500
+"""Hashes looked for at once: SQLite limits how many values a statement may have."""
+
+_TURN: Select[*tuple[Any, ...]] = select(schema.turns).where(T.id == bindparam("which"))
+_SESSION_CLIENT = select(S.client).where(S.id == bindparam("which"))
+_CONTEXT = select(T.parent_id, T.extends_parent, T.prompt_ids, T.response_ids).where(T.id == bindparam("which"))
+_FOLLOWERS = select(T.exclusion, T.finish_reason).where(T.parent_id == bindparam("which"))
+_LAST_MAIN: Select[*tuple[Any, ...]] = (
+    select(schema.turns)
+    .where(T.session_id == bindparam("which"), T.kind == TurnKind.MAIN, T.answered_at.is_not(None))
+    .order_by(T.idx.desc())
+    .limit(1)
+)
+_REPLAYED = (
+    *(T.id, T.session_id, T.version, T.retry_key, T.finish_reason),
+    *(T.answer, T.response_ids, T.prompt_tokens, T.response_tokens),
+)
+_SAME_REQUEST: Select[*tuple[Any, ...]] = (
+    select(*_REPLAYED)
+    .where(T.client == bindparam("client"), T.request_hash == bindparam("hash"), T.created_at >= bindparam("since"))
+    .order_by(T.created_at.desc())
+    .limit(20)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Turns by one of their hashes, newest first: in a session, or of a client."""
+
+    in_session: Select[*tuple[Any, ...]]
+    of_client: Select[*tuple[Any, ...]]
+
+
+def _by(column: ColumnElement[Any]) -> _Places:
+    query: Select[*tuple[Any, ...]] = (
+        select(T.id, T.session_id, T.state, T.context_hash, T.next_state_at)
+        .where(column.in_(bindparam("hashes", expanding=True)))
+        .order_by(T.created_at.desc())
+        .limit(20)
+    )
+    scope = bindparam("scope")
+    return _Places(query.where(T.session_id == scope), query.where(T.client == scope))
+
+
+_BY_CONTEXT, _BY_THREAD, _BY_ANSWER = _by(T.context_hash), _by(T.thread_hash), _by(T.answer_hash)
+
+
+class Lookups(JournalCore):
+    """Reads by the gateway. Nothing here writes."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._recent = RecentContexts()
+
+    def turns_by_context(self, client: str, hashes: list[str], session_id: str | None) -> list[Row[Any]]:
+        """Answered turns whose messages plus answer have one of these hashes, newest first.
+
+        The hashes are those of ever longer histories. A client usually goes on from its last answer, so the last hash
+        is looked for alone; shorter ones only as long as nothing is found.
+        """
+        end = len(hashes)
+        while end > 0:
+            start = max(0, end - (1 if end == len(hashes) else MOST_HASHES))
+            found = self._places(_BY_CONTEXT, hashes[start:end], client, session_id)
+            if found:
+                return found
+            end = start
+        return []
+
+    def turns_by_thread(self, client: str, thread_hash: str, session_id: str | None) -> list[Row[Any]]:
+        """Answered turns whose history has exactly these answers, newest first."""
+        return self._places(_BY_THREAD, [thread_hash], client, session_id)
+
+    def turns_by_answer(self, client: str, answer_hash: str, session_id: str | None) -> list[Row[Any]]:
+        """Turns that were answered like this, newest first."""
+        return self._places(_BY_ANSWER, [answer_hash], client, session_id)
+
+    def _places(self, queries: _Places, hashes: list[str], client: str, session_id: str | None) -> list[Row[Any]]:
+        query = queries.in_session if session_id else queries.of_client
+        with self.reading() as c:
+            return list(c.execute(query, {"hashes": hashes, "scope": session_id or client}))
+
+    def turn_row(self, turn_id: str) -> Row[Any] | None:
+        """A recorded turn as it is stored."""
+        with self.reading() as c:
+            return c.execute(_TURN, {"which": turn_id}).one_or_none()
+
+    def session_client(self, session_id: str) -> str | None:
+        """The client that opened a session."""
+        with self.reading() as c:
+            return c.execute(_SESSION_CLIENT, {"which": session_id}).scalar_one_or_none()
+
+    def was_answered_by(self, turn_id: str) -> bool:
+        """Whether a turn that follows this one was answered, or is being answered."""
+        failed = (FinishReason.ABORT, FinishReason.ERROR)
+        with self.reading() as c:
+            rows = c.execute(_FOLLOWERS, {"which": turn_id}).all()
+        return any(row.finish_reason not in failed and row.exclusion != Exclusion.INTERRUPTED for row in rows)
+
+    def last_main_turn(self, session_id: str) -> Row[Any] | None:
+        with self.reading() as c:
+            return c.execute(_LAST_MAIN, {"which": session_id}).one_or_none()
+
+    def same_request(self, client: str, request_hash: str, since: float) -> list[Row[Any]]:
+        """Turns of this client with exactly this request, newest first: candidates for a retry or a regeneration.
+
+        The rows hold what a replay of the answer needs, and no more.
+        """
+        with self.reading() as c:
+            return list(c.execute(_SAME_REQUEST, {"client": client, "hash": request_hash, "since": since}))
+
+    def context_messages(self, turn_id: str) -> list[Message]:
+        """The messages of a recorded request."""
+        with self.reading() as c:
+            return self.read_context(c, c.execute(_TURN, {"which": turn_id}).one())[0]
+
+    def context_ids(self, row: Row[Any]) -> tuple[list[int], list[int]]:
+        """Prompt ids and response ids of an answered turn: what a bridge extends."""
+        prompt, response = self._recent.get(row.id) or self._add_up(row)
+        return prompt.tolist(), response.tolist()
+
+    def _add_up(self, row: Any) -> tuple[array[int], array[int]]:
+        """The same from what the row adds to its parent's context, which is usually still in memory."""
+        chain = [row]
+        before: array[int] = array("i")
+        while chain[-1].extends_parent:
+            parent = self._recent.get(chain[-1].parent_id)
+            if parent is not None:
+                before = parent[0] + parent[1]
+                break
+            with self.reading() as c:
+                chain.append(c.execute(_CONTEXT, {"which": chain[-1].parent_id}).one())
+        prompt, response = before, array("i")
+        for step in reversed(chain):
+            prompt = before + schema.id_array(step.prompt_ids)
+            response = schema.id_array(step.response_ids) if step.response_ids else array("i")
+            before = prompt + response
+        if row.response_ids:
+            self._recent.put(row.id, prompt, response)
+        return prompt, response
