@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 from renderers.base import ToolCallParseStatus
@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 
 ENGINE_RETURN_S = 45.0
 """How long a request that has no token yet waits for an engine that is being restarted."""
+
+
+Close = Callable[[FinishReason, Message], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -56,15 +59,79 @@ class OpenTurn:
     reasoning_tokens: int = 0
 
 
-class Answering:
+class Closing:
+    """Records how turns end."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._finishing: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def closing(self, turn: OpenTurn) -> AsyncGenerator[Close, None]:
+        """Gives the function that records the complete answer. Without its call the turn ends as aborted or failed."""
+        closed = False
+
+        async def close(reason: FinishReason, message: Message) -> None:
+            nonlocal closed
+            await asyncio.to_thread(self._finish, turn, reason, message)
+            closed = True
+
+        try:
+            yield close
+        except (asyncio.CancelledError, GeneratorExit):
+            if not closed:
+                self._finish_later(turn, FinishReason.ABORT)
+            raise
+        except Exception:
+            if not closed:
+                self._finish_later(turn, FinishReason.ERROR)
+            raise
+
+    def _finish(self, turn: OpenTurn, reason: FinishReason, message: Message | None = None) -> None:
+        message = message or {"role": "assistant", "content": turn.text}
+        served = reason not in (FinishReason.ABORT, FinishReason.ERROR)
+        self.journal.finish_turn(
+            turn.id,
+            Answer(
+                message=message | ({"stop_string": turn.stop_string} if turn.stop_string else {}),
+                context_hash=extend_hash(turn.context_hash, message) if served else None,
+                thread_hash=thread_hash([*turn.request.messages, message]) if served else None,
+                answer_hash=answer_hash(message) if served else None,
+                finish_reason=reason,
+                response_ids=turn.response_ids,
+                logprobs=turn.logprobs,
+            ),
+        )
+        if turn.session_done:
+            self.journal.close_session(turn.session_id, "the client said it is done")
+
+    def _finish_later(self, turn: OpenTurn, reason: FinishReason) -> None:
+        """Record an answer that was cut short, although the task that served it is being cancelled."""
+
+        async def finish() -> None:
+            try:
+                await asyncio.to_thread(self._finish, turn, reason)
+            except Exception:
+                log.exception("could not record the end of turn %s", turn.id)
+
+        task = asyncio.get_running_loop().create_task(finish())
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+
+    async def drain(self) -> None:
+        """Wait until every cut-short answer is recorded."""
+        while self._finishing:
+            await asyncio.wait(set(self._finishing), timeout=5)
+
+
+class Answering(Closing):
     """Answers and closes turns with an engine that takes token ids."""
 
     def __init__(self, journal: Journal, engine: Engine, renderer: PromptRenderer, versions: ServingVersions) -> None:
-        self.journal = journal
+        super().__init__(journal)
         self.engine = engine
         self.renderer = renderer
         self.versions = versions
-        self._finishing: set[asyncio.Task[None]] = set()
 
     async def stream(self, turn: OpenTurn) -> AsyncGenerator[Delta | Final, None]:
         """The answer as it is sampled, then the Final, which is yielded only once the turn is durable."""
@@ -80,8 +147,7 @@ class Answering:
             self.renderer.grammar, with_tools=turn.request.tools is not None, in_reasoning=in_reasoning
         )
         reason = FinishReason.ERROR
-        finished = False
-        try:
+        async with self.closing(turn) as close:
             async with self.versions.using(turn.version), aclosing(self._chunks(turn)) as chunks:
                 async for chunk in chunks:
                     reason = _take(turn, chunk) or reason
@@ -93,25 +159,16 @@ class Answering:
             last = parser.finish()
             if self.renderer.grammar.calls != "json":
                 _merge(last, await asyncio.to_thread(self._family_reading, turn, parser))
-            message = _with_ids(turn.id, parser.message)
+            message = with_call_ids(turn.id, parser.message)
             if message.get("tool_calls") and reason is FinishReason.STOP:
                 reason = FinishReason.TOOL_CALLS
-            await asyncio.to_thread(self._finish, turn, reason, message)
-            finished = True
+            await close(reason, message)
             if last:
                 yield Delta(last)
             usage = Usage(
                 len(turn.prompt.ids), len(turn.response_ids), turn.reasoning_tokens, cached_tokens=turn.cached_tokens
             )
             yield Final(message, reason, usage, turn.stop_string)
-        except (asyncio.CancelledError, GeneratorExit):
-            if not finished:
-                self._finish_later(turn, FinishReason.ABORT)
-            raise
-        except Exception:
-            if not finished:
-                self._finish_later(turn, FinishReason.ERROR)
-            raise
 
     def token_text(self, token_id: int) -> str:
         return self.renderer.decode([token_id])
@@ -159,44 +216,6 @@ class Answering:
         ]
         return parser.adopt(read.content, read.reasoning_content, calls)
 
-    # -- closing ------------------------------------------------------------------------------------------------
-
-    def _finish(self, turn: OpenTurn, reason: FinishReason, message: Message | None = None) -> None:
-        message = message or {"role": "assistant", "content": turn.text}
-        served = reason not in (FinishReason.ABORT, FinishReason.ERROR)
-        self.journal.finish_turn(
-            turn.id,
-            Answer(
-                message=message | ({"stop_string": turn.stop_string} if turn.stop_string else {}),
-                context_hash=extend_hash(turn.context_hash, message) if served else None,
-                thread_hash=thread_hash([*turn.request.messages, message]) if served else None,
-                answer_hash=answer_hash(message) if served else None,
-                finish_reason=reason,
-                response_ids=turn.response_ids,
-                logprobs=turn.logprobs,
-            ),
-        )
-        if turn.session_done:
-            self.journal.close_session(turn.session_id, "the client said it is done")
-
-    def _finish_later(self, turn: OpenTurn, reason: FinishReason) -> None:
-        """Record an answer that was cut short, although the task that served it is being cancelled."""
-
-        async def finish() -> None:
-            try:
-                await asyncio.to_thread(self._finish, turn, reason)
-            except Exception:
-                log.exception("could not record the end of turn %s", turn.id)
-
-        task = asyncio.get_running_loop().create_task(finish())
-        self._finishing.add(task)
-        task.add_done_callback(self._finishing.discard)
-
-    async def drain(self) -> None:
-        """Wait until every cut-short answer is recorded."""
-        while self._finishing:
-            await asyncio.wait(set(self._finishing), timeout=5)
-
 
 def _take(turn: OpenTurn, chunk: Chunk) -> FinishReason | None:
     """Note a chunk on its turn; gives the reason when it is the last one. Raises EngineError for an unfit ending."""
@@ -216,7 +235,7 @@ def _take(turn: OpenTurn, chunk: Chunk) -> FinishReason | None:
     return FinishReason.LENGTH if chunk.finish_reason == "length" else FinishReason.STOP
 
 
-def _with_ids(turn_id: str, message: Message) -> Message:
+def with_call_ids(turn_id: str, message: Message) -> Message:
     calls = message.get("tool_calls")
     if not calls:
         return message

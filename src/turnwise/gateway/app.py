@@ -16,6 +16,7 @@ from starlette.types import Message as ASGIMessage
 
 from turnwise import __version__
 from turnwise.config import Config
+from turnwise.engines.capabilities import capabilities
 from turnwise.errors import EngineError, JournalError, TooLate, UnknownTurn
 from turnwise.gateway.auth import check_token
 from turnwise.gateway.capture import Capture
@@ -83,7 +84,13 @@ def make_app(
         """The figures of `turnwise status`."""
         figures = await asyncio.to_thread(capture.journal.status)
         serving = {"number": capture.versions.number, "error": capture.versions.error}
-        return figures | {"version": serving, "failed_requests": metrics.failed, "model": config.model.path}
+        engine = {"kind": config.engine.kind, "trainable": capabilities(config).trainable}
+        return figures | {
+            "version": serving,
+            "failed_requests": metrics.failed,
+            "model": config.model.path,
+            "engine": engine,
+        }
 
     @app.get("/v1/models")
     @app.get("/s/{session}/v1/models")

@@ -23,6 +23,7 @@ from turnwise.engines.rendering import Prompt, PromptRenderer
 from turnwise.gateway.answering import OpenTurn
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.placing import Claim, place
+from turnwise.gateway.relaying import UpstreamVersions
 from turnwise.gateway.request import Final, ModelRequest, Usage, check_conversation, unsupported
 from turnwise.gateway.serving import ServingVersions
 from turnwise.gateway.sessions import Placement, chain_hashes, turn_kind
@@ -57,7 +58,7 @@ class Capture:
         config: Config,
         journal: Journal,
         renderer: PromptRenderer | None,
-        versions: ServingVersions,
+        versions: ServingVersions | UpstreamVersions,
         max_model_len: Callable[[], Awaitable[int]],
     ) -> None:
         self.config = config

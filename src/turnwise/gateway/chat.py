@@ -15,6 +15,7 @@ from starlette.responses import Response
 from turnwise.engines.answers import AnswerParts
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.request import (
+    LARGEST_TOP_K,
     TOOL_NAME,
     AnswerHead,
     Final,
@@ -27,6 +28,7 @@ from turnwise.gateway.request import (
     event,
     named,
     read_object,
+    session_name,
     take_kept,
     text_of,
     unsupported,
@@ -130,7 +132,7 @@ class ChatFields(BaseModel):
     stream_options: StreamOptions | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
-    top_k: int | None = Field(default=None, ge=-1)
+    top_k: int | None = Field(default=None, ge=-1, le=LARGEST_TOP_K)
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     stop: str | list[str] | None = None
@@ -163,7 +165,6 @@ class ChatCodec:
         check_tool_names(tools)
         stop = [given.stop] if isinstance(given.stop, str) else given.stop or []
         limit = given.max_completion_tokens if given.max_completion_tokens is not None else given.max_tokens
-        cache_key = kept.get("prompt_cache_key")
         return ModelRequest(
             model=given.model,
             messages=messages,
@@ -178,7 +179,7 @@ class ChatCodec:
             stream=bool(given.stream),
             logprobs=bool(given.logprobs),
             record=given.model_dump(exclude={"messages", "tools", "model"}, exclude_none=True, by_alias=True) | kept,
-            session=cache_key if isinstance(cache_key, str) else None,
+            session=session_name(kept.get("prompt_cache_key")),
             options={"include_usage": given.stream_options is not None and given.stream_options.include_usage},
         )
 

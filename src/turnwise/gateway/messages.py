@@ -19,6 +19,7 @@ from starlette.responses import Response
 from turnwise.engines.answers import AnswerParts
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.request import (
+    LARGEST_TOP_K,
     TOOL_NAME,
     AnswerHead,
     Final,
@@ -32,6 +33,7 @@ from turnwise.gateway.request import (
     invalid,
     named,
     read_object,
+    session_name,
     take_kept,
     text_of,
     unsupported,
@@ -114,7 +116,7 @@ class MessagesFields(BaseModel):
     stream: bool | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
-    top_k: int | None = Field(default=None, ge=0)
+    top_k: int | None = Field(default=None, ge=0, le=LARGEST_TOP_K)
     stop_sequences: list[str] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: ToolChoice | None = None
@@ -259,7 +261,7 @@ class BlockWriter:
             return False
         try:
             self._check.send(piece.encode())
-        except ijson.JSONError:
+        except (ijson.JSONError, ValueError, SystemError):  # a number of thousands of digits is a SystemError
             self._check = None
         except StopIteration:
             pass
@@ -303,7 +305,8 @@ def _stop(final: Final) -> dict[str, Any]:
 def _input(arguments: str) -> dict[str, Any]:
     """A tool's arguments as the object this format asks for; a text that is no JSON is passed on under its own key."""
     try:
-        value = jiter.from_json(arguments.encode(), partial_mode=True)
+        value = jiter.from_json(arguments.encode(), partial_mode=True, allow_inf_nan=False)
+        json.dumps(value, allow_nan=False)  # 1e999 is no number that could be written again
     except ValueError:
         value = None
     return value if isinstance(value, dict) else {"INVALID_JSON": arguments}
@@ -421,8 +424,7 @@ def _session(metadata: Any) -> str | None:
     if user.startswith("{"):
         try:
             value = json.loads(user).get("session_id")
-        except (json.JSONDecodeError, AttributeError):
+        except (ValueError, RecursionError, AttributeError):
             return None
-        return value if isinstance(value, str) else None
-    _, found, session = user.partition("_session_")
-    return session if found and session else None
+        return session_name(value)
+    return session_name(user.partition("_session_")[2])

@@ -8,9 +8,11 @@ with `id`, `function.name` and `function.arguments` (JSON text), `reasoning_cont
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import jiter
 from pydantic import ValidationError
 from starlette.responses import Response
 
@@ -20,6 +22,9 @@ from turnwise.types import FinishReason, Message
 
 MAX_STOPS = 16
 TOOL_NAME = r"^[a-zA-Z0-9_.:-]{1,128}$"
+SESSION_ID = re.compile(r"[A-Za-z0-9._:@=+-]{1,200}\Z")
+LARGEST_TOP_K = 2**31 - 1
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +137,22 @@ def event(body: dict[str, Any], name: str | None = None) -> bytes:
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """The body as a JSON object of valid Unicode. Raises ApiError (400)."""
+    """The body as a JSON object: UTF-8, no lone surrogates, no NaN, no endless nesting. Raises ApiError (400)."""
     try:
-        raw = json.loads(body)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
+        raw = jiter.from_json(body, allow_inf_nan=False)
+    except ValueError as e:
+        if "hex escape" in str(e) and _SURROGATE.search(body):
+            message = "the text holds half of a surrogate pair, which is not Unicode"
+            raise ApiError(400, message, code="invalid_text") from e
         raise ApiError(400, f"the request body is not valid JSON: {e}", code="invalid_json") from e
     if not isinstance(raw, dict):
         raise ApiError(400, "the request body must be a JSON object", code="invalid_json")
-    if b"\\ud" in body or b"\\uD" in body:
-        try:
-            json.dumps(raw, ensure_ascii=False).encode()
-        except UnicodeEncodeError as e:
-            message = "the text holds half of a surrogate pair, which is not Unicode"
-            raise ApiError(400, message, code="invalid_text") from e
     return raw
+
+
+def session_name(given: Any) -> str | None:
+    """A session id that a body names in passing, such as a cache key; None where it cannot be one of ours."""
+    return given if isinstance(given, str) and SESSION_ID.match(given) else None
 
 
 def take_kept(raw: dict[str, Any], kept: frozenset[str], neutral: dict[str, tuple[Any, ...]]) -> dict[str, Any]:

@@ -62,6 +62,7 @@ class ItemWriter:
         self._text = ""
         self._call = (0, "")
         self._logprobs: list[tuple[str, float]] = []
+        self._waiting: list[tuple[str, float]] = []  # log-probs of tokens whose text has not come yet
 
     def begin(self) -> bytes:
         body = _response(self._head, [], "in_progress")
@@ -69,6 +70,7 @@ class ItemWriter:
 
     def delta(self, parts: AnswerParts, logprobs: list[tuple[str, float]] | None) -> bytes:
         out = b""
+        self._waiting += logprobs or []
         if parts.reasoning:
             out += self._begin("reasoning")
             self._text += parts.reasoning
@@ -76,8 +78,9 @@ class ItemWriter:
         if parts.content:
             out += self._begin("message")
             self._text += parts.content
-            self._logprobs += logprobs or []
-            values = _logprobs(logprobs or [])
+            values = _logprobs(self._waiting)
+            self._logprobs += self._waiting
+            self._waiting = []
             out += self._add("response.output_text.delta", delta=parts.content, content_index=0, logprobs=values)
         for piece in parts.calls:
             if piece.name is not None:
@@ -90,6 +93,7 @@ class ItemWriter:
         return out
 
     def end(self, final: Final) -> bytes:
+        self._logprobs += self._waiting  # the last token has no text
         out = self._done()
         status = _status(final)
         body = _response(self._head, self._output, status)
@@ -220,8 +224,8 @@ def _response(head: AnswerHead, output: list[dict[str, Any]], status: str) -> di
         "metadata": given.get("metadata") or {},
         "parallel_tool_calls": True,
         "previous_response_id": None if request.previous is None else response_id(request.previous),
-        "reasoning": given.get("reasoning"),
-        "store": given.get("store", True),
+        "reasoning": request.options.get("reasoning"),
+        "store": given.get("store") is not False,
         "temperature": 1.0 if request.temperature is None else request.temperature,
         "text": given.get("text") or {"format": {"type": "text"}},
         "tool_choice": given.get("tool_choice") or "auto",

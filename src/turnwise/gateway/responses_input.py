@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
+from openai.types.shared import Reasoning
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.request import (
+    LARGEST_TOP_K,
     TOOL_NAME,
     ModelRequest,
     check_conversation,
@@ -15,6 +18,7 @@ from turnwise.gateway.request import (
     invalid,
     named,
     read_object,
+    session_name,
     take_kept,
     text_of,
     unsupported,
@@ -23,7 +27,6 @@ from turnwise.types import Message
 
 KEPT_FIELDS = frozenset(
     {
-        "metadata",
         "user",
         "store",
         "service_tier",
@@ -75,7 +78,7 @@ class TextFormat(BaseModel):
 class Text(BaseModel):
     model_config = ConfigDict(extra="forbid")
     format: TextFormat | None = None
-    verbosity: str | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class ResponsesFields(BaseModel):
@@ -90,13 +93,14 @@ class ResponsesFields(BaseModel):
     stream: bool | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
-    top_k: int | None = Field(default=None, ge=-1)
+    top_k: int | None = Field(default=None, ge=-1, le=LARGEST_TOP_K)
     top_logprobs: int | None = None
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
     max_output_tokens: int | None = Field(default=None, ge=1)
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     text: Text | None = None
+    metadata: dict[str, str] | None = None
 
 
 def parse_request(body: bytes) -> ModelRequest:
@@ -123,9 +127,9 @@ def parse_request(body: bytes) -> ModelRequest:
         check_conversation(messages, "input")
     elif not messages or messages[-1]["role"] == "assistant":
         raise invalid("input", "needs something new after the previous response")
-    tools = [_tool(i, tool) for i, tool in enumerate(given.tools or [])]
+    echoed = [_checked_tool(i, tool) for i, tool in enumerate(given.tools or [])]
+    tools = [_tool(tool) for tool in echoed]
     check_tool_names(tools)
-    cache_key = kept.get("prompt_cache_key")
     return ModelRequest(
         model=given.model,
         messages=messages,
@@ -139,9 +143,9 @@ def parse_request(body: bytes) -> ModelRequest:
         stream=bool(given.stream),
         logprobs="message.output_text.logprobs" in include,
         record=given.model_dump(exclude={"input", "tools", "model"}, exclude_none=True, by_alias=True) | kept,
-        session=cache_key if isinstance(cache_key, str) else None,
+        session=session_name(kept.get("prompt_cache_key")),
         previous=None if previous is None else f"turn-{previous.removeprefix('resp_')}",
-        options={"tools": given.tools or []},
+        options={"tools": echoed, "reasoning": _echoed_reasoning(kept.get("reasoning"))},
     )
 
 
@@ -211,24 +215,39 @@ def _text(where: str, content: Any, key: str = "content") -> str:
     return text_of(content, TEXT_PARTS, f"{where}.{key}")
 
 
-def _tool(i: int, raw: dict[str, Any]) -> dict[str, Any]:
+def _checked_tool(i: int, raw: dict[str, Any]) -> dict[str, Any]:
+    """A tool as it is told back in the response: without what this server does not know."""
     kind = raw.get("type")
     if kind != "function":
         raise unsupported(f"tools.{i}", f"a tool of type {kind!r} runs at its vendor's; leave it out")
     try:
-        tool = FunctionTool.model_validate(raw)
+        tool = FunctionTool.model_validate(raw).model_dump()
     except ValidationError as e:
         error = named(e)
         raise ApiError(400, f"tools.{i}: {error.message}", param=f"tools.{i}.{error.param}", code=error.code) from e
-    function: dict[str, Any] = {"name": tool.name}
-    if tool.description is not None:
-        function["description"] = tool.description
-    if tool.parameters is not None:
-        function["parameters"] = tool.parameters
-    return {"type": "function", "function": function}
+    try:
+        json.dumps(tool, allow_nan=False)
+    except ValueError as e:
+        raise invalid(f"tools.{i}.parameters", "holds a number that JSON cannot write") from e
+    return tool
+
+
+def _tool(given: dict[str, Any]) -> dict[str, Any]:
+    known = {key: given[key] for key in ("name", "description", "parameters") if given[key] is not None}
+    return {"type": "function", "function": known}
+
+
+def _echoed_reasoning(given: Any) -> dict[str, Any] | None:
+    """What was asked of the reasoning, as OpenAI's type knows it; None for a wish of another make, which is kept too."""
+    try:
+        return None if given is None else Reasoning.model_validate(given).model_dump(exclude_none=True)
+    except ValidationError:
+        return None
 
 
 def _schema(text: Text | None) -> dict[str, Any] | None:
     if text is None or text.format is None or text.format.type == "text":
         return None
+    if text.format.type == "json_schema" and (text.format.schema_ is None or not text.format.name):
+        raise invalid("text.format", "a json_schema needs a 'name' and a 'schema'")
     return text.format.schema_ or {"type": "object"}

@@ -17,13 +17,16 @@ import uvicorn
 from filelock import FileLock, Timeout
 
 from turnwise.config import Config
+from turnwise.engines.capabilities import capabilities
 from turnwise.engines.choose import token_engine
 from turnwise.engines.rendering import load_renderer
+from turnwise.engines.upstream import make_upstream
 from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.gateway.answering import Answering
 from turnwise.gateway.app import make_app
 from turnwise.gateway.auth import load_or_make_token
 from turnwise.gateway.capture import Capture
+from turnwise.gateway.relaying import Relaying, UpstreamVersions
 from turnwise.gateway.serving import ServingVersions
 from turnwise.journal import Journal
 from turnwise.journal.records import RecordsExporter
@@ -74,10 +77,15 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
         lock.acquire(timeout=0)
     except Timeout:
         raise ConfigError(f"another gateway already serves the home {config.home}") from None
-    engine = token_engine(config, [engine_url] if isinstance(engine_url, str) else engine_url)
-    renderer = await asyncio.to_thread(load_renderer, resolve_model(config.model.path))
-    versions = ServingVersions(journal, engine)
-    answering = Answering(journal, engine, renderer, versions)
+    urls = [engine_url] if isinstance(engine_url, str) else engine_url
+    if capabilities(config).token_ids:
+        engine = token_engine(config, urls)
+        renderer = await asyncio.to_thread(load_renderer, resolve_model(config.model.path))
+        versions = ServingVersions(journal, engine)
+        answering = Answering(journal, engine, renderer, versions)
+    else:
+        engine, renderer, versions = make_upstream(config), None, UpstreamVersions()
+        answering = Relaying(journal, engine)
     capture = Capture(config, journal, renderer, versions, answering.max_model_len)
     token = load_or_make_token(config.token_path) if config.server.auth else None
     interrupted = await asyncio.to_thread(journal.recover_interrupted)

@@ -1,0 +1,115 @@
+"""Answers an open turn with an upstream that takes messages: relayed as it comes, recorded whole, never trained on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+
+from turnwise.engines.answers import AnswerParts, CallPiece
+from turnwise.engines.upstream import ChatParams, UpstreamEngine, UpstreamEvent
+from turnwise.gateway.answering import Closing, OpenTurn, whole_parts, with_call_ids
+from turnwise.gateway.request import Delta, Final, Usage
+from turnwise.journal import Journal
+from turnwise.types import BASE_VERSION, FinishReason, Message
+
+UNKNOWN_CONTEXT = 1 << 20
+"""An upstream does not say how long its context is; it refuses what is too long itself."""
+
+
+class Relaying(Closing):
+    """The `delivery.Answers` of an upstream."""
+
+    def __init__(self, journal: Journal, upstream: UpstreamEngine) -> None:
+        super().__init__(journal)
+        self.upstream = upstream
+
+    async def stream(self, turn: OpenTurn) -> AsyncGenerator[Delta | Final, None]:
+        """The answer as the upstream gives it, then the Final, which is yielded only once the turn is durable."""
+        if turn.replay is not None:
+            yield Delta(whole_parts(turn.replay.message))
+            yield turn.replay
+            return
+        request = turn.request
+        turn.logprobs = None
+        answer: Message = {"role": "assistant", "content": ""}
+        reason, usage = FinishReason.ERROR, Usage(0, 0)
+        params = ChatParams(
+            max_tokens=request.max_tokens,
+            max_tokens_key="max_completion_tokens" if "max_completion_tokens" in request.record else "max_tokens",
+            temperature=request.temperature,
+            top_p=request.top_p,
+            top_k=request.top_k,
+            seed=request.seed,
+            stop=request.stops,
+            response_format=_format(request.structured),
+        )
+        async with self.closing(turn) as close:
+            events = self.upstream.chat(request.messages, request.tools, params, model=request.model)
+            async with aclosing(events):
+                async for event in events:
+                    parts = _take(answer, event)
+                    turn.text = answer["content"]
+                    if event.usage is not None:
+                        given = event.usage
+                        usage = Usage(given.prompt_tokens, given.completion_tokens, cached_tokens=given.cached_tokens)
+                    if event.finish_reason is not None:
+                        reason = FinishReason.LENGTH if event.finish_reason == "length" else FinishReason.STOP
+                        turn.stop_string = event.stop_string
+                    if parts:
+                        yield Delta(parts)
+            message = with_call_ids(turn.id, answer)
+            if message.get("tool_calls") and reason is FinishReason.STOP:
+                reason = FinishReason.TOOL_CALLS
+            await close(reason, message)
+            yield Final(message, reason, usage, turn.stop_string)
+
+    def token_text(self, token_id: int) -> str:
+        raise AssertionError("an upstream gives no token ids")
+
+    async def healthy(self) -> bool:
+        return await self.upstream.healthy()
+
+    async def max_model_len(self) -> int:
+        return UNKNOWN_CONTEXT
+
+
+class UpstreamVersions:
+    """The `ServingVersions` of an upstream: there is only the base model, under any name."""
+
+    number = BASE_VERSION
+    error: str | None = None
+    ready = True
+
+    async def resolve(self, model: str) -> tuple[int, bool]:
+        return BASE_VERSION, False
+
+    @asynccontextmanager
+    async def using(self, version: int) -> AsyncGenerator[None, None]:
+        yield
+
+    async def follow(self) -> None:
+        await asyncio.Event().wait()
+
+
+def _format(schema: dict[str, object] | None) -> dict[str, object] | None:
+    if schema is None:
+        return None
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+
+
+def _take(answer: Message, event: UpstreamEvent) -> AnswerParts:
+    """Add an event to the answer; gives what it added."""
+    parts = AnswerParts(reasoning=event.reasoning, content=event.text)
+    answer["content"] += event.text
+    if event.reasoning:
+        answer["reasoning_content"] = answer.get("reasoning_content", "") + event.reasoning
+    for piece in event.tool_calls:
+        calls: list[Message] = answer.setdefault("tool_calls", [])
+        while len(calls) <= piece.index:
+            calls.append({"type": "function", "function": {"name": "", "arguments": ""}})
+        function = calls[piece.index]["function"]
+        function["name"] = function["name"] or piece.name or ""
+        function["arguments"] += piece.arguments
+        parts.calls.append(CallPiece(piece.index, piece.name, piece.arguments))
+    return parts
