@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from tests.support.servers import running
 from tests.support.tap import Tap, write_recording
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.cli import app
-from turnwise.config import Config
+from turnwise.config import Config, cache_dir
 from turnwise.journal import Journal
 from turnwise.types import TurnKind
 
@@ -103,7 +104,8 @@ class Bench:
         """Write what was sent as a fixture, when asked to."""
         if RECORD:
             hidden = {self.token: "TOKEN", str(self.person): "/home/person", self.tap.url: "http://gateway"}
-            hidden[self.url] = "http://gateway"
+            hidden |= {self.url: "http://gateway", str(cache_dir()): "/cache", platform.release(): "6.1.0"}
+            hidden[f"host={platform.node()}"] = "host=machine"
             write_recording(Path(RECORD) / f"{client}.json", client, self.tap.seen, hidden)
 
 

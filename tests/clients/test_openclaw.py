@@ -9,16 +9,17 @@ import pytest
 
 from tests.clients.checks import STEPS, assert_one_session_of_steps
 from tests.clients.conftest import Bench, need, shown
-from tests.support.scripted_agent import Script, message
+from tests.support.scripted_agent import MARK, Script, message
 from tests.support.versions import publish
 
 pytestmark = pytest.mark.clients
 
 MINIMAL = {"tools": {"allow": ["exec", "read", "write"], "toolSearch": False}}
+PROFILES: dict[str, dict[str, object]] = {"minimal": MINIMAL, "default": {}}
 
 
-def converse(bench: Bench, settings: dict[str, object], named: bool, steps: int = STEPS) -> None:
-    """`named`: each request says which conversation it belongs to, as `turnwise connect` sets it up."""
+def set_up(bench: Bench, settings: dict[str, object], named: bool) -> str:
+    """OpenClaw, connected. `named`: each request says which conversation it belongs to, as `connect` arranges it."""
     openclaw = need("openclaw")
     file = bench.person / ".openclaw/openclaw.json"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -29,22 +30,62 @@ def converse(bench: Bench, settings: dict[str, object], named: bool, steps: int 
         assert '"supportsPromptCacheKey": true' in text
         file.write_text(text.replace('"supportsPromptCacheKey": true', '"supportsPromptCacheKey": false'))
     bench.stub.reply = Script(lambda step: ("exec", {"command": f"echo result-{step}"}))
-    for step in range(1, steps + 1):
-        if step == steps // 2 + 1:
-            publish(bench.journal)
-            time.sleep(1.0)  # the gateway looks for a new version a few times a second
-        done = bench.run(openclaw, "agent", "--local", "--session-id", "s1", "--message", message(step), "--json")
-        assert done.returncode == 0, shown(done)
-        assert f"Step {step} is done." in done.stdout, shown(done)
+    return openclaw
+
+
+def say(bench: Bench, openclaw: str, text: str) -> None:
+    done = bench.run(openclaw, "agent", "--local", "--session-id", "s1", "--message", text, "--json")
+    assert done.returncode == 0, shown(done)
+    steps = MARK.findall(text)
+    assert not steps or f"Step {steps[-1]} is done." in done.stdout, shown(done)
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("profile", "settings"), [("minimal", MINIMAL), ("default", {})])
-@pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
-def test_ten_steps(bench: Bench, profile: str, settings: dict[str, object], named: bool) -> None:
+@pytest.mark.parametrize("profile", PROFILES)
+def test_ten_steps(bench: Bench, profile: str) -> None:
+    openclaw = set_up(bench, PROFILES[profile], named=True)
     try:
-        converse(bench, settings, named)
+        for step in range(1, STEPS + 1):
+            if step == STEPS // 2 + 1:
+                publish(bench.journal)
+                time.sleep(1.0)  # the gateway looks for a new version a few times a second
+            say(bench, openclaw, message(step))
     finally:
-        bench.record(f"openclaw-{profile}" if named else f"openclaw-{profile}-unnamed")
+        bench.record(f"openclaw-{profile}")
     turns = assert_one_session_of_steps(bench, "result-{}")
     assert [t["version"] for t in turns] == [0] * STEPS + [1] * STEPS
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_conversation_without_a_name_is_known_by_its_history(bench: Bench, profile: str) -> None:
+    openclaw = set_up(bench, PROFILES[profile], named=False)
+    try:
+        for step in (1, 2, 3):
+            say(bench, openclaw, message(step))
+    finally:
+        bench.record(f"openclaw-{profile}-unnamed")
+    assert_one_session_of_steps(bench, "result-{}", steps=3)
+
+
+@pytest.mark.timeout(600)
+def test_a_compacted_conversation(bench: Bench) -> None:
+    openclaw = set_up(bench, MINIMAL, named=True)
+    try:
+        for text in (*map(message, (1, 2, 3)), "/compact", *map(message, (4, 5))):
+            say(bench, openclaw, text)
+    finally:
+        bench.record("openclaw-compaction")
+    steps = [t for s in bench.sessions() for t in s["turns"] if t["next_state"]]
+    assert len(steps) >= 8, bench.story()
+
+
+@pytest.mark.timeout(300)
+def test_a_prompt_that_does_not_fit_is_said_to_be_too_long(bench: Bench) -> None:
+    bench.stub.max_model_len = 4096
+    openclaw = set_up(bench, {}, named=True)
+    done = bench.run(openclaw, "agent", "--local", "--session-id", "s1", "--message", message(1), "--json")
+    bench.record("openclaw-too-long")
+    assert "context" in (done.stdout + done.stderr).lower(), shown(done)
+    statuses = {record["status"] for record in bench.tap.posts()}
+    assert statuses <= {400}, shown(done)

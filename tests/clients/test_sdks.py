@@ -65,6 +65,10 @@ def test_openai_errors_are_of_their_kind(bench: Bench) -> None:
         client.chat.completions.create(model="nothing", messages=hello)
     with pytest.raises(openai.BadRequestError):
         client.chat.completions.create(model="turnwise", messages=[])
+    long: Any = [{"role": "user", "content": "word " * 250_000}]
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="turnwise", messages=long)
+    assert refused.value.code == "context_length_exceeded"
     bench.stub.refuse_with = 429
     with pytest.raises(openai.RateLimitError):
         client.chat.completions.create(model="turnwise", messages=hello)

@@ -217,6 +217,15 @@ def test_openclaw_keeps_a_plain_model_and_an_allow_list(person: Path) -> None:
     assert connect(person, "openclaw", "--undo", "--client-config", str(file)).exit_code == 0
 
 
+def test_openclaw_list_of_allowed_models_is_not_widened(person: Path) -> None:
+    file = person / "my.json"
+    file.write_text('{"agents": {"defaults": {"modelPolicy": {"allow": ["a/b"]}}}}')
+    said = connect(person, "openclaw", "--yes", "--client-config", str(file))
+    assert "turnwise/*" in str(said.exception)
+    file.write_text('{"agents": {"defaults": {"modelPolicy": {"allow": ["a/b", "turnwise/*"]}}}}')
+    assert connect(person, "openclaw", "--yes", "--client-config", str(file)).exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

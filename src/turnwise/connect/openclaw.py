@@ -6,6 +6,7 @@ from pathlib import Path
 
 from turnwise.connect.endpoint import PROVIDER, Endpoint, home_of
 from turnwise.connect.json_text import read, set_value
+from turnwise.errors import ConfigError
 
 
 def file(environment: dict[str, str]) -> Path:
@@ -13,6 +14,13 @@ def file(environment: dict[str, str]) -> Path:
         return Path(environment["OPENCLAW_CONFIG_PATH"])
     folder = environment.get("OPENCLAW_STATE_DIR")
     return (Path(folder) if folder else home_of(environment) / ".openclaw") / "openclaw.json"
+
+
+def _check_policy(text: str, name: str) -> None:
+    """A person's list of allowed models is theirs to change."""
+    allow = read(text, ("agents", "defaults", "modelPolicy", "allow"))
+    if allow and name not in allow and f"{PROVIDER}/*" not in allow:
+        raise ConfigError(f"agents.defaults.modelPolicy.allow leaves out {name}; add {PROVIDER}/* to it first")
 
 
 def edit(text: str, endpoint: Endpoint) -> str:
@@ -29,7 +37,7 @@ def edit(text: str, endpoint: Endpoint) -> str:
                 "input": ["text"],
                 "contextWindow": endpoint.context,
                 "maxTokens": endpoint.longest_answer,
-                "compat": {"supportsPromptCacheKey": True},  # with it each request names its conversation
+                "compat": {"supportsPromptCacheKey": True},  # each request then names its conversation
             }
         ],
     }
@@ -39,6 +47,7 @@ def edit(text: str, endpoint: Endpoint) -> str:
         text = set_value(text, (*defaults, "model"), name)
     else:
         text = set_value(text, (*defaults, "model", "primary"), name)
+    _check_policy(text, name)
     allowed = read(text, (*defaults, "models"))
     if isinstance(allowed, dict) and allowed and name not in allowed:  # where it stands, it lists what may be used
         text = set_value(text, (*defaults, "models", name), {})
