@@ -28,6 +28,10 @@ _CLAUSE = re.compile(
     _I,
 )
 
+_WOULD_BE_GOOD = (
+    r"(?:(?:it|that)(?:'d| would) |would )?(?:be )?(?:great|nice\w*|better|perfect|lovely|ideal|good|cool|helpful)"
+)
+
 # (pattern, replacement); the first that matches is used once.
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(p, _I), r)
@@ -55,8 +59,18 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"^(?:there's |there is )?no need (?:to|for you to) ", "Don't "),
         (r"^(?:there's |there is )?no need for ", "Leave out "),
         (
-            r"^i(?:'d| would) (?:really )?(?:rather|prefer(?: it)?(?: if)?|have (?:liked|preferred)|love"
-            r"|like)(?: to (?:see|have|get|read|hear))?(?: if)?(?: you)? (?:not )?",
+            r"^(?:i(?:'d| would)|would) (?:really )?(?:love|like|prefer|appreciate)(?: it)? if you (\w+)\b",
+            "{base}",
+        ),
+        (
+            r"^(?:i(?:'d| would)|would) (?:really )?(?:rather|prefer|have (?:liked|preferred)|love|like|appreciate)"
+            r"(?: to (?:see|have|get|read|hear))?(?: it)?(?: if)?(?: you)? (?:not )?",
+            "Preferably: ",
+        ),
+        (rf"^{_WOULD_BE_GOOD} if you (\w+)\b", "{base}"),
+        (rf"^{_WOULD_BE_GOOD} if (?:it|this|that|they) (?:was|were|is|are|would be) ", "Make it "),
+        (
+            rf"^{_WOULD_BE_GOOD}(?: if| to (?:have|see|get|read|hear)(?: it)?|(?= without\b)) ",
             "Preferably: ",
         ),
         (

@@ -1,158 +1,18 @@
-"""What people say when an answer pleased them, when it did not, and when they say neither: data, no logic.
+"""What people say when an answer did not please them, and when they say neither: data, no logic.
 
-Each entry is one *kind* of evidence with patterns in the languages we know (English first; German, French, Spanish,
-Italian, Dutch, Portuguese and Chinese where short). The kinds, not the phrases, carry weights (``weights.json``).
+Each entry is one *kind* of evidence with patterns in the languages we know (``approval.py`` has those of praise). The
+kinds, not the phrases, carry weights (``weights.json``).
 """
 
 from __future__ import annotations
 
 import re
 
-
-def _any(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), re.IGNORECASE)
-
-
-# Praise of the answer itself.
-PRAISE = _any(
-    r"^(?:(?:yes|ok(?:ay)?|ah|oh|much|far|way|a lot|that's|this is|that is|now),? )*better\b(?! (?:than|if"
-    r"|would|be|to|not))"
-    r"|\bthat helps\b|\bhelps (?:a lot|me|so much|loads)\b|\bworks for me\b|\bthere we go\b|\bnow we're talking\b",
-    r"\bi can (?:actually |really |definitely )?(?:use|send|hand|turn|work with|live with|copy) (?:it|this|that)\b",
-    r"[,-] (?:so |very |really )?(?:nice|sweet|cool|neat|lovely|great|perfect|brilliant|excellent)(?:[.!]|$)"
-    r"|\bword for word (?:what|how)\b|\b(?:kinked|it was|was) \w+, exactly\b",
-    r"\b(?:perfect|great|awesome|amazing|excellent|brilliant|fantastic|wonderful|lovely|superb|stellar|terrific)\b",
-    r"\b(?:flawless|impeccable|gorgeous|beautiful(?:ly)?|splendid|delightful|magnificent|outstanding|ideal"
-    r"|chef's kiss)\b",
-    r"\b(?:bravo|yay|woo+|hooray|legend|lifesaver|wizard|banger)\b",
-    r"^(?:(?:oh|ah|very|really|ha|ok|yeah|yes|hey|so|aw+),? )*(?:nice|neat|sweet|cool|good|wow)\b(?! (?:to know"
-    r"|question|grief))|\b(?:really|so|very|pretty|that's|this is|looks|reads|sounds|is|it's) (?:nice|neat"
-    r"|sweet|cool|good)\b",
-    r"\b(?:only|first|best|nicest|clearest|finest|funniest) (?:\w+ ){0,4}(?:i(?:'ve)?|we(?:'ve)?|that|who"
-    r"|to) (?:\w+ ){0,2}(?:ever|actually|understood|understand|got|get|makes?|made|works?|worked|read|had|seen"
-    r"|stuck|explained|loved)\b",
-    r"\b(?:that's|this is|it's|there's|yes,? this is|now that's|c'est|das ist|es|è|dat is) (?:exactly |just "
-    r"|precisely |pretty much |pile |genau |justo |proprio |precies )?(?:what|how|the (?:kind|sort|tone|warmth"
-    r"|way|one|level|style|voice|length)|ce qu|so|lo que|quello|wat)\b",
-    r"\b(?:justo|genau|pile|proprio) (?:lo que|was|mein|ce qu|quello)\b|\b(?:sounds?|reads?|feels?) (?:just "
-    r"|exactly |a lot |very much )?like (?:me|us|myself|something i|how i|i (?:wrote|said))\b|\bthat's me\b",
-    r"\bi'd (?:hire|buy|read|watch|eat|wear|actually (?:say|write|use|read))\b|\bsomething i'd\b"
-    r"|\bkids will love\b|\b(?:finally|at last) (?:someone|somebody|an?|i|it|something)\b",
-    r"\b(?:love|loved|loving|adore|like|liked|enjoyed?) (?:it|this|that|the|how|your)\b|\bi love\b",
-    r"\b(?:spot[- ]on|nailed it|on point|bang on|hit the nail|top[- ]notch|first[- ]rate|well (?:done|put|said"
-    r"|explained))\b",
-    r"\b(?:much|way|so much|a lot|far) (?:better|clearer|nicer|easier|more (?:natural|readable|human))\b",
-    r"\b(?:exactly|precisely|just) (?:it|that|right|what|how|the|like|as)\b|\bcouldn't have\b|\bcould have written\b",
-    r"\b(?:helpful|impress(?:ed|ive)|hilarious|charming|elegant|crystal clear|makes sense|clear now|gets it"
-    r"|got it right)\b",
-    r"\b(?:ruthless|glorious|witch|ha+ha+|made my day|chapeau|kudos|props|respect)\b|\bHA\b",
-    r"\b(?:10/10|a\+\+?|five stars|thumbs up|ship it|lgtm|keep (?:it|them|this|doing)|more (?:of this|like this))\b",
-    r"\b(?:that's|this is|now that's) (?:the (?:one|spirit|way|tone|stuff)|it|more like it|how i)\b",
-    r"\b(?:yes+|yep|yup|yeah)\b[,.! ]*(?:that|this|exactly|perfect|!)|^yes+!|\bthat's it\b",
-    r"\b(?:super|klasse|toll|prima|genial|perfekt|wunderbar|spitze|hervorragend|einwandfrei|passt|stimmt|sehr gut)\b",
-    r"\b(?:gefällt|schön|ausgezeichnet|großartig|hammer|genau (?:so|das|richtig))\b",
-    r"\b(?:parfait|impeccable|génial|excellent|formidable|bravo|nickel|top|super|magnifique|j'adore|très bien)\b",
-    r"\b(?:perfecto|genial|estupendo|fenomenal|excelente|ole|muy bien|me encanta|buen[ií]simo|qué bien)\b",
-    r"\b(?:perfetto|ottimo|bravissimo|fantastico|benissimo|grande|mi piace|eccellente)\b",
-    r"\b(?:perfect|mooi|heerlijk|geweldig|uitstekend|prachtig|top|lekker|helemaal goed|precies)\b",
-    r"\b(?:perfeito|ótimo|excelente|adorei|muito bom|maravilha|show de bola)\b",
-    r"太好|很好|真好|好极|完美|不错|很棒|太棒|讲得好|喜欢|厉害|谢谢.*有用|哈哈|最高|すごい|ありがとう|完璧",
-    r"[👍👏❤🎉😍🥰🙌💯🔥😂🤩👌✨😄😊]",
-)
-
-# It worked, in the world or in the program.
-SUCCESS = _any(
-    r"\b(?:works?|worked|working|runs|ran|builds?|compiles?|passes|passed|loads|boots|boot(?:s|ed)) "
-    r"(?:now|again|fine|great|perfectly|beautifully|first (?:time|try)|like a charm|well|cleanly|straight away"
-    r"|at once)\b",
-    r"\b(?:it|that|this|which|everything|all|trick|tip|they|both|works?) (?:just |totally |actually "
-    r"|really )?worked\b",
-    r"\b(?:that|this|it) (?:did|does) (?:it|the (?:trick|job))\b|\bdid the trick\b|\btests? (?:are|is) green\b"
-    r"|\ball green\b",
-    r"\b(?:fixed|solved|sorted|resolved|cured|gone|healed|cleared up|up and running|back online|restores cleanly)\b",
-    r"\bno (?:more )?(?:problems?|issues?|errors?|complaints?|notes|changes needed|further changes)\b"
-    r"|\bnothing to (?:add|change)\b",
-    r"\bsaved? (?:me|us|my|our|the day)\b|\byou saved\b|\bgot (?:the (?:job|offer|part|flat|place|grant|money"
-    r"|refund)|an? (?:a\b|1\b|yes|refund))",
-    r"\b(?:they|he|she|boss|client|teacher|landlord|manager|lawyer|doctor|kids?|everyone|team|mum|mom"
-    r"|dad)\b[^.!?]{0,30}"
-    r"\b(?:accepted|agreed|approved|loved|loves|laughed|cried|said yes|signed|folded|caved|paid|refunded"
-    r"|cancelled the|confirmed"
-    r"|cheered|clapped|asked for (?:more|the recipe)|couldn't stop|was thrilled|is delighted|is thrilled)\b",
-    r"\b(?:actually|finally) \w+[^.!?]*\bnow\b|\bnow (?:i|it|they|we|she|he) (?:\w+ )?(?:get|gets|know|knows"
-    r"|understand|understands|works?|fits?|runs?|loads?|sleeps?)\b|\b(?:add|adds|line|lines|match|matches|fits?"
-    r"|opens?|loads?|prints?) (?:up )?now\b",
-    r"\bgot the (?:\w+ )?(?:interview|callback|visa|loan|permit|contract|role|deal|position|discount|seat)\b"
-    r"|\b(?:hasn't|haven't) (?:\w+ ){0,2}since\b|\bmission accomplished\b|\bnot a dry eye\b|\bdry eye\b"
-    r"|\blooks? (?:brand )?new\b|\baccepted without\b",
-    r"\b(?:my|the|our|her|his) (?:\w+ ){1,2}(?:says?|said|reckons?|thinks?|confirmed"
-    r"|told) (?:\w+ ){0,3}(?:the same|exactly that|so too|it's (?:flawless|perfect|great|right|spot on"
-    r"|correct))\b|\b(?:matches|that's) what (?:my|the|our|she|he) (?:\w+ )?(?:\w+ )?(?:says?|said|told)\b",
-    r"\b(?:hugged|kissed) me\b|\bhad (?:seconds|thirds)\b|\bwent (?:wild|down (?:well|a storm|a treat))\b"
-    r"|\bstandard ovation\b|\bstanding ovation\b|\b(?:she|he|they)(?:'s|'ve| has| have)? (?:put|hung|framed"
-    r"|pinned|kept|saved) it\b|\bon the (?:fridge|wall)\b|\bword got round\b",
-    r"\b\d[\d.,]* ?(?:%|ms|s|gb|mb|kg|points?)? ?(?:->|→|to|down to|up to) ?\d|\bcaught a (?:real )?bug\b"
-    r"|\bslept (?:through|like)\b|\bapproved\b|\b(?:can|could) \w+ (?:\w+ )?again\b|\bi owe you\b"
-    r"|\bthat's the (?:culprit|reason|cause|problem|one)\b|\bstopped$|\bthe alerts stopped\b",
-    r"^(?:yep,? |yes,? )?(?:works?|worked|compiles?|builds|runs|merged|fixed|solved|done)\b[.,! ]"
-    r"|\bcompiles\b[.!]|\bbest (?:\w+ ){0,3}since\b|\bsalva(?:ste|do|ta)\b|\b(?:thank you|thanks)!!|\baprobé\b"
-    r"|\bbestanden\b",
-    r"\bwe have a hit\b|\bcame up in the exam\b|\bworth it\b|\bfirst (?:try|attempt)\b|\bfree at last\b",
-    r"\b(?:funktioniert|klappt|läuft|geklappt|erledigt|gelöst|behoben|bestanden|gerettet|hat (?:mir )?geholfen)\b",
-    r"\b(?:ça marche|ça fonctionne|a marché|réglé|résolu|réussi|funciona|funcionó|resuelto|arreglado|hecho"
-    r"|funziona|risolto"
-    r"|ha funzionato|werkt|gelukt|opgelost|funcionou|resolvido|deu certo)\b|成功|解决了|好了|有用|通过了",
-)
-
-# The person takes the answer and uses it, or follows the advice.
-ADOPTED = _any(
-    r"\b(?:merg(?:ed|ing)|shipp(?:ed|ing)|deployed|submitted|sent|forwarded|printed|posted|published|booked"
-    r"|ordered|filed"
-    r"|framed|bought|adopted|handed (?:it )?in|pasted) (?:it|them|this|that|yours|as is|off|to|the|your|two"
-    r"|both|straight)\b",
-    r"^(?:just |already |and |so i |i |i've |we |ok,? )*(?!need|agreed|asked|wanted|expected|tried|used to"
-    r"|looked|checked|guess|queued|wrong)[a-z]{3,}ed (?:it|them|both|everything|all (?:of )?(?:it|them)"
-    r"|day (?:one|1)|two of)\b|\bsigned (?:this|it|up)\b|\bhand(?:ed|ing) (?:it |this |that |them )?in\b"
-    r"|\bcop(?:y|ied)[ -]?(?:and[ -])?past(?:ed|ing)\b"
-    r"|\b(?:in|into|on|onto|to) the \w+ it goes\b|\bmandato a tutti\b|\bgeht (?:so )?raus\b"
-    r"|\bmoved the\b[^.]*\b(?:doubled|grew|gone)\b",
-    r"^(?:merg(?:ed|ing)|shipp(?:ed|ing)|deployed|submitted|sent|posted|published|booked|ordered|done)\b[ .!,👍]",
-    r"\b(?:i'm|i am|i'll|we'll|gonna|going to) (?:be )?(?:us(?:e|ing)|send(?:ing)?|steal(?:ing)?|keep(?:ing)?"
-    r"|go(?:ing)? with"
-    r"|tak(?:e|ing)|print(?:ing)?|post(?:ing)?|cancel(?:ling)?|buy(?:ing)?|book(?:ing)?|order(?:ing)?|frame|framing"
-    r"|cop(?:y|ying)|put(?:ting)? (?:it|that|this)|bookmark(?:ing)?|doing (?:it|that|this))\b",
-    r"\bgo(?:ing|es) (?:straight )?(?:in|into|up|on the|out)\b|\bverbatim\b|\bas (?:it )?is\b|\b(?:went|gone) with\b",
-    r"\bcancel(?:l?ing) it\b|\b(?:let's|lets) (?:use|go with|take|keep|ship|do) (?:it|that|this|option|the)\b"
-    r"|\bwalked away\b",
-    r"\b(?:like|as) you (?:said|suggested|told|advised|recommended|described)\b|\bfollowed your\b|\b(?:took"
-    r"|taking) your advice\b",
-    r"\b(?:verschickt|abgeschickt|übernommen|übernehme|gebucht|bestellt|gekauft|nehme ich|so raus|telle quelle"
-    r"|envoyée?|enviad[oa]"
-    r"|inviat[oa]|verstuurd|gekozen|comprado|reservado)\b|直接用|已经发|就用",
-)
-
-# The person grants that the answer was right.
-CONCEDED = _any(
-    r"\bi stand corrected\b|\byou(?:'re| are| were)(?: so| absolutely| totally| quite)? right\b|\bhow right you are\b"
-    r"|\bfair (?:point|enough)\b|\bgood (?:point|catch|call|shout|thinking|idea|spot)\b|\bi was wrong\b"
-    r"|\bmy mistake\b"
-    r"|\b(?:said|says|told me) (?:exactly |pretty much )?(?:the (?:exact )?same|exactly that)\b"
-    r"|\bhadn't thought of\b|\bdidn't (?:know|realise"
-    r"|realize)\b[^.!?]{0,30}\b(?:that|could|existed)\b"
-    r"|\b(?:i )?(?:finally|now i) (?:get|understand|see|know|got)\b|\bgot it now\b|\bjetzt (?:hab"
-    r"|habe) ich'?s?\b|\bo+h+[,. ]+(?:ok|now|so that|i see|right)|\bohhh+\b|\baha+\b|\btil\b|\bclicked\b"
-    r"|\bdu hast recht\b|\b(?:tu as|vous avez) raison\b|\btienes razón\b|\bhai ragione\b|\bje hebt gelijk\b"
-    r"|你说得对|明白了|懂了",
-)
-
-THANKS = _any(
-    r"\b(?:thanks|thank you|thx|ty|tysm|cheers|ta|much appreciated|appreciate (?:it|that)|danke(?:schön)?"
-    r"|vielen dank|merci|gracias"
-    r"|grazie|bedankt|dank je|obrigad[oa]|tack)\b|谢谢|多谢|ありがと",
-)
+from turnwise.judges.approval import ADOPTED, CONCEDED, PRAISE, SUCCESS, THANKS
+from turnwise.judges.text import any_of
 
 # The answer is refused or called wrong.
-REJECTED = _any(
+REJECTED = any_of(
     r"\bis(?: not|n't) (?:an?|much|enough|really|worth|even)\b|\bdeserves? (?:more|better)\b|\bnot (?:one"
     r"|a single) \w+"
     r"|\bnothing (?:about|on|kind|nice|warm|specific|personal|new)\b",
@@ -184,7 +44,7 @@ REJECTED = _any(
 )
 
 # The person says what they had said, or what was done wrongly: always about the answer.
-REPROACHED = _any(
+REPROACHED = any_of(
     r"\bi (?:just |clearly |already |specifically |literally |only )?(?:said|asked|told|wrote|listed|mentioned"
     r"|pasted|gave|wanted"
     r"|meant|requested|specified|needed|was (?:asking|after|hoping|looking|expecting))\b",
@@ -192,7 +52,8 @@ REPROACHED = _any(
     r"|missed|ignored|overwrote|overwritten|deleted"
     r"|removed|changed|broke|broken|dropped|skipped|left out|misread|misunderstood|mixed up|got|made up"
     r"|repeated|invented|used|wrote"
-    r"|sent|put|took|gave|added|keep|kept|assumed|confused|didn't|did not|don't|haven't|weren't|never|failed)\b",
+    r"|sent|put|took|gave|added|keep|kept|assumed|confused|didn't|did not|don't(?! (?:have|need) to)"
+    r"|haven't|weren't|never|failed)\b",
     r"\b(?:should|could|might|ought to) (?:not )?(?:n't )?(?:have|'ve)\b|\b(?:should|shouldn't|couldn't) have\b",
     r"\bwhy (?:did|didn't|would|are|is|do|does|on earth|so) (?:you|it|there|this|that|the|everything|so|many"
     r"|all)\b|\bwhat happened to\b",
@@ -208,7 +69,7 @@ REPROACHED = _any(
 )
 
 # Something is the matter with the answer's form or content.
-DEFECT = _any(
+DEFECT = any_of(
     r"\b(?:sounds?|reads?|feels?|looks?|is|so|very|too) (?:so |very |too |a bit |totally |like )*(?:an? )?ai\b"
     r"|\b(?:says?|tells? (?:me|him|her|them|us)|means?|adds?) nothing\b|\bnever (?:invalidates|ends|stops"
     r"|returns|works)\b",
@@ -252,9 +113,18 @@ DEFECT = _any(
 )
 
 # A wish to have *this* answer in another form.
-REVISE = _any(
-    r"\bi(?:'d| would) (?:like|love|want|prefer|rather|need) (?:you|it|this|that|to (?:see|have|hear|read)|if"
-    r"|something)\b|\bi want (?:you|it|this) to\b",
+REVISE = any_of(
+    r"\b(?:i(?:'d| would)|^would) (?:like|love|want|prefer|rather|need) (?:you|it|this|that|if"
+    r"|to (?:see|have|hear|read)|something|the (?:answer|text|reply|comment|result|feedback))\b"
+    r"|\bi want (?:you|it|this) to\b",
+    # what would have pleased, said of this answer: "would be great if", "a short sentence would be perfect"
+    r"(?:\bwould|'d)(?: have been|'ve been| be) (?:\w+ ){0,2}?"
+    r"(?:great|nice\w*|better|perfect|lovely|ideal|good|cool|helpful) "
+    r"(?:if (?!(?:i|he|she|they|we)\b)|to (?:have|see|get|read|hear)|with(?:out)?\b|in\b)"
+    r"|(?<!\bthat)(?<!\bthis)(?<!\bwhich) would (?:have been|be) (?:\w+ )?"
+    r"(?:great|nice\w*|better|perfect|lovely|ideal)"
+    r"|\b(?:great|nice\w*|better|best|perfect|lovely|ideal) would (?:have been|be)\b"
+    r"|\b(?:better|nicer) (?:if|without)\b",
     r"(?:^|[.!?,;:] )(?:one|two|three|four|five|a (?:single|short|couple of|few)|max|just|only"
     r"|half) (?:\w+ )?(?:sentences?|lines?|paragraphs?|words?|slides?|bullets?|pages?)\b|, not (?:a|an|the|like"
     r"|just|from|in|as|with)\b|\bsomething (?:shorter|simpler|sweet|warm|kind|nice|friendly|plain|short|lighter"
@@ -263,7 +133,8 @@ REVISE = _any(
     r"|make |keep |say |rewrite |write |redo |do |give |put |cut |trim "
     r"|shorten |tone |drop |skip |lose |leave |remove |simplify |explain |rephrase |stop |have |sound |talk "
     r"|try |stick |tell |get |use |boil )",
-    r"(?:^|[,.;:!?…-]\s*|\b(?:please|pls|just|then|and|but|you can|you could|maybe|simply|rather)\s+)(?:make"
+    r"(?:^|[,.;:!?…-]\s*|\b(?:please|pls|kindly|just|then|and|but|you can|you could|maybe|simply|rather|ugh|ok|hey|no"
+    r"|time)\s+)(?:make"
     r"|keep|say|write|rewrite|redo|rephrase|put|try|get|turn|trim|cut|boil|explain|do|tell) (?:it|this|that"
     r"|these|them|things|me|her|him|us)\b",
     r"\b(?:would|is|are|should|will|has to|have to|needs? to) (?:be |do |have )?(?:enough|plenty|fine"
@@ -302,14 +173,14 @@ REVISE = _any(
 )
 
 # Disbelief and mockery.
-INCREDULOUS = _any(
+INCREDULOUS = any_of(
     r"\?\?|\?!|!\?|\bwtf\b|\bseriously\b|\breally\s*\?|\bare (?:we|you) (?:even|sure|kidding|joking|serious"
     r"|drunk|ok|okay|high)\b|^you ok\b|\bsince when\b|\bhuh\?|\bwhat (?:even|on earth|the)\b|\blol what\b"
     r"|\bdid you even\b|认真的吗|\bexcuse me\b"
     r"|\b(?:what|which) (?:planet|year|universe)\b|\bis this a joke\b|\bfacepalm\b|\bgood grief\b|\bfor (?:god"
     r"|heaven|christ|pete)'s sake\b|[🙄🤦😒🤨😑😡👎💀]|\bernsthaft\b|\bsérieux\b|\ben serio\b|什么鬼",
 )
-SARCASM = _any(
+SARCASM = any_of(
     r"\b(?:\w+teen|\d+|ten|twenty|thirty|fifty|a hundred|whole) (?:paragraphs?|pages?|words|lines|steps"
     r"|sentences) (?:for|to|about)\b|\btruly\b|\bmasterpiece\b|\bokay then\b|\bout of all\b",
     r"^(?:oh |wow,? |ah |well )?(?:great|nice|lovely|brilliant|fantastic|wonderful|perfect|excellent|awesome"
@@ -329,7 +200,7 @@ SARCASM = _any(
     r"|\bgenius move\b|\bmasterpiece\b.*\b(?:of|in)\b|\b(?:truly|really) (?:groundbreaking|revolutionary)\b"
     r"|\bin (?:what|which) (?:world|universe)\b",
 )
-GAVE_UP = _any(
+GAVE_UP = any_of(
     r"\bnever ?mind\b|\bforget (?:it|about it)\b|\bi(?:'ll| will| just)?(?: just)? (?:do|did|fix|fixed|write"
     r"|wrote|wrote it|handle|google|googled|look it up|looked it up) (?:it |that |this )?(?:myself|by hand"
     r"|manually)\b|\bby hand\b"
@@ -339,13 +210,13 @@ GAVE_UP = _any(
 )
 
 # ---- neither good nor bad
-ACKNOWLEDGED = _any(
+ACKNOWLEDGED = any_of(
     r"^(?:ok(?:ay)?|k|kk|right|alright|noted|got it|gotcha|i see|understood|sure|fine|mhm|hm+|mm+|interesting"
     r"|good to know|aha|roger|cool|ah ok|all right|fair enough|makes sense|alles klar|verstanden|gut|okidoki|ja"
     r"|d'accord|je note|c'est noté|entendu|vale|entendido|de acuerdo|va bene|capito|oké|begrepen|duidelijk|tá"
     r"|entendi|好的?|嗯|知道了|はい)\b[.,!… ]*",
 )
-DEFERRED = _any(
+DEFERRED = any_of(
     r"\b(?:will|i'll|gonna|going to|let me|have to|need to|want to|should) (?:\w+ )?(?:check|try|look|see|ask"
     r"|test|think|read|have a look|get back|come back|report|run (?:it|this)|show|compare|measure|verify"
     r"|sleep on|talk|pass|discuss|decide)\b",
@@ -358,13 +229,14 @@ DEFERRED = _any(
     r"|don't know (?:yet|if)|we'll see|remains to be seen)\b",
     r"\b(?:asking|ask) (?:my|the|our|him|her)\b|\breport back\b|\blet you know\b|\b(?:tomorrow|later|next week"
     r"|before (?:may|june|monday|friday|next))\b[^?]*$|\bwhen i(?:'m| am| get)\b",
-    r"\b(?:maybe|perhaps|could be|might be|possibly|possible|dunno|depends|i guess|undecided|on the fence)\b"
+    r"\b(?:maybe|perhaps|could be(?! \w+er\b| great| good| nice| perfect)"
+    r"|might be|possibly|possible|dunno|depends|i guess|undecided|on the fence)\b"
     r"|\bbefore i (?:say|decide|judge)\b|\bin a (?:sec|minute|bit|moment)\b|\bone sec\b|\bbrb\b|\bhold on\b",
     r"\b(?:schaue|prüfe|probiere|teste|frage|melde mich|weiß (?:noch )?nicht|mal sehen|später|morgen|leite ich"
     r"|je (?:vais|verrai|regarde)|on verra|plus tard|peut-être|ya veré|luego|quizás|tal vez|mañana"
     r"|vedrò|forse|più tardi|domani|misschien|straks|talvez|depois|amanhã)\b|等一下|再说|看看|问问|也许",
 )
-NEW_TOPIC = _any(
+NEW_TOPIC = any_of(
     r"\b(?:by the way|btw|unrelated|different (?:question|topic|thing)|other (?:question|topic|thing)"
     r"|another (?:question|thing)|separate(?:ly)?|on another note|off topic|changing (?:the )?(?:subject|topic)"
     r"|quick question"
@@ -374,28 +246,28 @@ NEW_TOPIC = _any(
     r"|\bpor cierto\b|\botra (?:cosa|pregunta)\b|\ba proposito\b|\baltra (?:cosa|domanda)\b|\btrouwens\b"
     r"|\bandere vraag\b|\baliás\b|\boutra (?:coisa|pergunta)\b|对了|另外|顺便|ところで",
 )
-OUTSIDE = _any(
+OUTSIDE = any_of(
     r"\b(?:my bad|my fault|power cut|outage|router|wifi|proxy|vpn|flu|sick|ill in bed|on (?:ice|hold|leave"
     r"|holiday|vacation)|parental leave|postponed|parking this|parked|rescheduled|called off|budget (?:freeze"
     r"|cut)|strike|snow(?:ed)?"
     r"|cancelled my|unplugged|reboot(?:ing|ed)?|maintenance|don't bother|wait for|nobody will|out of office"
     r"|delayed|the (?:boss|client|customer) (?:has )?(?:changed|cancelled)|train|airline|traffic|dentist)\b",
 )
-ACCIDENT = _any(
+ACCIDENT = any_of(
     r"\bwrong (?:window|chat|tab|thread|person)\b|\bsorry,? that was\b|\bignore that\b|\b(?:the|my) (?:cat|dog"
     r"|toddler|kid|son|daughter)\b[^.]*\b(?:keyboard|typed|walk)|\b(?:pocket|butt) (?:dial|typ)|\bhit (?:send"
     r"|enter) too\b|\btypo\b|\bmisclick|\btest(?:ing)?,? (?:one|1)\b|\bignore (?:me|my)\b",
 )
 # The same kind of work, asked for again in a way that builds on this answer.
-BUILDS_ON = _any(
+BUILDS_ON = any_of(
     r"\b(?:next|now|then|on to|onto)\b[:,]? (?:the|do|let's|we|rotate|add|for|one|up|step|can|could|please"
-    r"|same)\b|^next\b|\b(?:do|write|make|same) (?:the same|one|it|this|that|another)(?: one)? (?:for|with|in"
+    r"|same)\b|^next\b(?! time)|\b(?:do|write|make|same) (?:the same|one|it|this|that|another)(?: one)? (?:for|with|in"
     r"|again for)\b|\bcan you do the same\b|\bthe same for\b"
     r"|\b(?:also|and) (?:add|invite|include|do|for|on|put|the|one)\b|\bpart (?:two|2)\b|\blet's (?:tackle|move"
     r"|continue|start|do)\b|\bon (?:attaque|passe|continue)\b|\bweiter mit\b|\bjetzt (?:noch|bitte|das|die"
     r"|den)\b|\bahora (?:el|la)\b|\bora (?:il|la)\b|\bnu (?:de|het)\b|接下来|下一",
 )
-STANDING_RULE = _any(
+STANDING_RULE = any_of(
     r"\b(?:always|never|from now on|in (?:the )?future|next time|every time|as a rule|house style"
     r"|put that on your list|keep in mind|remember (?:that|to|this)|for (?:future|next)|going forward"
     r"|please remember|make a note)\b"
@@ -404,23 +276,6 @@ STANDING_RULE = _any(
     r"|la prossima volta|altijd|nooit|voortaan|volgende keer|da próxima vez)\b|以后|下次|总是",
 )
 
-NEGATED_PRAISE = re.compile(
-    r"\b(?:stimmt|gefällt|passt|funktioniert|klappt|geht)(?: \w+)? (?:nicht|nie|gar nicht)\b|"
-    r"\b(?:not|isn't|wasn't|aren't|doesn't|don't|didn't|never|hardly|barely|far from|anything but|less than"
-    r"|nicht|pas|no(?= better)|no(?:t)? (?:very|so|really|exactly|all that|particularly|that))"
-    r"\s+(?:(?:a|an|the|so|very|really|exactly|quite|too|all that|that|particularly|much of a|feel|sound|look"
-    r"|read)\s+){0,3}"
-    r"(?:great|good|better|perfect|helpful|nice|funny|ideal|clear|impressive|impressed|brilliant|amazing|cool"
-    r"|like (?:it|this|that|the|how|your)|love|gut|schön|bien|bueno)\b",
-    re.IGNORECASE,
-)
-# "That's the tone I was after": the words of a reproach, said in approval.
-CONFIRMS = re.compile(
-    r"(?:\b(?:that's|this is|it's|now that's|yes,? this|c'est|das ist|genau)|^yes,?) (?:exactly |just "
-    r"|precisely |pretty much |totally )?"
-    r"(?:(?:the|what|how|why|something|like) (?:\w+ ){0,5}?(?:i|we)(?:'d|\b)[^.!?,;\n]*)",
-    re.IGNORECASE | re.MULTILINE,
-)
 NEGATED_DEFECT = re.compile(
     r"\b(?:not bad|no longer|not wrong|nothing wrong|can't complain|can't fault|never (?:been )?(?:better"
     r"|clearer)|no (?:more )?(?:problems?|issues?|errors?|bugs?|complaints?|failures?)"

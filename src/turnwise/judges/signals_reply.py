@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from turnwise.judges.lexicon import CONFIRMS, KINDS, NEGATED_DEFECT, NEGATED_PRAISE
+from turnwise.judges.approval import CONFIRMS, KEEP_ON, NEGATED_PRAISE, SOFTENED, TURNS, WISHED
+from turnwise.judges.lexicon import KINDS, NEGATED_DEFECT
 from turnwise.judges.text import plain, sentences, words
 
 POSITIVE = ("praise", "success", "adopted", "conceded")
@@ -17,8 +18,8 @@ NEUTRAL = ("acknowledged", "deferred", "new_topic", "outside", "accident")
 
 _QUOTED = re.compile(r"\"([^\"\n]{4,120})\"|(?<!\w)'([^'\n]{6,120})'(?!\w)")
 _ASKS = re.compile(
-    r"\?\s*$|^(?:and |ok(?:ay)?,? |so )?(?:what|who|when|where|which|how|is|are|do|does|did|was|can|could|would"
-    r"|will|wie|was|wer|wann|wo"
+    r"\?\s*$|^(?:and |ok(?:ay)?,? |so )?(?:what|who|when|where|which|how|is|are|do|does|did|was|can|could"
+    r"|would(?!'ve| (?:be|have been|love|like|prefer) )|will|wie|was|wer|wann|wo"
     r"|quel\w*|combien|où|cómo|qué|cuándo|dónde|come|cosa|quando|hoe|wat|waar)\b",
     re.IGNORECASE,
 )
@@ -49,11 +50,11 @@ _AFTERTHOUGHT = re.compile(
 _WISHES = ("reply.revise", "reply.imperative", "reply.reproached", "reply.defect")
 _NEXT_STEP = re.compile(
     r"^(?:(?:ok(?:ay)?|great|good|yes|yep|perfect|thanks|cool|nice|alright|right|so|and)[,.!]? )*"
-    r"(?:(?:can|could|would|will) you (?:please |pls )?)?(?:also|next|now|then|go ahead|open a|close the|deploy"
-    r"|merge|release|push|commit|save it"
+    r"(?:(?:can|could|would|will) you (?:please |pls )?)?(?:also|next(?! time)|now|then|go ahead|open a|close the"
+    r"|deploy|merge|release|push|commit|save it"
     r"|squash|tag|file|do the same|let's (?:build|do|start|go|ship|use|move)|(?:please |pls )?(?:also "
     r"|now )?(?:create|prepare|set up|schedule|invite|send) )\b"
-    r"|\b(?:too|as well|the same for \w+.*)[.!]?$|^(?:next|number two|question two|another)\b",
+    r"|\b(?:too|as well|the same for \w+.*)[.!]?$|^(?:next(?! time)|number two|question two|another)\b",
     re.IGNORECASE,
 )
 
@@ -87,10 +88,8 @@ def _kinds(text: str, lines: list[str]) -> dict[str, float]:
     # A sentence that asks for the next piece of work says nothing against this one.
     kept = "\n".join(line for line in lines if not _NEXT_STEP.search(line))
     about = "\n".join(line for line in kept.splitlines() if not _PLAIN_QUESTION.search(line))
-    negative = NEGATED_DEFECT.sub(" ", CONFIRMS.sub(" ", kept))
-    wishes = NEGATED_DEFECT.sub(" ", CONFIRMS.sub(" ", about))
-    # Praise in quotation marks is an example or the answer's own: "start with 'well done'".
-    praise = NEGATED_PRAISE.sub(" ", _QUOTED.sub(" ", text))
+    negative, wishes = _unapproving(kept), _unapproving(about)
+    praise = "\n".join(_given_praise(line) for line in lines)
     sources = dict.fromkeys(NEGATIVE, negative) | {"praise": praise, "revise": wishes, "defect": wishes}
     for kind, pattern in KINDS.items():
         hits = sum(1 for _ in pattern.finditer(sources.get(kind, text)))
@@ -102,7 +101,9 @@ def _kinds(text: str, lines: list[str]) -> dict[str, float]:
         found["reply.defect"] = max(found.get("reply.defect", 0.0), 1.2)
     if kept != "\n".join(lines):
         found["reply.next_step"] = 1.0
-    if _IMPERATIVE.search(about):
+    if KEEP_ON.search(text):
+        found["reply.praise"] = max(found.get("reply.praise", 0.0), 1.0)
+    if _IMPERATIVE.search(KEEP_ON.sub(" ", about)):
         found["reply.imperative"] = 1.0
     if any(f"reply.{p}" in found for p in POSITIVE):
         # A story around good news: its asides weigh less than the news.
@@ -111,8 +112,29 @@ def _kinds(text: str, lines: list[str]) -> dict[str, float]:
 
 
 def _opens_well(lines: list[str]) -> bool:
-    first = NEGATED_PRAISE.sub(" ", _QUOTED.sub(" ", lines[0])) if lines else ""
-    return any(KINDS[k].search(first) for k in ("praise", "success", "conceded")) and not _ASKS.search(first)
+    first = _given_praise(lines[0]) if lines else ""
+    well = any(KINDS[k].search(first) for k in ("praise", "success", "conceded")) or KEEP_ON.search(first)
+    return bool(well) and not _ASKS.search(first)
+
+
+def _unapproving(text: str) -> str:
+    """The text without what only sounds like a complaint or a wish."""
+    return NEGATED_DEFECT.sub(" ", CONFIRMS.sub(" ", KEEP_ON.sub(" ", text)))
+
+
+def _given_praise(line: str) -> str:
+    """The sentence without praise that is quoted, denied, wished for, or taken back in the same breath.
+
+    Praise in quotation marks is an example or the answer's own: "start with 'well done'".
+    """
+    text = _QUOTED.sub(" ", line)
+    kept = KEEP_ON.findall(text)
+    if turn := TURNS.search(text):
+        after = text[turn.end() :]
+        objects = any(KINDS[k].search(_unapproving(after)) for k in ("rejected", "reproached", "defect"))
+        if objects and not SOFTENED.search(after):
+            text = after
+    return " ".join([NEGATED_PRAISE.sub(" ", WISHED.sub(" ", KEEP_ON.sub(" ", text))), *kept])
 
 
 def _balance(found: dict[str, float]) -> dict[str, float]:

@@ -32,6 +32,11 @@ _JUDGE_ORDER = re.compile(
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])|\n+")
 
 
+def any_of(*patterns: str) -> re.Pattern[str]:
+    """One pattern that matches where any of these does, in upper or lower case."""
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
 def content_text(message: Message) -> str:
     """The text of a message's content, whether it is a string, a list of parts or absent."""
     content = message.get("content")
