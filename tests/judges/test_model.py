@@ -44,21 +44,14 @@ class Endpoint:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.url = ""
-        self.active = 0
-        self.most_active = 0
 
     async def reply(self, request: Request) -> Response:
         body = await request.json()
         self.bodies.append(body)
         self.headers.append(dict(request.headers))
-        self.active += 1
-        self.most_active = max(self.most_active, self.active)
-        try:
-            result = self.behave(body, len(self.bodies))
-            if asyncio.iscoroutine(result):
-                result = await result
-        finally:
-            self.active -= 1
+        result = self.behave(body, len(self.bodies))
+        if asyncio.iscoroutine(result):
+            result = await result
         if isinstance(result, Response):
             return result
         message = {"role": "assistant", "content": result}
@@ -121,14 +114,19 @@ async def test_a_verdict_has_score_hint_votes_and_cost() -> None:
 
 
 async def test_calls_are_marked_as_side_turns_and_go_out_together() -> None:
-    async def slow(body: dict[str, Any], n: int) -> str:
-        await asyncio.sleep(0.3)
+    everyone = asyncio.Barrier(4)
+
+    async def meet(body: dict[str, Any], n: int) -> Any:
+        try:
+            async with asyncio.timeout(10):  # only a judge that calls one after the other waits for it
+                await everyone.wait()
+        except (TimeoutError, asyncio.BrokenBarrierError):
+            return JSONResponse({"error": {"message": "the other calls did not come"}}, 400)
         return good(body, n)
 
-    async with serving(slow) as endpoint, judging(endpoint.url, votes=2) as judge:
-        await judge.judge(TASK)
-    assert all(h["x-turn-type"] == "side" for h in endpoint.headers)
-    assert endpoint.most_active == 4
+    async with serving(meet) as endpoint, judging(endpoint.url, votes=2) as judge:
+        assert (await judge.judge(TASK)).score == -1
+    assert [h["x-turn-type"] for h in endpoint.headers] == ["side"] * 4
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -243,6 +241,16 @@ async def test_the_cascade_asks_the_model_only_where_the_signals_abstain() -> No
         assert (await cascade.judge(clear)).judge == "signals"
         assert endpoint.bodies == []
         assert (await cascade.judge(TASK)).judge == "model"
+
+
+async def test_an_outage_behind_abstaining_signals_is_no_neutral_verdict() -> None:
+    async with (
+        serving(lambda *_: PlainTextResponse("down", 503)) as endpoint,
+        judging(endpoint.url) as judge,
+    ):
+        with pytest.raises(JudgeUnavailable):
+            await CascadeJudge(judge).judge(TASK)
+    assert endpoint.bodies, "the signals abstained, and the model was asked"
 
 
 async def test_signals_alone_call_an_abstention_no_signal() -> None:

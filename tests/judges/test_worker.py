@@ -131,23 +131,51 @@ async def test_an_outage_that_ends_costs_nothing(journal: Journal, tmp_path: Pat
     await work_until(Worker(settings(tmp_path), journal, judge), lambda: state(journal, turn) is TurnState.READY)
 
 
-async def test_the_lease_is_kept_while_a_vote_takes_long(journal: Journal, tmp_path: Path) -> None:
+class Watched(Journal):
+    """Counts how often somebody looks for work."""
+
+    looks = 0
+
+    def claim_for_judging(self, worker: str, limit: int, lease_s: float) -> list[JudgeTask]:
+        found = super().claim_for_judging(worker, limit, lease_s)
+        self.looks += 1
+        return found
+
+
+async def test_the_lease_is_kept_while_a_vote_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal's time is the test's: it goes on by less than a lease, and by more than four of them in all."""
+    monkeypatch.setattr("turnwise.judges.worker.POLL_S", 0.01)
+    lease_s, now = 0.06, 1000.0
+    config = settings(tmp_path, lease_s=lease_s)
+    journal, others = (Watched.open(config, lambda: now) for _ in range(2))
     turn = add_turn(journal, "aaa", "hm")
+    decided = asyncio.Event()
 
     async def slow(task: JudgeTask) -> Verdict:
-        await asyncio.sleep(1.5)
+        await decided.wait()
         return await good(task)
 
+    def held_until() -> float:
+        with journal.reading() as c:
+            return c.execute(select(schema.turns.c.lease_until).where(schema.turns.c.id == turn)).scalar_one()
+
     first, second = Scripted(slow), Scripted(good)
-    config = settings(tmp_path, lease_s=0.6)
     stop = asyncio.Event()
     running = asyncio.create_task(Worker(config, journal, first).run(stop))
     await until(lambda: first.calls)
-    other = asyncio.create_task(Worker(config, journal, second).run(stop))
+    other = asyncio.create_task(Worker(config, others, second).run(stop))
+    for _ in range(6):
+        now += 0.8 * lease_s
+        await until(lambda: held_until() == now + lease_s)  # noqa: B023
+        looks = others.looks
+        await until(lambda: others.looks > looks + 1)  # noqa: B023
+    decided.set()
     await until(lambda: state(journal, turn) is TurnState.READY)
     stop.set()
     await asyncio.wait_for(asyncio.gather(running, other), 10)
     assert (first.calls, second.calls) == ([turn], [])
+    for opened in (journal, others):
+        opened.close()
 
 
 async def test_a_verdict_after_a_lost_lease_is_dropped(journal: Journal, tmp_path: Path) -> None:
@@ -178,7 +206,6 @@ async def test_stopping_does_not_wait_for_a_hanging_vote(journal: Journal, tmp_p
 async def test_run_opens_the_journal_and_stops(tmp_path: Path) -> None:
     stop = asyncio.Event()
     running = asyncio.create_task(run(settings(tmp_path), stop))
-    await asyncio.sleep(0.2)
+    await until((tmp_path / "journal.db").exists)
     stop.set()
     await asyncio.wait_for(running, 20)
-    assert (tmp_path / "journal.db").exists()
