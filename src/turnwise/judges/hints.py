@@ -12,7 +12,7 @@ from turnwise.judges.instructions import as_instruction, strip_openers
 from turnwise.judges.lexicon import KINDS
 from turnwise.judges.signals_reply import answers_a_question
 from turnwise.judges.signals_tool import json_values
-from turnwise.judges.text import plain, sentences, without_judge_orders
+from turnwise.judges.text import clean, plain, sentences, without_judge_orders
 
 MAX_SENTENCES = 3
 MAX_CHARS = 300
@@ -118,6 +118,7 @@ def extract_hint(score: int, answer: str, reply: str, outputs: list[str], found:
 
 def hint_from_reply(score: int, reply: str, answer: str) -> str | None:
     """The directive sentences of a person's reply as an instruction of at most three sentences, or None."""
+    reply = clean(reply)
     if answers_a_question(answer, plain(reply)):
         return None
     chosen = [line for line in sentences(reply) if _is_directive(line, score)]
@@ -281,7 +282,7 @@ def _advice_fields(value: object, depth: int = 0) -> list[str]:
 
 def _bounded(lines: list[str]) -> str | None:
     text = ""
-    for line in lines[:MAX_SENTENCES]:
+    for line in map(clean, lines[:MAX_SENTENCES]):
         if text and len(text) + len(line) > MAX_CHARS:
             break
         text = f"{text} {line}".strip()

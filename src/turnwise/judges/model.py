@@ -19,6 +19,7 @@ from turnwise.config import Config
 from turnwise.errors import TurnwiseError
 from turnwise.judges.parsing import majority, parse_hint, parse_score, select_hint
 from turnwise.judges.prompts import hint_prompt, score_prompt
+from turnwise.judges.text import storable
 from turnwise.types import JudgeTask, Message, Verdict, Vote
 
 CALL_ATTEMPTS = 3
@@ -131,7 +132,7 @@ def _reply(done: object) -> _Reply:
     if not isinstance(text, str):
         raise ValueError("the endpoint's reply holds no message")
     usage = getattr(done, "usage", None)
-    return _Reply(text, getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0)
+    return _Reply(storable(text), getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0)
 
 
 def make_client(config: Config) -> openai.AsyncOpenAI:

@@ -9,6 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from turnwise.judges.text import clean
+
 MIN_HINT_CHARS = 10
 """A hint must be longer than this (P §4.2, step 2)."""
 
@@ -31,7 +33,7 @@ def parse_score(reply: str) -> int | None:
 def parse_hint(reply: str) -> str | None:
     """The last hint between [HINT_START] and [HINT_END] outside of quoted text, or None when there is none."""
     hints = _HINT.findall(without_quotes(reply))
-    return hints[-1].strip() or None if hints else None
+    return clean(hints[-1]).strip() or None if hints else None
 
 
 def without_quotes(reply: str) -> str:

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from turnwise.judges.text import answer_text, content_text
+from turnwise.judges.text import answer_text, content_text, storable
 from turnwise.types import Message
 
 MAX_PART_CHARS = 6000
@@ -96,7 +96,7 @@ def fence(text: str, nonce: str) -> str:
 
 def neutralise(text: str) -> str:
     """Take apart boxes, hint markers, chat-template tokens and fence-like brackets, and keep them readable."""
-    text = re.sub(r"\\+\s*boxed", "(box)", text, flags=re.IGNORECASE)
+    text = re.sub(r"\\+\s*boxed", "(box)", storable(text), flags=re.IGNORECASE)
     text = re.sub(r"\[\s*(/?)\s*HINT_?\s*(START|END)\s*\]", r"(\1hint \2)", text, flags=re.IGNORECASE)
     text = re.sub(r"<\s*\|", "< |", text)
     return re.sub(r"<{2,}|>{2,}", lambda m: " ".join(m[0]), text)

@@ -28,6 +28,15 @@ _JUDGE_ORDER = re.compile(
     re.IGNORECASE,
 )
 
+# What a chat template or a tokenizer could take for one of its own tokens.
+_MARK = re.compile(
+    r"<[|｜][^<>|｜\s]{1,60}[|｜]>|</?(?:s|bos|eos|pad|unk|think|im_start|im_end|(?:start|end)_of_turn|tool_calls?"
+    r"|tool_response|tool_result|function_call)>|\[/?(?:INST|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|SYSTEM_PROMPT)\]"
+    r"|<</?SYS>>",
+    re.IGNORECASE,
+)
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
 # Ends of sentences in the scripts we know; a dot inside a number, path, version or abbreviation is none.
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])|\n+")
 
@@ -66,6 +75,19 @@ def task_text(messages: list[Message]) -> str:
         if message.get("role") == "user":
             return content_text(message)
     return ""
+
+
+def storable(text: str) -> str:
+    """The text without halves of surrogate pairs, which no UTF-8 file or database takes."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def clean(text: str) -> str:
+    """Text that may go into another prompt: storable, and without marks that a chat template has a meaning for."""
+    text = storable(text)
+    while (less := _MARK.sub("", text)) != text:  # taking one mark out may join the halves of another
+        text = less
+    return text
 
 
 def plain(text: str) -> str:

@@ -17,6 +17,7 @@ from turnwise.errors import JournalError, LeaseLost
 from turnwise.journal import Journal
 from turnwise.judges.cascade import Judge, make_judge
 from turnwise.judges.model import JudgeUnavailable
+from turnwise.judges.text import storable
 from turnwise.types import JudgeTask
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,10 @@ class Worker:
             log.info("turn %s went to another judge", task.turn_id)
         except JudgeUnavailable as e:
             await self._give_back(task, str(e))
+        except Exception as e:
+            # Whatever it is, it is this turn's: counted as a try, so that one turn cannot stop the judging of others.
+            log.exception("turn %s: a fault that was not foreseen", task.turn_id)
+            await self._give_back(task, f"{type(e).__name__}: {e}")
         finally:
             for side in (judging, keeping):
                 side.cancel()
@@ -106,13 +111,24 @@ class Worker:
     async def _keep_lease(self, task: JudgeTask) -> None:
         while True:
             await asyncio.sleep(self._config.lease_s / 3)
-            await asyncio.to_thread(self._journal.renew_judging, task, self._config.lease_s)
+            try:
+                await asyncio.to_thread(self._journal.renew_judging, task, self._config.lease_s)
+            except LeaseLost:
+                raise
+            except JournalError as e:  # a busy or full disk: the lease holds for two more tries
+                log.warning("turn %s: its lease could not be renewed: %s", task.turn_id, e)
 
     async def _give_back(self, task: JudgeTask, error: str) -> None:
         wait = min(self._config.retry_s * 2 ** (task.attempts - 1), MAX_RETRY_S)
         log.warning("turn %s, try %d of %d: %s", task.turn_id, task.attempts, self._config.max_attempts, error)
-        with contextlib.suppress(LeaseLost):
-            await asyncio.to_thread(self._journal.judging_failed, task, error, wait, self._config.max_attempts)
+        try:
+            await asyncio.to_thread(
+                self._journal.judging_failed, task, storable(error), wait, self._config.max_attempts
+            )
+        except LeaseLost:
+            pass  # somebody else has it by now
+        except JournalError as e:
+            log.warning("turn %s returns when its lease runs out: %s", task.turn_id, e)
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:
