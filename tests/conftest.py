@@ -22,8 +22,6 @@ from turnwise.gateway.server import bind, serve
 from turnwise.journal import Journal
 from turnwise.models import resolve_model
 
-SHARED = Path(__file__).parents[2] / "shared"
-
 
 @pytest.fixture(scope="session")
 def model_dir() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,11 +31,29 @@ def test_everything_else_imports_without_torch() -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_nothing_ends_processes_by_name_or_binds_everywhere() -> None:
+FORBIDDEN = {
+    "pkill": "ends processes by name",
+    "killall": "ends processes by name",
+    "process_iter": "looks through everybody's processes",
+    "net_connections": "looks through everybody's connections",
+}
+EVERYWHERE = re.compile(r"""["'](0\.0\.0\.0|::|\*)["']""")
+TURNS_WILDCARD_INTO_LOOPBACK = re.compile(r"""\{"0\.0\.0\.0": "127\.0\.0\.1", "::": "::1"\}""")
+"""Where these addresses may stand: a person may bind to all with a token, and is then shown one to connect to."""
+
+
+def test_nothing_ends_or_searches_processes_by_name() -> None:
     for path in SOURCE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        assert "pkill" not in text, path
-        assert "killall" not in text, path
+        assert [why for word, why in FORBIDDEN.items() if word in text] == [], path
+
+
+def test_nothing_binds_to_every_address_by_itself() -> None:
+    for path in SOURCE.rglob("*.py"):
+        text = TURNS_WILDCARD_INTO_LOOPBACK.sub("", path.read_text(encoding="utf-8"))
+        assert EVERYWHERE.findall(text) == [], path
+        assert "0.0.0.0" not in text, path
+        assert not re.search(r"""bind\(\s*\(\s*["']["']""", text), f"{path} binds to the empty, that is every, address"
 
 
 def test_a_file_stays_readable_at_a_sitting() -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import typer.main
+from fastapi.routing import APIRoute
 
 from turnwise.cli import app
 from turnwise.config import Config
+from turnwise.gateway.app import make_app
 from turnwise.reference import as_markdown
 
 ROOT = Path(__file__).parents[1]
@@ -44,21 +46,88 @@ def test_the_configuration_page_is_made_from_the_tree() -> None:
     assert (ROOT / "docs/configuration.md").read_text(encoding="utf-8") == as_markdown(), "run `make docs`"
 
 
+def unknown_keys(code: str) -> list[str]:
+    """Configuration keys in a piece of code that the tree does not have."""
+    return [
+        f"no key {section}.{key}"
+        for section, key in re.findall(r"(?<![\w./])([a-z]+)\.([a-z_]+)(?![\w(/])", code)
+        if section in SECTIONS and key not in ("md", "py", "db", "toml", "jsonl")
+        if key not in SECTIONS[section].model_fields
+    ]
+
+
+def unknown_commands(code: str) -> list[str]:
+    """Commands of turnwise in a piece of code that do not exist, and flags that theirs do not have."""
+    known, faults = commands(), []
+    groups = {name.split()[0] for name in known if " " in name}
+    for line in re.findall(r"(?:^|[\s/(])turnwise((?: +[^\s|;&#)]+)+)", code):
+        words = line.split()
+        if words[0] in groups and len(words) == 1:
+            continue  # the group as a whole
+        name = " ".join(words[:2]) if words[0] in groups else words[0]
+        if name.startswith("--"):
+            command = typer.main.get_command(app)
+        elif name in known:
+            command = known[name]
+        else:
+            faults.append(f"no command {name}")
+            continue
+        faults += [f"{name} has no {f}" for f in re.findall(r"(?<!\S)(--[a-z-]+)", line) if f not in flags(command)]
+    return faults
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_keys_commands_and_flags_exist(document: Path) -> None:
-    known = commands()
-    for code in code_of(document):
-        for section, key in re.findall(r"(?<![\w./])([a-z]+)\.([a-z_]+)(?![\w(/])", code):
-            if section in SECTIONS and key not in ("md", "py", "db", "toml", "jsonl"):
-                assert key in SECTIONS[section].model_fields, f"{code}: no key {section}.{key}"
-        for line in re.findall(r"(?:^|[\s/])turnwise ((?:[a-z]+ ?)+[^|;&#]*)", code):
-            words = line.split()
-            name = next((n for n in (" ".join(words[:2]), words[0]) if n in known), None)
-            if name is None:
-                assert words[0] not in {n.split()[0] for n in known} or len(words) == 1, f"{code}: no such command"
-                continue
-            for flag in re.findall(r"(?<!\S)(--[a-z-]+)", line):
-                assert flag in flags(known[name]), f"{code}: {name} has no {flag}"
+    faults = {code: found for code in code_of(document) if (found := unknown_keys(code) + unknown_commands(code))}
+    assert faults == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("turnwise frobnicate", "no command frobnicate"),
+        (".venv/bin/turnwise frobnicate --hard  # does it", "no command frobnicate"),
+        ("turnwise frobnicate | less", "no command frobnicate"),
+        ("turnwise nothing list --all", "no command nothing"),
+        ("turnwise sessions frobnicate", "no command sessions frobnicate"),
+        ("turnwise sessions list --al", "sessions list has no --al"),
+        ("turnwise --al", "--al has no --al"),
+        ("train.frobnicate = 1", "no key train.frobnicate"),
+    ],
+)
+def test_what_does_not_exist_is_noticed(code: str, fault: str) -> None:
+    assert unknown_keys(code) + unknown_commands(code) == [fault]
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["turnwise", "turnwise sessions", "turnwise sessions show ID", "turnwise serve --home DIR", "turnwise@base",
+     "import turnwise  # the package", "train.lr = 1e-4", "turnwise --help", "src/turnwise/types.py"],
+)  # fmt: skip
+def test_what_exists_passes(code: str) -> None:
+    assert unknown_keys(code) + unknown_commands(code) == []
+
+
+FOREIGN = {
+    "SGLANG_RETURN_ORIGINAL_LOGPROB": "SGLang's",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "vLLM's",
+    "EXAMPLE_API_KEY": "a name that a person would choose",
+    "HEARTBEAT_OK": "what an agent's heartbeat answers, no variable",
+}
+"""Names in the documents that are not turnwise's to read."""
+
+
+def test_environment_variables_in_the_documents_are_read() -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    read = set(re.findall(r"""["']([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)["']""", source))
+    named = {
+        name
+        for document in DOCUMENTS
+        for name in re.findall(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b", document.read_text(encoding="utf-8"))
+    }
+    assert {n for n in read if n.startswith("TURNWISE_")} & named, "the documents name some"
+    assert named - read - FOREIGN.keys() == set()
+    assert FOREIGN.keys() <= named, "a name that no document has any more"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
@@ -78,11 +147,10 @@ def test_make_targets_in_the_documents_exist() -> None:
                 assert target in targets, f"{document.name}: make {target}"
 
 
-def test_every_route_of_the_api_page_exists() -> None:
-    source = (ROOT / "src/turnwise/gateway/app.py").read_text(encoding="utf-8")
-    routes = set(re.findall(r'@app\.(?:get|post)\("([^"]+)"\)', source))
-    named = set(re.findall(r"(?:GET|POST) (/[\w/{}]+)", (ROOT / "docs/api.md").read_text(encoding="utf-8")))
-    named = {re.sub(r"\{id\}", lambda m: "{X}", route) for route in named}
-    known = {re.sub(r"\{[a-z_]+\}", "{X}", route) for route in routes}
-    assert named - known == set()
-    assert {route for route in known if not route.startswith("/s/")} - named == set()
+def test_every_route_of_the_api_page_exists_and_every_route_stands_there() -> None:
+    nothing: Any = None  # the routes are known before anything is served
+    routes = {(method, route.path) for route in make_app(Config(), nothing, nothing, None, nothing).routes
+              if isinstance(route, APIRoute) for method in route.methods}  # fmt: skip
+    known = {f"{method} {re.sub(r'{[a-z_]+}', '{id}', path)}" for method, path in routes if not path.startswith("/s/")}
+    named = set(re.findall(r"(?:GET|POST) /[\w/{}]+", (ROOT / "docs/api.md").read_text(encoding="utf-8")))
+    assert named == known
