@@ -1,4 +1,4 @@
-"""HTTP as all engine clients use it: one kind of client, server-sent events, and faults as EngineError.
+"""HTTP as all engine clients use it: one kind of client, and faults as EngineError. Streams: see `events`.
 
 An address where nothing answers is EngineUnreachable, silence is a 504, and what is not understood is a 502.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
@@ -53,24 +53,6 @@ async def send(client: httpx.AsyncClient, method: str, path: str, body: dict[str
     """One request with a whole answer."""
     with faults(f"the engine at {client.base_url}"):
         return await client.request(method, path, json=body)
-
-
-async def read_events(
-    client: httpx.AsyncClient, path: str, body: dict[str, Any]
-) -> AsyncGenerator[dict[str, Any], None]:
-    """POST a request and give its server-sent events. Closing the iterator hangs up."""
-    with faults():
-        async with client.stream("POST", path, json=body) as response:
-            if response.status_code != 200:
-                await response.aread()
-                raise refusal(response)
-            async for line in response.aiter_lines():
-                if not line.startswith("data:"):
-                    continue
-                data = line[5:].strip()
-                if data == "[DONE]":
-                    return
-                yield json.loads(data)
 
 
 def refusal(response: httpx.Response) -> EngineError:

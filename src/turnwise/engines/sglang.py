@@ -17,7 +17,8 @@ from typing import Any
 import httpx
 
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams
-from turnwise.engines.http import engine_client, read_events, refusal, send
+from turnwise.engines.events import EventClient
+from turnwise.engines.http import engine_client, refusal, send
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
 NOT_LOADED = "not loaded"
@@ -29,6 +30,7 @@ class SglangEngine:
     def __init__(self, url: str, stall_s: float = 60.0) -> None:
         self.url = url
         self._client = engine_client(url, stall_s)
+        self._events = EventClient(url, stall_s)
         self._max_model_len: int | None = None
         self._loaded: dict[str, Path] = {}
 
@@ -45,7 +47,7 @@ class SglangEngine:
         self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
     ) -> AsyncGenerator[Chunk, None]:
         answer = Answer(params.stop)
-        async with aclosing(read_events(self._client, "/generate", _request(model, prompt_ids, params))) as events:
+        async with aclosing(self._events.post("/generate", _request(model, prompt_ids, params))) as events:
             async for event in events:
                 chunk = answer.feed(event)
                 if chunk.token_ids or chunk.text or chunk.finish_reason:
@@ -82,6 +84,7 @@ class SglangEngine:
             return False
 
     async def close(self) -> None:
+        self._events.close()
         await self._client.aclose()
 
     async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:

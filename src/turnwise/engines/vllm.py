@@ -18,7 +18,8 @@ from typing import Any
 import httpx
 
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams
-from turnwise.engines.http import engine_client, read_events, refusal, send
+from turnwise.engines.events import EventClient
+from turnwise.engines.http import engine_client, refusal, send
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
 __all__ = ["BASE_MODEL", "EngineUnreachable", "UnknownModel", "VllmEngine"]
@@ -38,6 +39,7 @@ class VllmEngine:
     def __init__(self, url: str, stall_s: float = 60.0) -> None:
         self.url = url
         self._client = engine_client(url, stall_s)
+        self._events = EventClient(url, stall_s)
         self._max_model_len: int | None = None
         self._tempered: bool | None = None
         self._probing = asyncio.Lock()
@@ -69,9 +71,7 @@ class VllmEngine:
 
     async def _sample(self, model: str, prompt_ids: list[int], params: SamplingParams) -> AsyncGenerator[Chunk, None]:
         finished = False
-        async with aclosing(
-            read_events(self._client, "/v1/completions", _request(model, prompt_ids, params))
-        ) as events:
+        async with aclosing(self._events.post("/v1/completions", _request(model, prompt_ids, params))) as events:
             async for event in events:
                 for chunk in _chunks(event):
                     finished = finished or chunk.finish_reason is not None
@@ -144,6 +144,7 @@ class VllmEngine:
             return False
 
     async def close(self) -> None:
+        self._events.close()
         await self._client.aclose()
 
     async def _models(self) -> list[dict[str, Any]]:
