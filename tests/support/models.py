@@ -1,9 +1,90 @@
-"""A tiny random model with the real tokenizer: everything but good sense, in milliseconds."""
+"""Tiny models made on the spot: everything but good sense, in milliseconds."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+
+QWEN3_TOKENS = {
+    "<|endoftext|>": True,
+    "<|im_start|>": True,
+    "<|im_end|>": True,
+    "<tool_call>": False,
+    "</tool_call>": False,
+    "<tool_response>": False,
+    "</tool_response>": False,
+    "<think>": False,
+    "</think>": False,
+}
+"""Qwen3's added tokens that a text model meets, and whether each is special (left out when text is shown)."""
+
+_QWEN3_TEMPLATE = r"""
+{%- set system = messages[0].content if messages[0].role == 'system' else none -%}
+{%- if tools -%}
+  {{- '<|im_start|>system\n' + (system + '\n\n' if system is not none else '') + header -}}
+  {%- for tool in tools -%}{{- '\n' + (tool | tojson) -}}{%- endfor -%}
+  {{- footer + '<|im_end|>\n' -}}
+{%- elif system is not none -%}
+  {{- '<|im_start|>system\n' + system + '<|im_end|>\n' -}}
+{%- endif -%}
+{%- for m in messages -%}
+  {%- if m.role == 'user' or (m.role == 'system' and not loop.first) -%}
+    {{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' -}}
+  {%- elif m.role == 'assistant' -%}
+    {{- '<|im_start|>assistant\n' + m.content -}}
+    {%- for c in m.tool_calls or [] -%}
+      {{- '\n' if m.content or not loop.first -}}
+      {%- set given = c.function.arguments -%}
+      {{- '<tool_call>\n{"name": "' + c.function.name + '", "arguments": ' -}}
+      {{- (given if given is string else given | tojson) + '}\n</tool_call>' -}}
+    {%- endfor -%}
+    {{- '<|im_end|>\n' -}}
+  {%- elif m.role == 'tool' -%}
+    {{- '<|im_start|>user' if loop.first or loop.previtem.role != 'tool' -}}
+    {{- '\n<tool_response>\n' + m.content + '\n</tool_response>' -}}
+    {{- '<|im_end|>\n' if loop.last or loop.nextitem.role != 'tool' -}}
+  {%- endif -%}
+{%- endfor -%}
+{{- '<|im_start|>assistant\n' if add_generation_prompt -}}
+"""
+
+
+def make_qwen3(folder: Path) -> Path:
+    """A folder with a small byte-level tokenizer that has Qwen3's marks, and a template that writes as Qwen3's does.
+
+    It has no weights: only an engine would read them.
+    """
+    from renderers import qwen3
+    from safetensors.numpy import save_file
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    corpus = [qwen3._TOOLS_HEADER, qwen3._TOOLS_FOOTER, Path(__file__).read_text(encoding="utf-8")] * 2
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(
+        corpus, trainers.BpeTrainer(vocab_size=1500, initial_alphabet=alphabet, show_progress=False)
+    )
+    tokenizer.add_tokens([AddedToken(t, special=special, normalized=False) for t, special in QWEN3_TOKENS.items()])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    words = {"header": qwen3._TOOLS_HEADER, "footer": qwen3._TOOLS_FOOTER}
+    template = "".join(f"{{%- set {name} = {json.dumps(text)} -%}}" for name, text in words.items()) + _QWEN3_TEMPLATE
+    about = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 40960,
+        "chat_template": template,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
+    config = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    save_file({}, folder / "model.safetensors")
+    return folder
 
 
 def make_tiny_model(folder: Path, model_dir: Path) -> Path:

@@ -101,7 +101,9 @@ class AnswerParser:
         elif self._state == "reasoning":
             self._give_reasoning(parts, self._rest)
         elif self._state == "content":
-            self._give_content(parts, self._space + self._rest)
+            last = self._space + self._rest
+            if last.strip() or not self.calls:  # a line break after the last call is no content
+                self._give_content(parts, last)
         elif self._state == "head" and not self._block_as_call(parts, self._rest):
             self.broken += 1
             self._give_content(parts, self._space + OPEN_CALL + self._rest)
@@ -274,8 +276,6 @@ class AnswerParser:
             text = text.lstrip("\n")
         self.content += text
         parts.content += text
-        if text:
-            self._space = ""
 
     def _give_arguments(self, parts: AnswerParts, text: str) -> None:
         if text:
@@ -290,7 +290,8 @@ class AnswerParser:
         """A complete block whose keys stand in another order, or without arguments."""
         try:
             body = json.loads(block)
-        except (json.JSONDecodeError, RecursionError):
+            json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        except (ValueError, RecursionError):  # no JSON, or what no client could read: NaN, half of a surrogate pair
             return False
         if not isinstance(body, dict) or not isinstance(body.get("name"), str) or not body["name"]:
             return False
@@ -320,7 +321,10 @@ def _partial_suffix(text: str, mark: str) -> int:
 
 
 def _json_string(text: str) -> str | None:
+    """The string that a JSON literal stands for; None for one that is none, or that holds half of a surrogate pair."""
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        value = json.loads(text)
+        value.encode()
+    except ValueError:
         return None
+    return value

@@ -16,6 +16,7 @@ from renderers.base import ParsedResponse, RenderedTokens, Renderer, create_rend
 
 from turnwise.engines.answers import OPEN_THINK, AnswerGrammar
 from turnwise.engines.chatml import ChatMLRenderer, as_tool_specs
+from turnwise.engines.families import family_config
 from turnwise.errors import ModelError
 from turnwise.types import Message
 
@@ -120,7 +121,8 @@ def load_renderer(model: Path | str) -> PromptRenderer:
         return PromptRenderer(chatml, chatml.tokenizer.decode)
     try:
         tokenizer = load_tokenizer(str(model))
-        return PromptRenderer(create_renderer(tokenizer), tokenizer.decode)
+        config = family_config(folder, tokenizer) if folder.is_dir() else None
+        return PromptRenderer(create_renderer(tokenizer, config), tokenizer.decode)
     except Exception as e:
         raise ModelError(f"no renderer for the model {model}: {e}") from e
 

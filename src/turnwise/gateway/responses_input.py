@@ -238,7 +238,7 @@ def _tool(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _echoed_reasoning(given: Any) -> dict[str, Any] | None:
-    """What was asked of the reasoning, as OpenAI's type knows it; None for a wish of another make, which is kept too."""
+    """What was asked of the reasoning where OpenAI's type knows it; any other wish is only kept in the record."""
     try:
         return None if given is None else Reasoning.model_validate(given).model_dump(exclude_none=True)
     except ValidationError:

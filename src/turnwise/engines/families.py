@@ -1,0 +1,57 @@
+"""Which renderer a local model folder takes: its family's, where that writes what the folder's template writes.
+
+`renderers` knows families by their names on the hub. A folder has no such name, and a fine-tune may have a template of
+its own; so the family comes from `config.json`, and is believed only after both have written the same conversations.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from renderers.base import create_renderer
+from renderers.configs import Qwen3RendererConfig, RendererConfig
+
+FAMILIES: dict[str, type[Qwen3RendererConfig]] = {"qwen3": Qwen3RendererConfig, "qwen3_moe": Qwen3RendererConfig}
+"""Renderer configurations by the `model_type` of a model's `config.json`."""
+
+_CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": {"at": "it"}}}
+_TOOL = {"type": "function", "function": {"name": "look", "description": "looks", "parameters": {"type": "object"}}}
+PROBES: list[tuple[list[dict[str, Any]], list[dict[str, Any]] | None]] = [
+    ([{"role": "user", "content": "one"}], None),
+    (
+        [
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": "one"},
+            {"role": "assistant", "content": "two"},
+            {"role": "user", "content": "three"},
+        ],
+        None,
+    ),
+    (
+        [
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": "one"},
+            {"role": "assistant", "content": "two", "tool_calls": [_CALL]},
+            {"role": "tool", "content": "three", "tool_call_id": "call_1"},
+        ],
+        [_TOOL],
+    ),
+]
+
+
+def family_config(folder: Path, tokenizer: Any) -> RendererConfig | None:
+    """The configuration of the family's renderer, or None when the folder's template is not the family's."""
+    config = folder / "config.json"
+    model_type = json.loads(config.read_text(encoding="utf-8")).get("model_type") if config.exists() else None
+    if model_type not in FAMILIES:
+        return None
+    found = FAMILIES[model_type]()
+    renderer = create_renderer(tokenizer, found)
+    for messages, tools in PROBES:
+        ids = renderer.render_ids(messages, tools=tools, add_generation_prompt=True)  # type: ignore[arg-type]
+        text = tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True, tokenize=False)
+        if tokenizer.decode(ids) != text:
+            return None
+    return found
