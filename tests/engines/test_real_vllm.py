@@ -20,6 +20,7 @@ import pytest
 import torch
 from openai import OpenAI, OpenAIError
 from safetensors.torch import load_file
+from sqlalchemy import func, select
 from tokenizers import Tokenizer
 
 from tests.conftest import GatewayThread
@@ -71,6 +72,7 @@ def adapters(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
 
 @pytest.fixture(scope="module")
 def policy(model_dir: Path) -> Policy:
+    torch.set_num_threads(1)
     return Policy(model_dir, load_config(overrides={"train.lora_rank": 4, "train.lora_alpha": 8, **FLOAT32}).train)
 
 
@@ -115,9 +117,9 @@ async def test_ids_in_are_ids_out(server: VllmServer, engine: VllmEngine, tokeni
         (choice,) = (await client.post(f"{server.url}/v1/completions", json=body)).json()["choices"]
     assert choice["prompt_token_ids"] == prompt
     answer = await ask(engine, prompt)
-    assert len(answer.token_ids) == len(answer.logprobs or []) == 16
+    assert 0 < len(answer.token_ids) == len(answer.logprobs or []) <= 16
     assert tokenizer.decode(answer.token_ids, skip_special_tokens=True) == answer.text
-    assert answer.finish_reason == "length"
+    assert answer.finish_reason == ("length" if len(answer.token_ids) == 16 else "stop")
     assert await engine.max_model_len() == 2048
     assert await engine.healthy()
 
@@ -139,6 +141,7 @@ async def test_the_server_is_found_to_give_processed_logprobs(engine: VllmEngine
 
 async def test_stop_strings_and_stop_tokens_end_an_answer(engine: VllmEngine) -> None:
     free = await ask(engine, ids(3, 30), temperature=0.0, max_tokens=24)
+    assert len(free.token_ids) > 12, "an answer that is long enough to be cut"
     at_token = await ask(engine, ids(3, 30), temperature=0.0, max_tokens=24, stop_token_ids=(free.token_ids[10],))
     assert at_token.token_ids == free.token_ids[: free.token_ids.index(free.token_ids[10]) + 1]
     word = free.text[8:11]
@@ -171,7 +174,7 @@ async def test_an_answer_follows_a_json_schema(engine: VllmEngine) -> None:
 async def test_hanging_up_stops_the_computation(server: VllmServer, engine: VllmEngine) -> None:
     async with aclosing(engine.generate("base", ids(6, 20), params(max_tokens=1500))) as chunks:
         await anext(chunks)
-        assert server.running() == 1
+        await asyncio.to_thread(wait_until, lambda: server.running() == 1, 60)
     await asyncio.to_thread(wait_until, lambda: server.running() == 0, 60)
 
 
@@ -184,7 +187,7 @@ async def test_a_broken_adapter_is_refused_and_serving_goes_on(engine: VllmEngin
     with pytest.raises(EngineError) as caught:
         await engine.load_adapter("broken", tmp_path)
     print("\na broken adapter:", caught.value.status, caught.value)
-    assert (await ask(engine, ids(7, 10))).finish_reason == "length"
+    assert (await ask(engine, ids(7, 10))).token_ids
 
 
 async def test_the_next_version_is_taken_up_while_others_run(
@@ -278,6 +281,13 @@ class Load:
         self.client.close()
 
 
+def answered_by(journal: Journal, version: int) -> int:
+    """How many turns a version has answered, without reading them."""
+    answered = schema.turns.c.finish_reason.in_(["stop", "length"])
+    with journal.reading() as c:
+        return c.execute(select(func.count()).where(schema.turns.c.version == version, answered)).scalar_one()
+
+
 def turns(journal: Journal) -> list[Turn]:
     with journal.reading() as c:
         found = [journal.read_turn(c, row) for row in c.execute(schema.turns.select())]
@@ -303,7 +313,7 @@ def test_a_version_published_under_load_takes_effect_without_a_failed_request(
     load = Load(thread.url, config.token_path.read_text().strip(), 4)
     wait_until(lambda: load.answered > 3 or load.failed, 120)
     assert publish(journal) == 1
-    wait_until(lambda: load.failed or sum(turn.version == 1 for turn in turns(journal)) > 6, 240)
+    wait_until(lambda: load.failed or answered_by(journal, 1) > 6, 240)
     load.end()
     assert load.failed == []
     recorded = [turn for turn in turns(journal) if turn.response_ids]
@@ -331,7 +341,7 @@ def test_a_restart_in_the_middle_of_load_loses_nothing(
         journal = Journal.open(config)
         publish(journal)
         load = Load(thread.url, config.token_path.read_text().strip(), 4)
-        wait_until(lambda: sum(turn.version == 1 and bool(turn.response_ids) for turn in turns(journal)) > 3, 240)
+        wait_until(lambda: answered_by(journal, 1) > 3, 240)
         server.kill()
         at_the_kill = load.answered
         failed = len(load.failed)
@@ -356,6 +366,6 @@ def test_a_restart_in_the_middle_of_load_loses_nothing(
 
 def patience(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """A server on a busy CPU may take longer to return than the gateway waits."""
-    import turnwise.gateway.capture as waiting
+    import turnwise.gateway.answering as waiting
 
     monkeypatch.setattr(waiting, "ENGINE_RETURN_S", seconds)

@@ -9,10 +9,13 @@ from contextlib import ExitStack, aclosing, suppress
 from pathlib import Path
 
 import pytest
+from openai import OpenAI
 from tokenizers import Tokenizer
 
+from tests.conftest import GatewayThread
 from tests.support.servers import running, wait_until
 from turnwise.bench.stub_engine import StubEngine
+from turnwise.config import Config
 from turnwise.engines.base import Chunk, SamplingParams
 from turnwise.engines.replicas import AVOID_S, Replicas, ranked
 from turnwise.engines.vllm import VllmEngine
@@ -169,3 +172,31 @@ async def test_hanging_up_reaches_the_replica(fleet: Fleet) -> None:
     with suppress(EngineError):
         await fleet.ask("t")
     wait_until(lambda: fleet.stubs[first].cancelled == 1)
+
+
+def test_through_the_gateway_sessions_stay_and_a_replica_that_dies_fails_nobody(
+    tokenizer: Tokenizer, config: Config
+) -> None:
+    stubs = [StubEngine(tokenizer, lambda prompt: "yes") for _ in range(2)]
+    with ExitStack() as stack:
+        urls = [stack.enter_context(running(stub.app())) for stub in stubs]
+        thread = GatewayThread(config, urls)
+        thread.start(config)
+        client = OpenAI(base_url=f"{thread.url}/v1", api_key=config.token_path.read_text().strip(), max_retries=0)
+
+        def ask(session: int) -> str | None:
+            reply = client.chat.completions.create(
+                model="turnwise",
+                messages=[{"role": "user", "content": f"hi {len(stubs[0].sampled)} {len(stubs[1].sampled)}"}],
+                extra_headers={"X-Session-Id": f"s{session}"},
+            )
+            return reply.choices[0].message.content
+
+        for session in range(20):
+            before = [len(stub.sampled) for stub in stubs]
+            assert [ask(session), ask(session)] == ["yes", "yes"]
+            assert sorted(len(s.sampled) - b for s, b in zip(stubs, before, strict=True)) == [0, 2], "one replica"
+        assert all(stub.sampled for stub in stubs), "both have sessions"
+        stubs[0].die_after = 0
+        assert [ask(session) for session in range(8)] == ["yes"] * 8
+        thread.stop()
