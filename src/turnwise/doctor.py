@@ -51,6 +51,7 @@ def examine(config_file: Path | None, home: Path | None) -> list[Finding]:
         _journal,
         _versions,
         _server,
+        _clients,
         _machine,
     ]
     for check in checks:
@@ -165,6 +166,21 @@ def _server(config: Config) -> Iterator[Finding]:
     except (httpx.HTTPError, ValueError):
         pass  # something else holds the port; said below
     yield Finding("port", "fault", f"{host}:{port}: {fault}; stop what uses it or set server.port")
+
+
+def _clients(config: Config) -> Iterator[Finding]:
+    """Whether what `turnwise connect` connected has prompts that fit; another engine's context is its own affair."""
+    from turnwise.connect.command import changes
+    from turnwise.connect.fits import advice
+
+    try:
+        connected = changes(config).clients()
+    except TurnwiseError as e:
+        yield Finding("clients", "fault", str(e))
+        return
+    for client in connected if config.engine.url is None else ():
+        fits, said = advice(client, config.engine.max_model_len)
+        yield Finding("clients", "ok" if fits else "note", said)
 
 
 def _machine(config: Config) -> Iterator[Finding]:

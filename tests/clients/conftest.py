@@ -103,6 +103,9 @@ class Bench:
     def record(self, client: str) -> None:
         """Write what was sent as a fixture, when asked to."""
         if RECORD:
+            for seen in self.tap.seen:
+                turn = self.journal.get_turn(seen["turn"]) if seen.get("turn") else None
+                seen["prompt_tokens"] = len(turn.prompt_ids) if turn else None
             hidden = {self.token: "TOKEN", str(self.person): "/home/person", self.tap.url: "http://gateway"}
             hidden |= {self.url: "http://gateway", str(cache_dir()): "/cache", platform.release(): "6.1.0"}
             hidden[f"host={platform.node()}"] = "host=machine"

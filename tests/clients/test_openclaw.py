@@ -15,6 +15,7 @@ from tests.support.versions import publish
 pytestmark = pytest.mark.clients
 
 MINIMAL = {"tools": {"allow": ["exec", "read", "write"], "toolSearch": False}}
+SMALL = MINIMAL | {"agents": {"defaults": {"contextInjection": "never", "skipBootstrap": True}}}
 PROFILES: dict[str, dict[str, object]] = {"minimal": MINIMAL, "default": {}}
 
 
@@ -89,3 +90,15 @@ def test_a_prompt_that_does_not_fit_is_said_to_be_too_long(bench: Bench) -> None
     assert "context" in (done.stdout + done.stderr).lower(), shown(done)
     statuses = {record["status"] for record in bench.tap.posts()}
     assert statuses <= {400}, shown(done)
+
+
+@pytest.mark.timeout(300)
+def test_the_small_profile_fits_the_embedded_model(bench: Bench) -> None:
+    bench.stub.max_model_len = 8192
+    openclaw = set_up(bench, SMALL, named=True)
+    try:
+        for step in (1, 2):
+            say(bench, openclaw, message(step))
+    finally:
+        bench.record("openclaw-small")
+    assert_one_session_of_steps(bench, "result-{}", steps=2)

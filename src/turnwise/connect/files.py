@@ -94,6 +94,10 @@ class Changes:
         self.folder = folder
         self.manifest = folder / "manifest.json"
 
+    def clients(self) -> list[str]:
+        """The clients whose files hold a change that was not undone."""
+        return sorted({entry.client for entry in self._entries()})
+
     def apply(self, plan: Plan) -> None:
         """Write the planned bytes. Raises TurnwiseError when the file is not any more what was planned for."""
         with self._locked():

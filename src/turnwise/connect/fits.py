@@ -1,0 +1,32 @@
+"""Whether a client's first request fits into the served model: its instructions and tools, before a word of yours."""
+
+from __future__ import annotations
+
+ROOM = 512
+"""Tokens that a first message and its answer need at least."""
+
+FIRST_PROMPT: dict[str, dict[str, int]] = {
+    "openclaw": {"minimal": 9967},
+}
+"""Measured tokens of a client's first request by profile, smallest first (docs/clients.md has the profiles)."""
+
+
+def advice(client: str, context: int) -> tuple[bool, str]:
+    """Whether any profile of the client fits into `context` tokens, and a sentence that says which."""
+    sizes = FIRST_PROMPT.get(client)
+    if sizes is None:
+        return True, f"{client} is connected"
+    fitting = [name for name, tokens in sizes.items() if tokens + ROOM <= context]
+    if len(fitting) == len(sizes):
+        return True, f"{client} is connected; its prompt fits ({max(sizes.values()):,} of {context:,} tokens)"
+    if fitting:
+        left_out = next(name for name in sizes if name not in fitting)
+        return True, (
+            f"{client} is connected; its {fitting[-1]} profile fits into {context:,} tokens, its {left_out} one needs "
+            f"{sizes[left_out] + ROOM:,} (docs/clients.md)"
+        )
+    smallest, tokens = next(iter(sizes.items()))
+    return False, (
+        f"{client} needs {tokens + ROOM:,} tokens even with its {smallest} profile (docs/clients.md), the context "
+        f"is {context:,}; raise engine.max_model_len as far as the model goes, or serve another model"
+    )
