@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,17 +19,23 @@ import openai
 from turnwise.config import Config
 from turnwise.errors import TurnwiseError
 from turnwise.judges.parsing import majority, parse_hint, parse_score, select_hint
-from turnwise.judges.prompts import hint_prompt, score_prompt
+from turnwise.judges.prompts import LEAST_ROOM, hint_prompt, score_prompt
+from turnwise.judges.sizing import token_bound
 from turnwise.judges.text import storable
 from turnwise.types import JudgeTask, Message, Verdict, Vote
 
 CALL_ATTEMPTS = 3
 """Tries of one call within one judging; longer outages are the worker's to wait for."""
 FIRST_BACKOFF_S = 0.5
+_TOO_LONG = re.compile(r"context.?length|maximum context|context window|too many tokens|too long|max_model_len", re.I)
 
 
 class JudgeUnavailable(TurnwiseError):
     """No valid vote could be had: the endpoint failed or its replies could not be read. The turn should be retried."""
+
+
+class _PromptTooLong(JudgeUnavailable):
+    """The endpoint says that the prompt does not fit its context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,8 @@ class ModelJudge:
         self._judge = config.judge
         self._sleep = sleep
         self._rng = rng or random.Random()
+        self._context: int | None = None
+        self._context_asked = False
 
     @classmethod
     def from_config(cls, config: Config) -> ModelJudge:
@@ -69,10 +78,10 @@ class ModelJudge:
         """
         started = time.monotonic()
         m = self._judge.votes
-        context = (task.messages, task.answer, task.next_state)
+        context = await self._max_model_len()
         results = await asyncio.gather(
-            *(self._call(score_prompt(*context), self._judge.max_tokens) for _ in range(m)),
-            *(self._call(hint_prompt(*context), self._judge.hint_max_tokens) for _ in range(m)),
+            *(self._ask(score_prompt, task, self._judge.max_tokens, context) for _ in range(m)),
+            *(self._ask(hint_prompt, task, self._judge.hint_max_tokens, context) for _ in range(m)),
             return_exceptions=True,
         )
         for result in results:
@@ -98,6 +107,39 @@ class ModelJudge:
             seconds=time.monotonic() - started,
         )
 
+    async def _max_model_len(self) -> int | None:
+        """How many tokens the judge model takes, where its endpoint says so, as vLLM and ours do; asked until told."""
+        if self._context_asked:
+            return self._context
+        try:
+            async with asyncio.timeout(self._judge.timeout_s):
+                listed = getattr(await self._client.models.list(), "data", None) or []
+        except openai.APIStatusError:  # it has no such list
+            self._context_asked = True
+        except (openai.APIError, TimeoutError, ValueError):
+            pass  # the votes that follow meet the same fault and report it
+        else:
+            known = {m.id: m.max_model_len for m in listed if isinstance(getattr(m, "max_model_len", None), int)}
+            self._context = known.get(self._judge.model, min(known.values(), default=None))
+            self._context_asked = True
+        return self._context
+
+    async def _ask(
+        self, prompt: Callable[..., list[Message]], task: JudgeTask, max_tokens: int, context: int | None
+    ) -> _Reply:
+        """One vote, with as much of the material as the model's context takes beside the reply."""
+        room = None if context is None else context - max_tokens
+        while room is None or room >= LEAST_ROOM:
+            messages = prompt(task.messages, task.answer, task.next_state, room=room)
+            try:
+                return await self._call(messages, max_tokens)
+            except _PromptTooLong:  # its tokenizer makes more of this text than we thought, or it never said how long
+                room = sum(token_bound(m["content"]) for m in messages) // 2
+        raise JudgeUnavailable(
+            f"the context of {self._judge.model} leaves {max(0, room)} tokens for the prompt beside {max_tokens} for "
+            "the reply; lower judge.max_tokens and judge.hint_max_tokens, or judge with a model of a longer context"
+        )
+
     async def _call(self, messages: list[Message], max_tokens: int) -> _Reply:
         """One completion, with bounded retries on rate limits, server faults, time-outs and broken connections."""
         fault: Exception | None = None
@@ -118,6 +160,10 @@ class ModelJudge:
             except (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError, TimeoutError) as e:
                 fault = e
             except openai.APIError as e:
+                if isinstance(e, openai.BadRequestError) and (
+                    e.code == "context_length_exceeded" or _TOO_LONG.search(str(e))
+                ):
+                    raise _PromptTooLong(f"the judge model's endpoint refused the request: {e}") from e
                 raise JudgeUnavailable(f"the judge model's endpoint refused the request: {e}") from e
             except ValueError as e:  # the body is not JSON
                 fault = e

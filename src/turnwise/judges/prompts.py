@@ -12,11 +12,16 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from turnwise.judges.sizing import note, shares, shorten, token_bound
 from turnwise.judges.text import answer_text, content_text, storable
 from turnwise.types import Message
 
 MAX_PART_CHARS = 6000
-"""Longest quoted part, in characters; the middle of a longer one is left out."""
+"""Longest quoted part, in characters, however much room there is; the middle of a longer one is left out."""
+LEAST_ROOM = 900
+"""Tokens below which a prompt is not worth sending: the rules take most of them."""
+_TEMPLATE_TOKENS = 32
+"""What a chat template puts around two messages, and sometimes in front of them."""
 MAX_HISTORY = 6
 """Messages before the answer that the judge is shown, newest last."""
 
@@ -70,18 +75,29 @@ def new_nonce() -> str:
 
 
 def score_prompt(
-    messages: list[Message], answer: Message, next_state: list[Message], nonce: Callable[[], str] = new_nonce
+    messages: list[Message],
+    answer: Message,
+    next_state: list[Message],
+    nonce: Callable[[], str] = new_nonce,
+    room: int | None = None,
 ) -> list[Message]:
-    """Messages that ask for a score of ``answer``; the step-wise wording when tools are involved."""
+    """Messages that ask for a score of ``answer``; the step-wise wording when tools are involved.
+
+    ``room``: tokens that the whole prompt may take; None where nobody knows.
+    """
     rules = SCORE_STEPWISE if uses_tools(messages, answer, next_state) else SCORE_PERSONAL
-    return _prompt(rules, _SCORE_FORM, messages, answer, next_state, nonce())
+    return _prompt(rules, _SCORE_FORM, messages, answer, next_state, nonce(), room)
 
 
 def hint_prompt(
-    messages: list[Message], answer: Message, next_state: list[Message], nonce: Callable[[], str] = new_nonce
+    messages: list[Message],
+    answer: Message,
+    next_state: list[Message],
+    nonce: Callable[[], str] = new_nonce,
+    room: int | None = None,
 ) -> list[Message]:
-    """Messages that ask whether the next state holds hindsight, and for the hint if it does."""
-    return _prompt(HINT, _HINT_FORM, messages, answer, next_state, nonce())
+    """Messages that ask whether the next state holds hindsight, and for the hint if it does. ``room``: as above."""
+    return _prompt(HINT, _HINT_FORM, messages, answer, next_state, nonce(), room)
 
 
 def uses_tools(messages: list[Message], answer: Message, next_state: list[Message]) -> bool:
@@ -91,7 +107,18 @@ def uses_tools(messages: list[Message], answer: Message, next_state: list[Messag
 
 def fence(text: str, nonce: str) -> str:
     """``text`` between markers, shortened in the middle, with everything that could pass for a vote taken apart."""
-    return f"<<<UNTRUSTED {nonce}>>>\n{neutralise(_shorten(text))}\n<<<END {nonce}>>>"
+    return _fenced(_material(text), nonce)
+
+
+def _material(text: str) -> str:
+    if len(text) > MAX_PART_CHARS:
+        half = MAX_PART_CHARS // 2
+        text = f"{text[:half]}\n{note(len(text) - 2 * half)}\n{text[-half:]}"
+    return neutralise(text)
+
+
+def _fenced(material: str, nonce: str) -> str:
+    return f"<<<UNTRUSTED {nonce}>>>\n{material}\n<<<END {nonce}>>>"
 
 
 def neutralise(text: str) -> str:
@@ -103,19 +130,28 @@ def neutralise(text: str) -> str:
 
 
 def _prompt(
-    rules: str, form: str, messages: list[Message], answer: Message, next_state: list[Message], nonce: str
+    rules: str,
+    form: str,
+    messages: list[Message],
+    answer: Message,
+    next_state: list[Message],
+    nonce: str,
+    room: int | None,
 ) -> list[Message]:
     history = [m for m in messages if m.get("role") != "system"][-MAX_HISTORY:]
-    body = "\n\n".join(
-        [
-            "The task and what came before:\n" + fence(_transcript(history), nonce),
-            "The assistant's answer, which you judge:\n" + fence(answer_text(answer) or "(empty)", nonce),
-            "What came back:\n" + fence(_transcript(next_state), nonce),
-            form,
-        ]
-    )
+    titles = ("The task and what came before:", "The assistant's answer, which you judge:", "What came back:")
+    parts = [_transcript(history), answer_text(answer) or "(empty)", _transcript(next_state)]
+    parts = [_material(part) for part in parts]
     system = f"{rules}\n{_RULES_OF_MATERIAL.format(nonce=nonce)}"
-    return [{"role": "system", "content": system}, {"role": "user", "content": body}]
+
+    def body() -> str:
+        return "\n\n".join([*(f"{t}\n{_fenced(p, nonce)}" for t, p in zip(titles, parts, strict=True)), form])
+
+    if room is not None:
+        needs = [token_bound(part) for part in parts]
+        left = room - (token_bound(system) + token_bound(body()) - sum(needs) + _TEMPLATE_TOKENS)
+        parts = [shorten(p, share) for p, share in zip(parts, shares(needs, left), strict=True)]
+    return [{"role": "system", "content": system}, {"role": "user", "content": body()}]
 
 
 def _transcript(messages: list[Message]) -> str:
@@ -130,10 +166,3 @@ def _transcript(messages: list[Message]) -> str:
 def _any_content(message: Message) -> str:
     content: Any = message.get("content")
     return content_text(message) or (json.dumps(content, ensure_ascii=False) if content else "(empty)")
-
-
-def _shorten(text: str) -> str:
-    if len(text) <= MAX_PART_CHARS:
-        return text
-    half = MAX_PART_CHARS // 2
-    return f"{text[:half]}\n(… {len(text) - 2 * half} characters left out …)\n{text[-half:]}"
