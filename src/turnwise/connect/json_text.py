@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from turnwise.errors import ConfigError
@@ -30,8 +31,7 @@ class Node:
     end: int
     value: Any
     members: dict[str, Node] | None = None
-    items: list[Node] = field(default_factory=list)
-    comma: int | None = None  # where the trailing comma of an object or a list stands
+    comma: bool = False  # whether a comma follows the last member
 
 
 def parse(text: str) -> Node:
@@ -92,12 +92,12 @@ def _insert(text: str, node: Node, key: str, value: Any) -> str:
     member = f"{json.dumps(key, ensure_ascii=False)}: {_dump(text, value, indent, flat)}"
     end = close - len(text[:close]) + len(text[:close].rstrip())  # where the content before the brace ends
     if flat:
-        comma = "" if node.comma is not None else ","
+        comma = "" if node.comma else ","
         return f"{text[:end]}{comma} {member}{text[end:]}"
     closing = text[end:close] if re.search(r"[\n\r]", text[end:close]) else newline + _line_indent(text, node.start)
-    tail = "," if node.comma is not None else ""
+    tail = "," if node.comma else ""
     head = text[:end]
-    if node.members and node.comma is None:
+    if node.members and not node.comma:
         last = max(n.end for n in node.members.values())
         head = f"{text[:last]},{text[last:end]}"
     return f"{head}{newline}{indent}{member}{tail}{closing}{text[close:]}"
@@ -173,27 +173,27 @@ class _Parser:
 
     def _list(self) -> Node:
         start = self.at
-        items: list[Node] = []
-        comma = self._items("]", lambda: items.append(self._value()))
-        return Node(start, self.at, [item.value for item in items], items=items, comma=comma)
+        values: list[Any] = []
+        self._items("]", lambda: values.append(self._value().value))
+        return Node(start, self.at, values)
 
-    def _items(self, close: str, item: Any) -> int | None:
-        """Everything between two brackets; gives the place of a trailing comma."""
+    def _items(self, close: str, item: Callable[[], None]) -> bool:
+        """Everything between two brackets; gives whether the last item is followed by a comma."""
         self.at += 1
-        comma: int | None = None
+        comma = False
         first = True
         while True:
             self._space()
             if self.text.startswith(close, self.at):
                 self.at += 1
                 return comma
-            if not first and comma is None:
+            if not (first or comma):
                 raise self._fault(f"a comma or {close} is expected here")
             item()
             first = False
             self._space()
-            comma = self.at if self.text.startswith(",", self.at) else None
-            self.at += comma is not None
+            comma = self.text.startswith(",", self.at)
+            self.at += comma
 
     def _member(self) -> tuple[str, Node]:
         word = _WORD.match(self.text, self.at)
