@@ -136,9 +136,12 @@ def _versions(config: Config) -> Iterator[Finding]:
         return
     from turnwise.journal import Journal
 
-    journal = Journal.open(config)
-    versions = journal.list_versions()
-    journal.close()
+    try:
+        journal = Journal.open(config)
+        versions = journal.list_versions()
+        journal.close()
+    except TurnwiseError:
+        return  # the check of the journal says why
     for version in versions:
         folder = config.home / version.path
         for name in ("adapter_model.safetensors", "adapter_config.json"):
