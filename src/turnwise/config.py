@@ -232,6 +232,12 @@ class Config(_Section):
     gate: GateConfig = GateConfig()
     journal: JournalConfig = JournalConfig()
 
+    @field_validator("home")
+    @classmethod
+    def _absolute(cls, home: Path) -> Path:
+        """Loops and journal must mean the same folder, wherever they run."""
+        return home.expanduser().resolve()
+
     @model_validator(mode="after")
     def _consistent(self) -> Config:
         if self.train.max_batch < self.train.min_batch:

@@ -33,7 +33,7 @@ from turnwise.types import FinishReason, Message, TurnKind
 
 log = logging.getLogger(__name__)
 
-LEAST_TEMPERATURE = 0.01
+LEAST_TEMPERATURE = 0.05
 """Below it, sampling is greedy: log-probs at such temperatures only measure rounding."""
 
 

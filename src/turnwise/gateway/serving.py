@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from turnwise.engines.base import Engine
 from turnwise.engines.vllm import BASE_MODEL
@@ -88,9 +87,9 @@ class ServingVersions:
                 found = await asyncio.to_thread(self._journal.get_version, version)
                 if found is None:
                     raise ApiError(404, f"there is no version {version}", param="model", code="model_not_found")
-                path = Path(found.path)
-                if not path.is_absolute():
-                    path = self._journal.config.home / path
+                path = self._journal.config.home / found.path
+                if not path.exists():  # the home was moved or copied
+                    path = self._journal.config.versions_dir / f"v{version}"
                 await self._engine.load_adapter(adapter_name(version), path)
                 self._loaded.add(version)
         return adapter_name(version)

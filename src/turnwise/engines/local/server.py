@@ -28,6 +28,8 @@ from turnwise.engines.local.scheduler import Scheduler
 from turnwise.engines.local.text import Decoder, TextStream
 from turnwise.errors import EngineError
 
+SIGN_OF_LIFE_S = 10.0
+"""A stream with nothing to say for this long says so, since a client takes silence for a dead engine."""
 _DISCONNECT_POLL_S = 0.1
 
 
@@ -109,9 +111,14 @@ class _Answer:
     request: EngineRequest
     queue: asyncio.Queue[Output]
 
-    async def outputs(self) -> AsyncIterator[Output]:
+    async def outputs(self) -> AsyncIterator[Output | None]:
+        """What was sampled, as it comes; None as a sign of life while there is nothing, as for a queued request."""
         while True:
-            out = await self.queue.get()
+            try:
+                out = await asyncio.wait_for(self.queue.get(), SIGN_OF_LIFE_S)
+            except TimeoutError:
+                yield None
+                continue
             yield out
             if out.finish is not None:
                 return
@@ -183,6 +190,9 @@ async def _events(body: CompletionRequest, answer: _Answer, decoder: Decoder) ->
     head = _head(body)
     count, cached, first = 0, 0, True
     async for out in answer.outputs():
+        if out is None:
+            yield b": waiting\n\n"
+            continue
         if out.error is not None:
             yield _event(protocol.error(out.error, 500))
             break
@@ -200,7 +210,7 @@ async def _whole(body: CompletionRequest, answer: _Answer, engine: EngineApp, ht
     parts: list[Output] = []
 
     async def collect() -> None:
-        parts.extend([out async for out in answer.outputs()])
+        parts.extend([out async for out in answer.outputs() if out is not None])
 
     task = asyncio.create_task(collect())
     try:
