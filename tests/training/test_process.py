@@ -57,6 +57,7 @@ def finish(config: Path, journal: Journal) -> None:
 @pytest.mark.timeout(600)
 def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, tiny_dir: Path) -> None:
     weights = []
+    in_the_middle = 0
     for name, kills in (("steady", 0), ("killed", KILLS)):
         home = tmp_path / name
         config = write_config(home, tiny_dir)
@@ -71,6 +72,7 @@ def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, tiny_dir: Pat
             time.sleep(rng.uniform(0, 0.4))
             os.kill(process.pid, signal.SIGKILL)
             process.wait(timeout=30)
+            in_the_middle += journal.status()["batches"].get("open", 0)
         finish(config, journal)
         assert journal.status()["turns"][TurnState.TRAINED] == 4 * BATCHES
         assert [v.turn_ids for v in journal.list_versions()] == [
@@ -78,6 +80,7 @@ def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, tiny_dir: Pat
         ]
         journal.close()
         weights.append([load_adapter_dir(version_dir(home / "versions", n)).weights for n in range(1, BATCHES + 1)])
+    assert in_the_middle > 0, "no kill came while a batch was open"
     for steady, killed in zip(*weights, strict=True):
         assert all(torch.equal(steady[name], killed[name]) for name in steady)
 

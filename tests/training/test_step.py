@@ -54,12 +54,19 @@ def assert_close(a: list[Tensor], b: list[Tensor]) -> None:
         assert (x - y).abs().max().item() < 1e-4 * scale
 
 
+DEVICES = [
+    "cpu",
+    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")),
+]
+
+
 # -- signs ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("reward", [1.0, -1.0])
-def test_a_good_answer_becomes_more_likely_and_a_bad_one_less(tiny_dir: Path, reward: float) -> None:
-    (change,), _ = update(tiny_dir, [sample(1, reward=reward, hint=None)], train_config())
+def test_a_good_answer_becomes_more_likely_and_a_bad_one_less(tiny_dir: Path, reward: float, device: str) -> None:
+    (change,), _ = update(tiny_dir, [sample(1, reward=reward, hint=None)], train_config(device=device))
     assert change * reward > 0
 
 
@@ -92,7 +99,7 @@ def _greedy(policy: Policy, context: list[int], length: int) -> list[int]:
     answer: list[int] = []
     with torch.no_grad():
         for _ in range(length):
-            logits = policy.model(input_ids=torch.tensor([context + answer])).logits[0, -1]
+            logits = policy.model(input_ids=torch.tensor([context + answer], device=policy.device)).logits[0, -1]
             answer.append(int(logits.argmax()))
     return answer
 
@@ -105,20 +112,24 @@ def _teacher_and_old(policy: Policy, one: Sample) -> tuple[float, float]:
     return teacher.sum().item(), signals.old.sum().item()
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("divergence", ["reverse", "forward"])
 @pytest.mark.parametrize("estimator", ["exact", "topk"])
 @pytest.mark.parametrize("likes", [True, False], ids=["more-likely", "less-likely"])
-def test_an_answer_moves_the_way_the_hint_points(tiny_dir: Path, estimator: str, divergence: str, likes: bool) -> None:
+def test_an_answer_moves_the_way_the_hint_points(
+    tiny_dir: Path, estimator: str, divergence: str, likes: bool, device: str
+) -> None:
     one = taught(tiny_dir, teacher_likes_it=likes)
-    config = train_config(method="opd", estimator=estimator, divergence=divergence)
+    config = train_config(method="opd", estimator=estimator, divergence=divergence, device=device)
     (change,), _ = update(tiny_dir, [one], config, steps=3)
     assert (change > 0) == likes
 
 
-def test_sampled_estimator_moves_each_answer_the_way_its_hint_points(tiny_dir: Path) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_sampled_estimator_moves_each_answer_the_way_its_hint_points(tiny_dir: Path, device: str) -> None:
     """Two turns, because the baseline is the mean over the batch: alone, a turn is its own baseline."""
     liked, disliked = taught(tiny_dir, teacher_likes_it=True), taught(tiny_dir, teacher_likes_it=False)
-    config = train_config(method="opd", estimator="sampled")
+    config = train_config(method="opd", estimator="sampled", device=device)
     (up, down), _ = update(tiny_dir, [liked, disliked], config, steps=3)
     assert up > 0 > down
 
