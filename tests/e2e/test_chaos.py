@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,7 @@ import pytest
 from tests.support.models import make_tiny_model
 from tests.support.processes import Server, serving
 from tests.support.servers import wait_until
-from turnwise.journal import schema
+from turnwise.journal import Journal, schema
 from turnwise.types import TurnState
 
 KILLS = 52
@@ -51,6 +52,14 @@ def converse(server: Server, number: int, stop: threading.Event, answered: dict[
                 if answer is None:
                     time.sleep(0.1)
             messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": rng.choice(REPLIES)}]
+
+
+def followed_by_another(journal: Journal, answered: Iterable[str]) -> list[str]:
+    """The answered turns after which the same conversation got another answer: each of them has had a reply."""
+    conversations: dict[str, list[str]] = {}
+    for turn_id in answered:  # in the order in which the answers came
+        conversations.setdefault(journal.get_turn(turn_id).session_id, []).append(turn_id)
+    return [turn_id for turns in conversations.values() for turn_id in turns[:-1]]
 
 
 @pytest.mark.slow
@@ -106,6 +115,13 @@ def test_random_kills_lose_nothing_and_train_nothing_twice(tmp_path: Path, model
             assert turn.state is not TurnState.SERVED
             assert turn.answer["content"] == text, "the recorded answer is the one that was given"
             assert turn.response_ids
+        followed = followed_by_another(journal, answered)
+        assert len(followed) > len(answered) / 4, "conversations went on"
+        for turn_id in followed:
+            session = journal.show_session(journal.get_turn(turn_id).session_id)
+            [turn] = [t for t in session["turns"] if t["id"] == turn_id]
+            assert turn["next_state"], f"{turn_id} was replied to"
+            assert turn["state"] != TurnState.WAITING
         with journal.reading() as c:
             done = c.execute(schema.batches.select().where(schema.batches.c.state == "done")).all()
             versions = c.execute(schema.versions.select()).all()
