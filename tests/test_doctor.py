@@ -1,73 +1,155 @@
-"""`turnwise doctor`: each fault is found, named, and comes with what to do; one fault does not hide the next."""
+"""`turnwise doctor` and `turnwise status`: every fault is a row of the table, and nothing is changed by looking."""
 
 from __future__ import annotations
 
-import shutil
-import socket
-from collections.abc import Iterator
+import os
+import re
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from tests.support.versions import publish
-from tests.training.tiny import make_model
-from turnwise.doctor import examine
+from tests.support.versions import answered, publish
+from turnwise.cli import app
+from turnwise.config import Config
+from turnwise.doctor import Finding, examine
 from turnwise.journal import Journal
 
 
-@pytest.fixture
-def taken_port() -> Iterator[int]:
-    """A port that something listens on which is no turnwise: it never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
+def found(home: Path, *checks: str) -> list[Finding]:
+    return [f for f in examine(None, home) if f.check in checks]
 
 
-def write_settings(home: Path, model: Path, port: int = 0) -> None:
-    home.mkdir(exist_ok=True)
-    (home / "config.toml").write_text(f'[model]\npath = "{model}"\n[server]\nport = {port}\n')
-
-
-def faults(home: Path) -> dict[str, str]:
-    return {finding.check: finding.text for finding in examine(None, home) if finding.level == "fault"}
+def snapshot(home: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Mode, time and content of every file."""
+    files = sorted(p for p in home.rglob("*") if p.is_file())
+    return {str(p): (p.stat().st_mode, p.stat().st_mtime_ns, p.read_bytes()) for p in files}
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
-    (tmp_path / "model").mkdir()
-    return make_model(tmp_path / "model")
+def kept(config: Config) -> Config:
+    """A home with a journal in it that nobody has open."""
+    journal = Journal.open(config)
+    answered(journal)
+    publish(journal)
+    journal.close()
+    return config
 
 
-def test_a_sound_home_has_no_fault(home: Path, model: Path, journal: Journal) -> None:
-    write_settings(home, model)
-    assert faults(home).keys() - {"disk"} == set()
+def test_a_sound_journal(kept: Config) -> None:
+    [finding] = found(kept.home, "journal")
+    assert (finding.level, "version 1 serves" in finding.text) == ("ok", True)
 
 
-def test_a_missing_model_is_a_fault(home: Path) -> None:
-    write_settings(home, home / "no-such-model")
-    assert "no-such-model" in faults(home)["model"]
+def test_looking_changes_nothing(kept: Config) -> None:
+    kept.journal_path.chmod(0o640)
+    before = snapshot(kept.home)
+    findings = found(kept.home, "journal")
+    assert snapshot(kept.home) == before
+    assert any("chmod 600" in f.text for f in findings)
 
 
-def test_a_broken_journal_is_a_fault_and_the_other_checks_still_run(home: Path, model: Path, taken_port: int) -> None:
-    write_settings(home, model, taken_port)
-    (home / "journal.db").write_bytes(b"no database at all, but long enough to be read as if it were one. " * 50)
-    found = faults(home)
-    assert "not a turnwise journal" in found["journal"]
-    assert "port" in found
+def test_looking_while_a_loop_writes_changes_nothing(journal: Journal) -> None:
+    answered(journal)
+    before = snapshot(journal.config.home)
+    [finding] = found(journal.config.home, "journal")
+    assert finding.text.startswith("2 turns") or finding.text.startswith("1 turns")
+    assert {k: v[2] for k, v in snapshot(journal.config.home).items() if not k.endswith("-shm")} == {
+        k: v[2] for k, v in before.items() if not k.endswith("-shm")
+    }
 
 
-def test_a_port_that_something_else_holds_is_a_fault(home: Path, model: Path, taken_port: int) -> None:
-    write_settings(home, model, taken_port)
-    port = faults(home)["port"]
-    assert f"127.0.0.1:{taken_port}" in port
-    assert "server.port" in port
+def test_a_journal_of_an_earlier_version_is_not_migrated(kept: Config) -> None:
+    with sqlite3.connect(kept.journal_path) as c:
+        first = sorted((Path(__file__).parents[1] / "src/turnwise/journal/migrations/versions").glob("m0*.py"))[0]
+        revision = re.search(r'^revision = "(\w+)"', first.read_text(), re.M)
+        assert revision
+        c.execute("update alembic_version set version_num = ?", (revision[1],))
+    c.close()
+    before = snapshot(kept.home)
+    [finding] = found(kept.home, "journal")
+    assert (finding.level, "next start" in finding.text) == ("note", True)
+    assert snapshot(kept.home) == before
 
 
-def test_a_version_that_lost_its_folder_is_a_fault(home: Path, model: Path, journal: Journal) -> None:
-    write_settings(home, model)
-    folder = home / "versions" / f"v{publish(journal)}"
-    folder.mkdir(parents=True)
-    for name in ("adapter_model.safetensors", "adapter_config.json"):
-        (folder / name).write_bytes(b"{}")
-    assert "versions" not in faults(home)
-    shutil.rmtree(folder)
-    assert "version 1 has lost" in faults(home)["versions"]
+def test_a_journal_of_a_later_version(kept: Config) -> None:
+    with sqlite3.connect(kept.journal_path) as c:
+        c.execute("update alembic_version set version_num = 'from_the_future'")
+    c.close()
+    [finding] = found(kept.home, "journal")
+    assert (finding.level, "update turnwise" in finding.text) == ("fault", True)
+
+
+@pytest.mark.parametrize("how", ["text", "zeros", "cut", "scribbled", "another database", "empty"])
+def test_a_corrupt_journal_is_one_row_among_others(kept: Config, how: str) -> None:
+    path = kept.journal_path
+    data = bytearray(path.read_bytes())
+    if how == "another database":
+        path.unlink()
+        with sqlite3.connect(path) as c:
+            c.execute("create table notes (x)")
+        c.close()
+    elif how == "scribbled":
+        data[4096:] = os.urandom(len(data) - 4096)
+        path.write_bytes(data)
+    else:
+        path.write_bytes(
+            {"text": b"hello " * 1000, "zeros": bytes(8192), "cut": bytes(data[: len(data) // 3]), "empty": b""}[how]
+        )
+    findings = examine(None, kept.home)
+    [journal] = [f for f in findings if f.check == "journal"]
+    assert journal.level == "fault"
+    assert str(path) in journal.text
+    assert findings[-1].check == "memory"  # all other checks were made
+
+
+def test_a_check_that_fails_is_a_row(kept: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Config) -> list[Finding]:
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr("turnwise.doctor.examine_journal", broken)
+    findings = examine(None, kept.home)
+    assert [f.text for f in findings if "a fault of ours" in f.text]
+    assert findings[-1].check == "memory"
+
+
+def test_what_the_loops_say_is_shown(kept: Config) -> None:
+    journal = Journal.open(kept)
+    journal.set_status("trainer", {"state": "waiting", "error": "batch 3: out of memory [gate]"})
+    journal.set_status("gateway", {"pid": 1, "version": 1, "version_error": "version 2 cannot be loaded"})
+    journal.set_status("judge", {"state": "waiting", "error": None})
+    journal.close()
+    assert {(f.check, f.level, f.text) for f in found(kept.home, "trainer", "gateway", "judge")} == {
+        ("trainer", "fault", "says: batch 3: out of memory [gate]"),
+        ("gateway", "fault", "says: version 2 cannot be loaded"),
+    }
+    shown = CliRunner().invoke(app, ["status", "--home", str(kept.home)], env={"COLUMNS": "200"}).output
+    assert "error: batch 3: out of memory [gate]" in shown
+    assert "error: version 2 cannot be loaded" in shown
+    assert "error=None" not in shown
+    table = CliRunner().invoke(app, ["doctor", "--home", str(kept.home)], env={"COLUMNS": "200"}).output
+    assert "says: batch 3: out of memory [gate]" in table
+
+
+def test_a_mistake_with_brackets_is_said_in_full(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "turnwise", "status", "--home", str(tmp_path / "[/x]")],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "[/x]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_doctor_of_a_corrupt_journal_prints_its_table(kept: Config) -> None:
+    kept.journal_path.write_bytes(b"hello " * 1000)
+    done = subprocess.run(
+        [sys.executable, "-m", "turnwise", "doctor", "--home", str(kept.home)],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "what was found" in done.stdout
+    assert "memory" in done.stdout

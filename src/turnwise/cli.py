@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from turnwise import __version__
@@ -120,6 +121,8 @@ def pull() -> None:
 @app.command()
 def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """Sessions, turns by state, verdicts, waiting samples, the serving version and what the loops do."""
+    from turnwise.doctor_journal import loop_errors
+
     settings = read_config(config, home, None)
     figures = with_journal(settings, lambda journal: journal.status())
     if as_json:
@@ -136,8 +139,10 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     table.add_row("serving version", f"{figures['version']['number']} ({figures['versions_published']} published)")
     for name, loop in figures["loops"].items():
         alive = "" if loop["seconds_ago"] < 30 else f" [red](silent for {loop['seconds_ago']:.0f} s)[/]"
-        said = ", ".join(f"{k}={v}" for k, v in loop.items() if k != "seconds_ago" and v is not None)
-        table.add_row(name, said + alive)
+        hidden = ("seconds_ago", "error", "version_error")
+        said = escape(", ".join(f"{k}={v}" for k, v in loop.items() if k not in hidden and v is not None))
+        wrong = "".join(f"\n[red]error: {escape(error)}[/]" for error in loop_errors(loop))
+        table.add_row(name, said + alive + wrong)
     out.print(table)
 
 
@@ -153,7 +158,7 @@ def doctor(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
         table = Table("check", "", "what was found, and what to do")
         marks = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "fault": "[red]fault[/]"}
         for finding in findings:
-            table.add_row(finding.check, marks[finding.level], finding.text)
+            table.add_row(finding.check, marks[finding.level], escape(finding.text))
         out.print(table)
     if any(f.level == "fault" for f in findings):
         raise typer.Exit(1)
@@ -446,5 +451,5 @@ def main() -> None:
     try:
         app()
     except TurnwiseError as e:
-        err.print(f"[red]error:[/] {e}", highlight=False, soft_wrap=True)
+        err.print(f"[red]error:[/] {escape(str(e))}", highlight=False, soft_wrap=True)
         sys.exit(1)

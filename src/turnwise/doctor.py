@@ -18,6 +18,7 @@ import httpx
 import psutil
 
 from turnwise.config import Config, load_config
+from turnwise.doctor_journal import examine_journal
 from turnwise.engines.examine import examine_engine
 from turnwise.errors import TurnwiseError
 from turnwise.models import resolve_model
@@ -49,13 +50,16 @@ def examine(config_file: Path | None, home: Path | None) -> list[Finding]:
         _engine,
         _home,
         _journal,
-        _versions,
         _server,
         _clients,
         _machine,
     ]
     for check in checks:
-        findings += check(config)
+        try:
+            findings += check(config)
+        except Exception as e:  # a check that fails is a finding like any other; those after it are still made
+            name = check.__name__.strip("_")
+            findings.append(Finding(name, "fault", f"could not be checked: {type(e).__name__}: {e}"))
     return findings
 
 
@@ -110,43 +114,8 @@ def _home(config: Config) -> Iterator[Finding]:
 
 
 def _journal(config: Config) -> Iterator[Finding]:
-    if not config.journal_path.exists():
-        yield Finding("journal", "ok", "none yet")
-        return
-    from turnwise.journal import Journal
-
-    try:
-        journal = Journal.open(config)
-        status = journal.status()
-        journal.close()
-    except TurnwiseError as e:
-        yield Finding("journal", "fault", str(e))
-        return
-    yield Finding(
-        "journal", "ok", f"{sum(status['turns'].values())} turns, version {status['version']['number']} serves"
-    )
-    for name, loop in status["loops"].items():
-        error = loop.get("error") or loop.get("version_error")
-        if error:
-            yield Finding(name, "fault", f"says: {error}")
-
-
-def _versions(config: Config) -> Iterator[Finding]:
-    if not config.journal_path.exists():
-        return
-    from turnwise.journal import Journal
-
-    try:
-        journal = Journal.open(config)
-        versions = journal.list_versions()
-        journal.close()
-    except TurnwiseError:
-        return  # the check of the journal says why
-    for version in versions:
-        folder = config.home / version.path
-        for name in ("adapter_model.safetensors", "adapter_config.json"):
-            if not (folder / name).is_file():
-                yield Finding("versions", "fault", f"version {version.number} has lost {folder / name}; restore it")
+    for check, level, text in examine_journal(config):
+        yield Finding(check, level, text)
 
 
 def _server(config: Config) -> Iterator[Finding]:
