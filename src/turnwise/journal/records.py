@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from filelock import FileLock
-from sqlalchemy import Row, delete, func, select
+from sqlalchemy import Row, bindparam, delete, func, select
 
 from turnwise.journal import schema
 from turnwise.journal.journal import Journal
@@ -20,6 +20,12 @@ from turnwise.journal.schema import unpack_ids, unpack_json
 
 E, T = schema.events.c, schema.turns.c
 CHUNK = 200
+# Statements of every event are made once: building one takes longer than SQLite takes to run it.
+_EVENTS = select(schema.events).where(E.id > bindparam("last")).order_by(E.id).limit(CHUNK)
+_TURN = select(
+    *(T.session_id, T.idx, T.kind, T.version, T.bridged, T.temperature, T.finish_reason),
+    *(T.prompt_tokens, T.messages, T.answer, T.response_ids),
+).where(T.id == bindparam("which"))
 BLOCK = 65536
 
 
@@ -45,7 +51,7 @@ class RecordsExporter:
             if self._size != self._file_size():  # another exporter wrote, or a write of ours stopped half way
                 self._last = self._resume()
             with self.journal.reading() as c:
-                rows = c.execute(select(schema.events).where(E.id > self._last).order_by(E.id).limit(CHUNK)).all()
+                rows = c.execute(_EVENTS, {"last": self._last}).all()
                 lines = [json.dumps(self._record(c, row), ensure_ascii=False) for row in rows]
             if rows:
                 self.path.touch(mode=0o600)
@@ -67,7 +73,7 @@ class RecordsExporter:
     def _record(self, c: Any, row: Row[Any]) -> dict[str, Any]:
         record = {"event": row.id, "at": row.at, "kind": row.kind, "turn": row.turn_id} | unpack_json(row.data)
         if row.kind == "turn":
-            turn = c.execute(select(schema.turns).where(T.id == row.turn_id)).one_or_none()
+            turn = c.execute(_TURN, {"which": row.turn_id}).one_or_none()
             if turn is not None:
                 record |= {
                     "session": turn.session_id,

@@ -1,0 +1,133 @@
+"""The latency bench measures what it says: its engine, clients, histories and sums. No test asserts a time."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from turnwise.bench import litellm_peer
+from turnwise.bench.arms import NONE, TURNWISE, answer, open_arms
+from turnwise.bench.conversations import TURNS, Histories
+from turnwise.bench.latency import Cell, Measured, _grid, _summary, percentile
+from turnwise.bench.load import Load, Target, drive
+from turnwise.bench.report import BenchReport, Figure, Grid
+from turnwise.config import load_config
+from turnwise.journal import Journal
+from turnwise.types import TurnState
+
+SAID = "one two three"
+
+
+def bodies(size: int, growing: bool, count: int) -> list[list[dict[str, str]]]:
+    return [json.loads(body)["messages"] for body in itertools.islice(Histories(size, growing, SAID), count)]
+
+
+@pytest.mark.parametrize("size", [100, 2_000, 20_000, 200_000])
+def test_a_growing_history_repeats_itself_and_the_answer(size: int) -> None:
+    turns = bodies(size, True, TURNS + 1)
+    for before, after in itertools.pairwise(turns[:TURNS]):
+        assert after[: len(before)] == before
+        assert after[len(before)] == {"role": "assistant", "content": SAID}
+        assert [m["role"] for m in after[len(before) :]] == ["assistant", "user"]
+    assert turns[TURNS][0] != turns[0][0], "the next conversation is another one"
+    assert 0.75 * size <= sum(len(m["content"]) for m in turns[0]) <= size + 100
+    assert all(messages[-1]["role"] == "user" for messages in turns)
+
+
+def test_single_questions_have_nothing_in_common() -> None:
+    first = [messages[0]["content"] for messages in bodies(2_000, False, 20)]
+    assert len(set(first)) == 20
+
+
+def test_the_arms_answer_alike_and_turnwise_records_what_was_measured(model_dir: Path, tmp_path: Path) -> None:
+    said = answer(model_dir)
+    with open_arms(model_dir, said, tmp_path, with_litellm=False) as arms:
+        assert [arm.name for arm in arms] == [NONE, TURNWISE]
+        texts = []
+        for arm in arms:
+            headers = dict(line.split(": ") for line in arm.target.headers)
+            body = next(iter(Histories(100, True, said.text)))
+            url = f"http://127.0.0.1:{arm.target.port}{arm.target.path}"
+            reply = httpx.post(url, content=body, headers=headers | {"Content-Type": "application/json"}, timeout=30)
+            events = [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
+            texts.append("".join(c["delta"].get("content") or "" for e in events for c in e["choices"]))
+            histories = Histories(100, True, said.text)
+            load = drive(arm.target, histories, clients=3, tokens=said.tokens, seconds=0.3)
+            assert load.failures == []
+            assert len(load.first) == len(load.per_token) >= 3
+            assert all(seconds > 0 for seconds in load.first)
+            assert load.seconds > 0
+    assert texts == [said.text, said.text]
+    journal = Journal.open(load_config(overrides={"home": tmp_path / "home"}))
+    status = journal.status()
+    answered = sum(status["turns"].values()) - status["turns"][TurnState.SERVED]
+    assert answered == len(load.first) + 1, "every measured request is a recorded turn"
+    session = max(journal.list_sessions(), key=lambda s: s["turns"])
+    turns = journal.show_session(session["id"])["turns"]
+    assert all(journal.get_turn(turn["id"]).response_ids == [token for token, _ in said.pieces] for turn in turns)
+    assert all(journal.get_turn(turn["id"]).bridged for turn in turns[1:]), "a growing history is bridged"
+    journal.close()
+
+
+def test_failures_are_counted_not_timed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "turnwise.bench.instant_engine", json.dumps([[1, "one"], [2, ""]])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as engine:
+        assert engine.stdout is not None
+        port = int(engine.stdout.readline())
+        load = drive(Target(port, "/nowhere"), Histories(100, False, SAID), clients=2, tokens=2, seconds=0.1)
+        engine.terminate()
+    assert load.first == []
+    assert len(load.failures) == 2
+    assert "404" in load.failures[0]
+
+
+def measured(first: list[float], seconds: float, cpu: float) -> Measured:
+    return Measured(Load(seconds, 0.1, first, [0.001] * len(first), []), cpu)
+
+
+def test_ratios_are_of_what_is_added() -> None:
+    cell = Cell(8, 2_000, growing=True)
+    arms = {
+        "no proxy": measured([0.001] * 10, 1.0, 0.0),
+        "turnwise": measured([0.003] * 10, 2.0, 0.001),
+        "LiteLLM": measured([0.011] * 10, 20.0, 0.004),
+    }
+    other = Cell(8, 2_000, growing=False)
+    figures = _summary({cell: arms, other: arms}, with_peer=True)
+    assert [figure.ratio for figure in figures[:3]] == ["0.20", "10.00", "0.25"]
+    row = _grid({cell: arms}, growing=True).rows[0]
+    assert row[:5] == ["2 kB", "8", "2.0 · 2.0 · 2.0", "10.0 · 10.0 · 10.0", "0.20"]
+    alone = {name: arm for name, arm in arms.items() if name != "LiteLLM"}
+    assert _grid({cell: alone}, growing=True).rows[0][4] == "–"
+    assert _summary({cell: alone}, with_peer=False) == []
+
+
+def test_percentiles_are_values_that_were_seen() -> None:
+    values = [float(n) for n in range(1, 101)]
+    assert [percentile(values, p) for p in (50, 95, 99)] == [51.0, 96.0, 100.0]
+    assert percentile([3.0], 99) == 3.0
+
+
+def test_a_report_replaces_only_its_own_section(tmp_path: Path) -> None:
+    file = tmp_path / "BENCHMARKS.md"
+    other = BenchReport("turnwise bench other", [Figure("a", "1")], [])
+    grid = Grid("Growing histories", ["prompt", "ratio"], [["2 kB", "0.2"]])
+    for value in ("0.9", "0.2"):
+        grid = Grid("Growing histories", ["prompt", "ratio"], [["2 kB", value]])
+        BenchReport("turnwise bench serve", [], ["a note"], [grid]).write(file)
+        other.write(file)
+    text = file.read_text(encoding="utf-8")
+    assert text.count("## `turnwise bench serve`") == text.count("## `turnwise bench other`") == 1
+    assert "| 2 kB | 0.2 |" in text
+    assert "0.9" not in text
+
+
+def test_a_peer_that_is_not_installed_has_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path))
+    assert litellm_peer.version() is None
