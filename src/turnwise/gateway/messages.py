@@ -1,69 +1,32 @@
 """Anthropic's messages on the wire: requests with blocks become plain messages, answers become blocks and their events.
 
 Reasoning is a `thinking` block, a tool call a `tool_use` block. A tool's arguments leave in pieces for as long as they
-are valid JSON: this format has no place for anything else. What a field asks that cannot be done is refused by name.
+are valid JSON: this format has no place for anything else.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any
 
 import ijson
 import jiter
 from anthropic.types import Message as AnthropicMessage
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from turnwise.engines.answers import AnswerParts
 from turnwise.gateway.errors import ApiError
+from turnwise.gateway.messages_input import parse_request
 from turnwise.gateway.request import (
-    LARGEST_TOP_K,
-    TOOL_NAME,
     AnswerHead,
     Final,
     ModelRequest,
     Usage,
     call_id,
-    check_conversation,
-    check_stops,
-    check_tool_names,
     event,
-    invalid,
-    named,
-    read_object,
-    session_name,
-    take_kept,
-    text_of,
-    unsupported,
 )
-from turnwise.types import FinishReason, Message
-
-KEPT_FIELDS = frozenset(
-    {
-        "metadata",
-        "service_tier",
-        "thinking",
-        "cache_control",
-        "context_management",
-        "diagnostics",
-        "inference_geo",
-        "speed",
-        "user_profile_id",
-        "workspace_id",
-        "billing_policy",
-    }
-)
-"""Fields that change nothing here; they are written to the record."""
-
-NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
-    "container": (None,),
-    "mcp_servers": (None, []),
-    "fallbacks": (None, []),
-    "compaction": (None,),
-    "thread": (None,),
-}
+from turnwise.types import FinishReason
 
 STOP_REASONS = {
     FinishReason.STOP: "end_turn",
@@ -80,47 +43,8 @@ ERROR_TYPES = {
     503: "overloaded_error",
     504: "timeout_error",
 }
-REFUSED_BLOCKS = "this is a text model; content of type {kind!r} is not supported"
-
-
-class AnthropicTool(BaseModel):
-    model_config = ConfigDict(extra="ignore")  # marks such as cache_control change nothing
-    type: Literal["custom"] | None = None
-    name: str = Field(pattern=TOOL_NAME)
-    description: str | None = None
-    input_schema: dict[str, Any]
-
-
-class ToolChoice(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    type: Literal["auto", "none", "any", "tool"]
-    name: str | None = None
-    disable_parallel_tool_use: bool | None = None
-
-
-class OutputConfig(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    effort: str | None = None
-    format: dict[str, Any] | None = None
-
-
-class MessagesFields(BaseModel):
-    """The fields of a messages request that turnwise honours."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    model: str
-    messages: list[dict[str, Any]]
-    max_tokens: int | None = Field(default=None, ge=1)
-    system: str | list[dict[str, Any]] | None = None
-    stream: bool | None = None
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    top_k: int | None = Field(default=None, ge=0, le=LARGEST_TOP_K)
-    stop_sequences: list[str] | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: ToolChoice | None = None
-    output_config: OutputConfig | None = None
+DEEP = 100
+"""Nesting from which on the clients' own limit is asked."""
 
 
 class MessagesCodec:
@@ -136,38 +60,7 @@ class MessagesCodec:
 
     def parse_count(self, body: bytes) -> ModelRequest:
         """A body of `count_tokens`, which needs no `max_tokens`."""
-        raw = read_object(body)
-        kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES)
-        try:
-            given = MessagesFields.model_validate(raw)
-        except ValidationError as e:
-            raise named(e) from e
-        messages: list[Message] = []
-        if given.system:
-            parts = given.system if isinstance(given.system, list) else [{"type": "text", "text": given.system}]
-            messages.append({"role": "system", "content": text_of(parts, ("text",), "system")})
-        for i, message in enumerate(given.messages):
-            messages += _plain(i, message)
-        check_conversation(messages, "messages")
-        tools = [_tool(i, tool) for i, tool in enumerate(given.tools or [])]
-        check_tool_names(tools)
-        choice = given.tool_choice
-        if choice is not None and (choice.type in ("any", "tool") or choice.disable_parallel_tool_use):
-            raise unsupported("tool_choice", "only 'auto' and 'none' are: a model cannot be forced to call a tool")
-        return ModelRequest(
-            model=given.model,
-            messages=messages,
-            tools=tools if tools and not (choice is not None and choice.type == "none") else None,
-            max_tokens=given.max_tokens,
-            temperature=given.temperature,
-            top_p=given.top_p,
-            top_k=given.top_k,
-            stops=check_stops(tuple(given.stop_sequences or []), "stop_sequences"),
-            structured=_schema(given.output_config),
-            stream=bool(given.stream),
-            record=given.model_dump(exclude={"messages", "tools", "model", "system"}, exclude_none=True) | kept,
-            session=_session(kept.get("metadata")),
-        )
+        return parse_request(body)
 
     def whole(self, head: AnswerHead, final: Final, logprobs: list[tuple[str, float]] | None) -> dict[str, Any]:
         content: list[dict[str, Any]] = []
@@ -199,7 +92,7 @@ class BlockWriter:
         self._head = head
         self._index = -1
         self._open: str | None = None
-        self._check: Any = None  # of the arguments under way; None once they are no longer JSON
+        self._arguments = JsonPieces()
 
     def begin(self) -> bytes:
         usage = {"input_tokens": self._head.prompt_tokens, "output_tokens": 0}
@@ -223,8 +116,8 @@ class BlockWriter:
                     "input": {},
                 }
                 out += self._start(f"tool_use {piece.index}", block)
-                self._check = ijson.basic_parse_coro(ijson.sendable_list())
-            if piece.arguments and self._valid(piece.arguments):
+                self._arguments = JsonPieces()
+            if piece.arguments and self._arguments.take(piece.arguments):
                 out += self._add({"type": "input_json_delta", "partial_json": piece.arguments})
         return out
 
@@ -256,16 +149,47 @@ class BlockWriter:
         self._open = None
         return out + _event("content_block_stop", index=self._index)
 
-    def _valid(self, piece: str) -> bool:
-        if self._check is None:
+
+class JsonPieces:
+    """Whether the pieces so far are the beginning of JSON that this format's clients can read.
+
+    The SDKs parse what has come after every piece, and fail on what can no longer be JSON.
+    """
+
+    def __init__(self) -> None:
+        self._events: Any = ijson.sendable_list()
+        self._parser: Any = ijson.basic_parse_coro(self._events)
+        self._text = ""
+        self._depth = 0
+        self._valid = True
+
+    def take(self, piece: str) -> bool:
+        """Take a piece; gives whether it may be sent."""
+        if not self._valid:
             return False
+        self._text += piece
         try:
-            self._check.send(piece.encode())
-        except (ijson.JSONError, ValueError, SystemError):  # a number of thousands of digits is a SystemError
-            self._check = None
+            self._parser.send(piece.encode())
         except StopIteration:
             pass
-        return self._check is not None
+        except (ijson.JSONError, ValueError, SystemError):  # a number of thousands of digits is a SystemError
+            self._valid = False
+            return False
+        self._depth += sum(
+            (kind in ("start_map", "start_array")) - (kind in ("end_map", "end_array")) for kind, _ in self._events
+        )
+        self._events.clear()
+        if self._depth > DEEP or "\\u" in self._text:  # what ijson takes and the clients do not
+            self._valid = _is_partial_json(self._text)
+        return self._valid
+
+
+def _is_partial_json(text: str) -> bool:
+    try:
+        jiter.from_json(text.encode(), partial_mode=True)
+    except ValueError:
+        return False
+    return True
 
 
 def error_body(error: ApiError) -> dict[str, Any]:
@@ -310,121 +234,3 @@ def _input(arguments: str) -> dict[str, Any]:
     except ValueError:
         value = None
     return value if isinstance(value, dict) else {"INVALID_JSON": arguments}
-
-
-# -- requests ---------------------------------------------------------------------------------------------------------
-
-
-def _plain(i: int, message: dict[str, Any]) -> list[Message]:
-    """One message with blocks as plain messages: tool results first, then the text; or the assistant's one."""
-    where = f"messages.{i}"
-    unknown = message.keys() - {"role", "content", "cache_control", "id"}
-    if unknown:
-        raise ApiError(400, f"{where}: unknown field {min(unknown)!r}", param=where, code="unknown_parameter")
-    role, content = message.get("role"), message.get("content")
-    if role not in ("user", "assistant", "system"):
-        raise invalid(where, f"the role must be 'user' or 'assistant', not {role!r}")
-    if isinstance(content, str):
-        return [{"role": role, "content": content}]
-    if not isinstance(content, list) or any(not isinstance(block, dict) for block in content):
-        raise invalid(f"{where}.content", "content must be a string or a list of blocks")
-    if role == "assistant":
-        return [_assistant(where, content)]
-    results: list[Message] = []
-    texts: list[dict[str, Any]] = []
-    for k, block in enumerate(content):
-        if block.get("type") == "tool_result" and role == "user":
-            results.append(_tool_result(f"{where}.content.{k}", block))
-        else:
-            texts.append(block)
-    text = text_of(texts, ("text",), f"{where}.content")
-    return [*results, {"role": role, "content": text}] if texts or not results else results
-
-
-def _assistant(where: str, blocks: list[dict[str, Any]]) -> Message:
-    texts, thoughts, calls = [], [], []
-    for k, block in enumerate(blocks):
-        kind = block.get("type")
-        at = f"{where}.content.{k}"
-        if kind == "text":
-            texts.append(text_of([block], ("text",), at))
-        elif kind == "thinking":
-            if not isinstance(block.get("thinking"), str):
-                raise invalid(at, "a thinking block needs a string 'thinking'")
-            thoughts.append(block["thinking"])
-        elif kind == "redacted_thinking":
-            continue  # ours are never redacted: nothing a model of ours said is in it
-        elif kind == "tool_use":
-            if not isinstance(block.get("id"), str) or not isinstance(block.get("name"), str) or not block["name"]:
-                raise invalid(at, "a tool_use block needs an id and a name")
-            if not isinstance(block.get("input"), dict):
-                raise invalid(at, "a tool_use block's input must be an object")
-            arguments = block["input"]
-            raw = arguments.get("INVALID_JSON")
-            text = raw if set(arguments) == {"INVALID_JSON"} and isinstance(raw, str) else None
-            calls.append(
-                {
-                    "id": block["id"],
-                    "type": "function",
-                    "function": {"name": block["name"], "arguments": text or json.dumps(arguments, ensure_ascii=False)},
-                }
-            )
-        else:
-            raise ApiError(400, f"{at}: {REFUSED_BLOCKS.format(kind=kind)}", param=at, code="unsupported_content")
-    message: Message = {"role": "assistant", "content": "".join(texts)}
-    if thoughts:
-        message["reasoning_content"] = "\n".join(thoughts)
-    if calls:
-        message["tool_calls"] = calls
-    return message
-
-
-def _tool_result(at: str, block: dict[str, Any]) -> Message:
-    if not isinstance(block.get("tool_use_id"), str):
-        raise invalid(at, "a tool_result block needs the tool_use_id it answers")
-    content = block.get("content")
-    if isinstance(content, list):
-        content = text_of(content, ("text",), f"{at}.content")
-    elif content is not None and not isinstance(content, str):
-        raise invalid(at, "a tool result's content must be a string or a list of text blocks")
-    text = content or ""
-    if block.get("is_error") and not text.lower().startswith("error"):
-        text = f"Error: {text}"
-    return {"role": "tool", "content": text, "tool_call_id": block["tool_use_id"]}
-
-
-def _tool(i: int, raw: dict[str, Any]) -> dict[str, Any]:
-    kind = raw.get("type")
-    if kind not in (None, "custom"):
-        raise unsupported(f"tools.{i}", f"a tool of type {kind!r} runs at its vendor's; leave it out")
-    try:
-        tool = AnthropicTool.model_validate(raw)
-    except ValidationError as e:
-        error = named(e)
-        raise ApiError(400, f"tools.{i}: {error.message}", param=f"tools.{i}.{error.param}", code=error.code) from e
-    function: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
-    if tool.description:
-        function["description"] = tool.description
-    return {"type": "function", "function": function}
-
-
-def _schema(config: OutputConfig | None) -> dict[str, Any] | None:
-    if config is None or config.format is None:
-        return None
-    if config.format.get("type") != "json_schema" or not isinstance(config.format.get("schema"), dict):
-        raise invalid("output_config.format", "only {'type': 'json_schema', 'schema': {…}} is known")
-    return config.format["schema"]
-
-
-def _session(metadata: Any) -> str | None:
-    """The session that Claude Code writes into `metadata.user_id`, as JSON or behind `_session_`."""
-    user = metadata.get("user_id") if isinstance(metadata, dict) else None
-    if not isinstance(user, str):
-        return None
-    if user.startswith("{"):
-        try:
-            value = json.loads(user).get("session_id")
-        except (ValueError, RecursionError, AttributeError):
-            return None
-        return session_name(value)
-    return session_name(user.partition("_session_")[2])

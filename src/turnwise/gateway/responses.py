@@ -33,7 +33,7 @@ class ResponsesCodec:
         if final.message.get("reasoning_content"):
             output.append(items.reasoning(final.message["reasoning_content"], "completed"))
         if final.message.get("content"):
-            output.append(items.message(final.message["content"], "completed", logprobs or []))
+            output.append(items.message(final.message["content"], "completed", logprobs or [], len(output)))
         for i, call in enumerate(final.message.get("tool_calls") or []):
             function = call["function"]
             output.append(items.call(i, function["name"], function["arguments"], "completed"))

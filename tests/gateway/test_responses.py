@@ -1,0 +1,281 @@
+"""OpenAI's responses as its SDK sees them, and what the journal holds of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai.types.responses import Response, ResponseStreamEvent
+
+from tests.gateway.conftest import Agents
+from tests.support.servers import wait_until
+from tests.support.wire import TOOL, check_events, nested_calls, post_stream, without_ids
+from turnwise.types import Exclusion, FinishReason, TurnState
+
+TOOLS: Any = [{"type": "function", **TOOL, "strict": False}]
+
+
+def ask(qwen: Agents, given: Any, **options: Any) -> Response:
+    return qwen.openai.responses.create(model="turnwise", input=given, **options)
+
+
+def streamed(qwen: Agents, given: Any, **options: Any) -> tuple[list[Any], Response]:
+    """The same over the SDK's own accumulator."""
+    with qwen.openai.responses.stream(model="turnwise", input=given, **options) as stream:
+        events = list(stream)
+    return events, events[-1].response
+
+
+def turn(qwen: Agents, answer: Any) -> Any:
+    return qwen.journal.get_turn("turn-" + answer.id.removeprefix("resp_"))
+
+
+def history(answer: Response) -> list[Any]:
+    """The answer's items as a client sends them back."""
+    return [item.model_dump(exclude_none=True) for item in answer.output]
+
+
+def test_an_answer_and_its_record(qwen: Agents) -> None:
+    answer = ask(qwen, "say: hello there", instructions="be kind", temperature=0.5, metadata={"k": "v"}, user="u")
+    assert (answer.output_text, answer.status, answer.model) == ("hello there", "completed", "turnwise")
+    assert (answer.instructions, answer.metadata, answer.temperature) == ("be kind", {"k": "v"}, 0.5)
+    prompt_ids, response_ids, _ = qwen.stub.sampled[0]
+    assert answer.usage is not None
+    assert (answer.usage.input_tokens, answer.usage.output_tokens) == (len(prompt_ids), len(response_ids))
+    assert answer.usage.total_tokens == len(prompt_ids) + len(response_ids)
+    record = turn(qwen, answer)
+    assert (record.prompt_ids, record.response_ids) == (prompt_ids, response_ids)
+    assert record.messages == [
+        {"role": "system", "content": "be kind"},
+        {"role": "user", "content": "say: hello there"},
+    ]
+    assert (record.state, record.temperature) == (TurnState.WAITING, 0.5)
+
+
+ANSWERS = {
+    "text": "día 🤖 fin  with  spaces\nand lines ",
+    "reasoning": "<think>\nlet me think\nlong\n</think>\n\nfour",
+    "calls": "Two of them.\n" + nested_calls({"a": 1}, {"a": 22, "note": 'q"}</tool_call>{'}),
+    "all": "<think>\nhm\n</think>\n\nSo:\n" + nested_calls({"a": 3}),
+    "nothing": "",
+    "reasoning alone": "<think>\nhm",
+    "no arguments": nested_calls({}),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_stream_is_the_same_answer_in_events_of_the_sdk(qwen: Agents, name: str) -> None:
+    qwen.stub.reply = lambda _: ANSWERS[name]
+    text = f"stream {name}"
+    _, final = streamed(qwen, text, tools=TOOLS)
+    raw = post_stream(f"{qwen.url}/v1/responses", qwen.auth, {"model": "turnwise", "tools": TOOLS, "input": text})
+    check_events(raw, ResponseStreamEvent)
+    assert [e["sequence_number"] for e in raw] == list(range(len(raw)))
+    assert [e["type"] for e in raw[:2]] == ["response.created", "response.in_progress"]
+    assert raw[-1]["type"] == "response.completed"
+    added = [e["item"]["id"] for e in raw if e["type"] == "response.output_item.added"]
+    done = [e["item"] for e in raw if e["type"] == "response.output_item.done"]
+    assert added == [item["id"] for item in done]
+    assert done == raw[-1]["response"]["output"]
+    assert without_ids(final) == without_ids(ask(qwen, text, tools=TOOLS))
+
+
+def test_the_pieces_add_up_to_what_is_done(qwen: Agents) -> None:
+    qwen.stub.reply = lambda _: ANSWERS["all"]
+    raw = post_stream(f"{qwen.url}/v1/responses", qwen.auth, {"model": "turnwise", "tools": TOOLS, "input": "pieces"})
+    for kind, key in (("reasoning_text", "text"), ("output_text", "text"), ("function_call_arguments", "arguments")):
+        pieces = [e["delta"] for e in raw if e["type"] == f"response.{kind}.delta"]
+        whole = next(e[key] for e in raw if e["type"] == f"response.{kind}.done")
+        assert "".join(pieces) == whole
+    assert len([e for e in raw if e["type"] == "response.function_call_arguments.delta"]) > 2
+
+
+def test_reasoning_and_parallel_tools_and_their_results(qwen: Agents) -> None:
+    said = "<think>\ntwo sums\n</think>\n\nAdding.\n" + nested_calls({"a": 1}, {"a": 2})
+    first = ask(qwen, "say: " + said, tools=TOOLS)
+    assert [item.type for item in first.output] == ["reasoning", "message", "function_call", "function_call"]
+    reasoning, message, one, two = first.output
+    assert (reasoning.content[0].text, message.content[0].text) == ("two sums", "Adding.")
+    assert (one.name, one.arguments, two.arguments) == ("add", '{"a": 1}', '{"a": 2}')
+    results = [{"type": "function_call_output", "call_id": c.call_id, "output": "3"} for c in (one, two)]
+    given = [{"role": "user", "content": "say: " + said}, *history(first), *results]
+    second = ask(qwen, [*given, {"role": "user", "content": "say: done"}], tools=TOOLS)
+    before, after = turn(qwen, first), turn(qwen, second)
+    assert (before.finish_reason, before.state) == (FinishReason.TOOL_CALLS, TurnState.JUDGING)
+    assert [m["role"] for m in qwen.next_state(before.id)] == ["tool", "tool", "user"], "one next state"
+    assert (after.session_id, after.parent_id) == (before.session_id, before.id)
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_a_tool_cycle_is_bridged_exactly(qwen: Agents, by_id: bool) -> None:
+    said = "<think>\none sum\n</think>\n\n" + nested_calls({"a": 5})
+    qwen.stub.reply = lambda prompt: "It is 5." if "<tool_response>" in prompt else said
+    first = ask(qwen, f"add five {by_id}", tools=TOOLS)
+    result: Any = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": "5"}  # type: ignore[union-attr]
+    if by_id:
+        second = ask(qwen, [result], tools=TOOLS, previous_response_id=first.id)
+        assert second.previous_response_id == first.id
+    else:
+        given = [{"role": "user", "content": f"add five {by_id}"}, *history(first), result]
+        second = ask(qwen, given, tools=TOOLS)
+    before, after = turn(qwen, first), turn(qwen, second)
+    known = [*before.prompt_ids, *before.response_ids]
+    assert after.bridged
+    assert after.prompt_ids[: len(known)] == known
+    assert (after.session_id, before.state) == (before.session_id, TurnState.JUDGING)
+
+
+def test_a_previous_response_stands_for_its_history(qwen: Agents) -> None:
+    first = ask(qwen, "say: I am first", instructions="speak as one")
+    second = ask(qwen, "say: second", previous_response_id=first.id, instructions="speak as two")
+    third = ask(qwen, "say: third", previous_response_id=second.id, instructions="speak as two")
+    record = turn(qwen, third)
+    assert [m["content"] for m in record.messages] == [
+        *("speak as two", "say: I am first", "I am first", "say: second", "second", "say: third")
+    ]
+    assert record.session_id == turn(qwen, first).session_id
+    assert record.parent_id == turn(qwen, second).id
+
+
+def test_instructions_are_not_carried_over(qwen: Agents) -> None:
+    first = ask(qwen, "say: one", instructions="only for now")
+    second = ask(qwen, "say: two", previous_response_id=first.id)
+    assert second.instructions is None
+    assert [m["content"] for m in turn(qwen, second).messages] == ["say: one", "one", "say: two"]
+    kept = ask(qwen, [{"role": "system", "content": "for good"}, {"role": "user", "content": "say: one"}])
+    after = ask(qwen, "say: two", previous_response_id=kept.id)
+    assert turn(qwen, after).messages[0] == {"role": "system", "content": "for good"}
+
+
+def test_previous_responses_that_are_not_there(qwen: Agents) -> None:
+    first = ask(qwen, "say: mine")
+    stranger = qwen.client(**{"User-Agent": "somebody else"})
+    for client, previous in [(qwen.openai, "resp_0"), (qwen.openai, "ü"), (stranger, first.id)]:
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.responses.create(model="turnwise", input="hi", previous_response_id=previous)
+        assert (refused.value.code, refused.value.param) == ("previous_response_not_found", "previous_response_id")
+
+
+def test_arguments_that_are_no_json_are_told_as_they_are(qwen: Agents) -> None:
+    said = 'say: <tool_call>\n{"name": "add", "arguments": {"a": nope}}\n</tool_call>'
+    for answer in (ask(qwen, said, tools=TOOLS).model_dump(), ask_streamed(qwen, said)):
+        assert answer["output"][0]["arguments"] == '{"a": nope}'
+
+
+def ask_streamed(qwen: Agents, given: Any) -> Any:
+    return post_stream(f"{qwen.url}/v1/responses", qwen.auth, {"model": "turnwise", "tools": TOOLS, "input": given})[
+        -1
+    ]["response"]
+
+
+def test_log_probs_are_those_of_the_sampled_tokens(qwen: Agents) -> None:
+    include: Any = ["message.output_text.logprobs"]
+    text = "say: día 🤖 fin, with  spaces"
+    whole = ask(qwen, text, include=include)
+    _, final = streamed(qwen, text, include=include)
+    expected = turn(qwen, whole).logprobs
+    for answer in (whole, final):
+        given = answer.output[0].content[0].logprobs  # type: ignore[union-attr]
+        assert [token.logprob for token in given] == expected
+    raw = post_stream(f"{qwen.url}/v1/responses", qwen.auth, {"model": "turnwise", "input": text, "include": include})
+    deltas = [t["logprob"] for e in raw if e["type"] == "response.output_text.delta" for t in e["logprobs"]]
+    assert deltas == expected[: len(deltas)]
+    assert len(expected) - len(deltas) <= 1, "only the token that ends the answer has no text"
+
+
+def test_a_limit_makes_the_answer_incomplete(qwen: Agents) -> None:
+    cut = ask(qwen, "say: one two three four five six", max_output_tokens=3)
+    assert cut.incomplete_details is not None
+    assert (cut.status, cut.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    events, final = streamed(qwen, "say: one two three four five six", max_output_tokens=3)
+    assert (events[-1].type, final.status) == ("response.incomplete", "incomplete")
+    assert without_ids(final) == without_ids(cut)
+
+
+def test_errors_in_the_shape_and_classes_of_the_sdk(qwen: Agents) -> None:
+    with pytest.raises(openai.AuthenticationError):
+        ask(Agents(qwen.url, "wrong", qwen.stub, qwen.journal, qwen.config), "hi")
+    with pytest.raises(openai.NotFoundError) as missing:
+        ask(qwen, "hi", extra_body={"model": "gpt"})
+    assert (missing.value.code, missing.value.type) == ("model_not_found", "not_found_error")
+    with pytest.raises(openai.BadRequestError) as long:
+        ask(qwen, "word " * 9000)
+    assert long.value.code == "context_length_exceeded"
+    with pytest.raises(openai.APIStatusError) as large:
+        ask(qwen, "x" * 17_000_000)
+    assert large.value.status_code == 413
+    qwen.stub.refuse_with = 429
+    for stream in (False, True):
+        with pytest.raises(openai.RateLimitError):
+            ask(qwen, "hi, full engine", stream=stream)
+
+
+def test_an_engine_that_dies_in_the_middle_of_a_stream(qwen: Agents) -> None:
+    qwen.stub.die_after = 3
+    raw = post_stream(
+        f"{qwen.url}/v1/responses", qwen.auth, {"model": "turnwise", "input": "say: one two three four five six"}
+    )
+    check_events(raw, ResponseStreamEvent)
+    assert (raw[-1]["type"], raw[-1]["response"]["error"]["code"]) == ("response.failed", "server_error")
+    wait_until(lambda: qwen.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE))
+
+
+CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "1"}
+HI = {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([{"role": "user", "content": [{"type": "input_image", "image_url": "data:,x"}]}], "'input_image'"),
+        ([{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}], "'input_file'"),
+        ([{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}], "'input_audio'"),
+        ([HI, {"type": "web_search_call", "id": "w"}], "'web_search_call'"),
+        ([HI, OUTPUT], "not in the history"),
+        ([HI, CALL, CALL, OUTPUT], "same id"),
+        ([HI, CALL | {"arguments": {}}, OUTPUT], "all strings"),
+        ([HI, CALL, OUTPUT | {"output": 3}], "must be a string"),
+        ([HI, {"role": "assistant", "content": "prefill"}], "last message"),
+        ([], "empty"),
+    ],
+)
+def test_refused_input(qwen: Agents, given: Any, words: str) -> None:
+    with pytest.raises(openai.BadRequestError, match=words):
+        ask(qwen, given)
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"tools": [{"type": "web_search"}]}, "tools.0"),
+        ({"tools": [TOOLS[0], TOOLS[0]]}, "tools"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"extra_body": {"made_up": 1}}, "made_up"),
+        ({"extra_body": {"metadata": {"k": 1}}}, "metadata.k"),
+        ({"extra_body": {"metadata": "text"}}, "metadata"),
+        ({"extra_body": {"text": {"verbosity": "odd"}}}, "text.verbosity"),
+        ({"extra_body": {"include": "all"}}, "include"),
+        ({"background": True}, "background"),
+        ({"truncation": "auto"}, "truncation"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"text": {"format": {"type": "json_object"}}}, "response_format"),
+    ],
+)
+def test_refused_options(qwen: Agents, options: dict[str, Any], param: str) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(qwen, "hi", **options)
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"reasoning": {"effort": "utmost"}}, {"reasoning": "much"}, {"store": "maybe"}, {"prompt_cache_key": "ключ\n"}],
+)
+def test_wishes_that_change_nothing_are_no_reason_to_fail(qwen: Agents, options: dict[str, Any]) -> None:
+    answer = httpx.post(
+        f"{qwen.url}/v1/responses", headers=qwen.auth, json={"model": "turnwise", "input": f"say: {options}"} | options
+    )
+    assert answer.status_code == 200, answer.text
