@@ -14,7 +14,7 @@ from tests.judges.test_model import good, judging
 from tests.support.servers import running
 from turnwise.judges.model import JudgeUnavailable
 from turnwise.judges.prompts import hint_prompt, score_prompt
-from turnwise.judges.sizing import shares, shorten, token_bound
+from turnwise.judges.sizing import NOTE_TOKENS, shares, shorten, token_bound
 from turnwise.types import JudgeTask
 
 RNG = random.Random(0)
@@ -76,7 +76,7 @@ def test_shares_never_exceed_the_room_and_waste_none(needs: list[int], room: int
 @given(st.text(max_size=600), st.integers(0, 300))
 def test_shortened_text_keeps_to_its_bound(text: str, tokens: int) -> None:
     out = shorten(text, tokens)
-    assert out == text if token_bound(text) <= tokens else token_bound(out) <= max(tokens, 32)
+    assert out == text if token_bound(text) <= tokens else token_bound(out) <= max(tokens, NOTE_TOKENS)
 
 
 class Endpoint:

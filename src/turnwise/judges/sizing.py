@@ -12,8 +12,10 @@ from collections.abc import Sequence
 LETTER_TOKENS = 0.35
 """Tokens of an ASCII letter or space; words of prose take 0.2 to 0.3 a letter, names in code up to 0.35."""
 
+NOTE_TOKENS = 26
+"""The most that the note on what was left out takes."""
+
 _LETTERS = re.compile(r"[A-Za-z ]+")
-_NOTE_TOKENS = 16
 
 
 def token_bound(text: str) -> int:
@@ -37,7 +39,7 @@ def shorten(text: str, tokens: int) -> str:
     """The text if it takes at most ``tokens``, else its head and its tail with a note on what is missing between."""
     if token_bound(text) <= tokens:
         return text
-    half = max(0, tokens - _NOTE_TOKENS) // 2
+    half = max(0, tokens - NOTE_TOKENS) // 2
     head, tail = _longest(text, half), _longest(text[::-1], half)[::-1]
     return f"{head}\n{note(len(text) - len(head) - len(tail))}\n{tail}"
 

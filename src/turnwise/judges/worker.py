@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 import uuid
 
 from turnwise.config import Config
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.25
 """Wait between two looks into the journal when there is nothing to judge."""
+HEARTBEAT_S = 5.0
+"""Time between two signs of life in the journal."""
 STOP_GRACE_S = 2.0
 """How long verdicts in the making may still take once the loop is asked to stop."""
 MAX_RETRY_S = 600.0
@@ -39,6 +42,7 @@ async def run(config: Config, stop: asyncio.Event) -> None:
                 judge = make_judge(config)
             except JudgeUnavailable as e:  # the gateway has not written its token yet
                 log.warning("waiting: %s", e)
+                await _say(journal, "waiting", str(e))
                 await _wait(stop, config.judge.retry_s)
         if judge is not None:
             await Worker(config, journal, judge).run(stop)
@@ -55,13 +59,18 @@ class Worker:
         self._config = config.judge
         self._journal = journal
         self._judge = judge
+        self._error: str | None = None
         self._name = f"judge-{os.getpid()}-{uuid.uuid4().hex[:6]}"
 
     async def run(self, stop: asyncio.Event) -> None:
         """Claim and judge until ``stop`` is set."""
         working: set[asyncio.Task[None]] = set()
+        said = float("-inf")
         try:
             while not stop.is_set():
+                if time.monotonic() - said >= HEARTBEAT_S:
+                    said = time.monotonic()
+                    await _say(self._journal, "judging" if working else "waiting", self._error)
                 for done in {t for t in working if t.done()}:
                     working.discard(done)
                     done.result()  # a fault of ours, not of the judge's: let the supervisor see it
@@ -76,6 +85,7 @@ class Worker:
             for task in working:
                 task.cancel()
             await asyncio.gather(*working, return_exceptions=True)
+            await _say(self._journal, "stopped", None)
 
     async def _claim(self, limit: int) -> list[JudgeTask]:
         try:
@@ -94,6 +104,7 @@ class Worker:
                 keeping.result()  # raises LeaseLost: another worker has the turn
             verdict = await judging
             await asyncio.to_thread(self._journal.record_verdict, task, verdict)
+            self._error = None
             log.info("turn %s: %+d by %s (%s)", task.turn_id, verdict.score, verdict.judge, verdict.reason)
         except LeaseLost:
             log.info("turn %s went to another judge", task.turn_id)
@@ -119,16 +130,23 @@ class Worker:
                 log.warning("turn %s: its lease could not be renewed: %s", task.turn_id, e)
 
     async def _give_back(self, task: JudgeTask, error: str) -> None:
+        self._error = storable(error)
         wait = min(self._config.retry_s * 2 ** (task.attempts - 1), MAX_RETRY_S)
         log.warning("turn %s, try %d of %d: %s", task.turn_id, task.attempts, self._config.max_attempts, error)
         try:
-            await asyncio.to_thread(
-                self._journal.judging_failed, task, storable(error), wait, self._config.max_attempts
-            )
+            await asyncio.to_thread(self._journal.judging_failed, task, self._error, wait, self._config.max_attempts)
         except LeaseLost:
             pass  # somebody else has it by now
         except JournalError as e:
             log.warning("turn %s returns when its lease runs out: %s", task.turn_id, e)
+
+
+async def _say(journal: Journal, state: str, error: str | None) -> None:
+    """What `turnwise status` and `turnwise doctor` show of this loop."""
+    try:
+        await asyncio.to_thread(journal.set_status, "judge", {"state": state, "error": error})
+    except JournalError as e:
+        log.warning("the journal takes no sign of life: %s", e)
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:
