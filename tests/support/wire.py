@@ -20,9 +20,12 @@ def events_of(data: bytes | str) -> list[dict[str, Any]]:
     """The bodies of the events in a stream; the name of each, where it has one, must be its body's type."""
     text = data.decode() if isinstance(data, bytes) else data
     assert text.endswith("\n\n")
+    assert not set(text) & {"\x85", "\u2028", "\u2029"}, (
+        "clients that split at any line break of Unicode's are cut here"
+    )
     bodies = []
     for block in text.removesuffix("\n\n").split("\n\n"):
-        lines = dict(line.split(": ", 1) for line in block.splitlines())
+        lines = dict(line.split(": ", 1) for line in block.split("\n"))
         if lines["data"] == "[DONE]":
             continue
         body = json.loads(lines["data"])
@@ -49,7 +52,7 @@ def check_events(bodies: list[dict[str, Any]], union: Any) -> None:
 def without_ids(answer: Any) -> Any:
     """An answer as plain data, with its turn's id and its times taken out, so that two answers can be compared."""
     data = answer.model_dump(mode="json", exclude_none=True) if hasattr(answer, "model_dump") else answer
-    text = re.sub(r"[0-9a-f]{20,32}", "ID", json.dumps(data))
+    text = re.sub(r"(turn-|resp_|msg_|call_|rs_|fc_)[0-9a-f]{20,32}", r"\1ID", json.dumps(data))
     return json.loads(re.sub(r'"(created|created_at|completed_at)": [0-9.]+', r'"\1": 0', text))
 
 

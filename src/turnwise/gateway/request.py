@@ -24,6 +24,7 @@ MAX_STOPS = 16
 TOOL_NAME = r"^[a-zA-Z0-9_.:-]{1,128}$"
 SESSION_ID = re.compile(r"[A-Za-z0-9._:@=+-]{1,200}\Z")
 LARGEST_TOP_K = 2**31 - 1
+_LINE_BREAKS = tuple((c.encode(), f"\\u{ord(c):04x}".encode()) for c in "\x85\u2028\u2029")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -128,9 +129,16 @@ def call_id(turn_id: str, index: int) -> str:
 
 def event(body: dict[str, Any], name: str | None = None) -> bytes:
     """One server-sent event."""
-    data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     head = b"" if name is None else b"event: " + name.encode() + b"\n"
-    return head + b"data: " + data + b"\n\n"
+    return head + b"data: " + as_json(body) + b"\n\n"
+
+
+def as_json(value: Any) -> bytes:
+    """JSON for an event. Unicode's own line breaks are escaped: some clients split a stream at them."""
+    data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    for mark, escaped in _LINE_BREAKS:
+        data = data.replace(mark, escaped)
+    return data
 
 
 # -- reading bodies ---------------------------------------------------------------------------------------------------
