@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 
 UPKEEP_S = 1.0
 GRACE_S = 6
+LOST_AFTER_S = 120.0
+"""A turn without an end this long after its time limit has lost it."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -136,6 +139,11 @@ async def upkeep(config: Config, journal: Journal, capture: Capture) -> None:
         for session_id in await asyncio.to_thread(journal.idle_sessions, before):
             await asyncio.to_thread(journal.close_session, session_id, "idle")
 
+    async def close_lost() -> None:
+        """Answers whose end could not be written, because the disk was full for example."""
+        before = journal.clock() - config.server.request_timeout_s - LOST_AFTER_S
+        await asyncio.to_thread(journal.recover_interrupted, before)
+
     async def export() -> None:
         if config.journal.records:
             await asyncio.to_thread(exporter.export_some)
@@ -146,7 +154,7 @@ async def upkeep(config: Config, journal: Journal, capture: Capture) -> None:
         await asyncio.to_thread(journal.set_status, "gateway", status)
 
     while True:
-        for task in (close_idle, export, heartbeat):  # what fails does not keep the others from their work
+        for task in (close_idle, close_lost, export, heartbeat):  # what fails does not keep the others from their work
             try:
                 await task()
             except TurnwiseError as e:
@@ -156,12 +164,24 @@ async def upkeep(config: Config, journal: Journal, capture: Capture) -> None:
         await asyncio.sleep(UPKEEP_S)
 
 
+def _spare_the_collector() -> None:
+    """Take what the imports made out of the collector's sight, and let it come less often.
+
+    It would walk some hundred thousand objects that stay for ever, again and again while requests are served: measured
+    at a sixth of the gateway's processor time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="the gateway loop of turnwise, alone")
     parser.add_argument("--engine-url", required=True, action="append", help="several times for several replicas")
     parser.add_argument("--fd", type=int, help="a listening socket inherited from the supervisor")
 
     async def run(config: Config, args: argparse.Namespace, stop: asyncio.Event) -> None:
+        _spare_the_collector()
         inherited = args.fd is not None
         sock = socket.socket(fileno=args.fd) if inherited else bind(config.server.host, config.server.port)
         await serve(config, args.engine_url, sock, stop)
