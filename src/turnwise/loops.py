@@ -40,10 +40,20 @@ def loop_main(
     die_with_parent()
     try:
         config = load_config(args.config, {"home": args.home} | parse_overrides(args.set))
-        asyncio.run(_until_asked(config, args, run))
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(_until_asked(config, args, run))
     except TurnwiseError as e:
         logging.getLogger(name).error("%s", e)
         sys.exit(1)
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where it exists: it takes a fifth less of the gateway's time (docs/decisions/0005)."""
+    try:
+        import uvloop
+    except ImportError:  # it is not made for every system
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 async def _until_asked(

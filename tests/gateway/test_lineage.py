@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from turnwise.gateway.sessions import (
     answer_hash,
     canonical,
-    chain_hashes,
     compare_histories,
-    extend_hash,
+    hash_answer,
+    hash_history,
     is_telling,
     place_exactly,
     side_rule,
-    thread_hash,
     turn_kind,
 )
 from turnwise.types import TurnKind
@@ -33,6 +32,10 @@ messages = st.lists(
 )
 
 
+def chains(history: list) -> list[str]:
+    return hash_history(history).chain
+
+
 @dataclass
 class Recorded:
     id: str
@@ -44,15 +47,19 @@ class Recorded:
 
 @given(messages, messages)
 def test_a_continued_conversation_repeats_the_earlier_hashes(before: list, after: list) -> None:
-    assert chain_hashes(before + after)[: len(before)] == chain_hashes(before)
-    assert extend_hash(chain_hashes(before)[-1], after[0]) == chain_hashes([*before, after[0]])[-1]
+    assert chains(before + after)[: len(before)] == chains(before)
+    known = hash_history(before)
+    whole = hash_history([*before, after[0]])
+    context, thread, _ = hash_answer(known.chain[-1], known.thread, after[0])
+    assert context == whole.chain[-1]
+    assert after[0]["role"] != "assistant" or thread == whole.thread
 
 
 @given(messages, st.data())
 def test_a_changed_message_changes_every_later_hash(history: list, data: st.DataObject) -> None:
     i = data.draw(st.integers(0, len(history) - 1))
     changed = [*history[:i], history[i] | {"content": history[i]["content"] + "x"}, *history[i + 1 :]]
-    old, new = chain_hashes(history), chain_hashes(changed)
+    old, new = chains(history), chains(changed)
     assert old[:i] == new[:i]
     assert all(a != b for a, b in zip(old[i:], new[i:], strict=True))
 
@@ -79,10 +86,10 @@ def test_only_what_a_model_sees_counts() -> None:
 def test_of_two_sessions_with_one_history_the_one_that_waits_is_meant() -> None:
     history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     follow = [*history, {"role": "user", "content": "c"}]
-    context = chain_hashes(history)[-1]
+    context = chains(history)[-1]
     answered = Recorded("1", "s1", "judging", context, next_state_at=5.0)
     waiting = Recorded("2", "s2", "waiting", context)
-    found = place_exactly(follow, chain_hashes(follow), [answered, waiting], None)
+    found = place_exactly(follow, chains(follow), [answered, waiting], None)
     assert found is not None
     assert (found.session_id, found.answers) == ("s2", "2")
     assert found.next_state == follow[2:]
@@ -91,8 +98,8 @@ def test_of_two_sessions_with_one_history_the_one_that_waits_is_meant() -> None:
 def test_a_branch_is_linked_and_answers_nothing() -> None:
     history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     follow = [*history, {"role": "user", "content": "other"}]
-    answered = Recorded("1", "s1", "judging", chain_hashes(history)[-1], next_state_at=5.0)
-    found = place_exactly(follow, chain_hashes(follow), [answered], None)
+    answered = Recorded("1", "s1", "judging", chains(history)[-1], next_state_at=5.0)
+    found = place_exactly(follow, chains(follow), [answered], None)
     assert found is not None
     assert (found.session_id, found.branch_of, found.answers, found.next_state) == (None, "s1", None, [])
 
@@ -104,11 +111,14 @@ def test_an_answer_is_known_again_however_it_is_laid_out() -> None:
 
 
 def test_the_thread_is_all_answers_in_their_order() -> None:
+    def thread(*messages: dict) -> str | None:
+        return hash_history(list(messages)).thread
+
     a, b = ({"role": "assistant", "content": text} for text in "ab")
     user = {"role": "user", "content": "x"}
-    assert thread_hash([user, a, user, b]) == thread_hash([a, b, user, user])
-    assert len({thread_hash([a]), thread_hash([b]), thread_hash([a, b]), thread_hash([b, a])}) == 4
-    assert thread_hash([user]) is None
+    assert thread(user, a, user, b) == thread(a, b, user, user)
+    assert len({thread(a), thread(b), thread(a, b), thread(b, a)}) == 4
+    assert thread(user) is None
 
 
 def test_only_an_answer_that_nobody_else_gives_tells_a_session() -> None:

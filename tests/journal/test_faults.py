@@ -89,7 +89,6 @@ def usual_umask() -> Iterator[None]:
     os.umask(before)
 
 
-@pytest.mark.xfail(strict=True, reason="SQLite makes -wal and -shm before Journal.open narrows the mode of journal.db")
 @pytest.mark.parametrize("existing", [False, True], ids=["new home", "open home"])
 def test_what_is_written_is_for_its_owner_alone(config: Config, usual_umask: None, existing: bool) -> None:
     if existing:

@@ -17,11 +17,11 @@ from renderers.base import ToolCallParseStatus
 from turnwise.engines.answers import AnswerParser, AnswerParts, CallPiece
 from turnwise.engines.base import Chunk, Engine, SamplingParams
 from turnwise.engines.rendering import Prompt, PromptRenderer
-from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
+from turnwise.errors import EngineError, EngineUnreachable, JournalError, UnknownModel
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.request import Delta, Final, ModelRequest, Usage, call_id
 from turnwise.gateway.serving import ServingVersions
-from turnwise.gateway.sessions import answer_hash, extend_hash, thread_hash
+from turnwise.gateway.sessions import hash_answer
 from turnwise.journal import Answer, Journal
 from turnwise.types import FinishReason, Message
 
@@ -48,6 +48,7 @@ class OpenTurn:
     prompt: Prompt
     params: SamplingParams
     context_hash: str
+    thread: str | None
     session_done: bool
     replay: Final | None = None
     refused: ApiError | None = None
@@ -73,8 +74,13 @@ class Closing:
 
         async def close(reason: FinishReason, message: Message) -> None:
             nonlocal closed
-            await asyncio.to_thread(self._finish, turn, reason, message)
-            closed = True
+            writing = self._finish(turn, reason, message)
+            closed = True  # what is submitted is written, even if this task is cancelled now
+            try:
+                await asyncio.shield(writing)
+            except JournalError:
+                closed = False
+                raise
 
         try:
             yield close
@@ -87,36 +93,45 @@ class Closing:
                 self._finish_later(turn, FinishReason.ERROR)
             raise
 
-    def _finish(self, turn: OpenTurn, reason: FinishReason, message: Message | None = None) -> None:
+    def _finish(self, turn: OpenTurn, reason: FinishReason, message: Message | None = None) -> asyncio.Task[None]:
+        """Submit the end of a turn to the journal; the task is done once it is durable."""
         message = message or {"role": "assistant", "content": turn.text}
         served = reason not in (FinishReason.ABORT, FinishReason.ERROR)
-        self.journal.finish_turn(
+        context, thread, alone = hash_answer(turn.context_hash, turn.thread, message) if served else (None, None, None)
+        written = self.journal.finish_turn_soon(
             turn.id,
             Answer(
                 message=message | ({"stop_string": turn.stop_string} if turn.stop_string else {}),
-                context_hash=extend_hash(turn.context_hash, message) if served else None,
-                thread_hash=thread_hash([*turn.request.messages, message]) if served else None,
-                answer_hash=answer_hash(message) if served else None,
+                context_hash=context,
+                thread_hash=thread,
+                answer_hash=alone,
                 finish_reason=reason,
                 response_ids=turn.response_ids,
                 logprobs=turn.logprobs,
             ),
         )
-        if turn.session_done:
-            self.journal.close_session(turn.session_id, "the client said it is done")
+
+        async def wait() -> None:
+            await asyncio.wrap_future(written)
+            if turn.session_done:
+                await asyncio.to_thread(self.journal.close_session, turn.session_id, "the client said it is done")
+
+        task = asyncio.get_running_loop().create_task(wait())
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+        return task
 
     def _finish_later(self, turn: OpenTurn, reason: FinishReason) -> None:
         """Record an answer that was cut short, although the task that served it is being cancelled."""
 
-        async def finish() -> None:
-            try:
-                await asyncio.to_thread(self._finish, turn, reason)
-            except Exception:
-                log.exception("could not record the end of turn %s", turn.id)
+        def complain(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.error("could not record the end of turn %s: %s", turn.id, error)
 
-        task = asyncio.get_running_loop().create_task(finish())
-        self._finishing.add(task)
-        task.add_done_callback(self._finishing.discard)
+        try:
+            self._finish(turn, reason).add_done_callback(complain)
+        except JournalError as e:
+            log.error("could not record the end of turn %s: %s", turn.id, e)
 
     async def drain(self) -> None:
         """Wait until every cut-short answer is recorded."""
@@ -140,7 +155,7 @@ class Answering(Closing):
             yield turn.replay
             return
         if turn.refused is not None:
-            await asyncio.to_thread(self._finish, turn, FinishReason.ERROR)
+            await asyncio.shield(self._finish(turn, FinishReason.ERROR))
             raise turn.refused
         in_reasoning = self.renderer.ends_in_reasoning(turn.prompt.ids)
         parser = AnswerParser(

@@ -26,7 +26,7 @@ from turnwise.gateway.placing import Claim, place
 from turnwise.gateway.relaying import UpstreamVersions
 from turnwise.gateway.request import Final, ModelRequest, Usage, check_conversation, unsupported
 from turnwise.gateway.serving import ServingVersions
-from turnwise.gateway.sessions import Placement, chain_hashes, turn_kind
+from turnwise.gateway.sessions import Placement, hash_history, turn_kind
 from turnwise.journal import Journal, NewTurn
 from turnwise.journal.schema import unpack_ids, unpack_json
 from turnwise.types import FinishReason, Message, TurnKind
@@ -77,7 +77,11 @@ class Capture:
             )
         version, pinned = await self.versions.resolve(request.model)
         limit = await self._max_model_len()
-        return await asyncio.to_thread(self._open, request, client, format_name, version, pinned, limit)
+        prepared = await asyncio.to_thread(self._prepare, request, client, format_name, version, pinned, limit)
+        turn, new = prepared
+        if new is not None:
+            await asyncio.shield(asyncio.wrap_future(self.journal.begin_turn_soon(new)))
+        return turn
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """Tokens of the prompt that a request would make. Nothing is recorded."""
@@ -87,15 +91,16 @@ class Capture:
         rendered = await asyncio.to_thread(self.renderer.render, request.messages, request.tools)
         return len(rendered.ids)
 
-    def _open(
+    def _prepare(
         self, request: ModelRequest, client: Client, format_name: str, version: int, pinned: bool, limit: int
-    ) -> OpenTurn:
+    ) -> tuple[OpenTurn, NewTurn | None]:
+        """The turn that a request opens, and what is to be recorded of it (None: it is recorded already)."""
         request, client = self._with_previous(request, client)
         messages, tools = request.messages, request.tools
         kind = turn_kind(client.turn_type, messages, request.max_tokens)
         session_id = client.session_id or request.session
-        context_hash = chain_hashes(messages)[-1]
-        request_hash = _digest(context_hash, json.dumps(tools), request.model, kind)
+        history = hash_history(messages)
+        request_hash = _digest(history.chain[-1], json.dumps(tools), request.model, kind)
         since = self.journal.clock() - self.config.sessions.retry_window_s
         same = [
             row
@@ -105,12 +110,12 @@ class Capture:
         if client.is_retry or client.retry_key:
             for row in same:
                 if row.answer and (row.retry_key == client.retry_key or client.is_retry) and _complete(row):
-                    return self._replay(row, request)
+                    return self._replay(row, request), None
         if kind is TurnKind.SIDE:
             placement = Placement(session_id, None, None, messages, None, [])
         else:
             claim = Claim(client.key, session_id, weak=client.session_id is None)
-            placement, context_hash = place(self.journal, messages, claim)
+            placement = place(self.journal, messages, history, claim)
         supersedes = None
         if same and kind is TurnKind.MAIN:
             sibling = same[0]
@@ -126,34 +131,32 @@ class Capture:
         room = limit - len(prompt.ids)
         params = self._sampling(request, max(room, 1))
         known = len(prompt.ids) if not extends or parent is None else parent.prompt_tokens + parent.response_tokens
-        self.journal.begin_turn(
-            NewTurn(
-                id=turn_id,
-                session_id=session_id,
-                client=client.key,
-                source=client.source if client.session_id else ("body" if request.session else "lineage"),
-                kind=kind,
-                parent_id=parent.id if parent is not None else None,
-                branch_of=placement.branch_of,
-                extends_parent=extends,
-                bridged=prompt.bridged,
-                version=version,
-                pinned=pinned,
-                model=request.model,
-                request_hash=request_hash,
-                retry_key=client.retry_key,
-                temperature=params.temperature,
-                hint_at=prompt.hint_at,
-                messages=placement.added if extends else messages,
-                tools=tools,
-                params=request.record,
-                prompt_ids=prompt.ids[known:] if extends else prompt.ids,
-                prompt_tokens=len(prompt.ids),
-                next_state=placement.next_state,
-                answers=placement.answers,
-                supersedes=supersedes,
-                format=format_name,
-            )
+        new = NewTurn(
+            id=turn_id,
+            session_id=session_id,
+            client=client.key,
+            source=client.source if client.session_id else ("body" if request.session else "lineage"),
+            kind=kind,
+            parent_id=parent.id if parent is not None else None,
+            branch_of=placement.branch_of,
+            extends_parent=extends,
+            bridged=prompt.bridged,
+            version=version,
+            pinned=pinned,
+            model=request.model,
+            request_hash=request_hash,
+            retry_key=client.retry_key,
+            temperature=params.temperature,
+            hint_at=prompt.hint_at,
+            messages=placement.added if extends else messages,
+            tools=tools,
+            params=request.record,
+            prompt_ids=prompt.ids[known:] if extends else prompt.ids,
+            prompt_tokens=len(prompt.ids),
+            next_state=placement.next_state,
+            answers=placement.answers,
+            supersedes=supersedes,
+            format=format_name,
         )
         turn = OpenTurn(
             id=turn_id,
@@ -162,7 +165,8 @@ class Capture:
             request=request,
             prompt=prompt,
             params=params,
-            context_hash=context_hash,
+            context_hash=history.chain[-1],
+            thread=history.thread,
             session_done=client.session_done,
         )
         if room < 1:
@@ -172,7 +176,7 @@ class Capture:
                 param="messages",
                 code="context_length_exceeded",
             )
-        return turn
+        return turn, new
 
     def _with_previous(self, request: ModelRequest, client: Client) -> tuple[ModelRequest, Client]:
         """The request with the history of the response it names put before it, in that response's session."""
@@ -239,6 +243,7 @@ class Capture:
             prompt=Prompt([0] * row.prompt_tokens, None, False),
             params=self._sampling(request, 1),
             context_hash="",
+            thread=None,
             session_done=False,
             replay=Final(message, FinishReason(row.finish_reason), usage, stop_string),
             response_ids=unpack_ids(row.response_ids),

@@ -21,6 +21,7 @@ from turnwise.gateway.request import (
     Final,
     ModelRequest,
     Usage,
+    as_json,
     call_id,
     check_conversation,
     check_stops,
@@ -214,11 +215,16 @@ class ChunkWriter:
         self._head = _head(head, "chat.completion.chunk")
         self._turn_id = head.turn_id
         self._include_usage = bool(head.request.options.get("include_usage"))
+        # Most events add a few characters of content to the same frame, so that frame is written once.
+        frame = self._chunk({"content": ""})
+        self._before, self._after = frame.split(b'"content":""')
 
     def begin(self) -> bytes:
         return self._chunk({"role": "assistant", "content": ""})
 
     def delta(self, parts: AnswerParts, logprobs: list[tuple[str, float]] | None) -> bytes:
+        if logprobs is None and parts.content and not parts.reasoning and not parts.calls:
+            return self._before + b'"content":' + as_json(parts.content) + self._after
         values = None if logprobs is None else logprobs_body(logprobs)
         out = b""
         if parts.reasoning:

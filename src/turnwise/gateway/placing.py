@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from turnwise.gateway.sessions import (
+    History,
     Placement,
     answer_hash,
-    chain_hashes,
     compare_histories,
     is_telling,
     last_answer_at,
     place_exactly,
-    thread_hash,
 )
 from turnwise.journal import Journal
 from turnwise.types import Message
@@ -35,14 +34,13 @@ class Claim:
     weak: bool = False
 
 
-def place(journal: Journal, messages: list[Message], claim: Claim) -> tuple[Placement, str]:
-    """The place of a main request, and the hash of its messages."""
-    hashes = chain_hashes(messages)
+def place(journal: Journal, messages: list[Message], history: History, claim: Claim) -> Placement:
+    """The place of a main request; ``history`` are the hashes of its messages."""
     session = _own(journal, claim)
-    found = _find(journal, messages, hashes, claim, session)
+    found = _find(journal, messages, history, claim, session)
     if found is None and session is not None and claim.weak and journal.session_client(session) is not None:
         found = Placement(None, session, None, messages, None, [])
-    return found or Placement(session, None, None, messages, None, []), hashes[-1]
+    return found or Placement(session, None, None, messages, None, [])
 
 
 def _own(journal: Journal, claim: Claim) -> str | None:
@@ -56,20 +54,20 @@ def _own(journal: Journal, claim: Claim) -> str | None:
 
 
 def _find(
-    journal: Journal, messages: list[Message], hashes: list[str], claim: Claim, session: str | None
+    journal: Journal, messages: list[Message], history: History, claim: Claim, session: str | None
 ) -> Placement | None:
     at = last_answer_at(messages)
     if at is None:
         return None
-    after_answers = [hashes[i] for i in range(len(messages) - 1) if messages[i]["role"] == "assistant"]
+    after_answers = [history.chain[i] for i in range(len(messages) - 1) if messages[i]["role"] == "assistant"]
     # A client that updates itself changes its name, but not its history: in a named session any client's turns count.
     named = claim.session_id
     for scope in dict.fromkeys((named, session)):
         candidates = journal.turns_by_context(claim.client, after_answers, scope)
-        exact = place_exactly(messages, hashes, list(candidates), scope)  # type: ignore[arg-type]  # rows have the columns
+        exact = place_exactly(messages, history.chain, list(candidates), scope)  # type: ignore[arg-type]  # rows have the columns
         if exact is not None:
             return _same_session_after_failures(journal, exact)
-    return _by_thread(journal, messages, claim, session) or _by_answer(journal, messages, at, claim, session)
+    return _by_thread(journal, messages, history, claim, session) or _by_answer(journal, messages, at, claim, session)
 
 
 def _same_session_after_failures(journal: Journal, placement: Placement) -> Placement:
@@ -80,11 +78,13 @@ def _same_session_after_failures(journal: Journal, placement: Placement) -> Plac
     return replace(placement, session_id=parent.session_id, branch_of=None)
 
 
-def _by_thread(journal: Journal, messages: list[Message], claim: Claim, session: str | None) -> Placement | None:
-    value = thread_hash(messages)
-    assert value is not None
+def _by_thread(
+    journal: Journal, messages: list[Message], history: History, claim: Claim, session: str | None
+) -> Placement | None:
+    if history.thread is None:
+        return None
     best: tuple[float, Placement] | None = None
-    for row in journal.turns_by_thread(claim.client, value, session)[:5]:
+    for row in journal.turns_by_thread(claim.client, history.thread, session)[:5]:
         change = compare_histories(journal.context_messages(row.id), messages)
         if change.likeness < LIKE_ENOUGH and session is None:
             continue

@@ -56,17 +56,19 @@ class Placement:
 def canonical(message: Message) -> str:
     """A message as text in which only what a model sees counts.
 
-    Content as a string or as a list of text parts is the same; so are tool calls whatever their ids, and marks such as
-    `cache_control`. Surrounding white space of the content is ignored, because clients trim it.
+    Content as a string or as a list of text parts is the same; so are tool calls whatever their ids and the layout of
+    their arguments, and marks such as `cache_control`. Clients trim texts, and leave reasoning and line breaks of
+    answers out when they send them back; what was sampled is in the journal, however they lay it out.
     """
-    calls = [
-        [call.get("function", {}).get("name"), _arguments(call.get("function", {}).get("arguments"))]
-        for call in message.get("tool_calls") or []
-    ]
-    text = content_text(message)
-    if message.get("role") == "assistant":
-        text = _THINK.sub("", text)  # reasoning in the text is left out by many clients when they send it back
-    return json.dumps([message.get("role"), text.strip(), calls], ensure_ascii=False, sort_keys=True)
+    role, text = message.get("role"), content_text(message)
+    if role == "assistant":
+        text = " ".join((_THINK.sub("", text) if "<think>" in text else text).split())
+    calls = message.get("tool_calls")
+    if not calls:
+        return f"{role}\x1f{text.strip()}"
+    functions = [call.get("function", {}) for call in calls]
+    known = [[function.get("name"), _arguments(function.get("arguments"))] for function in functions]
+    return f"{role}\x1f{text.strip()}\x1f{json.dumps(known, ensure_ascii=False, sort_keys=True)}"
 
 
 def content_text(message: Message) -> str:
@@ -85,30 +87,40 @@ def _arguments(arguments: Any) -> Any:
     return arguments
 
 
-def chain_hashes(messages: list[Message], seed: str = "") -> list[str]:
-    """`hashes[i]` stands for `messages[: i + 1]`; a continued conversation repeats the earlier hashes."""
-    hashes = []
-    value = hashlib.sha256(seed.encode()).hexdigest()
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a history is found by: ``chain[i]`` stands for its first i + 1 messages, ``thread`` for all its answers."""
+
+    chain: list[str]
+    thread: str | None
+
+
+def hash_history(messages: list[Message]) -> History:
+    """Each message is read once; a continued conversation repeats the earlier chain."""
+    chain: list[str] = []
+    value, thread = "", None
     for message in messages:
-        value = hashlib.sha256(f"{value}\n{canonical(message)}".encode("utf-8", "surrogatepass")).hexdigest()
-        hashes.append(value)
-    return hashes
+        digest = answer_hash(message)
+        value = _extend(value, digest)
+        chain.append(value)
+        if message["role"] == "assistant":
+            thread = _extend(thread or "", digest)
+    return History(chain, thread)
 
 
-def extend_hash(value: str, message: Message) -> str:
-    """The chain hash after one more message."""
-    return hashlib.sha256(f"{value}\n{canonical(message)}".encode("utf-8", "surrogatepass")).hexdigest()
+def hash_answer(context: str, thread: str | None, answer: Message) -> tuple[str, str, str]:
+    """The hashes of a history and its answer, of the thread with it, and of the answer alone."""
+    digest = answer_hash(answer)
+    return _extend(context, digest), _extend(thread or "", digest), digest
 
 
-def answer_hash(answer: Message) -> str:
-    """Stands for one answer, however a client lays it out."""
-    return hashlib.sha256(json.dumps(_loose(answer), ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()
+def answer_hash(message: Message) -> str:
+    """Stands for one message, however a client lays it out."""
+    return hashlib.sha256(canonical(message).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def thread_hash(messages: list[Message]) -> str | None:
-    """Stands for all answers in a history, in their order; None when there is none."""
-    answers = [answer_hash(message) for message in messages if message["role"] == "assistant"]
-    return hashlib.sha256("\n".join(answers).encode()).hexdigest() if answers else None
+def _extend(value: str, digest: str) -> str:
+    return hashlib.sha256(f"{value}{digest}".encode()).hexdigest()
 
 
 def last_answer_at(messages: list[Message]) -> int | None:
@@ -188,12 +200,6 @@ def _take(counts: Counter[str], key: str) -> bool:
         return False
     counts[key] -= 1
     return True
-
-
-def _loose(message: Message) -> tuple[str, list[Any]]:
-    text = " ".join(_THINK.sub("", content_text(message)).split())
-    calls = [call.get("function", {}) for call in message.get("tool_calls") or []]
-    return text, [[call.get("name"), json.dumps(_arguments(call.get("arguments")), sort_keys=True)] for call in calls]
 
 
 SIDE_RULES: list[tuple[str, re.Pattern[str]]] = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,9 +69,12 @@ class JournalCore:
             )
             _configure_sqlite(engine)
             with FileLock(f"{path}.lock", timeout=config.journal.busy_timeout_s), _readable_faults(path):
+                path.touch(mode=0o600)  # before SQLite makes -wal and -shm, which take over its mode
+                for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+                    with suppress(FileNotFoundError):
+                        file.chmod(0o600)
                 with engine.begin() as connection:
                     migrate(connection)
-                path.chmod(0o600)
         except Timeout:
             raise JournalError(f"the journal {path} is being migrated by another process; try again") from None
         except OSError as e:

@@ -173,10 +173,14 @@ class Recording(Lookups):
 
         return self.writes.submit(write)
 
-    def recover_interrupted(self) -> int:
-        """Exclude turns that a dead gateway left unanswered. Called by the gateway of a home at its start."""
+    def recover_interrupted(self, before: float | None = None) -> int:
+        """Exclude turns that a dead gateway left unanswered. Called by the gateway of a home at its start.
+
+        With `before`, only turns that were asked for before that time: their answers have lost their end.
+        """
+        lost = [T.state == TurnState.SERVED] + ([] if before is None else [T.created_at < before])
         with self.transaction() as c:
-            ids = c.execute(select(T.id).where(T.state == TurnState.SERVED)).scalars().all()
+            ids = c.execute(select(T.id).where(*lost)).scalars().all()
             for turn_id in ids:
                 self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.INTERRUPTED)
             return len(ids)
