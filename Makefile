@@ -79,6 +79,10 @@ bench: pull ## measure serving and training on this machine
 	$(BIN)/turnwise bench serve --write BENCHMARKS.md
 	$(BIN)/turnwise bench train --write BENCHMARKS.md
 
+.PHONY: bench-latency
+bench-latency: pull ## what the gateway adds, beside the LiteLLM proxy, which is installed for it
+	$(BIN)/turnwise bench serve --only gateway --litellm --write BENCHMARKS.md
+
 .PHONY: lock
 lock: install ## write constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude turnwise | sed 's/+cpu//' > constraints.txt
