@@ -31,6 +31,8 @@ class StubEngine:
     die_after: int | None = None  # break the connection after this many tokens
     refuse_with: int | None = None  # answer with this status
     garbage: bool = False  # send a line that is not JSON
+    refuse_load: bool = False  # load no adapter
+    logprobs: str = "given"  # or "absent", "null", "short": how those of every second token are left out
     known: set[str] = field(default_factory=lambda: {"base"})
     loads: list[str] = field(default_factory=list)
     sampled: list[tuple[list[int], list[int], str]] = field(default_factory=list)  # prompt ids, response ids, model
@@ -50,6 +52,8 @@ class StubEngine:
         @app.post("/v1/load_lora_adapter")
         async def load(request: Request) -> Response:
             name = (await request.json())["lora_name"]
+            if self.refuse_load:
+                return JSONResponse({"error": {"message": f"the stub does not load {name}"}}, 400)
             self.known.add(name)
             self.loads.append(name)
             return Response("loaded")
@@ -104,7 +108,7 @@ class StubEngine:
                     "index": 0,
                     "text": piece,
                     "token_ids": [token],
-                    "logprobs": {"token_logprobs": [-0.125 * (i + 1)]},
+                    "logprobs": self._logprobs(i),
                     "finish_reason": finish if last else None,
                     "stop_reason": stop_string if last else None,
                 }
@@ -113,3 +117,9 @@ class StubEngine:
             self.cancelled += 1
             raise
         yield b"data: [DONE]\n\n"
+
+    def _logprobs(self, i: int) -> dict[str, Any] | None:
+        fault = self.logprobs if i % 2 else "given"
+        if fault == "absent":
+            return None
+        return {"token_logprobs": {"null": [None], "short": []}.get(fault, [-0.125 * (i + 1)])}
