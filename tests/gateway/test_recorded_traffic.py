@@ -21,25 +21,33 @@ TRAFFIC = Path(__file__).parent / "traffic"
 TOOLS = {"openclaw": "exec", "openai": "run", "anthropic": "run", "opencode": "bash"}
 """The tool that a recording's agent was told to call."""
 UNSENT = {"content-length", "authorization", "x-api-key", "host"}
+NAMES = {"session_id", "x-session-affinity", "x-client-request-id"}
 
 
-def replay(gateway: Running, name: str) -> list[dict[str, Any]]:
-    """Send the recording's requests one after the other; gives the sessions they made, with their turns."""
+def replay(gateway: Running, name: str, named: bool) -> list[dict[str, Any]]:
+    """Send the recording's requests one after the other; gives the sessions they made, with their turns.
+
+    `named` False takes out the key that tells which conversation a request belongs to.
+    """
     tool = TOOLS[name.partition("-")[0]]
     gateway.stub.max_model_len = 200_000
     gateway.stub.reply = Script(lambda step: (tool, {"command": f"echo result-{step}"}))
     for request in read_recording(TRAFFIC / f"{name}.json"):
         if request["method"] == "POST":
             headers = {k: v for k, v in request["headers"].items() if k not in UNSENT} | gateway.auth
+            if not named:
+                request["body"].pop("prompt_cache_key", None)
+                headers = {k: v for k, v in headers.items() if k not in NAMES}
             answer = httpx.post(gateway.url + request["path"], json=request["body"], headers=headers, timeout=60)
             assert answer.status_code == 200, answer.text
     found = [gateway.journal.show_session(row["id"]) for row in reversed(gateway.journal.list_sessions())]
     return [session for session in found if session is not None]
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
 @pytest.mark.parametrize("name", sorted(path.stem for path in TRAFFIC.glob("*.json")))
-def test_a_recording_is_one_session_with_right_next_states(gateway: Running, name: str) -> None:
-    sessions = replay(gateway, name)
+def test_a_recording_is_one_session_with_right_next_states(gateway: Running, name: str, named: bool) -> None:
+    sessions = replay(gateway, name, named)
     main = [[t for t in s["turns"] if t["kind"] == TurnKind.MAIN] for s in sessions]
     main = [turns for turns in main if turns]
     assert len(main) == 1, [len(turns) for turns in main]
