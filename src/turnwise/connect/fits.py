@@ -6,7 +6,7 @@ ROOM = 512
 """Tokens that a first message and its answer need at least."""
 
 FIRST_PROMPT: dict[str, dict[str, int]] = {
-    "openclaw": {"minimal": 9967},
+    "openclaw": {"small": 4638, "minimal": 9967, "default": 15162},
 }
 """Measured tokens of a client's first request by profile, smallest first (docs/clients.md has the profiles)."""
 
