@@ -50,7 +50,7 @@ async def server(handler: Handler, stall_s: float = 5.0) -> AsyncIterator[tuple[
     try:
         yield client, opened
     finally:
-        client.close()
+        await client.close()
         listening.close()
 
 

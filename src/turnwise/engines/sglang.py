@@ -84,7 +84,7 @@ class SglangEngine:
             return False
 
     async def close(self) -> None:
-        self._events.close()
+        await self._events.close()
         await self._client.aclose()
 
     async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:

@@ -144,7 +144,7 @@ class VllmEngine:
             return False
 
     async def close(self) -> None:
-        self._events.close()
+        await self._events.close()
         await self._client.aclose()
 
     async def _models(self) -> list[dict[str, Any]]:
