@@ -289,3 +289,21 @@ def test_the_family_parser_reads_the_same(text: str, thinks: bool, in_reasoning:
         assert ours["content"].strip() == re.sub(r"^\n+", "", theirs.content).strip()
     else:
         assert ours["content"].startswith(theirs.content) or theirs.content == ours["content"].strip()
+
+
+# -- families whose calls are read at the end --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("notation", ["tagged", "whole"])
+def test_a_reading_at_the_end_is_given_once(notation: Any) -> None:
+    text = "<think>\nhm\n</think>\n\nLet me look.\n<tool_call>\n<function=f>1</function>\n</tool_call>"
+    parser, parts = read(list(text), AnswerGrammar(reasoning=True, calls=notation))
+    parts.append(parser.adopt("Let me look.", "hm", [("f", {"a": 1}), ("g", '{"b": 2}')]))
+    assert summed(parts) == recorded(parser)
+    assert recorded(parser) == told("hm", "Let me look.", [["f", '{"a": 1}'], ["g", '{"b": 2}']])
+
+
+def test_a_reading_that_differs_does_not_take_back_what_was_given() -> None:
+    parser, parts = read(["  so it is "], AnswerGrammar(reasoning=True, calls="tagged"))
+    parts.append(parser.adopt("so it is", None, []))
+    assert summed(parts) == recorded(parser) == told("", "  so it is ")
