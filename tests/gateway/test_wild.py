@@ -1,4 +1,4 @@
-"""What real clients do to their histories, one trap a test. docs/sessions.md has the table of how each is recognised."""
+"""What real clients do to their histories, one trap a test; docs/sessions.md says how each is recognised."""
 
 from __future__ import annotations
 
@@ -192,6 +192,20 @@ def test_a_session_id_in_the_body(gateway: Running) -> None:
     body = {"model": "turnwise", "max_tokens": 9, "messages": [user("hi")], "metadata": {"user_id": user_id}}
     response = httpx.post(f"{gateway.url}/v1/messages", headers=gateway.auth, json=body, timeout=20)
     assert response.headers["x-turnwise-session-id"] == "0199-claude"
+
+
+def test_a_key_that_changes_when_the_client_compacts(gateway: Running) -> None:
+    def ask(messages: list[Any], key: str) -> tuple[str, dict[str, Any]]:
+        body = {"model": "turnwise", "messages": messages, "prompt_cache_key": key}
+        url = f"{gateway.url}/v1/chat/completions"
+        response = httpx.post(url, headers=gateway.auth, json=body, timeout=20)
+        return response.headers["x-turnwise-turn-id"], response.json()["choices"][0]["message"]
+
+    old, answer = ask([user("say: The whole answer, which is long enough to be told apart.")], "s1:0")
+    new, _ = ask([user("[summary] an answer was given"), answer, user("and now?")], "s1:1")
+    assert (session_of(gateway, old), session_of(gateway, new)) == ("s1:0", "s1:1")
+    assert link(gateway, new) == "s1:0"
+    assert [m["content"] for m in next_state(gateway, old)] == ["and now?"]
 
 
 def test_two_clients_that_claim_one_session_id(gateway: Running) -> None:

@@ -101,16 +101,15 @@ class PromptRenderer:
 
     def _hint_at(self, rendered: RenderedTokens, messages: list[Message]) -> int | None:
         """The offset just before the token that closes the last user message."""
-        users = [i for i, message in enumerate(messages) if message["role"] == "user"]
-        if not users or not rendered.message_indices:
+        user = next((i for i in range(len(messages) - 1, -1, -1) if messages[i]["role"] == "user"), None)
+        owners = rendered.message_indices
+        end = next((k for k in range(len(owners) - 1, -1, -1) if owners[k] == user), None)
+        if user is None or end is None:
             return None
-        positions = [k for k, owner in enumerate(rendered.message_indices) if owner == users[-1]]
-        if not positions:
-            return None
-        last = positions[-1]
-        while last > positions[0] and rendered.token_ids[last] not in self._closers:
-            last -= 1  # some templates attribute a line break after the closing token to the message
-        return last if rendered.token_ids[last] in self._closers else positions[-1] + 1
+        at = end  # some templates attribute a line break after the closing token to the message
+        while at > 0 and owners[at - 1] == user and rendered.token_ids[at] not in self._closers:
+            at -= 1
+        return at if rendered.token_ids[at] in self._closers else end + 1
 
 
 def load_renderer(model: Path | str) -> PromptRenderer:

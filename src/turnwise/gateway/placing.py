@@ -38,8 +38,13 @@ def place(journal: Journal, messages: list[Message], history: History, claim: Cl
     """The place of a main request; ``history`` are the hashes of its messages."""
     session = _own(journal, claim)
     found = _find(journal, messages, history, claim, session)
-    if found is None and session is not None and claim.weak and journal.session_client(session) is not None:
-        found = Placement(None, session, None, messages, None, [])
+    if found is None and session is not None and claim.weak:
+        if journal.session_client(session) is not None:
+            return Placement(None, session, None, messages, None, [])
+        # A client may change its key when it compacts: the new session goes on where an old one ended.
+        before = _find(journal, messages, history, Claim(claim.client, None), None)
+        if before is not None:
+            found = replace(before, session_id=session, branch_of=before.session_id or before.branch_of)
     return found or Placement(session, None, None, messages, None, [])
 
 

@@ -30,7 +30,7 @@ from turnwise.gateway.capture import Capture
 from turnwise.gateway.relaying import Relaying, UpstreamVersions
 from turnwise.gateway.serving import ServingVersions
 from turnwise.journal import Journal
-from turnwise.journal.records import RecordsExporter
+from turnwise.journal.records import CHUNK, RecordsExporter
 from turnwise.loops import loop_main
 from turnwise.models import resolve_model
 
@@ -146,7 +146,8 @@ async def upkeep(config: Config, journal: Journal, capture: Capture) -> None:
 
     async def export() -> None:
         if config.journal.records:
-            await asyncio.to_thread(exporter.export_some)
+            while await asyncio.to_thread(exporter.export_some) >= CHUNK:  # as fast as events come
+                pass
 
     async def heartbeat() -> None:
         versions = capture.versions
