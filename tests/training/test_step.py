@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from tests.training.tiny import batch, ids, no_tick, sample, train_config
 from turnwise.config import TrainConfig
+from turnwise.training.batching import Row, row_of
 from turnwise.training.policy import Policy
 from turnwise.training.step import (
     BadBatch,
@@ -225,6 +227,43 @@ def test_the_size_of_microbatches_does_not_change_the_gradient(
     whole = gradient(tiny_dir, bridged(), train_config(microbatch_tokens=4096, **settings), [0, 1, 2, 3, 4, 5])
     parts = gradient(tiny_dir, bridged(), train_config(microbatch_tokens=64, **settings), [0, 1, 2, 3, 4, 5])
     assert_close(whole, parts)
+
+
+def kept_for_backward(run: Callable[[], object]) -> int:
+    """Bytes that autograd holds on to: each tensor's memory once."""
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        run()
+    return sum(kept.values())
+
+
+def test_a_row_longer_than_a_microbatch_is_computed_twice_instead_of_kept(
+    tiny_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = [sample(1, prompt_ids=ids(1, 90), response_ids=ids(2, 70))]
+    config = train_config(microbatch_tokens=64)
+    asked: list[bool] = []
+    real = Policy.hidden
+
+    def hidden(self: Policy, rows: Sequence[Row], recompute: bool = False) -> Tensor:
+        asked.append(recompute)
+        return real(self, rows, recompute)
+
+    monkeypatch.setattr(Policy, "hidden", hidden)
+    sparing = gradient(tiny_dir, long, config, [0])
+    assert asked[-1] and not any(asked[:-1]), "scoring keeps nothing anyway"
+    plain = gradient(tiny_dir, long, train_config(microbatch_tokens=4096), [0])
+    assert not asked[-1]
+    assert all(torch.equal(a, b) for a, b in zip(sparing, plain, strict=True))
+
+    policy, row = Policy(tiny_dir, config), row_of(0, long[0].prompt_ids, long[0].response_ids)
+    everything = kept_for_backward(lambda: real(policy, [row]))
+    assert kept_for_backward(lambda: real(policy, [row], True)) < everything / 2
 
 
 def test_a_turn_without_hint_or_score_does_not_dilute_the_others(tiny_dir: Path) -> None:

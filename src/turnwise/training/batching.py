@@ -57,6 +57,11 @@ def merge_prefixes(samples: Sequence[Sample], chosen: Sequence[int]) -> list[Row
     return [row for rows in open_rows.values() for row in rows]
 
 
+def padded_tokens(rows: Sequence[Row]) -> int:
+    """The tokens of a forward pass over these rows, padding included."""
+    return len(rows) * max(len(row.ids) for row in rows)
+
+
 def microbatches(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
     """Rows of similar length together, each group at most ``max_tokens`` with padding (a longer row goes alone)."""
     groups: list[list[Row]] = []

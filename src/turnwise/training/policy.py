@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from turnwise.config import TrainConfig
 from turnwise.errors import AdapterError, ModelError
@@ -92,6 +94,10 @@ class Policy:
         ends = base.generation_config.eos_token_id if base.generation_config else base.config.eos_token_id
         self._ends: list[int] = [] if ends is None else ends if isinstance(ends, list) else [ends]
         self._refuse_unusual_head()
+        self._recompute = False
+        for layer in self._backbone.modules():
+            if isinstance(layer, GradientCheckpointingLayer):
+                layer.forward = self._sparing(layer.forward)
         self._initial = self.state()
 
     def _refuse_unusual_head(self) -> None:
@@ -140,11 +146,24 @@ class Policy:
         with self.model.disable_adapter():
             yield
 
-    def hidden(self, rows: Sequence[Row]) -> Tensor:
+    def _sparing(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """A layer that, on demand, keeps its input alone for the backward pass and computes the rest once more."""
+
+        def sparing(*args: Any, **kwargs: Any) -> Any:
+            if self._recompute and torch.is_grad_enabled():
+                return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
+            return forward(*args, **kwargs)
+
+        return sparing
+
+    def hidden(self, rows: Sequence[Row], recompute: bool = False) -> Tensor:
         """Final hidden states [N, H] at the positions that predict the rows' response tokens, span after span.
 
-        The first token of a response is predicted at the last token of its prompt.
+        The first token of a response is predicted at the last token of its prompt. With ``recompute`` a layer's
+        activations (2 MB a token over all layers of the embedded model) exist for one layer at a time; the backward
+        pass then takes the time of a forward pass more, and gives the same gradient.
         """
+        self._recompute = recompute
         width = max(len(row.ids) for row in rows)
         ids = torch.zeros(len(rows), width, dtype=torch.long)
         mask = torch.zeros(len(rows), width, dtype=torch.long)

@@ -17,7 +17,7 @@ from torch import Tensor
 from turnwise.config import TrainConfig
 from turnwise.errors import TurnwiseError
 from turnwise.training import advantages, losses
-from turnwise.training.batching import Row, merge_prefixes, microbatches, minibatches, row_of
+from turnwise.training.batching import Row, merge_prefixes, microbatches, minibatches, padded_tokens, row_of
 from turnwise.training.policy import HEAD_CHUNK, Policy, hinted_prompt, sampling_temperature
 from turnwise.types import Batch, Sample
 
@@ -215,7 +215,7 @@ def _backward(
         return torch.cat([torch.full_like(signals[i].old, stream[i]) for i in order])
 
     w_pg, w_opd, w_kl = per_token(weights.pg), per_token(weights.opd), per_token(weights.kl)
-    hidden = policy.hidden(rows)
+    hidden = policy.hidden(rows, recompute=padded_tokens(rows) > config.microbatch_tokens)
     teacher = torch.cat([torch.zeros_like(s.ref_hidden) if s.teacher is None else s.teacher for s in parts])
     leaf = hidden.detach().requires_grad_()
     sums: dict[str, float] = dict.fromkeys(("pg", "kl", "opd", "ratio", "clip_fraction", "tokens"), 0.0)
