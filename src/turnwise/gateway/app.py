@@ -26,6 +26,7 @@ from turnwise.gateway.delivery import Answers, answers_in
 from turnwise.gateway.errors import ApiError, as_api_error
 from turnwise.gateway.messages import MessagesCodec
 from turnwise.gateway.metrics import Metrics
+from turnwise.gateway.openapi import request_schema
 from turnwise.gateway.request import Codec, read_object
 from turnwise.gateway.responses import ResponsesCodec
 from turnwise.gateway.serving import MODEL_NAME
@@ -117,8 +118,10 @@ def make_app(
     ]
     for path, codec in codecs:
         answer = answers_in(codec, config, capture, answering, metrics)
-        app.add_api_route(path, answer, methods=["POST"], name=codec.name)
-        app.add_api_route("/s/{session}" + path, answer, methods=["POST"], name=f"{codec.name} in a session")
+        body = request_schema(codec.name)
+        app.add_api_route(path, answer, methods=["POST"], name=codec.name, openapi_extra=body)
+        in_session = f"{codec.name} in a session"
+        app.add_api_route("/s/{session}" + path, answer, methods=["POST"], name=in_session, openapi_extra=body)
 
     @app.post("/v1/messages/count_tokens")
     @app.post("/s/{session}/v1/messages/count_tokens")
