@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -178,3 +179,10 @@ def test_two_clients_that_claim_one_session(qwen: Agents) -> None:
     assert sessions[0] == sessions[2] == "shared"
     assert sessions[1] == sessions[3]
     assert sessions[1].startswith("shared~")
+
+
+@pytest.mark.parametrize("session", ["a%0A", "a%20b", "%D0%BA", "x" * 300])
+def test_a_session_in_the_url_that_is_none(qwen: Agents, session: str) -> None:
+    body = {"model": "turnwise", "messages": [{"role": "user", "content": "hi"}]}
+    answer = httpx.post(f"{qwen.url}/s/{session}/v1/chat/completions", headers=qwen.auth, json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Session-Id")

@@ -45,6 +45,7 @@ async def ask_all(config: Config, renderer: PromptRenderer, seeds: range) -> Cou
                 except TimeoutError:
                     pytest.fail(f"request {seed} hangs")
                 text = response.text
+                assert "\n" not in response.headers.get("x-turnwise-session-id", ""), f"request {seed}: a broken header"
                 assert response.status_code < 500, f"request {seed}: {text[:500]}"
                 assert "internal_error" not in text and "something failed inside" not in text, (
                     f"request {seed}: {text[-500:]}"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from fastapi import Request
 
 from turnwise.gateway.auth import client_key
 from turnwise.gateway.capture import Client
 from turnwise.gateway.errors import ApiError
+from turnwise.gateway.request import SESSION_ID
 from turnwise.types import TurnKind
 
-SESSION_ID = re.compile(r"^[A-Za-z0-9._:@=+-]{1,200}$")
 SESSION_HEADERS = ("session-id", "session_id", "thread-id", "x-claude-code-session-id", "x-opencode-session")
 """Headers in which agents send their own session ids; `X-Session-Id` comes before them all."""
 
@@ -23,7 +21,7 @@ async def read_body(request: Request, limit_mb: float) -> bytes:
         413, f"the request body is larger than {limit_mb:g} MB (server.max_body_mb)", code="body_too_large"
     )
     length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > limit:
+    if length.isdecimal() and (len(length) > 15 or int(length) > limit):
         raise too_large
     parts: list[bytes] = []
     size = 0
@@ -63,5 +61,5 @@ def read_client(request: Request, url_session: str | None) -> Client:
         turn_type=turn_type,
         session_done=done in ("1", "true"),
         retry_key=headers.get("idempotency-key") or headers.get("x-idempotency-key"),
-        is_retry=retries.isdigit() and int(retries) > 0,
+        is_retry=retries.isdecimal() and retries.strip("0") != "",
     )
