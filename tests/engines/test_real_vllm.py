@@ -351,9 +351,9 @@ def test_a_restart_in_the_middle_of_load_loses_nothing(
         publish(journal)
         load = Load(thread.url, config.token_path.read_text().strip(), 4)
         wait_until(lambda: answered_by(journal, 1) > 3, 240)
+        failed = len(load.failed)
         server.kill()
         at_the_kill = load.answered
-        failed = len(load.failed)
         server.start()
         wait_until(lambda: load.answered > at_the_kill + 8, 240)
         load.end()
@@ -363,6 +363,7 @@ def test_a_restart_in_the_middle_of_load_loses_nothing(
     print(f"\n{load.answered} answered, {len(load.failed)} cut in the middle: {load.failed[:2]}")
     assert failed == 0
     assert len(load.failed) <= 4, "at most those that were being answered"
+    assert all("middle of its answer" in said for said in load.failed)
     complete = [turn for turn in found if turn.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)]
     assert len(complete) == load.answered
     assert len(found) == load.answered + len(load.failed)
