@@ -321,6 +321,13 @@ def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> 
     out.print_json(json.dumps(version_body(version)))
 
 
+@versions_app.command("rollback")
+def versions_rollback(number: int, config: ConfigFile = None, home: Home = None) -> None:
+    """Serve an earlier version again; what is learned from now on builds on it."""
+    with_journal(read_config(config, home, None), lambda journal: journal.serve_version(number))
+    out.print(f"version {number} serves from now on", highlight=False)
+
+
 @judge_app.command("eval")
 def judge_eval(
     file: Annotated[Path, typer.Argument(help="Labelled next states, one JSON object a line.")],

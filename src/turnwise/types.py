@@ -46,6 +46,7 @@ class Exclusion(StrEnum):
     SUPPORT_DATA = "support data of an evolved skill generation"
     INFRASTRUCTURE = "infrastructure failure"
     REFUSED_BY_GATE = "its policy version was refused by the gate"
+    FAILED_IN_TRAINING = "training on it failed"
     FORGOTTEN = "forgotten by request"
 
 

@@ -56,13 +56,18 @@ class Journal(Queue):
         return [v for v in found if v is not None]
 
     def serve_version(self, number: int) -> None:
-        """Make an earlier version the serving one again. Raises JournalError when there is no such version."""
+        """Make an earlier version the serving one again. Raises JournalError when there is no such version.
+
+        A batch under way would be published on top of the version that is left: its samples are ready again instead.
+        """
         with self.transaction() as c:
             done = c.execute(
                 update(schema.versions).where(V.number == number).values(published_at=self.clock())
             ).rowcount
             if number == BASE_VERSION or not done:
                 raise JournalError(f"there is no published version {number}; see `turnwise versions list`")
+            for batch in c.execute(select(schema.batches.c.id).where(schema.batches.c.state == "open")).scalars().all():
+                self._release(c, batch)
 
     # -- status -------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ LeaseLost and must drop the work; a worker that dies simply lets its lease run o
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, and_, func, insert, or_, select, update
@@ -22,12 +23,19 @@ from turnwise.types import (
     JudgeTask,
     PolicyVersion,
     Sample,
+    TurnKind,
     TurnState,
     Verdict,
 )
 
+log = logging.getLogger(__name__)
+
 T, B, V = schema.turns.c, schema.batches.c, schema.versions.c
 _BATCH_SCAN = 256
+BATCH_ATTEMPTS = 3
+"""Trainers that a batch may end without having come further; then it is given up, and the next one has its turn."""
+PROBED = (Exclusion.STALE, Exclusion.REFUSED_BY_GATE, Exclusion.NO_SIGNAL, Exclusion.PINNED_VERSION)
+"""Exclusions that say nothing against an answer: it may still be one that the gate looks at."""
 
 
 class Queue(Recording):
@@ -109,7 +117,8 @@ class Queue(Recording):
         """Lease the next batch, or None when too few samples are ready and none is old enough.
 
         A batch whose trainer died comes first: same samples, same order, same parent, so that the step is repeated
-        exactly. Everything that is not taken stays ready.
+        exactly. After BATCH_ATTEMPTS trainers that died over it without coming further it is refused instead.
+        Everything that is not taken stays ready.
         """
         now = self.clock()
         train = self.config.train
@@ -121,15 +130,20 @@ class Queue(Recording):
             if left is not None:
                 if left.lease_until is not None and left.lease_until >= now:
                     return None  # its trainer is alive
-                c.execute(update(schema.batches).where(B.id == left.id).values(lease))
-                ids = unpack_json(left.turn_ids)
-                return Batch(left.id, token, left.parent, self._samples(c, ids))
+                if left.attempts < BATCH_ATTEMPTS:
+                    again = lease | {"attempts": left.attempts + 1}
+                    c.execute(update(schema.batches).where(B.id == left.id).values(again))
+                    return Batch(left.id, token, left.parent, self._samples(c, unpack_json(left.turn_ids)))
+                reason = f"its trainer ended {left.attempts} times without coming further"
+                reason += f"; the last time: {left.last_error}" if left.last_error else ""
+                log.error("batch %d is given up: %s", left.id, reason)
+                self._refuse(c, left.id, {"accepted": False, "reasons": [reason]}, {}, Exclusion.FAILED_IN_TRAINING)
             rows = c.execute(
                 select(T.id, T.version, schema.samples.c.created_at)
                 .join(schema.samples, schema.samples.c.turn_id == T.id)
                 .where(T.state == TurnState.READY)
                 .order_by(schema.samples.c.created_at, T.id)
-                .limit(_BATCH_SCAN)
+                .limit(max(_BATCH_SCAN, train.max_batch))
             ).all()
             fresh = []
             for row in rows:
@@ -143,7 +157,7 @@ class Queue(Recording):
             ids = [row.id for row in fresh[: train.max_batch]]
             batch_id = c.execute(
                 insert(schema.batches)
-                .values(state="open", parent=serving, turn_ids=pack_json(ids), created_at=now, **lease)
+                .values(state="open", parent=serving, turn_ids=pack_json(ids), created_at=now, attempts=1, **lease)
                 .returning(B.id)
             ).scalar_one()
             for turn_id in ids:
@@ -161,18 +175,31 @@ class Queue(Recording):
         """Put a batch's samples back to ready, because the step cannot be done now. Raises LeaseLost."""
         with self.transaction() as c:
             self._hold_batch(c, batch)
-            for turn_id in self._leased(c, batch):
-                self.move(c, turn_id, TurnState.READY, batch_id=None)
-            self._end_batch(c, batch, "released")
+            self._release(c, batch.id)
 
     def suspend_batch(self, batch: Batch) -> None:
         """Let go of a batch without undoing it: the next trainer resumes the same step at once. Raises LeaseLost."""
         with self.transaction() as c:
             self._hold_batch(c, batch)
-            c.execute(update(schema.batches).where(B.id == batch.id).values(lease_until=None))
+            c.execute(update(schema.batches).where(B.id == batch.id).values(lease_until=None, attempts=func.max(B.attempts - 1, 0)))
 
-    def finish_batch(self, batch: Batch, version: PolicyVersion) -> None:
-        """Publish a version and mark its samples trained, in one transaction. Raises LeaseLost."""
+    def batch_came_further(self, batch: Batch) -> None:
+        """What is done of the batch is on disk: attempts are counted anew. Raises LeaseLost."""
+        with self.transaction() as c:
+            self._hold_batch(c, batch)
+            c.execute(update(schema.batches).where(B.id == batch.id).values(attempts=0))
+
+    def batch_failed(self, batch: Batch, error: str) -> None:
+        """Say what ended the trainer of a batch, and let the next one try at once. Raises LeaseLost."""
+        with self.transaction() as c:
+            self._hold_batch(c, batch)
+            c.execute(update(schema.batches).where(B.id == batch.id).values(lease_until=None, last_error=error))
+
+    def finish_batch(self, batch: Batch, version: PolicyVersion, dropped: Mapping[str, str] | None = None) -> None:
+        """Publish a version and mark its samples trained, in one transaction. Raises LeaseLost.
+
+        ``dropped`` are turns of the batch that are no part of the version, with the reason of each.
+        """
         now = self.clock()
         with self.transaction() as c:
             self._hold_batch(c, batch)
@@ -188,11 +215,15 @@ class Queue(Recording):
                     published_at=now,
                 )
             )
-            for turn_id in self._leased(c, batch):
-                self.move(c, turn_id, TurnState.TRAINED)
+            for turn_id in self._leased(c, batch.id):
+                if reason := (dropped or {}).get(turn_id):
+                    failed = Exclusion.FAILED_IN_TRAINING
+                    self.move(c, turn_id, TurnState.EXCLUDED, exclusion=failed, last_error=reason)
+                else:
+                    self.move(c, turn_id, TurnState.TRAINED)
             self._end_batch(
                 c,
-                batch,
+                batch.id,
                 "done",
                 version=version.number,
                 metrics=pack_json(version.metrics),
@@ -200,30 +231,41 @@ class Queue(Recording):
             )
             self.log(c, "version", None, {"version": version.number, "metrics": version.metrics, "gate": version.gate})
 
-    def refuse_batch(self, batch: Batch, gate: dict[str, Any], metrics: dict[str, float]) -> None:
-        """The gate refused the batch's version: its samples are spent, nothing is published. Raises LeaseLost."""
+    def refuse_batch(
+        self,
+        batch: Batch,
+        gate: dict[str, Any],
+        metrics: dict[str, float],
+        exclusion: Exclusion = Exclusion.REFUSED_BY_GATE,
+    ) -> None:
+        """Nothing is published of the batch, and its samples are spent. Raises LeaseLost."""
         with self.transaction() as c:
             self._hold_batch(c, batch)
-            for turn_id in self._leased(c, batch):
-                self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.REFUSED_BY_GATE)
-            self._end_batch(c, batch, "refused", metrics=pack_json(metrics), gate=pack_json(gate))
-            self.log(c, "version", None, {"version": None, "batch": batch.id, "metrics": metrics, "gate": gate})
+            self._refuse(c, batch.id, gate, metrics, exclusion)
 
     def gate_probes(self, limit: int, exclude: Iterable[str]) -> list[Sample]:
-        """The newest well-judged turns outside of `exclude`: what a candidate version must not get worse at."""
+        """The newest well-judged turns outside of `exclude`: what a candidate version must not get worse at.
+
+        Of several verdicts on a turn the person's last one counts, and the judge's last one where there is none.
+        """
+        verdicts = schema.verdicts.c
+        by_person = verdicts.judge == "person"
+        rank = func.row_number().over(partition_by=verdicts.turn_id, order_by=(by_person.desc(), verdicts.id.desc()))
+        ranked = select(verdicts.id, verdicts.turn_id, verdicts.score, rank.label("rank")).subquery()
         with self.reading() as c:
             ids = (
                 c.execute(
-                    select(schema.verdicts.c.turn_id)
-                    .join(schema.turns, schema.verdicts.c.turn_id == T.id)
+                    select(ranked.c.turn_id)
+                    .join(schema.turns, ranked.c.turn_id == T.id)
                     .where(
-                        schema.verdicts.c.score == 1,
+                        ranked.c.rank == 1,
+                        ranked.c.score == 1,
+                        T.kind == TurnKind.MAIN,
                         T.response_tokens > 0,
                         T.id.not_in(list(exclude)),
-                        func.coalesce(T.exclusion, "") != Exclusion.FORGOTTEN,
+                        or_(T.exclusion.is_(None), T.exclusion.in_(PROBED)),
                     )
-                    .group_by(schema.verdicts.c.turn_id)
-                    .order_by(func.max(schema.verdicts.c.id).desc())
+                    .order_by(ranked.c.id.desc())
                     .limit(limit)
                 )
                 .scalars()
@@ -241,12 +283,26 @@ class Queue(Recording):
         if row is None or row.state != "open" or row.lease_token != batch.lease_token:
             raise LeaseLost(f"batch {batch.id} is no longer leased to this trainer")
 
-    def _leased(self, c: Connection, batch: Batch) -> Sequence[str]:
-        return c.execute(select(T.id).where(and_(T.batch_id == batch.id, T.state == TurnState.LEASED))).scalars().all()
+    def _leased(self, c: Connection, batch: int) -> Sequence[str]:
+        return c.execute(select(T.id).where(and_(T.batch_id == batch, T.state == TurnState.LEASED))).scalars().all()
 
-    def _end_batch(self, c: Connection, batch: Batch, state: str, **columns: Any) -> None:
+    def _release(self, c: Connection, batch: int) -> None:
+        for turn_id in self._leased(c, batch):
+            self.move(c, turn_id, TurnState.READY, batch_id=None)
+        self._end_batch(c, batch, "released")
+
+    def _refuse(
+        self, c: Connection, batch: int, gate: dict[str, Any], metrics: dict[str, float], exclusion: Exclusion
+    ) -> None:
+        why = "; ".join(gate.get("reasons", [])) or None
+        for turn_id in self._leased(c, batch):
+            self.move(c, turn_id, TurnState.EXCLUDED, exclusion=exclusion, last_error=why)
+        self._end_batch(c, batch, "refused", metrics=pack_json(metrics), gate=pack_json(gate))
+        self.log(c, "version", None, {"version": None, "batch": batch, "metrics": metrics, "gate": gate})
+
+    def _end_batch(self, c: Connection, batch: int, state: str, **columns: Any) -> None:
         columns |= {"state": state, "finished_at": self.clock(), "lease_until": None}
-        c.execute(update(schema.batches).where(B.id == batch.id).values(columns))
+        c.execute(update(schema.batches).where(B.id == batch).values(columns))
 
     def _samples(self, c: Connection, turn_ids: Sequence[str]) -> list[Sample]:
         found = {}

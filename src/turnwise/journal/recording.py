@@ -277,12 +277,14 @@ class Recording(Lookups):
         self.move(c, turn_id, TurnState.JUDGED)
         c.execute(schema.samples.delete().where(schema.samples.c.turn_id == turn_id))
         method = self.config.train.method
-        hint = verdict.hint if method in ("combined", "opd") else None
+        turn = c.execute(select(T.response_tokens, T.hint_at).where(T.id == turn_id)).one()
+        # A hint without a place in the prompt teaches nothing.
+        hint = verdict.hint if method in ("combined", "opd") and turn.hint_at is not None else None
         reward = float(verdict.score) if method in ("combined", "binary") else 0.0
         if reward == 0 and not hint:
             self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.NO_SIGNAL)
             return
-        if not c.execute(select(T.response_tokens).where(T.id == turn_id)).scalar_one():
+        if not turn.response_tokens:
             self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.NOT_TRAINABLE)
             return
         c.execute(insert(schema.samples).values(turn_id=turn_id, reward=reward, hint=hint, created_at=self.clock()))

@@ -124,6 +124,8 @@ batches = Table(
     Column("lease_owner", Text),
     Column("lease_token", Text),
     Column("lease_until", Float),
+    Column("attempts", Integer, nullable=False, server_default="0"),  # leases since it last came further
+    Column("last_error", Text),
     Column("version", Integer),
     Column("metrics", LargeBinary),
     Column("gate", LargeBinary),
