@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tests.clients.checks import STEPS, assert_one_session_of_steps, texts
 from tests.clients.conftest import Bench, need, shown
-from tests.support.scripted_agent import Chain, Script, message
+from tests.support.scripted_agent import Script, message, mini_swe_agent, ten_commands
 
 pytestmark = pytest.mark.clients
 
 TASK = "[step 1] Run ten commands, one after the other, and tell me when you are done."
-RESULT = re.compile(r"result-\d+")
-
-
-def chain(tool: str, key: str, answer: str = "All is done.") -> Chain:
-    """Ten calls of the agent's own command tool."""
-    return Chain([(tool, {key: f"echo result-{i}"}) for i in range(STEPS)], answer, RESULT)
 
 
 def assert_one_chain(bench: Bench, calls: int = STEPS) -> None:
@@ -33,23 +25,22 @@ def assert_one_chain(bench: Bench, calls: int = STEPS) -> None:
         assert not any(role in ("assistant", "system") for role, _ in came_back), bench.story()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_mini_swe_agent(bench: Bench) -> None:
     mini = need("mini-swe-agent")
     bench.environment["MSWEA_GLOBAL_CONFIG_DIR"] = str(bench.person / ".config/mini-swe-agent")
     bench.connect("mini-swe-agent")
-    script = chain("bash", "command")
-    script.calls.append(("bash", {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}))
-    bench.stub.reply = script
+    bench.stub.reply = mini_swe_agent()
     out = str(bench.person / "work/trajectory.json")
-    done = bench.run(mini, "--task", TASK, "--yolo", "--exit-immediately", "--output", out)
+    once = {"MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "1"}  # else a refusal is tried again for minutes
+    done = bench.run(mini, "--task", TASK, "--yolo", "--exit-immediately", "--output", out, **once)
     bench.record("mini-swe-agent")
     assert done.returncode == 0, shown(done)
     assert_one_chain(bench)
     assert bench.side_turns() == []
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_opencode(bench: Bench) -> None:
     opencode = need("opencode")
     bench.connect("opencode")
@@ -62,33 +53,33 @@ def test_opencode(bench: Bench) -> None:
     assert_one_session_of_steps(bench, "result-{}")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_qwen_code(bench: Bench) -> None:
     qwen = need("qwen-code")
     bench.connect("qwen-code")
-    bench.stub.reply = chain("run_shell_command", "command")
+    bench.stub.reply = ten_commands("run_shell_command", "command")
     done = bench.run(qwen, "--prompt", TASK, "--yolo")
     bench.record("qwen-code")
     assert "All is done." in done.stdout, shown(done)
     assert_one_chain(bench)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_codex(bench: Bench) -> None:
     codex = need("codex")
     bench.connect("codex")
-    bench.stub.reply = chain("exec_command", "cmd")
+    bench.stub.reply = ten_commands("exec_command", "cmd")
     done = bench.run(codex, "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", TASK)
     bench.record("codex")
     assert "All is done." in done.stdout, shown(done)
     assert_one_chain(bench)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_claude_code(bench: Bench) -> None:
     claude = need("claude-code")
     bench.connect("claude-code")
-    bench.stub.reply = chain("Bash", "command")
+    bench.stub.reply = ten_commands("Bash", "command")
     quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
     done = bench.run(claude, "--print", TASK, "--allowedTools", "Bash", **quiet)
     bench.record("claude-code")
@@ -96,7 +87,7 @@ def test_claude_code(bench: Bench) -> None:
     assert_one_chain(bench)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_aider(bench: Bench) -> None:
     aider = need("aider")
     bench.connect("aider")

@@ -13,15 +13,28 @@ import httpx
 import pytest
 
 from tests.conftest import Running
-from tests.support.scripted_agent import Script
+from tests.support.scripted_agent import Script, mini_swe_agent, ten_commands
 from tests.support.tap import read_recording
+from turnwise.gateway.clients import SESSION_HEADERS
 from turnwise.types import TurnKind
 
 TRAFFIC = Path(__file__).parent / "traffic"
-TOOLS = {"openclaw": "exec", "openai": "run", "anthropic": "run", "opencode": "bash"}
-"""The tool that a recording's agent was told to call."""
+
+
+def steps_with(tool: str) -> Script:
+    return Script(lambda step: (tool, {"command": f"echo result-{step}"}))
+
+
+STEPS = {"openclaw": "exec", "openai": "run", "anthropic": "run", "pydantic": "run", "langchain": "run"}
+"""Recordings of a message a step, and the tool that the agent was told to call."""
+CHAINS = {
+    "codex": ten_commands("exec_command", "cmd"),
+    "claude": ten_commands("Bash", "command"),
+    "mini": mini_swe_agent(),
+}
+"""Recordings of one task with ten calls."""
 UNSENT = {"content-length", "authorization", "x-api-key", "host"}
-NAMES = {"session_id", "x-session-affinity", "x-client-request-id"}
+NAMES = {*SESSION_HEADERS, "x-session-affinity", "x-client-request-id"}
 
 
 def replay(gateway: Running, name: str, named: bool) -> list[dict[str, Any]]:
@@ -29,14 +42,16 @@ def replay(gateway: Running, name: str, named: bool) -> list[dict[str, Any]]:
 
     `named` False takes out the key that tells which conversation a request belongs to.
     """
-    tool = TOOLS[name.partition("-")[0]]
+    agent = name.partition("-")[0]
     gateway.stub.max_model_len = 200_000
-    gateway.stub.reply = Script(lambda step: (tool, {"command": f"echo result-{step}"}))
+    gateway.stub.reply = CHAINS[agent] if agent in CHAINS else steps_with(STEPS[agent])
     for request in read_recording(TRAFFIC / f"{name}.json"):
         if request["method"] == "POST":
-            headers = {k: v for k, v in request["headers"].items() if k not in UNSENT} | gateway.auth
+            headers = {k: v.encode() for k, v in request["headers"].items() if k not in UNSENT}
+            headers |= {k: v.encode() for k, v in gateway.auth.items()}
             if not named:
-                request["body"].pop("prompt_cache_key", None)
+                for key in ("prompt_cache_key", "client_metadata", "metadata"):
+                    request["body"].pop(key, None)
                 headers = {k: v for k, v in headers.items() if k not in NAMES}
             answer = httpx.post(gateway.url + request["path"], json=request["body"], headers=headers, timeout=60)
             assert answer.status_code == 200, answer.text
@@ -53,7 +68,9 @@ def test_a_recording_is_one_session_with_right_next_states(gateway: Running, nam
     assert len(main) == 1, [len(turns) for turns in main]
     for i, turn in enumerate(main[0][:-1]):
         came_back = [(m["role"], m["content"]) for m in turn["next_state"] or []]
-        if turn["finish_reason"] == "tool_calls":
+        if name.partition("-")[0] in CHAINS:
+            assert any(f"result-{i}" in text or i == 10 for _, text in came_back), came_back
+        elif turn["finish_reason"] == "tool_calls":
             assert any(role == "tool" and f"result-{i // 2 + 1}" in text for role, text in came_back), came_back
         else:
             assert any(role == "user" and f"[step {i // 2 + 2}]" in text for role, text in came_back), came_back

@@ -53,7 +53,23 @@ class Chain:
         if done >= len(self.calls):
             return self.answer
         name, arguments = self.calls[done]
-        return f"I go on.<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+        body = json.dumps({"name": name, "arguments": arguments})
+        return f"<think>I think.</think>I go on.<tool_call>{body}</tool_call>"
+
+
+RESULT = re.compile(r"result-\d+")
+
+
+def ten_commands(tool: str, key: str, answer: str = "All is done.", steps: int = 10) -> Chain:
+    """Ten calls of an agent's own command tool, each of which prints its number."""
+    return Chain([(tool, {key: f"echo result-{i}"}) for i in range(steps)], answer, RESULT)
+
+
+def mini_swe_agent() -> Chain:
+    """Its last command says that it is done."""
+    chain = ten_commands("bash", "command")
+    chain.calls.append(("bash", {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}))
+    return chain
 
 
 def message(step: int) -> str:

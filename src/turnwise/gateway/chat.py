@@ -77,8 +77,13 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
 MESSAGE_FIELDS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "reasoning_content", "reasoning"}
 )
-MESSAGE_MARKS = frozenset({"cache_control", "annotations", "audio", "function_call", "id", "status", "phase"})
-"""Fields of a message that a client sends along and no model sees; `audio` and `function_call` only as null."""
+MESSAGE_MARKS = frozenset(
+    {"cache_control", "annotations", "audio", "function_call", "id", "status", "phase", "provider_specific_fields"}
+)
+"""Fields of a message that a client sends along and no model sees; `audio` and `function_call` only as null.
+
+`provider_specific_fields` is what LiteLLM adds to an answer, and its clients send it back.
+"""
 
 
 class StreamOptions(BaseModel):

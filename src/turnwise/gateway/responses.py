@@ -28,7 +28,7 @@ class ResponsesCodec:
         return parse_request(body)
 
     def whole(self, head: AnswerHead, final: Final, logprobs: list[tuple[str, float]] | None) -> dict[str, Any]:
-        items = _Items(head.turn_id)
+        items = _Items(head)
         output: list[dict[str, Any]] = []
         if final.message.get("reasoning_content"):
             output.append(items.reasoning(final.message["reasoning_content"], "completed"))
@@ -55,7 +55,7 @@ class ItemWriter:
 
     def __init__(self, head: AnswerHead) -> None:
         self._head = head
-        self._items = _Items(head.turn_id)
+        self._items = _Items(head)
         self._sequence = -1
         self._output: list[dict[str, Any]] = []
         self._open: str | None = None  # "reasoning", "message" or "call <index>"
@@ -134,8 +134,7 @@ class ItemWriter:
             out = self._add("response.output_text.done", text=self._text, content_index=0, logprobs=values)
             out += self._add("response.content_part.done", part=self._part(), content_index=0)
         else:
-            name = self._call[1]
-            out = self._add("response.function_call_arguments.done", arguments=self._text, name=name)
+            out = self._add("response.function_call_arguments.done", arguments=self._text, name=item["name"])
         out += self._event("response.output_item.done", item=item, output_index=len(self._output))
         self._output.append(item)
         self._open = None
@@ -165,9 +164,10 @@ class ItemWriter:
 class _Items:
     """Output items with ids made from the turn's."""
 
-    def __init__(self, turn_id: str) -> None:
-        self._turn_id = turn_id
-        self._id = turn_id.removeprefix("turn-")
+    def __init__(self, head: AnswerHead) -> None:
+        self._turn_id = head.turn_id
+        self._id = head.turn_id.removeprefix("turn-")
+        self._groups: dict[str, tuple[str, str]] = head.request.options.get("groups", {})
 
     def reasoning(self, text: str, status: str) -> dict[str, Any]:
         content = [{"type": "reasoning_text", "text": text}]
@@ -183,7 +183,7 @@ class _Items:
         }
 
     def call(self, index: int, name: str, arguments: str, status: str) -> dict[str, Any]:
-        return {
+        item = {
             "type": "function_call",
             "id": f"fc_{self._id}_{index}",
             "call_id": call_id(self._turn_id, index),
@@ -191,6 +191,10 @@ class _Items:
             "arguments": arguments,
             "status": status,
         }
+        if name in self._groups:
+            namespace, plain = self._groups[name]
+            item |= {"namespace": namespace, "name": plain}
+        return item
 
 
 def usage_body(usage: Usage) -> dict[str, Any]:

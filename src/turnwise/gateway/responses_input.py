@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal
 
 from openai.types.shared import Reasoning
@@ -11,10 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.request import (
     LARGEST_TOP_K,
-    TOOL_NAME,
     ModelRequest,
     check_conversation,
-    check_tool_names,
     invalid,
     named,
     read_object,
@@ -23,6 +20,7 @@ from turnwise.gateway.request import (
     text_of,
     unsupported,
 )
+from turnwise.gateway.responses_tools import joined, read_tools
 from turnwise.types import Message
 
 KEPT_FIELDS = frozenset(
@@ -55,15 +53,6 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "moderation": (None,),
 }
 TEXT_PARTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
-
-
-class FunctionTool(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-    type: Literal["function"]
-    name: str = Field(pattern=TOOL_NAME)
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
 
 
 class TextFormat(BaseModel):
@@ -127,13 +116,12 @@ def parse_request(body: bytes) -> ModelRequest:
         check_conversation(messages, "input")
     elif not messages or messages[-1]["role"] == "assistant":
         raise invalid("input", "needs something new after the previous response")
-    echoed = [_checked_tool(i, tool) for i, tool in enumerate(given.tools or [])]
-    tools = [_tool(tool) for tool in echoed]
-    check_tool_names(tools)
+    tools = read_tools(given.tools or [])
+    record = given.model_dump(exclude={"input", "tools", "model"}, exclude_none=True, by_alias=True) | kept
     return ModelRequest(
         model=given.model,
         messages=messages,
-        tools=tools if tools and given.tool_choice != "none" else None,
+        tools=tools.offered if tools.offered and given.tool_choice != "none" else None,
         max_tokens=given.max_output_tokens,
         temperature=given.temperature,
         top_p=given.top_p,
@@ -142,10 +130,15 @@ def parse_request(body: bytes) -> ModelRequest:
         structured=_schema(given.text),
         stream=bool(given.stream),
         logprobs="message.output_text.logprobs" in include,
-        record=given.model_dump(exclude={"input", "tools", "model"}, exclude_none=True, by_alias=True) | kept,
+        record=record | ({"ignored_tools": tools.ignored} if tools.ignored else {}),
         session=session_name(kept.get("prompt_cache_key")),
         previous=None if previous is None else f"turn-{previous.removeprefix('resp_')}",
-        options={"tools": echoed, "reasoning": _echoed_reasoning(kept.get("reasoning"))},
+        options={
+            "tools": tools.echoed,
+            "groups": tools.groups,
+            "ignored": [tool["type"] for tool in tools.ignored],
+            "reasoning": _echoed_reasoning(kept.get("reasoning")),
+        },
     )
 
 
@@ -196,7 +189,9 @@ def _extend(where: str, turn: Message, kind: str, item: dict[str, Any]) -> None:
         for key in ("call_id", "name", "arguments"):
             if not isinstance(item.get(key), str):
                 raise invalid(f"{where}.{key}", "a function call needs call_id, name and arguments, all strings")
-        function = {"name": item["name"], "arguments": item["arguments"] or "{}"}
+        if not isinstance(item.get("namespace"), str | None):
+            raise invalid(f"{where}.namespace", "must be a string")
+        function = {"name": joined(item.get("namespace"), item["name"]), "arguments": item["arguments"] or "{}"}
         call = {"id": item["call_id"], "type": "function", "function": function}
         turn.setdefault("tool_calls", []).append(call)
 
@@ -213,28 +208,6 @@ def _text(where: str, content: Any, key: str = "content") -> str:
     if not isinstance(content, list):
         raise invalid(f"{where}.{key}", "must be a string or a list of text parts")
     return text_of(content, TEXT_PARTS, f"{where}.{key}")
-
-
-def _checked_tool(i: int, raw: dict[str, Any]) -> dict[str, Any]:
-    """A tool as it is told back in the response: without what this server does not know."""
-    kind = raw.get("type")
-    if kind != "function":
-        raise unsupported(f"tools.{i}", f"a tool of type {kind!r} runs at its vendor's; leave it out")
-    try:
-        tool = FunctionTool.model_validate(raw).model_dump()
-    except ValidationError as e:
-        error = named(e)
-        raise ApiError(400, f"tools.{i}: {error.message}", param=f"tools.{i}.{error.param}", code=error.code) from e
-    try:
-        json.dumps(tool, allow_nan=False)
-    except ValueError as e:
-        raise invalid(f"tools.{i}.parameters", "holds a number that JSON cannot write") from e
-    return tool
-
-
-def _tool(given: dict[str, Any]) -> dict[str, Any]:
-    known = {key: given[key] for key in ("name", "description", "parameters") if given[key] is not None}
-    return {"type": "function", "function": known}
 
 
 def _echoed_reasoning(given: Any) -> dict[str, Any] | None:
