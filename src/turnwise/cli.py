@@ -8,21 +8,20 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from turnwise import __version__
-from turnwise.config import Config, load_config
+from turnwise.cli_bench import bench_app, judge_app
+from turnwise.cli_options import ConfigFile, Home, Json, Set, err, out, read_config, with_journal, write_private
+from turnwise.cli_records import sessions_app, versions_app
+from turnwise.engines.capabilities import capabilities
 from turnwise.errors import TurnwiseError
-from turnwise.loops import parse_overrides
 
 app = typer.Typer(
     name="turnwise",
@@ -31,28 +30,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-sessions_app = typer.Typer(help="Recorded sessions.", no_args_is_help=True)
-versions_app = typer.Typer(help="Published policy versions.", no_args_is_help=True)
-judge_app = typer.Typer(help="The judge.", no_args_is_help=True)
-bench_app = typer.Typer(help="Measurements, printed as ratios beside a peer.", no_args_is_help=True)
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(versions_app, name="versions")
 app.add_typer(judge_app, name="judge")
 app.add_typer(bench_app, name="bench")
-
-out = Console()
-err = Console(stderr=True)
-
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="TOML file; default: config.toml in the home folder.")
-]
-Home = Annotated[Path | None, typer.Option("--home", help="Home folder (environment: TURNWISE_HOME).")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def read_config(config: Path | None, home: Path | None, sets: list[str] | None, **more: object) -> Config:
-    return load_config(config, {"home": home and home.absolute()} | more | parse_overrides(sets or []))
 
 
 @app.command()
@@ -136,6 +117,8 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     table.add_row("verdicts", ", ".join(f"{n} {kind}" for kind, n in figures["verdicts"].items()) or "none yet")
     table.add_row("hints", str(figures["hints"]))
     table.add_row("samples waiting", f"{figures['samples_ready']} (a step starts at {settings.train.min_batch})")
+    if not capabilities(settings).trainable:
+        table.add_row("engine", f"{settings.engine.kind}: it takes messages, so nothing is trained")
     table.add_row("serving version", f"{figures['version']['number']} ({figures['versions_published']} published)")
     for name, loop in figures["loops"].items():
         alive = "" if loop["seconds_ago"] < 30 else f" [red](silent for {loop['seconds_ago']:.0f} s)[/]"
@@ -245,199 +228,6 @@ def connect(
 
     said = connect_client(settings, client, client_config, url, model, None if dry_run else ask)
     out.print(said, highlight=False, markup=False, soft_wrap=True)
-
-
-@sessions_app.command("list")
-def sessions_list(
-    config: ConfigFile = None,
-    home: Home = None,
-    limit: Annotated[int, typer.Option(min=1, help="Most sessions to show.")] = 50,
-    as_json: Json = False,
-) -> None:
-    """The sessions last seen, newest first."""
-    rows = with_journal(read_config(config, home, None), lambda journal: journal.list_sessions(limit))
-    if as_json:
-        out.print_json(json.dumps(rows))
-        return
-    table = Table("session", "known by", "turns", "trained", "last seen", "closed")
-    for row in rows:
-        table.add_row(
-            row["id"],
-            row["source"],
-            str(row["turns"]),
-            str(row["trained"]),
-            ago(row["last_seen_at"]),
-            row["close_reason"] or "open",
-        )
-    out.print(table)
-
-
-@sessions_app.command("show")
-def sessions_show(session_id: str, config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
-    """One session: its turns, what came back, and the verdicts."""
-    session = with_journal(read_config(config, home, None), lambda journal: journal.show_session(session_id))
-    if session is None:
-        raise TurnwiseError(f"there is no session {session_id}; see `turnwise sessions list`")
-    if as_json:
-        out.print_json(json.dumps(session))
-        return
-    for turn in session["turns"]:
-        state = turn["state"] + (f" ({turn['exclusion']})" if turn["exclusion"] else "")
-        out.print(f"\n[bold]turn {turn['index']}[/]  {turn['kind']}, version {turn['version']}, {state}  {turn['id']}")
-        for message in turn["added"]:
-            out.print(f"  {message['role']}: {message['content']}", markup=False, highlight=False)
-        if turn["answer"]:
-            out.print(f"  assistant: {turn['answer'].get('content')}", markup=False, highlight=False)
-        for verdict in turn["verdicts"]:
-            hint = f"; hint: {verdict['hint']}" if verdict["hint"] else ""
-            line = f"  -> {verdict['score']:+d} by {verdict['judge']} ({verdict['reason']}){hint}"
-            out.print(line, markup=False, highlight=False, style="cyan")
-
-
-@versions_app.command("list")
-def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
-    """Published versions, oldest first; the serving one is marked."""
-    settings = read_config(config, home, None)
-    versions, serving = with_journal(settings, lambda journal: (journal.list_versions(), journal.latest_version()))
-    if as_json:
-        out.print_json(json.dumps([version_body(v) | {"serving": v.number == serving} for v in versions]))
-        return
-    table = Table("version", "parent", "made", "turns", "loss", "gate")
-    table.add_row("0" + (" (serving)" if serving == 0 else ""), "", "", "", "", "the model as it came")
-    for v in versions:
-        mark = " (serving)" if v.number == serving else ""
-        loss = f"{v.metrics['loss']:.4f}" if "loss" in v.metrics else ""
-        gate = str(v.gate.get("reason") or ("passed" if v.gate.get("accepted", True) else "refused"))
-        table.add_row(f"{v.number}{mark}", str(v.parent), ago(v.created_at), str(len(v.turn_ids)), loss, gate)
-    out.print(table)
-
-
-@versions_app.command("show")
-def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> None:
-    """One version as JSON: parent, turns it was trained on, metrics, gate."""
-    version = with_journal(read_config(config, home, None), lambda journal: journal.get_version(number))
-    if version is None:
-        raise TurnwiseError(f"there is no published version {number}; see `turnwise versions list`")
-    out.print_json(json.dumps(version_body(version)))
-
-
-@versions_app.command("rollback")
-def versions_rollback(number: int, config: ConfigFile = None, home: Home = None) -> None:
-    """Serve an earlier version again; what is learned from now on builds on it."""
-    with_journal(read_config(config, home, None), lambda journal: journal.serve_version(number))
-    out.print(f"version {number} serves from now on", highlight=False)
-
-
-@judge_app.command("eval")
-def judge_eval(
-    file: Annotated[Path, typer.Argument(help="Labelled next states, one JSON object a line.")],
-    kind: Annotated[str, typer.Option(help="signals, model or cascade.")] = "signals",
-    cross_validate: Annotated[
-        bool, typer.Option(help="Fit anything fitted on the other cases only, so that no case is scored by itself.")
-    ] = True,
-    config: ConfigFile = None,
-    home: Home = None,
-    as_json: Json = False,
-) -> None:
-    """Accuracy on what was decided, abstention, precision and recall, hints, and a confusion table."""
-    from turnwise.judges.evaluate import evaluate_file, render
-
-    report = evaluate_file(file, kind, read_config(config, home, None), cross_validate)
-    if as_json:
-        out.print_json(json.dumps(report))
-    else:
-        out.print(render(report))
-
-
-Repeats = Annotated[int, typer.Option(min=1, help="Runs of each measurement; the best or the median counts.")]
-Write = Annotated[Path | None, typer.Option(help="Put the figures into this file, such as BENCHMARKS.md.")]
-
-
-@bench_app.command("serve")
-def bench_serve(
-    config: ConfigFile = None,
-    home: Home = None,
-    sets: Set = None,
-    repeats: Repeats = 3,
-    only: Annotated[str | None, typer.Option(help="'engine' or 'gateway'; both when left out.")] = None,
-    quick: Annotated[bool, typer.Option(help="The gateway alone, on a part of the grid: under two minutes.")] = False,
-    litellm: Annotated[
-        bool, typer.Option(help="Install the LiteLLM proxy to compare with, unless it is there.")
-    ] = False,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Time of each cell of the gateway's grid.")] = 2.0,
-    write: Write = None,
-) -> None:
-    """The engine's tokens/s beside `generate`; what the gateway adds, beside the LiteLLM proxy and no proxy."""
-    from turnwise.bench.latency import bench_latency
-    from turnwise.bench.serving import bench_engine
-
-    settings = read_config(config, home, sets)
-    if only not in (None, "engine", "gateway"):
-        raise TurnwiseError(f"--only is 'engine' or 'gateway', not {only!r}")
-    if only != "gateway" and not quick:
-        finish_bench(bench_engine(settings, repeats), write)
-    if only != "engine":
-        finish_bench(bench_latency(settings, quick=quick, install_litellm=litellm, seconds=seconds), write)
-
-
-@bench_app.command("train")
-def bench_train(
-    config: ConfigFile = None,
-    home: Home = None,
-    sets: Set = None,
-    samples: Annotated[int, typer.Option(min=1, help="Samples in the batch.")] = 16,
-    repeats: Repeats = 3,
-    write: Write = None,
-) -> None:
-    """A training step beside a plain forward and backward pass over the same tokens."""
-    from turnwise.bench.training import bench_training
-
-    finish_bench(bench_training(read_config(config, home, sets), samples, repeats), write)
-
-
-def finish_bench(report: Any, write: Path | None) -> None:
-    report.print(out)
-    if write is not None:
-        report.write(write)
-        out.print(f"written to {write}", highlight=False)
-
-
-def with_journal(settings: Config, read: Callable[[Any], Any]) -> Any:
-    """Read from the journal of a home that has one."""
-    from turnwise.journal import Journal
-
-    if not settings.journal_path.exists():
-        raise TurnwiseError(f"there is no journal in {settings.home} yet; start `turnwise serve`, or see --home")
-    journal = Journal.open(settings)
-    try:
-        return read(journal)
-    finally:
-        journal.close()
-
-
-def write_private(path: Path, text: str) -> None:
-    """Put a file in place that its owner alone could read from its first byte on; no reader sees a half of it."""
-    descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # a new file with mode 0600
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(part).replace(path)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
-
-
-def version_body(version: Any) -> dict[str, Any]:
-    names = ("number", "parent", "path", "created_at", "metrics", "gate", "turn_ids")
-    return {name: getattr(version, name) for name in names}
-
-
-def ago(at: float) -> str:
-    seconds = max(0, time.time() - at)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
 
 
 def version_option(value: bool) -> None:

@@ -1,0 +1,89 @@
+"""`turnwise judge` and `turnwise bench`: measurements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from turnwise.cli_options import ConfigFile, Home, Json, Set, out, read_config
+from turnwise.errors import TurnwiseError
+
+judge_app = typer.Typer(help="The judge.", no_args_is_help=True)
+bench_app = typer.Typer(help="Measurements, printed as ratios beside a peer.", no_args_is_help=True)
+
+
+@judge_app.command("eval")
+def judge_eval(
+    file: Annotated[Path, typer.Argument(help="Labelled next states, one JSON object a line.")],
+    kind: Annotated[str, typer.Option(help="signals, model or cascade.")] = "signals",
+    cross_validate: Annotated[
+        bool, typer.Option(help="Fit anything fitted on the other cases only, so that no case is scored by itself.")
+    ] = True,
+    config: ConfigFile = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """Accuracy on what was decided, abstention, precision and recall, hints, and a confusion table."""
+    from turnwise.judges.evaluate import evaluate_file, render
+
+    report = evaluate_file(file, kind, read_config(config, home, None), cross_validate)
+    if as_json:
+        out.print_json(json.dumps(report))
+    else:
+        out.print(render(report))
+
+
+Repeats = Annotated[int, typer.Option(min=1, help="Runs of each measurement; the best or the median counts.")]
+Write = Annotated[Path | None, typer.Option(help="Put the figures into this file, such as BENCHMARKS.md.")]
+
+
+@bench_app.command("serve")
+def bench_serve(
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    repeats: Repeats = 3,
+    only: Annotated[str | None, typer.Option(help="'engine' or 'gateway'; both when left out.")] = None,
+    quick: Annotated[bool, typer.Option(help="The gateway alone, on a part of the grid: under two minutes.")] = False,
+    litellm: Annotated[
+        bool, typer.Option(help="Install the LiteLLM proxy to compare with, unless it is there.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time of each cell of the gateway's grid.")] = 2.0,
+    write: Write = None,
+) -> None:
+    """The engine's tokens/s beside `generate`; what the gateway adds, beside the LiteLLM proxy and no proxy."""
+    from turnwise.bench.latency import bench_latency
+    from turnwise.bench.serving import bench_engine
+
+    settings = read_config(config, home, sets)
+    if only not in (None, "engine", "gateway"):
+        raise TurnwiseError(f"--only is 'engine' or 'gateway', not {only!r}")
+    if only != "gateway" and not quick:
+        finish_bench(bench_engine(settings, repeats), write)
+    if only != "engine":
+        finish_bench(bench_latency(settings, quick=quick, install_litellm=litellm, seconds=seconds), write)
+
+
+@bench_app.command("train")
+def bench_train(
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    samples: Annotated[int, typer.Option(min=1, help="Samples in the batch.")] = 16,
+    repeats: Repeats = 3,
+    write: Write = None,
+) -> None:
+    """A training step beside a plain forward and backward pass over the same tokens."""
+    from turnwise.bench.training import bench_training
+
+    finish_bench(bench_training(read_config(config, home, sets), samples, repeats), write)
+
+
+def finish_bench(report: Any, write: Path | None) -> None:
+    report.print(out)
+    if write is not None:
+        report.write(write)
+        out.print(f"written to {write}", highlight=False)
