@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.clients.checks import STEPS, assert_one_session_of_steps, texts
 from tests.clients.conftest import Bench, need, shown
-from tests.support.scripted_agent import Script, message, mini_swe_agent, ten_commands
+from tests.support.scripted_agent import Chain, Script, message, mini_swe_agent, ten_commands
 
 pytestmark = pytest.mark.clients
 
@@ -76,6 +78,25 @@ def test_codex(bench: Bench) -> None:
 
 
 @pytest.mark.timeout(500)
+def test_codex_starts_an_agent_and_is_taken_up_again(bench: Bench) -> None:
+    codex = need("codex")
+    bench.connect("codex")
+    calls = [("multi_agent_v1.spawn_agent", {"message": "Say hello."}), ("exec_command", {"cmd": "sleep 2; echo hi"})]
+    bench.stub.reply = Chain(calls, "All is done.", re.compile("agent_id|hi"))
+    flags = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+    done = bench.run(codex, "exec", *flags, "[step 1] Let another say hello.")
+    assert "All is done." in done.stdout, shown(done)
+    done = bench.run(codex, "exec", "resume", "--last", *flags, "[step 2] And what now?")
+    assert done.returncode == 0, shown(done)
+    agents, main = sorted(bench.main_sessions(), key=len)
+    assert [len(agents), len(main)] == [1, 4], bench.story()
+    came_back = [texts(turn["next_state"]) for turn in main[:3]]
+    assert "agent_id" in came_back[0][0][1], "the client knew the tool of its namespace"
+    assert any("hi" in text for role, text in came_back[1] if role == "tool")
+    assert came_back[2] == [("user", "[step 2] And what now?")]
+
+
+@pytest.mark.timeout(500)
 def test_claude_code(bench: Bench) -> None:
     claude = need("claude-code")
     bench.connect("claude-code")
@@ -85,6 +106,23 @@ def test_claude_code(bench: Bench) -> None:
     bench.record("claude-code")
     assert "All is done." in done.stdout, shown(done)
     assert_one_chain(bench)
+
+
+@pytest.mark.timeout(500)
+def test_claude_code_searches_a_tool_and_starts_an_agent(bench: Bench) -> None:
+    claude = need("claude-code")
+    bench.connect("claude-code")
+    agent = {"description": "hello", "prompt": "Say hello.", "subagent_type": "general-purpose"}
+    calls = [("ToolSearch", {"query": "select:WebFetch", "max_results": 3}), ("Agent", agent)]
+    bench.stub.reply = Chain(calls, "All is done.", re.compile("found: WebFetch|launched"))
+    quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+    done = bench.run(claude, "--print", "[step 1] Let another say hello.", "--allowedTools", "Agent", **quiet)
+    assert "All is done." in done.stdout, shown(done)
+    assert all(seen["status"] == 200 for seen in bench.tap.posts())
+    agents, main = sorted(bench.main_sessions(), key=len)
+    assert len(agents) == 1 and len(main) >= 3, bench.story()
+    assert texts(main[0]["next_state"]) == [("tool", "found: WebFetch\n")]
+    assert "launched" in texts(main[1]["next_state"])[0][1]
 
 
 @pytest.mark.timeout(500)

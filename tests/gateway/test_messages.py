@@ -124,6 +124,24 @@ def test_a_tool_cycle_is_bridged_exactly(qwen: Agents) -> None:
     assert after.prompt_ids == qwen.stub.sampled[-1][0]
 
 
+def test_tools_that_a_client_found_are_named_in_the_result(qwen: Agents) -> None:
+    """Claude Code searches its tools itself, and has them in the request from then on."""
+    use = {"type": "tool_use", "id": "t1", "name": "add", "input": {}}
+    found = [{"type": "tool_reference", "tool_name": name} for name in ("WebFetch", "add")]
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": found}
+    answer = ask(qwen, "search", [use], [result], tools=TOOLS)
+    assert turn(qwen, answer).messages[-1]["content"] == "found: WebFetch\nfound: add\n"
+
+
+def test_a_sub_agent_is_a_session_beside_its_parents(qwen: Agents) -> None:
+    headers = {"X-Claude-Code-Session-Id": "0199-parent"}
+    assert turn(qwen, ask(qwen, "say: go", extra_headers=headers)).session_id == "0199-parent"
+    headers["X-Claude-Code-Agent-Id"] = "a1"
+    assert turn(qwen, ask(qwen, "say: hello", extra_headers=headers)).session_id == "0199-parent:a1"
+    codex = {"session-id": "0199-parent", "thread-id": "0199-child"}
+    assert turn(qwen, ask(qwen, "say: hi", extra_headers=codex)).session_id == "0199-child"
+
+
 def test_arguments_that_are_no_json(qwen: Agents) -> None:
     broken = '<tool_call>\n{"name": "add", "arguments": {"a": nope}}\n</tool_call>'
     whole = ask(qwen, "say: " + broken, tools=TOOLS)

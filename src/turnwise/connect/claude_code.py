@@ -25,6 +25,7 @@ def edit(text: str, endpoint: Endpoint) -> str:
         "ANTHROPIC_DEFAULT_SONNET_MODEL": endpoint.model,
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": endpoint.model,
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(endpoint.longest_answer),
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(endpoint.context),  # else it takes 1 M for a model it does not know
     }
     for key, value in values.items():
         text = set_value(text, ("env", key), value)

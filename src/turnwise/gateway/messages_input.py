@@ -198,13 +198,20 @@ def _tool_result(at: str, block: dict[str, Any]) -> Message:
         raise invalid(at, "a tool_result block needs the tool_use_id it answers")
     content = block.get("content")
     if isinstance(content, list):
-        content = text_of(content, ("text",), f"{at}.content")
+        content = text_of([_found_tool(part) for part in content], ("text",), f"{at}.content")
     elif content is not None and not isinstance(content, str):
         raise invalid(at, "a tool result's content must be a string or a list of text blocks")
     text = content or ""
     if block.get("is_error") and not text.lower().startswith("error"):
         text = f"Error: {text}"
     return {"role": "tool", "content": text, "tool_call_id": block["tool_use_id"]}
+
+
+def _found_tool(part: Any) -> Any:
+    """A tool that a client's search found, as text; its definition is in the request's tools from then on."""
+    if isinstance(part, dict) and part.get("type") == "tool_reference" and isinstance(part.get("tool_name"), str):
+        return {"type": "text", "text": f"found: {part['tool_name']}\n"}
+    return part
 
 
 def _tool(i: int, raw: dict[str, Any]) -> dict[str, Any]:
