@@ -109,6 +109,24 @@ def test_anthropic_ten_steps(bench: Bench, stream: bool) -> None:
     assert_one_session_of_steps(bench, "result-{}")
 
 
+def test_anthropic_errors_are_of_their_kind(bench: Bench) -> None:
+    client = anthropic.Anthropic(base_url=bench.url, auth_token=bench.token, max_retries=0)
+    hello: Any = [{"role": "user", "content": "hello"}]
+    with pytest.raises(anthropic.AuthenticationError):
+        client.with_options(auth_token="wrong").messages.create(model="turnwise", max_tokens=9, messages=hello)
+    with pytest.raises(anthropic.NotFoundError):
+        client.messages.create(model="nothing", max_tokens=9, messages=hello)
+    with pytest.raises(anthropic.BadRequestError):
+        client.messages.create(model="turnwise", max_tokens=9, messages=[])
+    long: Any = [{"role": "user", "content": "word " * 250_000}]
+    with pytest.raises(anthropic.BadRequestError, match="prompt is too long") as refused:
+        client.messages.create(model="turnwise", max_tokens=9, messages=long)
+    assert refused.value.type == "invalid_request_error"
+    bench.stub.refuse_with = 429
+    with pytest.raises(anthropic.RateLimitError):
+        client.messages.create(model="turnwise", max_tokens=9, messages=hello)
+
+
 LIBRARIES = Path(__file__).parent / "libraries"
 
 
