@@ -35,6 +35,9 @@ class ServerConfig(_Section):
     max_body_mb: float = Field(default=8.0, gt=0, description="Largest request body, in megabytes.")
     request_timeout_s: Seconds = Field(default=600.0, description="Longest time one answer may take.")
     engine_stall_s: Seconds = Field(default=60.0, description="Longest wait for the engine's next token.")
+    engine_return_s: Seconds = Field(
+        default=60.0, description="How long a request without a token yet waits for an engine that is restarted."
+    )
 
     @model_validator(mode="after")
     def _open_bind_needs_token(self) -> ServerConfig:

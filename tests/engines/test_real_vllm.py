@@ -333,17 +333,16 @@ def test_a_version_published_under_load_takes_effect_without_a_failed_request(
         assert gap < WORST_GAP
 
 
-def test_a_restart_in_the_middle_of_load_loses_nothing(
-    model_dir: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restart_in_the_middle_of_load_loses_nothing(model_dir: Path, home: Path, tmp_path: Path) -> None:
     """The server is killed and started again; it has forgotten its adapter and gives log-probs from before T.
 
     Requests that had no token yet are asked again, and those cut in the middle are said to have failed and are recorded
     so. Every other request is answered, with the published version.
     """
-    patience(monkeypatch, 300.0)
+    # A server on a busy CPU takes its time to return.
+    settings: dict[str, Any] = {"home": home, "server.port": 0, "server.engine_return_s": 300.0}
     with vllm_server(model_dir, tmp_path / "server.log") as server:
-        config = load_config(overrides={"home": home, "server.port": 0, "engine.url": server.url})
+        config = load_config(overrides=settings | {"engine.url": server.url})
         write_random_adapter(home / "versions" / "v1", model_dir, scale=0.02, seed=5)
         thread = GatewayThread(config, server.url)
         thread.start(config)
@@ -372,10 +371,3 @@ def test_a_restart_in_the_middle_of_load_loses_nothing(
     assert tempered, "some of the answers were sampled at 0.7"
     assert all(turn.logprobs is None for turn in tempered), "raw log-probs are not recorded"
     assert all(turn.logprobs is not None for turn in complete if turn.temperature in (0.0, 1.0))
-
-
-def patience(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """A server on a busy CPU may take longer to return than the gateway waits."""
-    import turnwise.gateway.answering as waiting
-
-    monkeypatch.setattr(waiting, "ENGINE_RETURN_S", seconds)

@@ -164,9 +164,7 @@ def test_a_long_session_tokenises_only_what_is_new(gateway: Running, monkeypatch
 
 
 def test_turns_keep_their_places_when_one_of_them_fails(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnwise.gateway import answering
-
-    monkeypatch.setattr(answering, "ENGINE_RETURN_S", 0.2)
+    monkeypatch.setitem(gateway.config.server.__dict__, "engine_return_s", 0.2)
     history = [user('say: Look: <tool_call>{"name": broken</tool_call>')]
     tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     first = post(gateway, {"model": "turnwise", "messages": history, "tools": tools})

@@ -169,6 +169,12 @@ def test_side_rules(text: str, rule: str | None) -> None:
     assert side_rule([{"role": "user", "content": text}], None) == rule
 
 
+def test_a_title_asked_for_before_the_text_that_it_is_of() -> None:
+    ask = U("Generate a title for this conversation:\n")
+    assert side_rule([{"role": "system", "content": "You write titles."}, ask, U("Fix my build")], None) == "title"
+    assert side_rule([ask, A("Builds"), U("Fix my build")], None) is None
+
+
 def test_a_probe_for_one_token_is_a_side_turn_unless_the_client_says_main() -> None:
     hello = [{"role": "user", "content": "hello"}]
     assert turn_kind(None, hello, 1) is TurnKind.SIDE

@@ -170,7 +170,6 @@ def test_a_previous_response_stands_for_its_history(qwen: Agents) -> None:
     assert record.parent_id == turn(qwen, second).id
 
 
-@pytest.mark.xfail(reason="the previous response's own instructions still stand before its history")
 def test_instructions_are_not_carried_over(qwen: Agents) -> None:
     first = ask(qwen, "say: one", instructions="only for now")
     second = ask(qwen, "say: two", previous_response_id=first.id)

@@ -10,7 +10,6 @@ import pytest
 
 from tests.conftest import Running
 from tests.support.servers import wait_until
-from turnwise.gateway import answering
 from turnwise.types import Exclusion, TurnState
 
 
@@ -93,7 +92,7 @@ def test_two_clients_with_the_same_words_are_two_sessions(gateway: Running) -> N
 def test_judging_starts_when_the_next_request_arrives_even_if_its_answer_fails(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "ENGINE_RETURN_S", 1.0)  # do not wait long for an engine that will not return
+    monkeypatch.setitem(gateway.config.server.__dict__, "engine_return_s", 1.0)  # it will not return
     first, answer, _ = say(gateway, [user("a")])
     gateway.stub.die_after = 0
     response = httpx.post(

@@ -10,7 +10,6 @@ import pytest
 from tests.conftest import Running
 from tests.gateway.test_sessions_api import next_state, say, session_of, user
 from tests.support.servers import wait_until
-from turnwise.gateway import answering
 from turnwise.types import Exclusion, TurnState
 
 TOOLS = [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]
@@ -108,7 +107,7 @@ def test_cache_marks_that_move_and_content_that_changes_its_shape(gateway: Runni
 def test_resends_with_other_words_after_a_lost_connection_stay_one_session(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "ENGINE_RETURN_S", 0.2)
+    monkeypatch.setitem(gateway.config.server.__dict__, "engine_return_s", 0.2)
     first, answer = chat(gateway, [user("say: This is what I found.")])
     history = [user("say: This is what I found."), answer]
     gateway.stub.die_after = 0

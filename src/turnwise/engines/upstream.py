@@ -87,7 +87,7 @@ class UpstreamEngine:
                 if not kind.startswith("text/event-stream"):
                     await response.aread()
                     raise self._no_stream(response, kind)
-                async for line in response.aiter_lines():
+                async for line in _lines(response):
                     data = line[5:].strip() if line.startswith("data:") else ""
                     if data == "[DONE]":
                         return
@@ -141,3 +141,14 @@ def make_upstream(config: Config) -> UpstreamEngine:
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ConfigError(f"the key in {engine.api_key_env} has characters that no key has; set it anew")
     return UpstreamEngine(engine.addresses[0], wire, key, engine.model, config.server.engine_stall_s)
+
+
+async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
+    """Lines as server-sent events have them. httpx's own end at U+2028 as well, which may stand inside of JSON."""
+    rest = b""
+    async for data in response.aiter_bytes():
+        *whole, rest = (rest + data).split(b"\n")
+        for line in whole:
+            yield line.decode("utf-8", "replace")
+    if rest:
+        yield rest.decode("utf-8", "replace")

@@ -27,9 +27,6 @@ from turnwise.types import FinishReason, Message
 
 log = logging.getLogger(__name__)
 
-ENGINE_RETURN_S = 45.0
-"""How long a request that has no token yet waits for an engine that is being restarted."""
-
 
 Close = Callable[[FinishReason, Message], Awaitable[None]]
 
@@ -193,7 +190,7 @@ class Answering(Closing):
 
     async def max_model_len(self) -> int:
         """Longest prompt plus answer, in tokens. An engine that is being restarted is waited for."""
-        deadline = time.monotonic() + ENGINE_RETURN_S
+        deadline = time.monotonic() + self.journal.config.server.engine_return_s
         while True:
             try:
                 return await self.engine.max_model_len()
@@ -204,7 +201,7 @@ class Answering(Closing):
 
     async def _chunks(self, turn: OpenTurn) -> AsyncGenerator[Chunk, None]:
         """The engine's chunks. An engine that was restarted before the first token is waited for and asked again."""
-        deadline = time.monotonic() + ENGINE_RETURN_S
+        deadline = time.monotonic() + self.journal.config.server.engine_return_s
         again = False
         while True:
             try:

@@ -192,8 +192,8 @@ class Capture:
             )
         answer = {key: value for key, value in unpack_json(row.answer).items() if key != "stop_string"}
         history = [*self.journal.context_messages(row.id), answer]
-        if request.messages[0]["role"] == "system" and history[0]["role"] == "system":
-            history = history[1:]  # instructions hold for one response; new ones take their place
+        if unpack_json(row.params).get("instructions") and history[0]["role"] == "system":
+            history = history[1:]  # instructions hold for one response
         system = [m for m in request.messages[:1] if m["role"] == "system"]
         messages = [*system, *history, *request.messages[len(system) :]]
         check_conversation(messages, "input")

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from turnwise.config import Config
 from turnwise.gateway.answering import OpenTurn
@@ -64,9 +65,9 @@ def answers_in(
         if parsed.stream:
             # The first event is awaited before the status line goes out, so that a full queue is a 429, not a 200.
             first = await anext(events)
-            return StreamingResponse(
+            return _Stream(
                 _written(codec, head, answers, first, events),
-                media_type="text/event-stream",
+                events,
                 headers=headers | {"Cache-Control": "no-cache"},
             )
         final, tokens = await _until_gone(request, _collect(events))
@@ -74,6 +75,24 @@ def answers_in(
 
     answer.__doc__ = type(codec).__doc__
     return answer
+
+
+class _Stream(StreamingResponse):
+    """Server-sent events that are closed however the response ends.
+
+    A client that goes away leaves the generators where they stand; the turn is not left open until they are collected.
+    """
+
+    def __init__(self, written: AsyncGenerator[bytes, None], events: Events, headers: dict[str, str]) -> None:
+        super().__init__(written, media_type="text/event-stream", headers=headers)
+        self._written, self._events = written, events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._written.aclose()
+            await self._events.aclose()  # a writer that was never begun does not close them
 
 
 async def _timed(events: Events, limit_s: float, metrics: Metrics, started: float) -> Events:

@@ -60,7 +60,7 @@ def read_tools(given: list[dict[str, Any]]) -> Tools:
     tools = Tools()
     for i, raw in enumerate(given):
         kind = raw.get("type")
-        if kind in LEFT_OUT:
+        if isinstance(kind, str) and kind in LEFT_OUT:
             tools.ignored.append(raw)
         elif kind == "namespace":
             group = _checked(i, raw, NamespaceTool)

@@ -82,7 +82,7 @@ def _arguments(arguments: Any) -> Any:
     if isinstance(arguments, str):
         try:
             return json.loads(arguments)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return arguments
     return arguments
 
@@ -225,10 +225,14 @@ def side_rule(messages: list[Message], max_tokens: int | None) -> str | None:
     """The name of the rule that makes this request a side turn, or None for the agent's own work.
 
     Only the last message counts, up to its first 600 characters, so that a long document which happens to contain such
-    words is no side turn. A request for a single token is a probe.
+    words is no side turn; or the one before it where a conversation begins with two of the user's: opencode asks for a
+    title in the first and puts what it is of in the second. A request for a single token is a probe.
     """
     if max_tokens == 1:
         return "probe"
+    asked = [message for message in messages if message["role"] != "system"]
+    if [message["role"] for message in asked] == ["user", "user"] and side_rule(asked[:1], None) == "title":
+        return "title"
     text = content_text(messages[-1])
     if messages[-1]["role"] != "user" or len(text) > 4000:
         return None
