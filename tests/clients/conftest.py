@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from typer.testing import CliRunner
 
 from tests.clients.install import node_path, program
 from tests.conftest import GatewayThread
+from tests.support.models import make_qwen3
 from tests.support.scripted_agent import Script
 from tests.support.servers import running
 from tests.support.tap import Tap, write_recording
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.cli import app
-from turnwise.config import Config, cache_dir
+from turnwise.config import Config, cache_dir, load_config
 from turnwise.journal import Journal
 from turnwise.types import TurnKind
 
@@ -112,12 +114,10 @@ class Bench:
             write_recording(Path(RECORD) / f"{client}.json", client, self.tap.seen, hidden)
 
 
-@pytest.fixture
-def bench(config: Config, tokenizer: Tokenizer, model_dir: Path, tmp_path: Path) -> Iterator[Bench]:
-    """The gateway with a scripted engine whose context is large enough for any client's prompt."""
+@contextmanager
+def opened(config: Config, stub: StubEngine, tmp_path: Path) -> Iterator[Bench]:
     person = tmp_path / "person"
     (person / "work").mkdir(parents=True)
-    stub = StubEngine(tokenizer, Script(None), max_model_len=200_000)
     with running(stub.app()) as engine_url:
         thread = GatewayThread(config, engine_url)
         thread.start(config)
@@ -135,6 +135,24 @@ def bench(config: Config, tokenizer: Tokenizer, model_dir: Path, tmp_path: Path)
             yield Bench(tap_url, token, stub, tap, journal, config, person, environment=environment)
             journal.close()
         thread.stop()
+
+
+@pytest.fixture
+def bench(config: Config, tokenizer: Tokenizer, model_dir: Path, tmp_path: Path) -> Iterator[Bench]:
+    """The gateway with a scripted engine whose context is large enough for any client's prompt."""
+    with opened(config, StubEngine(tokenizer, Script(None), max_model_len=200_000), tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def reasoning_bench(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """The same with a model whose answers have their reasoning apart."""
+    model = make_qwen3(tmp_path_factory.mktemp("qwen3"))
+    config = load_config(overrides={"home": tmp_path / "home", "server.port": 0, "model.path": str(model)})
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    end = tokenizer.token_to_id("<|im_end|>")
+    with opened(config, StubEngine(tokenizer, Script(None), max_model_len=200_000, end_token=end), tmp_path) as found:
+        yield found
 
 
 def shown(done: subprocess.CompletedProcess[str]) -> str:

@@ -109,6 +109,24 @@ def test_claude_code(bench: Bench) -> None:
 
 
 @pytest.mark.timeout(500)
+@pytest.mark.parametrize("client", ["codex", "claude-code"])
+def test_reasoning_that_stands_apart(reasoning_bench: Bench, client: str) -> None:
+    bench = reasoning_bench
+    program = need(client)
+    bench.connect(client)
+    if client == "codex":
+        bench.stub.reply = ten_commands("exec_command", "cmd")
+        done = bench.run(program, "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", TASK)
+    else:
+        bench.stub.reply = ten_commands("Bash", "command")
+        quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+        done = bench.run(program, "--print", TASK, "--allowedTools", "Bash", **quiet)
+    bench.record(f"{client}-reasoning")
+    assert "All is done." in done.stdout, shown(done)
+    assert_one_chain(bench)
+
+
+@pytest.mark.timeout(500)
 def test_claude_code_searches_a_tool_and_starts_an_agent(bench: Bench) -> None:
     claude = need("claude-code")
     bench.connect("claude-code")
