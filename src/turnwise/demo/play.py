@@ -37,17 +37,11 @@ BASE, WISHED, CONTROL_TALK = "examination before", "base model told the wish", "
 CONTROL, LEARNING, FINAL = "control: examination", "conversations, learning on", "examination after"
 LANGUAGE = "language of the answers"
 
-TRAINING: dict[str, int | float | str] = {
-    "min_batch": 8,
-    "max_batch": 24,
-    "minibatch": 8,
-    "lr": 1e-4,
-    "epochs": 2,
-    "divergence": "forward",
-}
+TRAINING: dict[str, int | float] = {"min_batch": 8, "max_batch": 24, "minibatch": 8, "lr": 1e-4, "epochs": 2}
 """How the demo's server trains: smaller batches than the defaults and two passes over each, for a run of minutes.
 
-Forward KL, because it cost less language at an equal score (docs/demo.md)."""
+Forward KL, a smaller weight of the score and a stronger KL term were tried (docs/demo.md): with each of them the answers
+of seed 2 lost their problems."""
 
 
 @dataclass(frozen=True, slots=True)
