@@ -60,6 +60,8 @@ def answers_in(
             "x-turnwise-version": str(turn.version),
             "x-request-id": turn.id,
         }
+        if parsed.options.get("ignored"):
+            headers["x-turnwise-ignored"] = ", ".join(parsed.options["ignored"])
         head = AnswerHead(turn.id, turn.request, len(turn.prompt.ids))
         events = _timed(answers.stream(turn), config.server.request_timeout_s, metrics, started)
         if parsed.stream:
