@@ -181,3 +181,16 @@ def test_a_masked_turn_is_in_no_denominator(aggregation: losses.Aggregation) -> 
 
 def test_no_turn_at_all() -> None:
     assert losses.turn_weights([0, 0], "turn-mean") == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("gap", [-1000.0, 1000.0])
+@pytest.mark.parametrize("advantage", [-1.0, 1.0])
+def test_an_extreme_log_ratio_has_a_finite_loss_and_gradient(gap: float, advantage: float) -> None:
+    logp = torch.tensor([-3.0], requires_grad=True)
+    other = logp.detach() + gap
+    weight = losses.importance_weight(logp.detach(), other, 2.0)
+    surrogate, _ = losses.clipped_surrogate(logp, other, torch.tensor([advantage]), weight, 0.2, 0.28)
+    loss = (surrogate + losses.k3(logp, other)).sum()
+    loss.backward()
+    assert loss.isfinite().all()
+    assert logp.grad is not None and logp.grad.isfinite().all()

@@ -16,6 +16,9 @@ from torch import Tensor
 Divergence = Literal["reverse", "forward"]
 Aggregation = Literal["turn-mean", "token-mean"]
 
+LOG_RATIO_LIMIT = 20.0
+"""Log-ratios are cut at ± this before ``exp``: e^20 is a finite number with a finite gradient, e^100 is neither."""
+
 
 def importance_weight(old: Tensor, sampled: Tensor | None, cap: float) -> Tensor:
     """Truncated importance weight ``clamp(exp(log π_old − μ), 0, cap)`` per token. [R] -> [R].
@@ -25,7 +28,7 @@ def importance_weight(old: Tensor, sampled: Tensor | None, cap: float) -> Tensor
     """
     if sampled is None or cap == 0:
         return torch.ones_like(old)
-    return (old - sampled).exp().clamp(max=cap).detach()
+    return ratio(old, sampled).clamp(max=cap).detach()
 
 
 def clipped_surrogate(
@@ -35,16 +38,24 @@ def clipped_surrogate(
 
     Returns the loss per token and a mask of the tokens whose gradient the clip cut off.
     """
-    ratio = (logp - old).exp()
-    plain = ratio * advantage
-    clipped = ratio.clamp(1 - clip_low, 1 + clip_high) * advantage
+    rho = ratio(logp, old)
+    plain = rho * advantage
+    clipped = rho.clamp(1 - clip_low, 1 + clip_high) * advantage
     return -weight * torch.minimum(plain, clipped), clipped < plain
 
 
 def k3(logp: Tensor, ref: Tensor) -> Tensor:
-    """``e^d − d − 1`` with ``d = log π_ref − log π_θ``: estimates KL(π_θ ‖ π_ref) per token, never negative. [N]"""
-    d = ref - logp
+    """``e^d − d − 1`` with ``d = log π_ref − log π_θ``: estimates KL(π_θ ‖ π_ref) per token, never negative. [N]
+
+    ``d`` is cut at ± LOG_RATIO_LIMIT; beyond it the term has no gradient.
+    """
+    d = (ref - logp).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
     return d.exp() - d - 1
+
+
+def ratio(logp: Tensor, other: Tensor) -> Tensor:
+    """``exp(logp − other)``, with the log-ratio cut at ± LOG_RATIO_LIMIT. [N]"""
+    return (logp - other).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
 
 
 def divergence(student: Tensor, teacher: Tensor, direction: Divergence) -> Tensor:
