@@ -66,3 +66,14 @@ def test_doctor_finds_a_readable_token(journal: Journal) -> None:
     assert done.returncode == 1
     [token] = [f for f in json.loads(done.stdout) if f["check"] == "token"]
     assert "chmod 600" in token["text"]
+
+
+def test_a_rollback_serves_an_earlier_version_again(journal: Journal) -> None:
+    publish(journal), publish(journal)
+    home = ["--home", str(journal.config.home)]
+    done = run("versions", "rollback", "1", *home)
+    assert done.returncode == 0, done.stderr
+    assert "version 1 serves" in done.stdout
+    assert journal.latest_version() == 1
+    refused = run("versions", "rollback", "7", *home)
+    assert refused.returncode == 1 and "there is no published version 7" in refused.stderr

@@ -181,7 +181,8 @@ class Queue(Recording):
         """Let go of a batch without undoing it: the next trainer resumes the same step at once. Raises LeaseLost."""
         with self.transaction() as c:
             self._hold_batch(c, batch)
-            c.execute(update(schema.batches).where(B.id == batch.id).values(lease_until=None, attempts=func.max(B.attempts - 1, 0)))
+            uncounted = {"lease_until": None, "attempts": func.max(B.attempts - 1, 0)}
+            c.execute(update(schema.batches).where(B.id == batch.id).values(uncounted))
 
     def batch_came_further(self, batch: Batch) -> None:
         """What is done of the batch is on disk: attempts are counted anew. Raises LeaseLost."""
