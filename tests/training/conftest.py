@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.training.homes import Bench, settings
 from tests.training.tiny import make_model, train_config
 from turnwise.training.policy import Policy
 
@@ -27,3 +28,16 @@ def tiny_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def policy(tiny_dir: Path) -> Policy:
     return Policy(tiny_dir, train_config())
+
+
+@pytest.fixture
+def make(tmp_path: Path, tiny_dir: Path) -> Iterator[Callable[..., Bench]]:
+    made: list[Bench] = []
+
+    def build(name: str = "home", **changes: object) -> Bench:
+        made.append(Bench(settings(tmp_path / name, tiny_dir, **changes)))
+        return made[-1]
+
+    yield build
+    for bench in made:
+        bench.journal.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.training.test_worker import feed, settings
+from tests.training.homes import feed, settings
 from turnwise.journal import Journal
 from turnwise.training.publish import load_adapter_dir, version_dir
 from turnwise.types import TurnState

@@ -3,117 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from torch import Tensor
 
-from tests.support.versions import new_turn
-from tests.training.tiny import sample
-from turnwise.config import Config, load_config
-from turnwise.journal import Answer, Journal
+from tests.training.homes import Bench, Killed, feed, same
 from turnwise.training import files, worker
-from turnwise.training.publish import load_adapter_dir, version_dir
+from turnwise.training.publish import load_adapter_dir
 from turnwise.training.worker import Trainer, run, work
-from turnwise.types import FinishReason, TurnState
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing in the program handles it."""
-
-
-def settings(home: Path, model: Path, **changes: object) -> Config:
-    overrides: dict[str, object] = {
-        "home": home,
-        "model.path": str(model),
-        "train.lr": 3e-3,
-        "train.lora_rank": 4,
-        "train.min_batch": 4,
-        "train.max_batch": 4,
-        "train.minibatch": 2,
-        "train.microbatch_tokens": 64,
-        "train.device": "cpu",
-        "train.dtype": "float32",
-        "train.threads": 1,
-        "gate.max_kl": 100.0,
-        "gate.max_nll_rise": 100.0,
-        "gate.max_length_ratio": 100.0,
-        "gate.max_repetition": 1.0,
-    }
-    return load_config(overrides=overrides | changes)
-
-
-def feed(journal: Journal, numbers: range) -> None:
-    """Record judged turns, each a session of its own."""
-    for n in numbers:
-        one = sample(n)
-        turn = new_turn(
-            one.turn_id,
-            session_id=one.session_id,
-            prompt_ids=one.prompt_ids,
-            prompt_tokens=len(one.prompt_ids),
-            hint_at=one.hint_at,
-            temperature=one.temperature,
-        )
-        journal.begin_turn(turn)
-        message = {"role": "assistant", "content": "…"}
-        logprobs = [-4.0] * len(one.response_ids)
-        journal.finish_turn(turn.id, Answer(message, None, FinishReason.STOP, one.response_ids, logprobs))
-        journal.feedback(turn.id, int(one.reward), one.hint)
-
-
-class Bench:
-    """A home with a journal and as many trainers, one after the other, as a test kills."""
-
-    def __init__(self, config: Config) -> None:
-        self.config, self.clock = config, Clock()
-        self.journal = Journal.open(config, self.clock)
-        self.stop = threading.Event()
-
-    def claim_and_work(self) -> bool:
-        """What a trainer process does once: False when there is nothing to do."""
-        trainer = Trainer(self.config, Path(self.config.model.path))
-        batch = self.journal.claim_batch("trainer", self.config.train.lease_s)
-        if batch is None:
-            return False
-        work(self.config, self.journal, trainer, batch, self.stop, self.clock)
-        return True
-
-    def expire_lease(self) -> None:
-        self.clock.now += self.config.train.lease_s + 1
-
-    def weights(self, number: int) -> dict[str, Tensor]:
-        return load_adapter_dir(version_dir(self.config.versions_dir, number)).weights
-
-    def turns(self) -> dict[str, int]:
-        return {state: n for state, n in self.journal.status()["turns"].items() if n}
-
-
-@pytest.fixture
-def make(tmp_path: Path, tiny_dir: Path) -> Iterator[Callable[..., Bench]]:
-    made: list[Bench] = []
-
-    def build(name: str = "home", **changes: object) -> Bench:
-        made.append(Bench(settings(tmp_path / name, tiny_dir, **changes)))
-        return made[-1]
-
-    yield build
-    for bench in made:
-        bench.journal.close()
-
-
-def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+from turnwise.types import TurnState
 
 
 def test_a_batch_becomes_a_version_and_the_rest_stays_ready(make: Callable[..., Bench]) -> None:
@@ -331,7 +230,8 @@ def test_a_batch_that_cannot_be_trained_on_does_not_stop_the_loop(make: Callable
     feed(bench.journal, range(4))
     batch = bench.journal.claim_batch("trainer", 60)
     assert batch is not None
-    batch.samples[0].response_ids[0] = 10_000
+    for one in batch.samples:
+        one.response_ids[0] = 10_000
     trainer = Trainer(bench.config, Path(bench.config.model.path))
     work(bench.config, bench.journal, trainer, batch, bench.stop, bench.clock)
     assert bench.journal.status()["batches"] == {"refused": 1}

@@ -6,11 +6,12 @@ state that the next update starts from. Each is a directory that is there whole 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,33 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from turnwise.training.files import new_directory, sweep
+from turnwise.types import Batch
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The state after ``position`` optimiser steps of a batch, and the metrics of those steps."""
+    """The state after ``position`` optimiser steps of a batch, and the metrics of those steps.
+
+    ``origin`` says of which turns and which parent; ``dropped`` are the turns that were left out, with the reason.
+    """
 
     adapter: dict[str, Tensor]
     optimizer: dict[str, Any]
     position: int
     metrics: list[dict[str, float]]
+    origin: str = ""
+    dropped: dict[str, str] = field(default_factory=dict)
+
+
+def origin_of(batch: Batch, parent: Mapping[str, Any]) -> str:
+    """A digest of the batch's turns and of the version (its ``meta.json``) that they are trained on top of.
+
+    The number alone is not enough: where an older journal is restored, numbers are given out a second time.
+    """
+    story = [[s.turn_id for s in batch.samples], batch.parent, parent]
+    return hashlib.sha256(json.dumps(story, sort_keys=True).encode()).hexdigest()
 
 
 class CheckpointStore:
@@ -51,18 +67,26 @@ class CheckpointStore:
         with new_directory(self._root / name) as folder:
             save_file(checkpoint.adapter, folder / "adapter_model.safetensors")
             torch.save(checkpoint.optimizer, folder / "optimizer.pt")
-            (folder / "position.json").write_text(
-                json.dumps({"position": checkpoint.position, "metrics": checkpoint.metrics}), encoding="utf-8"
-            )
+            names = ("position", "metrics", "origin", "dropped")
+            position = {name: getattr(checkpoint, name) for name in names}
+            (folder / "position.json").write_text(json.dumps(position), encoding="utf-8")
         for earlier in self._of(batch):
             if earlier.name != name:
                 shutil.rmtree(earlier)
         return name
 
-    def latest(self, batch: int) -> Checkpoint | None:
-        """The furthest checkpoint of a batch, or None where it has not come that far."""
+    def latest(self, batch: int, origin: str = "") -> Checkpoint | None:
+        """The furthest checkpoint of a batch, or None where it has not come that far.
+
+        One of the same number but of another origin is deleted.
+        """
         found = self._of(batch)
-        return self.load(found[-1].name) if found else None
+        checkpoint = self.load(found[-1].name) if found else None
+        if checkpoint is not None and checkpoint.origin != origin:
+            log.warning("the checkpoint %s is of other turns or another parent and is deleted", found[-1])
+            self.drop(batch)
+            return None
+        return checkpoint
 
     def load(self, name: str) -> Checkpoint | None:
         """A checkpoint by name. None when it is not there, or cannot be read (which costs time, not correctness)."""
@@ -76,10 +100,11 @@ class CheckpointStore:
         except Exception as e:  # a damaged file makes each of the three readers raise errors of its own
             log.warning("the checkpoint %s cannot be read (%s) and is left out; its steps are done again", folder, e)
             return None
-        return Checkpoint(adapter, optimizer, position["position"], position["metrics"])
+        told = {name: position[name] for name in ("origin", "dropped") if name in position}
+        return Checkpoint(adapter, optimizer, position["position"], position["metrics"], **told)
 
     def drop(self, batch: int) -> None:
-        """Forget a batch whose version was refused."""
+        """Forget what is there of a batch."""
         for folder in self._of(batch):
             shutil.rmtree(folder)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -60,8 +61,11 @@ def write_version(
 def recent_checkpoints(versions: Path, count: int) -> list[str]:
     """The checkpoint names of the newest ``count`` versions on disk."""
     numbered = sorted((int(d.name[1:]) for d in versions.glob("v*") if d.name[1:].isdigit()), reverse=True)
-    metas = [_read_json(version_dir(versions, number) / META) for number in numbered[:count]]
-    return [meta["checkpoint"] for meta in metas]
+    names = []
+    for number in numbered[:count]:
+        with suppress(AdapterError):  # a damaged version says so where it is loaded
+            names.append(str(_read_json(version_dir(versions, number) / META).get("checkpoint")))
+    return names
 
 
 def load_adapter_dir(path: Path) -> Adapter:

@@ -8,8 +8,9 @@ knows nothing of the journal, of files, or of what is served.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -29,6 +30,13 @@ Tick = Callable[[str, int, int], None]
 
 class BadBatch(TurnwiseError):
     """This batch cannot be trained on however often it is tried: the fault is in its data or its gradient."""
+
+
+class NotFinite(BadBatch):
+    """The loss of an optimiser step, or its gradient, is infinite or not a number.
+
+    Both are looked at: where a bound cuts off a loss that is not a number, its gradient is a blameless 0.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +71,24 @@ def plan(batch: Batch, config: TrainConfig) -> list[list[int]]:
     ]
 
 
+def without_faults(batch: Batch, policy: Policy) -> tuple[Batch, dict[str, str]]:
+    """The batch without the turns that cannot be trained on, and the fault of each of those by its id.
+
+    Raises BadBatch when nothing is left.
+    """
+    faults = {s.turn_id: fault for s in batch.samples if (fault := _fault(s, policy))}
+    sound = [s for s in batch.samples if s.turn_id not in faults]
+    if not sound:
+        raise BadBatch("; ".join(faults.values()) or "the batch has no turns")
+    return replace(batch, samples=sound), faults
+
+
 @torch.no_grad()
 def compute_signals(policy: Policy, batch: Batch, config: TrainConfig, tick: Tick) -> list[Signals]:
     """Old, reference and teacher of each sample under the weights now in ``policy``, which must be the parent's."""
     samples = batch.samples
-    _validate(samples, policy)
+    if faults := [fault for s in samples if (fault := _fault(s, policy))]:
+        raise BadBatch(faults[0])
     use_hints = config.method != "binary" and config.w_opd > 0
     hinted = [i for i, s in enumerate(samples) if use_hints and s.hint and s.hint_at is not None]
     for sample in samples:
@@ -132,7 +153,7 @@ def optimiser_step(
 ) -> dict[str, float]:
     """Move the weights once, by the gradient over the samples at ``chosen``; returns the step's metrics.
 
-    An exception from ``tick`` leaves weights and optimiser as they were. Raises BadBatch for a non-finite gradient.
+    An exception from ``tick`` leaves weights and optimiser as they were. Raises NotFinite, and so does that.
     """
     weights = _stream_weights(signals, chosen, config)
     groups = microbatches(merge_prefixes(batch.samples, chosen), config.microbatch_tokens)
@@ -143,8 +164,8 @@ def optimiser_step(
         for name, value in _backward(policy, rows, signals, weights, config).items():
             sums[name] = sums.get(name, 0.0) + value
     norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
-    if norm != norm or norm == float("inf"):
-        raise BadBatch(f"batch {batch.id}: the gradient is not finite")
+    if not all(map(math.isfinite, (norm, *sums.values()))):
+        raise NotFinite(f"batch {batch.id}: the gradient is not finite")
     optimizer.step()
     tokens = sums.pop("tokens")
     means = {name: sums.pop(name) / tokens for name in ("ratio", "clip_fraction")}
@@ -155,6 +176,37 @@ def optimiser_step(
         "grad_norm": norm,
         "tokens": tokens,
     }
+
+
+def step_without_guilty(
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    signals: Sequence[Signals],
+    chosen: Sequence[int],
+    config: TrainConfig,
+    tick: Tick,
+) -> tuple[dict[str, float], list[int]]:
+    """`optimiser_step` over the samples whose own gradient is finite; gives the metrics and the indices of the others.
+
+    Raises NotFinite when none has a finite gradient, or all have one and their sum has not.
+    """
+    try:
+        return optimiser_step(policy, optimizer, batch, signals, chosen, config, tick), []
+    except NotFinite:
+        guilty = []
+        for done, i in enumerate(chosen):
+            tick("looking for the fault", done, len(chosen))
+            optimizer.zero_grad()
+            rows, weights = merge_prefixes(batch.samples, [i]), _stream_weights(signals, [i], config)
+            sums = _backward(policy, rows, signals, weights, config)
+            norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
+            if not all(map(math.isfinite, (norm, *sums.values()))):
+                guilty.append(i)
+        rest = [i for i in chosen if i not in guilty]
+        if not guilty or not rest:
+            raise
+        return optimiser_step(policy, optimizer, batch, signals, rest, config, tick), guilty
 
 
 def sampler_gap(batch: Batch, signals: Sequence[Signals]) -> float | None:
@@ -237,7 +289,7 @@ def _backward(
         sums["pg"] += pg.item()
         sums["kl"] += kl.item()
         sums["opd"] += opd.item()
-        sums["ratio"] += (logp.detach() - old[part]).exp().sum().item()
+        sums["ratio"] += losses.ratio(logp.detach(), old[part]).sum().item()
         sums["clip_fraction"] += clipped.sum().item()
     sums["tokens"] += len(tokens)
     assert leaf.grad is not None
@@ -265,15 +317,15 @@ def _by_sample(rows: Sequence[Row], hidden: Tensor) -> dict[int, Tensor]:
     )  # fmt: skip
 
 
-def _validate(samples: Sequence[Sample], policy: Policy) -> None:
-    """Refuse what would fail, or train on something else than was sampled, deep inside the model."""
-    for sample in samples:
-        where = f"turn {sample.turn_id}"
-        if not sample.prompt_ids or not sample.response_ids:
-            raise BadBatch(f"{where} has no prompt or no response tokens")
-        if not all(0 <= i < policy.vocabulary for i in (*sample.prompt_ids, *sample.response_ids)):
-            raise BadBatch(f"{where} has token ids outside the model's vocabulary of {policy.vocabulary}")
-        if sample.logprobs is not None and len(sample.logprobs) != len(sample.response_ids):
-            raise BadBatch(f"{where} has {len(sample.logprobs)} log-probs for {len(sample.response_ids)} tokens")
-        if sample.hint_at is not None and not 0 <= sample.hint_at <= len(sample.prompt_ids):
-            raise BadBatch(f"{where} has its hint at {sample.hint_at}, outside the prompt")
+def _fault(sample: Sample, policy: Policy) -> str | None:
+    """What would fail deep inside the model, or train on something else than was sampled; None where nothing would."""
+    where = f"turn {sample.turn_id}"
+    if not sample.prompt_ids or not sample.response_ids:
+        return f"{where} has no prompt or no response tokens"
+    if not all(0 <= i < policy.vocabulary for i in (*sample.prompt_ids, *sample.response_ids)):
+        return f"{where} has token ids outside the model's vocabulary of {policy.vocabulary}"
+    if sample.logprobs is not None and len(sample.logprobs) != len(sample.response_ids):
+        return f"{where} has {len(sample.logprobs)} log-probs for {len(sample.response_ids)} tokens"
+    if sample.hint_at is not None and not 0 <= sample.hint_at <= len(sample.prompt_ids):
+        return f"{where} has its hint at {sample.hint_at}, outside the prompt"
+    return None

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,15 +20,24 @@ import transformers
 from torch import Tensor
 
 from turnwise.config import Config
-from turnwise.errors import LeaseLost
+from turnwise.errors import AdapterError, LeaseLost
 from turnwise.journal.journal import Journal
 from turnwise.models import resolve_model
 from turnwise.training import gate
-from turnwise.training.checkpoints import Checkpoint, CheckpointStore
+from turnwise.training.checkpoints import Checkpoint, CheckpointStore, origin_of
+from turnwise.training.files import sweep
 from turnwise.training.policy import Policy
-from turnwise.training.publish import load_adapter_dir, recent_checkpoints, version_dir, write_version
-from turnwise.training.step import BadBatch, Tick, compute_signals, optimiser_step, plan, sampler_gap
-from turnwise.types import BASE_VERSION, Batch, PolicyVersion, Sample
+from turnwise.training.publish import Adapter, load_adapter_dir, recent_checkpoints, version_dir, write_version
+from turnwise.training.step import (
+    BadBatch,
+    Tick,
+    compute_signals,
+    plan,
+    sampler_gap,
+    step_without_guilty,
+    without_faults,
+)
+from turnwise.types import BASE_VERSION, Batch, Exclusion, PolicyVersion, Sample
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +59,16 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The outcome of an update: weights, what they cost, whether they may serve, and the optimiser's checkpoint."""
+    """The outcome of an update: weights, what they cost, whether they may serve, and the optimiser's checkpoint.
+
+    ``dropped`` are the turns of the batch that were not trained on, with the reason of each.
+    """
 
     weights: dict[str, Tensor]
     metrics: dict[str, float]
     gate: dict[str, Any]
     checkpoint: str
+    dropped: dict[str, str]
 
 
 class Trainer:
@@ -66,35 +79,60 @@ class Trainer:
         self.policy = Policy(model, config.train)
         self._model = str(model)
         self.checkpoints = CheckpointStore(config.checkpoints_dir)
+        sweep(config.versions_dir)
 
-    def train(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> Candidate:
+    def train(
+        self, batch: Batch, probes: Sequence[Sample], tick: Tick, came_further: Callable[[], None] = lambda: None
+    ) -> Candidate:
         """Run, or go on with, the update of a batch. ``tick`` may raise to stop it; a later call continues.
 
-        Raises BadBatch, and AdapterError when the parent version cannot be read.
+        ``came_further`` is called after each checkpoint. Raises BadBatch, and AdapterError when the parent version
+        cannot be gone on from.
         """
         config, policy = self._config.train, self.policy
         started = time.monotonic()
         parent, optimizer = self._start_from(batch.parent)
-        policy.load(parent)
+        origin = origin_of(batch, parent.meta if parent else {})
+        weights = parent.weights if parent else None
+        policy.load(weights)
+        batch, dropped = without_faults(batch, policy)
         signals = compute_signals(policy, batch, config, tick)
         steps = plan(batch, config)
         metrics: list[dict[str, float]] = []
-        if done := self.checkpoints.latest(batch.id):
+        if done := self.checkpoints.latest(batch.id, origin):
             policy.load(done.adapter)
             optimizer.load_state_dict(done.optimizer)
-            metrics = done.metrics
+            metrics, dropped = done.metrics, done.dropped
         for position, chosen in enumerate(steps[len(metrics) :], start=len(metrics) + 1):
-            metrics.append(optimiser_step(policy, optimizer, batch, signals, chosen, config, tick))
-            self.checkpoints.save(batch.id, Checkpoint(policy.state(), optimizer.state_dict(), position, metrics))
+            chosen = [i for i in chosen if batch.samples[i].turn_id not in dropped]
+            if not chosen:
+                raise BadBatch(f"batch {batch.id}: no sample of step {position} has a finite gradient")
+            measured, guilty = step_without_guilty(policy, optimizer, batch, signals, chosen, config, tick)
+            metrics.append(measured)
+            dropped |= {batch.samples[i].turn_id: "its gradient is not finite" for i in guilty}
+            state, left = policy.state(), optimizer.state_dict()
+            self.checkpoints.save(batch.id, Checkpoint(state, left, position, metrics, origin, dropped))
+            came_further()
+        kept = [i for i, s in enumerate(batch.samples) if s.turn_id not in dropped]
+        batch, signals = replace(batch, samples=[batch.samples[i] for i in kept]), [signals[i] for i in kept]
         result: dict[str, Any] = {"accepted": True, "reasons": [], "skipped": "gate.enabled is false"}
         if self._config.gate.enabled:
-            measured = gate.measure(policy, parent, batch, signals, probes, config, tick)
+            measured = gate.measure(policy, weights, batch, signals, probes, config, tick)
             result = gate.decide(measured, self._config.gate)
         summary = summarise(metrics) | {"samples": float(len(batch.samples)), "seconds": time.monotonic() - started}
         gap = sampler_gap(batch, signals)
         if gap is not None:
             summary["sampler_gap"] = gap
-        return Candidate(policy.state(), summary, result, self.checkpoints.name(batch.id, len(steps)))
+        return Candidate(policy.state(), summary, result, self.checkpoints.name(batch.id, len(steps)), dropped)
+
+    def fault_of(self, version: int) -> str | None:
+        """Why no update can go on from a version, or None."""
+        try:
+            adapter, _ = self._start_from(version)
+            self.policy.load(adapter.weights if adapter else None)
+        except AdapterError as e:
+            return str(e)
+        return None
 
     def publish(self, version: PolicyVersion, candidate: Candidate) -> None:
         """Put the candidate's directory in place; it serves once the journal says so."""
@@ -105,8 +143,8 @@ class Trainer:
         keep = self._config.train.keep_checkpoints
         self.checkpoints.keep_only(recent_checkpoints(self._config.versions_dir, keep))
 
-    def _start_from(self, parent: int) -> tuple[dict[str, Tensor] | None, torch.optim.Optimizer]:
-        """The parent's weights (None for the base model) and an optimiser in the state it left."""
+    def _start_from(self, parent: int) -> tuple[Adapter | None, torch.optim.Optimizer]:
+        """The parent's adapter (None for the base model) and an optimiser in the state it left."""
         config = self._config.train
         optimizer = torch.optim.AdamW(
             self.policy.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay
@@ -114,14 +152,23 @@ class Trainer:
         if parent == BASE_VERSION:
             return None, optimizer
         adapter = load_adapter_dir(version_dir(self._config.versions_dir, parent))
-        left = self.checkpoints.load(adapter.meta["checkpoint"])
+        for setting, name in (("lora_rank", "r"), ("lora_alpha", "lora_alpha")):
+            # Weights mean nothing without their scale, alpha / rank: under another one the same numbers are another
+            # policy, and the optimiser's state is of yet another.
+            was, now = adapter.lora.get(name), getattr(config, setting)
+            if was != now:
+                raise AdapterError(
+                    f"version {parent} was trained with train.{setting} = {was}, the configuration says {now}; "
+                    f"set train.{setting} back to {was}, or start in a new home"
+                )
+        left = self.checkpoints.load(str(adapter.meta.get("checkpoint")))
         if left is None:
             log.warning("the optimiser state of v%d is gone; the update starts with a fresh one", parent)
         else:
             optimizer.load_state_dict(left.optimizer)
             for group in optimizer.param_groups:  # the configuration, not the checkpoint, sets these
                 group.update(lr=config.lr, weight_decay=config.weight_decay)
-        return adapter.weights, optimizer
+        return adapter, optimizer
 
 
 def summarise(steps: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -141,34 +188,40 @@ def run(config: Config, stop: Stop, clock: Callable[[], float] = time.time) -> N
     trainer = Trainer(config, resolve_model(config.model.path))
     worker = f"trainer-{os.getpid()}"
     log.info("ready: %d threads, device %s", torch.get_num_threads(), trainer.policy.device)
-    heartbeat = float("-inf")
+    heartbeat, fault = float("-inf"), None
     while not stop.is_set():
-        batch = journal.claim_batch(worker, config.train.lease_s)
+        batch = None if fault else journal.claim_batch(worker, config.train.lease_s)
         if batch is not None:
-            work(config, journal, trainer, batch, stop, clock)
+            fault = work(config, journal, trainer, batch, stop, clock)
             heartbeat = float("-inf")
             continue
         if clock() - heartbeat >= HEARTBEAT_S:
-            heartbeat = clock()
-            journal.set_status("trainer", {"state": "waiting", "version": journal.latest_version()})
+            heartbeat, serving = clock(), journal.latest_version()
+            fault = fault and trainer.fault_of(serving)
+            status = {"state": "blocked" if fault else "waiting", "version": serving, "error": fault}
+            journal.set_status("trainer", status)
         time.sleep(POLL_S)
     journal.set_status("trainer", {"state": "stopped"})
 
 
 def work(
     config: Config, journal: Journal, trainer: Trainer, batch: Batch, stop: Stop, clock: Callable[[], float]
-) -> None:
-    """Bring one leased batch to its end: a version, a refusal, or back into the journal to be continued."""
+) -> str | None:
+    """Bring one leased batch to its end: a version, a refusal, or back into the journal to be continued.
+
+    Gives what stands in the way of every batch, where that is why this one came to nothing: its samples are ready
+    again. Any other error is noted with the batch, which the next trainer takes up or gives up.
+    """
     tick = _lease_keeper(config, journal, batch, stop, clock)
     log.info("batch %d: %d samples on top of v%d", batch.id, len(batch.samples), batch.parent)
     try:
         probes = journal.gate_probes(config.gate.probes, [s.turn_id for s in batch.samples])
-        candidate = trainer.train(batch, probes, tick)
+        candidate = trainer.train(batch, probes, tick, lambda: journal.batch_came_further(batch))
         if not candidate.gate["accepted"]:
             log.warning("batch %d: refused by the gate: %s", batch.id, "; ".join(candidate.gate["reasons"]))
             journal.refuse_batch(batch, candidate.gate, candidate.metrics)
             trainer.checkpoints.drop(batch.id)
-            return
+            return None
         number = journal.next_version_number()
         version = PolicyVersion(
             number=number,
@@ -177,22 +230,33 @@ def work(
             created_at=clock(),
             metrics=candidate.metrics,
             gate=candidate.gate,
-            turn_ids=[s.turn_id for s in batch.samples],
+            turn_ids=[s.turn_id for s in batch.samples if s.turn_id not in candidate.dropped],
         )
         tick("publishing", 0, 1)
         trainer.publish(version, candidate)
-        journal.finish_batch(batch, version)
+        journal.finish_batch(batch, version, candidate.dropped)
+        for reason in candidate.dropped.values():
+            log.warning("batch %d: a turn was left out: %s", batch.id, reason)
         log.info("v%d serves: loss %.3f, %.1f s", number, candidate.metrics["loss"], candidate.metrics["seconds"])
         trainer.prune()
     except BadBatch as e:
         log.error("batch %d cannot be trained on: %s", batch.id, e)
-        journal.refuse_batch(batch, {"accepted": False, "reasons": [str(e)]}, {})
+        gate_result = {"accepted": False, "reasons": [str(e)]}
+        journal.refuse_batch(batch, gate_result, {}, Exclusion.FAILED_IN_TRAINING)
         trainer.checkpoints.drop(batch.id)
+    except AdapterError as e:
+        log.error("nothing can be trained: %s", e)
+        journal.release_batch(batch)
+        return str(e)
     except Interrupted:
         journal.suspend_batch(batch)
         log.info("batch %d: stopped; the next start goes on with it", batch.id)
     except LeaseLost as e:
         log.warning("batch %d: %s; dropped", batch.id, e)
+    except Exception as e:
+        journal.batch_failed(batch, f"{type(e).__name__}: {e}")
+        raise
+    return None
 
 
 def _lease_keeper(config: Config, journal: Journal, batch: Batch, stop: Stop, clock: Callable[[], float]) -> Tick:

@@ -1,0 +1,164 @@
+"""What must not stop learning, nor be learned: bad turns, foreign checkpoints, another scale, a damaged parent."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.servers import wait_until
+from tests.training.homes import Bench, Killed, feed, same
+from turnwise.training import files, worker
+from turnwise.training.policy import Policy
+from turnwise.training.publish import version_dir
+from turnwise.training.step import Signals, compute_signals
+from turnwise.training.worker import Trainer, run, work
+from turnwise.types import Batch, Exclusion, TurnState
+
+
+def killed_before_publishing(bench: Bench) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.journal, "finish_batch", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            bench.claim_and_work()
+    bench.expire_lease()
+
+
+def test_a_turn_that_cannot_be_trained_on_is_left_out_of_its_batch(make: Callable[..., Bench]) -> None:
+    bench, reference = make("bench"), make("reference")
+    for b in (bench, reference):
+        feed(b.journal, range(4))
+    batch, sound = bench.journal.claim_batch("trainer", 60), reference.journal.claim_batch("trainer", 60)
+    assert batch is not None and sound is not None
+    batch.samples[0].response_ids[0] = 10_000
+    del sound.samples[0]
+    for b, leased in ((bench, batch), (reference, sound)):
+        work(b.config, b.journal, Trainer(b.config, Path(b.config.model.path)), leased, b.stop, b.clock)
+    version = bench.journal.get_version(1)
+    assert version is not None and version.turn_ids == ["turn-1", "turn-2", "turn-3"]
+    assert same(bench.weights(1), reference.weights(1))
+    assert bench.journal.get_turn("turn-0").exclusion is Exclusion.FAILED_IN_TRAINING
+    assert "outside the model's vocabulary" in bench.journal.turn_row("turn-0").last_error
+
+
+def test_a_turn_without_a_finite_gradient_is_left_out_of_its_batch(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a trainer that goes on after the one that noticed was killed."""
+
+    def poisoned(policy: Policy, batch: Batch, *rest: Any) -> list[Signals]:
+        signals = compute_signals(policy, batch, *rest)
+        return [
+            replace(s, old=torch.full_like(s.old, float("nan"))) if one.turn_id == "turn-2" else s
+            for one, s in zip(batch.samples, signals, strict=True)
+        ]
+
+    monkeypatch.setattr(worker, "compute_signals", poisoned)
+    plain, killed = (make(name, **{"train.minibatch": 4}) for name in ("plain", "killed"))
+    for bench in (plain, killed):
+        feed(bench.journal, range(4))
+    killed_before_publishing(killed)
+    for bench in (plain, killed):
+        assert bench.claim_and_work()
+        version = bench.journal.get_version(1)
+        assert version is not None and version.turn_ids == ["turn-0", "turn-1", "turn-3"]
+        assert version.gate["accepted"] and version.metrics["sampler_gap"] > 0
+        assert bench.journal.get_turn("turn-2").exclusion is Exclusion.FAILED_IN_TRAINING
+    assert same(plain.weights(1), killed.weights(1))
+
+
+def test_a_checkpoint_of_another_journals_batch_of_the_same_number_is_not_gone_on_from(
+    make: Callable[..., Bench],
+) -> None:
+    """An older journal was put back: its next batch has the number of one that was begun before."""
+    old, new, reference = make("old"), make("new"), make("reference")
+    feed(old.journal, range(20, 24))
+    killed_before_publishing(old)
+    files.shutil.copytree(old.config.checkpoints_dir, new.config.checkpoints_dir)
+    assert (new.config.checkpoints_dir / "batch-000001-step-002").is_dir()
+    for b in (new, reference):
+        feed(b.journal, range(4))
+        assert b.claim_and_work()
+    assert same(new.weights(1), reference.weights(1))
+
+
+@pytest.mark.parametrize(("setting", "value"), [("lora_alpha", 16), ("lora_rank", 8)])
+def test_an_adapter_of_another_scale_is_not_gone_on_from(make: Callable[..., Bench], setting: str, value: int) -> None:
+    bench = make()
+    feed(bench.journal, range(8))
+    assert bench.claim_and_work()
+    before, was = bench.config, getattr(bench.config.train, setting)
+    bench.config = before.model_copy(update={"train": before.train.model_copy(update={setting: value})})
+    trainer = Trainer(bench.config, Path(bench.config.model.path))
+    batch = bench.journal.claim_batch("trainer", 60)
+    assert batch is not None
+    fault = work(bench.config, bench.journal, trainer, batch, bench.stop, bench.clock)
+    assert fault == trainer.fault_of(1)
+    assert fault is not None and f"set train.{setting} back to {was}" in fault
+    assert bench.turns() == {TurnState.TRAINED: 4, TurnState.READY: 4}, "nothing is spent"
+    bench.config = before
+    assert bench.claim_and_work()
+    assert bench.journal.latest_version() == 2
+
+
+def test_a_damaged_parent_spends_no_turns_and_a_rollback_helps(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make()
+    feed(bench.journal, range(12))
+    for _ in range(2):
+        assert bench.claim_and_work()
+        bench.clock.now += 1
+    weights = version_dir(bench.config.versions_dir, 2) / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    monkeypatch.setattr(worker.os, "nice", lambda n: worker.NICENESS)  # a test's own priority is not lowered
+    monkeypatch.setattr(worker, "HEARTBEAT_S", 0.1)
+    thread = threading.Thread(target=run, args=(bench.config, bench.stop), daemon=True)
+    thread.start()
+    try:
+        wait_until(lambda: "damaged" in (bench.journal.status()["loops"].get("trainer", {}).get("error") or ""), 60)
+        assert bench.turns() == {TurnState.TRAINED: 8, TurnState.READY: 4}
+        bench.journal.clock = time.time
+        bench.journal.serve_version(1)
+        wait_until(lambda: bench.journal.latest_version() == 3, 60)
+    finally:
+        bench.stop.set()
+        thread.join(timeout=30)
+    version = bench.journal.get_version(3)
+    assert version is not None and version.parent == 1
+    assert not bench.journal.status()["loops"]["trainer"].get("error")
+
+
+def test_what_ends_a_trainer_is_noted_with_its_batch(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make()
+    feed(bench.journal, range(8))
+
+    def explode(*_: Any) -> None:
+        raise MemoryError("no more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "compute_signals", explode)
+        for _ in range(3):
+            with pytest.raises(MemoryError):
+                bench.claim_and_work()
+    assert bench.claim_and_work()
+    assert bench.journal.status()["excluded"] == {Exclusion.FAILED_IN_TRAINING: 4}
+    assert "MemoryError: no more" in bench.journal.turn_row("turn-0").last_error
+    version = bench.journal.get_version(1)
+    assert version is not None and version.turn_ids == [f"turn-{n}" for n in range(4, 8)]
+
+
+def test_versions_that_a_killed_trainer_left_half_are_swept_at_its_start(make: Callable[..., Bench]) -> None:
+    bench = make()
+    half = bench.config.versions_dir / ".v1.abc.tmp"
+    half.mkdir(parents=True)
+    Trainer(bench.config, Path(bench.config.model.path))
+    assert not half.exists()
