@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,6 +111,7 @@ class Bench:
                 seen["prompt_tokens"] = len(turn.prompt_ids) if turn else None
             hidden = {self.token: "TOKEN", str(self.person): "/home/person", self.tap.url: "http://gateway"}
             hidden |= {self.url: "http://gateway", str(cache_dir()): "/cache", platform.release(): "6.1.0"}
+            hidden[re.sub(r"[^A-Za-z0-9]", "-", str(self.person))] = "-home-person"  # as a folder's name
             hidden[f"host={platform.node()}"] = "host=machine"
             write_recording(Path(RECORD) / f"{client}.json", client, self.tap.seen, hidden)
 

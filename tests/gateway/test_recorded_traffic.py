@@ -22,19 +22,28 @@ TRAFFIC = Path(__file__).parent / "traffic"
 
 
 def steps_with(tool: str) -> Script:
-    return Script(lambda step: (tool, {"command": f"echo result-{step}"}))
+    more = {"description": "echo"} if tool == "bash" else {}
+    return Script(lambda step: (tool, {"command": f"echo result-{step}"} | more))
 
 
-STEPS = {"openclaw": "exec", "openai": "run", "anthropic": "run", "pydantic": "run", "langchain": "run"}
+STEPS = {
+    "openclaw": "exec",
+    "openai": "run",
+    "anthropic": "run",
+    "pydantic": "run",
+    "langchain": "run",
+    "opencode": "bash",
+}
 """Recordings of a message a step, and the tool that the agent was told to call."""
 CHAINS = {
     "codex": ten_commands("exec_command", "cmd"),
     "claude": ten_commands("Bash", "command"),
     "mini": mini_swe_agent(),
+    "qwen": ten_commands("run_shell_command", "command"),
 }
 """Recordings of one task with ten calls."""
 UNSENT = {"content-length", "authorization", "x-api-key", "host"}
-NAMES = {*SESSION_HEADERS, "x-session-affinity", "x-client-request-id"}
+NAMES = {*SESSION_HEADERS, "x-session-id", "x-session-affinity", "x-client-request-id"}
 
 
 def replay(gateway: Running, name: str, named: bool) -> list[dict[str, Any]]:

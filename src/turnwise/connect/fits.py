@@ -7,6 +7,11 @@ ROOM = 512
 
 FIRST_PROMPT: dict[str, dict[str, int]] = {
     "openclaw": {"small": 4638, "minimal": 9967, "default": 15162},
+    "mini-swe-agent": {"default": 960},
+    "opencode": {"default": 7587},
+    "codex": {"default": 8796},
+    "claude-code": {"default": 12307},
+    "qwen-code": {"default": 18277},
 }
 """Measured tokens of a client's first request by profile, smallest first (docs/clients.md has the profiles)."""
 
