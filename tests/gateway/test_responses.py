@@ -149,7 +149,10 @@ def test_a_tool_of_a_namespace_is_called_and_answered_under_its_own_name(qwen: A
 
 
 def test_a_search_at_its_vendor_is_left_out_and_said_so(qwen: Agents) -> None:
-    answer = ask(qwen, "say: no search", tools=[*TOOLS, {"type": "web_search", "external_web_access": True}])
+    tools: Any = [*TOOLS, {"type": "web_search", "external_web_access": True}]
+    raw = qwen.openai.responses.with_raw_response.create(model="turnwise", input="say: no search", tools=tools)
+    assert raw.headers["x-turnwise-ignored"] == "web_search"
+    answer = raw.parse()
     assert [tool.type for tool in answer.tools] == ["function"]
     record = turn(qwen, answer)
     assert [tool["function"]["name"] for tool in record.tools] == ["add"]
