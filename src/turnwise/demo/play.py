@@ -40,8 +40,8 @@ LANGUAGE = "language of the answers"
 TRAINING: dict[str, int | float] = {"min_batch": 8, "max_batch": 24, "minibatch": 8, "lr": 1e-4, "epochs": 2}
 """How the demo's server trains: smaller batches than the defaults and two passes over each, for a run of minutes.
 
-Forward KL, a smaller weight of the score and a stronger KL term were tried (docs/demo.md): with each of them the answers
-of seed 2 lost their problems."""
+Forward KL, a smaller weight of the score and a stronger KL term were tried (docs/demo.md): with each of them the
+answers of seed 2 lost their problems."""
 
 
 @dataclass(frozen=True, slots=True)
