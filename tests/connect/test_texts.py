@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
 from turnwise.connect.texts import set_dotenv, set_toml, set_yaml
@@ -18,6 +20,54 @@ def test_toml_keeps_comments_and_tables() -> None:
     )
     assert set_toml(changed, values) == changed
     assert set_toml("", values).startswith('model = "turnwise"\n')
+
+
+CODEX = {
+    ("model",): "turnwise",
+    ("model_provider",): "tw",
+    ("model_providers", "tw", "name"): "turnwise",
+    ("model_providers", "tw", "base_url"): "http://x",
+}
+"""What is set in Codex CLI's file: keys of its own beside those of a table."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model_providers.a.name = 'x'\n",
+        "model_providers.a = {name = 'x'}\n",
+        "model_providers = {a = {name = 'x'}}\n",
+        "model = 'y'\nmodel_providers.a.name = 'x'\n\n[tools]\nweb = true\n",
+        "model_providers.tw.name = 'old'\nmodel_providers.tw.mine = 1\n[tools]\nweb = true\n",
+        "model_providers.tw = {name = 'old'}\n",
+        "[model_providers]\na = {name = 'x'}\n[tools]\nweb = true\n",
+        "[model_providers.a]\nname = 'x'\n[tools]\nweb = true\n[model_providers.b]\nname = 'y'\n",
+        "[model_providers]\n[tools]\nweb = true\n",
+        "[[tools]]\nweb = true\n[profiles.a]\nmodel = 'z'",
+    ],
+)
+def test_toml_is_changed_as_wanted_and_nothing_else(text: str) -> None:
+    wanted = tomllib.loads(text)
+    wanted |= {"model": "turnwise", "model_provider": "tw"}
+    ours = wanted.setdefault("model_providers", {}).setdefault("tw", {})
+    ours |= {"name": "turnwise", "base_url": "http://x"}
+    changed = set_toml(text, CODEX)
+    assert tomllib.loads(changed) == wanted
+    assert set_toml(changed, CODEX) == changed
+
+
+def test_toml_stays_in_the_manner_of_the_file() -> None:
+    assert set_toml("# mine\nmodel_providers.a.name = 'x'\n\n[tools]\nweb = true\n", CODEX) == (
+        "# mine\nmodel_providers.a.name = 'x'\n"
+        'model_providers.tw = {name = "turnwise", base_url = "http://x"}\n'
+        'model = "turnwise"\nmodel_provider = "tw"\n\n[tools]\nweb = true\n'
+    )
+
+
+def test_toml_that_comes_out_wrong_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwise.connect.texts.tomlkit.dumps", lambda document: "model = 'another'\n")
+    with pytest.raises(ConfigError, match="safely"):
+        set_toml("", CODEX)
 
 
 def test_yaml_keeps_comments() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
+import tomllib
+from collections.abc import Callable
 from typing import Any
 
 import tomlkit
@@ -23,24 +26,38 @@ _ASSIGNMENT = re.compile(
 
 
 def set_toml(text: str, values: dict[tuple[str, ...], Any]) -> str:
-    """TOML text with each value at its path. Raises ConfigError."""
+    """TOML text with each value at its path, and everything else as it was. Raises ConfigError.
+
+    A new table gets a header of its own; beside dotted keys or within an inline table it has to be inline as well.
+    """
+    values = dict(sorted(values.items(), key=lambda item: len(item[0]) > 1))  # a key after a table would be in it
     try:
-        document = tomlkit.parse(text)
-    except tomlkit.exceptions.TOMLKitError as e:
+        wanted = tomllib.loads(text)
+        for path, value in values.items():
+            _set_at(wanted, path, value, lambda _: {})
+        for new in (lambda rest: tomlkit.table(is_super_table=rest > 0), lambda _: tomlkit.inline_table()):
+            with contextlib.suppress(tomlkit.exceptions.TOMLKitError, ValueError):
+                document = tomlkit.parse(text)
+                for path, value in values.items():
+                    _set_at(document, path, value, new)
+                changed = tomlkit.dumps(document)
+                if tomllib.loads(changed) == wanted:
+                    return changed
+    except ValueError as e:
         raise ConfigError(str(e)) from e
-    for path, value in values.items():
-        table: Any = document
-        for depth, key in enumerate(path[:-1]):
-            inner = table.get(key)
-            if inner is None:
-                inner = tomlkit.table(is_super_table=depth < len(path) - 2)
-                table[key] = inner
-            elif not isinstance(inner, dict):
-                raise ConfigError(f"{'.'.join(path[: depth + 1])} is not a table")
-            table = table[key]
-        if table.get(path[-1]) != value:
-            table[path[-1]] = value
-    return tomlkit.dumps(document)
+    raise ConfigError("it is laid out in a way that cannot be changed safely")
+
+
+def _set_at(table: Any, path: tuple[str, ...], value: Any, new: Callable[[int], Any]) -> None:
+    """Set the value in nested tables. `new` makes one that is missing, told how many of the path are within it."""
+    for depth, key in enumerate(path[:-1]):
+        if key not in table:
+            table[key] = new(len(path) - 2 - depth)
+        elif not isinstance(table[key], dict):
+            raise ConfigError(f"{'.'.join(path[: depth + 1])} is not a table")
+        table = table[key]
+    if table.get(path[-1]) != value:
+        table[path[-1]] = value
 
 
 def set_yaml(text: str, values: dict[str, str]) -> str:
