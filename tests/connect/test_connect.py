@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from turnwise.cli import app
+from turnwise.connect import files
 from turnwise.connect.clients import CLIENTS
+from turnwise.connect.files import write_atomically
 from turnwise.errors import TurnwiseError
 
 BEFORE: dict[str, tuple[str, str]] = {
@@ -146,6 +149,45 @@ def test_a_change_by_hand_between_two_connects_is_not_lost(person: Path) -> None
     assert file.read_text() == mine
     connect(person, "codex", "--undo", "--force")
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_crash_before_the_second_write_can_be_undone(
+    person: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    file = write(person, "codex")
+    before = file.read_bytes()
+    connect(person, "codex", "--yes")
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_atomically", _stops_at(file))
+        assert isinstance(connect(person, "codex", "--yes", "--url", "http://127.0.0.1:10").exception, PowerCut)
+    if again:
+        assert connect(person, "codex", "--yes", "--url", "http://127.0.0.1:11").exit_code == 0
+    undone = connect(person, "codex", "--undo")
+    assert undone.exit_code == 0, undone.exception
+    assert file.read_bytes() == before
+    assert isinstance(connect(person, "codex", "--undo").exception, TurnwiseError)
+
+
+class PowerCut(Exception):
+    pass
+
+
+def _stops_at(file: Path) -> Callable[[Path, bytes, int], None]:
+    def write_until(path: Path, content: bytes, mode: int) -> None:
+        if path == file:
+            raise PowerCut
+        write_atomically(path, content, mode)
+
+    return write_until
+
+
+def test_undo_refuses_when_somebody_removed_the_file(person: Path) -> None:
+    file = write(person, "codex")
+    connect(person, "codex", "--yes")
+    file.unlink()
+    assert isinstance(connect(person, "codex", "--undo").exception, TurnwiseError)
+    assert connect(person, "codex", "--undo", "--force").exit_code == 0
 
 
 def test_it_asks_and_takes_no_for_an_answer(person: Path) -> None:

@@ -53,7 +53,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change in the manifest: what to put back (`backup` None: remove the file), and what `connect` left."""
+    """One change in the manifest: what to put back (`backup` None: remove the file), and what `connect` left.
+
+    `earlier_sha256` is what it left the time before: that still stands there if the machine stopped before the write.
+    """
 
     client: str
     path: str
@@ -62,6 +65,11 @@ class Entry:
     before_sha256: str | None
     after_sha256: str | None
     made_folders: list[str]
+    earlier_sha256: str | None = None
+
+    def left(self, sha: str | None) -> bool:
+        """Whether `connect` left a file with this digest."""
+        return sha is not None and sha in (self.after_sha256, self.earlier_sha256)
 
 
 def plan_change(client: str, path: Path, edit: Callable[[str], str]) -> Plan:
@@ -106,10 +114,10 @@ class Changes:
             entries = self._entries()
             last = _last(entries, plan.client, plan.path)
             before_sha = _sha(plan.before)
-            if last is not None and last.after_sha256 == before_sha:
+            if last is not None and last.left(before_sha):
                 # Nobody touched it since: undo goes back to what stood there before turnwise came.
                 entries.remove(last)
-                last = replace(last, after_sha256=_sha(plan.after))
+                last = replace(last, after_sha256=_sha(plan.after), earlier_sha256=before_sha)
             else:
                 backup = None if plan.before is None else self._keep(plan.before)
                 made = [str(p) for p in _missing_parents(plan.path)]
@@ -127,7 +135,7 @@ class Changes:
                 raise TurnwiseError(f"there is nothing to undo: turnwise has not changed {path or client}")
             file = Path(entry.path)
             now = _sha(_read(file))
-            if now not in (entry.after_sha256, entry.before_sha256) and not force:
+            if not entry.left(now) and now != entry.before_sha256 and not force:
                 raise TurnwiseError(
                     f"{file} was changed by hand after `turnwise connect`, and undo would lose that; "
                     "take the turnwise entries out yourself, or give --force to put the old file back"
