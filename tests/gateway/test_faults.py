@@ -200,3 +200,20 @@ def test_a_truncated_answer_whose_session_ends_is_no_sample(gateway: Running) ->
 
 def status_of(gateway: Running) -> dict[str, Any]:
     return httpx.get(f"{gateway.url}/v1/status", headers=gateway.auth, timeout=10).json()
+
+
+def test_what_nobody_foresaw_is_counted_as_failed(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_args: Any) -> Any:
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr(PromptRenderer, "render", broken)
+    assert post(gateway, {"model": "turnwise", "messages": [user("hi")]}).status_code == 500
+    assert status_of(gateway)["failed_requests"] == 1
+
+
+def test_nobody_waits_while_a_version_is_loaded(gateway: Running) -> None:
+    gateway.stub.load_delay_s = 3.0
+    publish(gateway.journal)
+    wait_until(lambda: gateway.stub.loading)
+    assert say(gateway, [user("hi")])[2]["x-turnwise-version"] == "0"
+    assert gateway.stub.loading, "the answer came while the version was being loaded"

@@ -104,6 +104,22 @@ def test_a_branch_is_linked_and_answers_nothing() -> None:
     assert (found.session_id, found.branch_of, found.answers, found.next_state) == (None, "s1", None, [])
 
 
+@pytest.mark.parametrize(
+    ("sampled", "sent_back"),
+    [
+        ('{"x": 1.0}', '{"x":1}'),
+        ('{"a": 1', '{"a": 1}'),
+        ("", "{}"),
+        ('{"a": [2.0, {"b": 3.5}]}', '{"a":[2,{"b":3.5}]}'),
+    ],
+)
+def test_arguments_are_known_again_as_clients_normalise_them(sampled: str, sent_back: str) -> None:
+    def call(arguments: str) -> dict:
+        return {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
+
+    assert answer_hash(call(sampled)) == answer_hash(call(sent_back))
+
+
 def test_an_answer_is_known_again_however_it_is_laid_out() -> None:
     answer = {"role": "assistant", "content": "<think>hm</think> The  answer\nis 4"}
     assert answer_hash(answer) == answer_hash({"role": "assistant", "content": "The answer is 4"})
@@ -162,6 +178,11 @@ def test_an_edited_question_is_another_history() -> None:
         ("Pre-compaction memory flush. Store durable memories now", "memory"),
         ("What title did the 1998 film about the ship have?", None),
         ("Please write a poem", None),
+        ("Fix the memory flush in cache.c", None),
+        ("HEARTBEAT_OK is compared in heartbeat.py line 3, please fix the bug", None),
+        ("Write a page with the title 'Home' for my chat app", None),
+        ("Suggest a better title for the session table in schema.sql", None),
+        ("Heartbeat monitoring is broken, look at it", None),
         ("x" * 5000 + " generate a title for this chat", None),
     ],
 )

@@ -207,6 +207,76 @@ def test_a_key_that_changes_when_the_client_compacts(gateway: Running) -> None:
     assert [m["content"] for m in next_state(gateway, old)] == ["and now?"]
 
 
+def test_two_conversations_under_one_cache_key_each_have_their_next_states(gateway: Running) -> None:
+    def ask(messages: list[Any]) -> tuple[str, dict[str, Any]]:
+        body = {"model": "turnwise", "messages": messages, "prompt_cache_key": "app"}
+        response = httpx.post(f"{gateway.url}/v1/chat/completions", headers=gateway.auth, json=body, timeout=20)
+        return response.headers["x-turnwise-turn-id"], response.json()["choices"][0]["message"]
+
+    histories: list[list[dict[str, Any]]] = [[user("say: One.")], [user("say: Two.")]]
+    turns: list[list[str]] = [[], []]
+    for n in range(3):
+        for history, ids in zip(histories, turns, strict=True):
+            turn_id, answer = ask(history)
+            ids.append(turn_id)
+            history += [answer, user(f"more {n}")]
+    sessions = [{session_of(gateway, turn_id) for turn_id in ids} for ids in turns]
+    assert [len(found) for found in sessions] == [1, 1] and sessions[0] != sessions[1]
+    for ids in turns:
+        assert [next_state(gateway, t)[0]["content"] for t in ids[:-1]] == ["more 0", "more 1"]
+
+
+def test_a_key_whose_first_request_failed_is_still_one_session(
+    gateway: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(messages: list[Any]) -> httpx.Response:
+        body = {"model": "turnwise", "messages": messages, "prompt_cache_key": "s1:0"}
+        return httpx.post(f"{gateway.url}/v1/chat/completions", headers=gateway.auth, json=body, timeout=20)
+
+    gateway.stub.refuse_with = 429
+    assert ask([user("say: Yes.")]).status_code == 429
+    gateway.stub.refuse_with = None
+    ask([user("Generate a title for this conversation")])
+    first = ask([user("say: Yes.")])
+    answer = first.json()["choices"][0]["message"]
+    second = ask([user("say: Yes."), answer, user("why?")])
+    assert first.headers["x-turnwise-session-id"] == second.headers["x-turnwise-session-id"] == "s1:0"
+    assert [m["content"] for m in next_state(gateway, first.headers["x-turnwise-turn-id"])] == ["why?"]
+
+
+def test_equal_requests_under_two_keys_are_two_turns(gateway: Running) -> None:
+    def ask(key: str, **headers: str) -> str:
+        body = {"model": "turnwise", "messages": [user("say: Yes.")], "prompt_cache_key": key}
+        url = f"{gateway.url}/v1/chat/completions"
+        return httpx.post(url, headers=gateway.auth | headers, json=body, timeout=20).headers["x-turnwise-turn-id"]
+
+    one = ask("a")
+    assert ask("b", **{"x-stainless-retry-count": "1"}) != one
+    assert ask("a", **{"x-stainless-retry-count": "1"}) == one
+
+
+def test_a_retry_of_a_request_that_failed_beside_one_like_it_is_not_its_answer(gateway: Running) -> None:
+    body = {"model": "turnwise", "messages": [user("say: Yes.")]}
+    url = f"{gateway.url}/v1/chat/completions"
+    one = httpx.post(url, headers=gateway.auth, json=body, timeout=20)
+    gateway.stub.refuse_with = 429
+    assert httpx.post(url, headers=gateway.auth, json=body, timeout=20).status_code == 429
+    gateway.stub.refuse_with = None
+    again = httpx.post(url, headers=gateway.auth | {"x-stainless-retry-count": "1"}, json=body, timeout=20)
+    assert again.headers["x-turnwise-turn-id"] != one.headers["x-turnwise-turn-id"]
+
+
+def test_an_answer_regenerated_much_later_takes_the_old_ones_place(gateway: Running) -> None:
+    _, answer = chat(gateway, [user("say: Yes.")])
+    follow = [user("say: Yes."), answer, user("say: Why.")]
+    old, _ = chat(gateway, follow)
+    with gateway.journal.transaction() as c:
+        c.exec_driver_sql("UPDATE turns SET created_at = created_at - 4000")
+    new, _ = chat(gateway, follow)
+    assert session_of(gateway, old) == session_of(gateway, new)
+    assert gateway.journal.get_turn(old).exclusion is Exclusion.SUPERSEDED
+
+
 def test_two_clients_that_claim_one_session_id(gateway: Running) -> None:
     mine, answer = chat(gateway, [user("say: Mine.")], **{"X-Session-Id": "shared", "User-Agent": "one"})
     theirs, _ = chat(gateway, [user("say: Theirs.")], **{"X-Session-Id": "shared", "User-Agent": "two"})

@@ -32,6 +32,8 @@ class StubEngine:
     refuse_with: int | None = None  # answer with this status
     garbage: bool = False  # send a line that is not JSON
     refuse_load: bool = False  # load no adapter
+    load_delay_s: float = 0.0
+    loading: bool = False
     logprobs: str = "given"  # or "absent", "null", "short": how those of every second token are left out
     known: set[str] = field(default_factory=lambda: {"base"})
     loads: list[str] = field(default_factory=list)
@@ -54,6 +56,9 @@ class StubEngine:
             name = (await request.json())["lora_name"]
             if self.refuse_load:
                 return JSONResponse({"error": {"message": f"the stub does not load {name}"}}, 400)
+            self.loading = True
+            await asyncio.sleep(self.load_delay_s)
+            self.loading = False
             self.known.add(name)
             self.loads.append(name)
             return Response("loaded")

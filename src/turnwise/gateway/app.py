@@ -176,7 +176,11 @@ class Guard:
         except ApiError as e:
             await _shaped(scope["path"], e)(scope, receive, counted)
             return
-        await self.app(scope, receive, counted)
+        try:
+            await self.app(scope, receive, counted)
+        except Exception:
+            self.metrics.count(_route_label(scope), 500)  # what nobody foresaw is answered outside of this
+            raise
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

@@ -22,7 +22,7 @@ from turnwise.engines.capabilities import capabilities
 from turnwise.engines.rendering import Prompt, PromptRenderer
 from turnwise.gateway.answering import OpenTurn
 from turnwise.gateway.errors import ApiError
-from turnwise.gateway.placing import Claim, place
+from turnwise.gateway.placing import Claim, own_session, place
 from turnwise.gateway.relaying import UpstreamVersions
 from turnwise.gateway.request import Final, ModelRequest, Usage, check_conversation, unsupported
 from turnwise.gateway.serving import ServingVersions
@@ -98,32 +98,30 @@ class Capture:
         request, client = self._with_previous(request, client)
         messages, tools = request.messages, request.tools
         kind = turn_kind(client.turn_type, messages, request.max_tokens)
-        session_id = client.session_id or request.session
         history = hash_history(messages)
-        request_hash = _digest(history.chain[-1], json.dumps(tools), request.model, kind)
-        since = self.journal.clock() - self.config.sessions.retry_window_s
-        same = [
-            row
-            for row in self.journal.same_request(client.key, request_hash, since)
-            if client.session_id is None or row.session_id == client.session_id
-        ]
-        if client.is_retry or client.retry_key:
-            for row in same:
-                if row.answer and (row.retry_key == client.retry_key or client.is_retry) and _complete(row):
-                    return self._replay(row, request), None
+        claim = Claim(client.key, client.session_id or request.session, weak=client.session_id is None)
+        own = own_session(self.journal, claim)
+        # The name in the body is part of what makes two requests the same one, for their session may be another.
+        request_hash = _digest(history.chain[-1], json.dumps(tools), request.model, kind, request.session)
+        same = self.journal.same_request(client.key, request_hash, 0.0)
+        if client.session_id is not None:
+            same = [row for row in same if row.session_id == own]
+        recent = [row for row in same if row.created_at >= self.journal.clock() - self.config.sessions.retry_window_s]
+        answered = self._retried(recent, client)
+        if answered is not None:
+            return self._replay(answered, request), None
         if kind is TurnKind.SIDE:
-            placement = Placement(session_id, None, None, messages, None, [])
+            placement = Placement(own, None, None, messages, None, [])
         else:
-            claim = Claim(client.key, session_id, weak=client.session_id is None)
             placement = place(self.journal, messages, history, claim)
         supersedes = None
         if same and kind is TurnKind.MAIN:
-            sibling = same[0]
             # The same request again: a retry whose first answer was lost, or a regenerated answer. It takes the
             # place of the turn it repeats, but a first message alone says nothing of the session it belongs to.
-            if client.session_id or client.is_retry or any(m["role"] == "assistant" for m in messages):
-                supersedes = sibling.id
-                placement = _beside(placement, sibling)
+            repeated = any(m["role"] == "assistant" for m in messages)
+            if repeated or (recent and (client.session_id or client.is_retry)):
+                supersedes = same[0].id
+                placement = _beside(placement, same[0])
         turn_id = f"turn-{uuid.uuid4().hex}"
         session_id = placement.session_id or f"session-{uuid.uuid4().hex}"
         parent = None if placement.parent is None else self.journal.turn_row(placement.parent.id)
@@ -177,6 +175,17 @@ class Capture:
                 code="context_length_exceeded",
             )
         return turn, new
+
+    def _retried(self, recent: list[Any], client: Client) -> Any:
+        """The answered turn that a retry asks for again; `recent` are the turns with this very request, newest first.
+
+        Without a key of its own a retry may as well be that of a request that failed beside one like it.
+        """
+        if client.retry_key:
+            return next((row for row in recent if row.retry_key == client.retry_key and _complete(row)), None)
+        if client.is_retry and recent and all(_complete(row) for row in recent):
+            return recent[0]
+        return None
 
     def _with_previous(self, request: ModelRequest, client: Client) -> tuple[ModelRequest, Client]:
         """The request with the history of the response it names put before it, in that response's session."""

@@ -68,7 +68,7 @@ def answers_in(
             # The first event is awaited before the status line goes out, so that a full queue is a 429, not a 200.
             first = await anext(events)
             return _Stream(
-                _written(codec, head, answers, first, events),
+                _written(codec, head, answers, metrics, first, events),
                 events,
                 headers=headers | {"Cache-Control": "no-cache"},
             )
@@ -114,7 +114,8 @@ async def _timed(events: Events, limit_s: float, metrics: Metrics, started: floa
                     metrics.tokens.labels("response").inc(event.usage.completion_tokens)
                 yield event
                 if time.monotonic() - started > limit_s:
-                    raise ApiError(504, f"the answer took longer than {limit_s:g} s (server.request_timeout_s)")
+                    late = ApiError(504, f"the answer took longer than {limit_s:g} s (server.request_timeout_s)")
+                    await events.athrow(late)  # it failed; closing would say that the client went away
 
 
 async def _collect(events: Events) -> tuple[Final, list[tuple[int, float]]]:
@@ -149,7 +150,7 @@ async def _hang_up(request: Request) -> None:
 
 
 async def _written(
-    codec: Codec, head: AnswerHead, answers: Answers, first: Delta | Final, events: Events
+    codec: Codec, head: AnswerHead, answers: Answers, metrics: Metrics, first: Delta | Final, events: Events
 ) -> AsyncGenerator[bytes, None]:
     writer = codec.writer(head)
     yield writer.begin()
@@ -166,6 +167,7 @@ async def _written(
                 event = await anext(events, None)
         except Exception as e:
             error = as_api_error(e)
+            metrics.failed += error.status >= 500
             if error.status == 500:
                 log.exception("turn %s failed in the middle of its answer", head.turn_id)
             yield writer.error(error)

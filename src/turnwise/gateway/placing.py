@@ -36,19 +36,18 @@ class Claim:
 
 def place(journal: Journal, messages: list[Message], history: History, claim: Claim) -> Placement:
     """The place of a main request; ``history`` are the hashes of its messages."""
-    session = _own(journal, claim)
+    session = own_session(journal, claim)
     found = _find(journal, messages, history, claim, session)
     if found is None and session is not None and claim.weak:
-        if journal.session_client(session) is not None:
-            return Placement(None, session, None, messages, None, [])
-        # A client may change its key when it compacts: the new session goes on where an old one ended.
-        before = _find(journal, messages, history, Claim(claim.client, None), None)
-        if before is not None:
-            found = replace(before, session_id=session, branch_of=before.session_id or before.branch_of)
+        elsewhere = _find(journal, messages, history, Claim(claim.client, None), None)
+        if journal.has_answers(session):  # another conversation has this key
+            return elsewhere or Placement(None, None, None, messages, None, [])
+        if elsewhere is not None:  # the key is new: a client may change it when it compacts
+            found = replace(elsewhere, session_id=session, branch_of=elsewhere.session_id or elsewhere.branch_of)
     return found or Placement(session, None, None, messages, None, [])
 
 
-def _own(journal: Journal, claim: Claim) -> str | None:
+def own_session(journal: Journal, claim: Claim) -> str | None:
     """The session that the client named; under a name of its own where another client has that name already."""
     if claim.session_id is None:
         return None
@@ -112,7 +111,7 @@ def _by_answer(
     journal: Journal, messages: list[Message], at: int, claim: Claim, session: str | None
 ) -> Placement | None:
     answer = messages[at]
-    if session is None and not is_telling(answer):
+    if (session is None or claim.weak) and not is_telling(answer):
         return None
     rows = journal.turns_by_answer(claim.client, answer_hash(answer), session)
     if not rows or (session is None and len({row.session_id for row in rows}) > 1):

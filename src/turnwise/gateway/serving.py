@@ -80,6 +80,8 @@ class ServingVersions:
 
     async def ensure_loaded(self, version: int, *, again: bool = False) -> str:
         """Make the engine hold a version and return its name there. `again` after the engine forgot it."""
+        if version in self._loaded and not again:
+            return adapter_name(version)  # while another one is being loaded, too
         async with self._lock:
             if again and version in self._loaded:
                 self._loaded = {BASE_VERSION}  # restarted: it knows none of them

@@ -17,6 +17,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import jiter
+
 from turnwise.types import Message, TurnKind, TurnState
 
 _THINK = re.compile(r"<think>.*?</think>", re.DOTALL)
@@ -79,12 +81,21 @@ def content_text(message: Message) -> str:
 
 
 def _arguments(arguments: Any) -> Any:
-    if isinstance(arguments, str):
-        try:
-            return json.loads(arguments)
-        except (ValueError, RecursionError):
-            return arguments
-    return arguments
+    """Arguments as a client may lay them out anew: whole numbers without a fraction, and what was cut off closed."""
+    if not isinstance(arguments, str):
+        return _numbers(arguments)
+    try:
+        return _numbers(jiter.from_json((arguments or "{}").encode("utf-8", "surrogatepass"), partial_mode=True))
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _numbers(inner) for key, inner in value.items()}
+    return [_numbers(inner) for inner in value] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,16 +217,18 @@ SIDE_RULES: list[tuple[str, re.Pattern[str]]] = [
     (
         "title",
         re.compile(
-            r"\b(generate|write|create|suggest)\b.{0,60}\btitle\b.{0,80}\b(conversation|chat|session|thread)",
+            r"\b(generate|write|create|suggest)\b[^\n]{0,60}\btitle\b.{0,60}"
+            r"\b(the|this|our|following) (conversation|chat|session|thread)\b(?! [a-z]+ (in|of|from)\b)",
             re.I | re.S,
         ),
     ),
     (
         "title",
-        re.compile(r"\b(summari[sz]e|name)\b.{0,40}\b(conversation|chat)\b.{0,60}\b(words?|title)\b", re.I | re.S),
+        re.compile(r"\b(summari[sz]e|name) (the|this|our) (conversation|chat)\b.{0,60}\b(words?|title)\b", re.I | re.S),
     ),
-    ("heartbeat", re.compile(r"^\W*heartbeat\b|\bHEARTBEAT_OK\b", re.I)),
-    ("memory", re.compile(r"\b(memory flush|flush (your |the )?memor|store durable memories)\b", re.I)),
+    ("heartbeat", re.compile(r"^\W*heartbeat\W*(:|$)|\b(reply|respond|answer)\b.{0,40}\bHEARTBEAT_OK\b", re.I)),
+    ("heartbeat", re.compile(r"\bHEARTBEAT_OK\b.{0,5} if\b|^\W*HEARTBEAT_OK\b\W*$")),
+    ("memory", re.compile(r"^\W*(pre-compaction )?memory flush\b|\bstore durable memories\b", re.I)),
     ("suggestions", re.compile(r"\bsuggest\b.{0,40}\bfollow[- ]?up (questions|prompts)\b", re.I | re.S)),
 ]
 """Requests that an agent makes for its own housekeeping, by the words of their last message."""

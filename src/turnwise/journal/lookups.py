@@ -25,6 +25,7 @@ _TURN: Select[*tuple[Any, ...]] = select(schema.turns).where(T.id == bindparam("
 _SESSION_CLIENT = select(S.client).where(S.id == bindparam("which"))
 _CONTEXT = select(T.parent_id, T.extends_parent, T.prompt_ids, T.response_ids).where(T.id == bindparam("which"))
 _FOLLOWERS = select(T.exclusion, T.finish_reason).where(T.parent_id == bindparam("which"))
+_ANSWERED = select(T.id).where(T.session_id == bindparam("which"), T.kind == TurnKind.MAIN, T.context_hash.is_not(None))
 _LAST_MAIN: Select[*tuple[Any, ...]] = (
     select(schema.turns)
     .where(T.session_id == bindparam("which"), T.kind == TurnKind.MAIN, T.answered_at.is_not(None))
@@ -32,7 +33,7 @@ _LAST_MAIN: Select[*tuple[Any, ...]] = (
     .limit(1)
 )
 _REPLAYED = (
-    *(T.id, T.session_id, T.version, T.retry_key, T.finish_reason),
+    *(T.id, T.session_id, T.version, T.retry_key, T.finish_reason, T.created_at),
     *(T.answer, T.response_ids, T.prompt_tokens, T.response_tokens),
 )
 _SAME_REQUEST: Select[*tuple[Any, ...]] = (
@@ -109,6 +110,11 @@ class Lookups(JournalCore):
         """The client that opened a session."""
         with self.reading() as c:
             return c.execute(_SESSION_CLIENT, {"which": session_id}).scalar_one_or_none()
+
+    def has_answers(self, session_id: str) -> bool:
+        """Whether any main turn of a session was answered."""
+        with self.reading() as c:
+            return c.execute(_ANSWERED.limit(1), {"which": session_id}).one_or_none() is not None
 
     def was_answered_by(self, turn_id: str) -> bool:
         """Whether a turn that follows this one was answered, or is being answered."""
