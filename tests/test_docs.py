@@ -111,6 +111,7 @@ def test_what_exists_passes(code: str) -> None:
 FOREIGN = {
     "SGLANG_RETURN_ORIGINAL_LOGPROB": "SGLang's",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "vLLM's",
+    "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "mini-swe-agent's",
     "EXAMPLE_API_KEY": "a name that a person would choose",
     "HEARTBEAT_OK": "what an agent's heartbeat answers, no variable",
 }
