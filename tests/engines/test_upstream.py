@@ -23,7 +23,7 @@ KEY = "sk-a-key-that-nobody-may-see"
 HI = [{"role": "user", "content": "hi"}]
 
 
-def content(text: str, finish: str | None = None) -> dict[str, Any]:
+def content(text: Any, finish: str | None = None) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]}
 
 
@@ -149,6 +149,70 @@ async def test_an_event_that_is_not_understood_is_an_error(line: bytes) -> None:
     e = await fault(sse()[0], line)
     assert e.status == 502
     assert "not understood" in str(e)
+
+
+def calls(*pieces: Any) -> dict[str, Any]:
+    return {"choices": [{"delta": {"tool_calls": list(pieces)}}]}
+
+
+@pytest.mark.parametrize("index", [1, 1_000_000_000, -1, None, "0", 0.0, True])
+async def test_a_tool_call_out_of_its_place_is_an_error(index: Any) -> None:
+    e = await fault(*sse(calls({"index": index, "id": "c", "function": {"name": "f", "arguments": "{}"}})))
+    assert e.status == 502
+    assert "index" in str(e)
+
+
+async def test_tool_calls_may_go_on_in_any_order_once_they_began() -> None:
+    pieces = [{"index": i, "function": {"arguments": "x"}} for i in (0, 1, 0, 2, 1)]
+    async with plays(sse(calls(*pieces[:2]), *map(calls, pieces[2:]), content("", "tool_calls"))) as played:
+        events = await ask(played)
+    assert [piece.index for event in events for piece in event.tool_calls] == [0, 1, 0, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("event", "wire"),
+    [
+        (content(7), OpenAIWire),
+        ({"choices": [{"delta": {"reasoning": ["a"]}}]}, OpenAIWire),
+        (calls({"index": 0, "function": {"name": "f", "arguments": {"a": 1}}}), OpenAIWire),
+        (calls({"index": 0, "function": {"name": {"a": 1}}}), OpenAIWire),
+        ({"choices": [], "usage": {"prompt_tokens": "many"}}, OpenAIWire),
+        ({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": 7}}, AnthropicWire),
+        ({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": None}}, AnthropicWire),
+    ],
+)
+async def test_a_value_of_another_type_is_not_understood(event: Any, wire: Any) -> None:
+    e = await fault(*sse(event), wire=wire)
+    assert e.status == 502
+    assert "not understood" in str(e)
+
+
+async def test_a_line_without_end_is_given_up() -> None:
+    e = await fault(sse()[0], b"data: ", *[b"x" * 65536] * 80)
+    assert e.status == 502
+    assert "4 MiB" in str(e)
+
+
+async def test_a_long_line_in_many_pieces_is_one_event() -> None:
+    data = sse(content("x" * 3_000_000, "stop"))
+    assert isinstance(data[1], bytes)
+    async with plays([data[0], *(data[1][i : i + 30_000] for i in range(0, len(data[1]), 30_000))]) as played:
+        (event,) = await ask(played)
+    assert len(event.text) == 3_000_000
+
+
+@pytest.mark.parametrize("status", [200, 400, 500])
+async def test_a_refusal_without_end_is_given_up(status: int) -> None:
+    e = await fault(*answer(status, b"x" * (2 << 20)))
+    assert e.status == 502
+    assert "1 MiB" in str(e)
+
+
+async def test_whether_it_is_there_is_known_without_its_page() -> None:
+    async with plays([b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nbegun", 30.0]) as played:
+        upstream = UpstreamEngine(played.url, OpenAIWire)
+        assert await upstream.healthy()
+        await upstream.close()
 
 
 async def test_an_error_event_in_the_stream_keeps_its_status() -> None:

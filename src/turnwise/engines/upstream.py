@@ -22,11 +22,23 @@ from turnwise.config import Config
 from turnwise.engines.http import engine_client, error_message, faults, retry_after
 from turnwise.engines.upstream_anthropic import AnthropicWire
 from turnwise.engines.upstream_openai import OpenAIWire
-from turnwise.engines.upstream_wire import ChatParams, ToolCallPiece, UpstreamEvent, UpstreamUsage, WireFormat
+from turnwise.engines.upstream_wire import (
+    ChatParams,
+    ToolCallPiece,
+    UpstreamEvent,
+    UpstreamUsage,
+    WireFormat,
+    check_types,
+    count_calls,
+)
 from turnwise.errors import ConfigError, EngineError, EngineUnreachable
 from turnwise.types import Message
 
 __all__ = ["ChatParams", "ToolCallPiece", "UpstreamEngine", "UpstreamEvent", "UpstreamUsage", "make_upstream"]
+
+LONGEST_LINE = 4 << 20
+LONGEST_REFUSAL = 1 << 20
+"""Bytes that are read for one event, and for a whole answer that is no stream, before it is given up."""
 
 
 class UpstreamEngine:
@@ -51,13 +63,14 @@ class UpstreamEngine:
         """
         wire = self._wire()
         body = wire.body(messages, tools, params, self._model or model)
-        finished = False
+        finished, calls = False, 0
         try:
             async with aclosing(self._events(wire.path, body)) as events:
                 async for data in events:
                     event = self._read(wire, data)
                     if event is None:
                         continue
+                    calls = count_calls(event, calls)
                     finished = finished or event.finish_reason is not None
                     yield event
         except EngineUnreachable:
@@ -69,10 +82,10 @@ class UpstreamEngine:
     async def healthy(self) -> bool:
         """Whether anything answers at the address: upstreams have no route for it that all of them know."""
         try:
-            await self._client.get("/", timeout=5.0)
+            async with self._client.stream("GET", "/", timeout=5.0):
+                return True
         except httpx.HTTPError:
             return False
-        return True
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -81,12 +94,10 @@ class UpstreamEngine:
         with faults("the upstream"):
             async with self._client.stream("POST", path, json=body) as response:
                 if response.status_code != 200:
-                    await response.aread()
-                    raise self._refusal(response)
+                    raise self._refusal(await _whole(response))
                 kind = response.headers.get("content-type", "")
                 if not kind.startswith("text/event-stream"):
-                    await response.aread()
-                    raise self._no_stream(response, kind)
+                    raise self._no_stream(await _whole(response), kind)
                 async for line in _lines(response):
                     data = line[5:].strip() if line.startswith("data:") else ""
                     if data == "[DONE]":
@@ -96,11 +107,13 @@ class UpstreamEngine:
 
     def _read(self, wire: WireFormat, data: str) -> UpstreamEvent | None:
         try:
-            event = json.loads(data)
-            return wire.read(event)
+            event = wire.read(json.loads(data))
+            if event is not None:
+                check_types(event)
+            return event
         except EngineError as e:
             raise type(e)(self._without_key(str(e)), e.status, e.retry_after) from None
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as e:
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as e:
             raise EngineError(f"the upstream sent an event that is not understood: {type(e).__name__}", 502) from e
 
     def _refusal(self, response: httpx.Response) -> EngineError:
@@ -143,12 +156,30 @@ def make_upstream(config: Config) -> UpstreamEngine:
     return UpstreamEngine(engine.addresses[0], wire, key, engine.model, config.server.engine_stall_s)
 
 
-async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
-    """Lines as server-sent events have them. httpx's own end at U+2028 as well, which may stand inside of JSON."""
-    rest = b""
+async def _whole(response: httpx.Response) -> httpx.Response:
+    """The response with all of its body. Raises EngineError (502) where that is too long to be a refusal."""
+    body = b""
     async for data in response.aiter_bytes():
-        *whole, rest = (rest + data).split(b"\n")
-        for line in whole:
-            yield line.decode("utf-8", "replace")
-    if rest:
-        yield rest.decode("utf-8", "replace")
+        body += data
+        if len(body) > LONGEST_REFUSAL:
+            raise EngineError(f"the upstream answered {response.status_code} with a body of more than 1 MiB", 502)
+    kept = {name: response.headers[name] for name in ("content-type", "retry-after") if name in response.headers}
+    return httpx.Response(response.status_code, headers=kept, content=body)
+
+
+async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
+    """Lines as server-sent events have them. httpx's own end at U+2028 as well, which may stand inside of JSON.
+
+    Raises EngineError (502) for a line without end.
+    """
+    begun = bytearray()
+    async for data in response.aiter_bytes():
+        first, *more = data.split(b"\n")
+        begun += first
+        for line in more:
+            yield begun.decode("utf-8", "replace")
+            begun = bytearray(line)
+        if len(begun) > LONGEST_LINE:
+            raise EngineError("the upstream sent an event of more than 4 MiB", 502)
+    if begun:
+        yield begun.decode("utf-8", "replace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
+from turnwise.errors import EngineError
 from turnwise.types import Message
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
@@ -59,6 +60,31 @@ class UpstreamEvent:
     finish_reason: FinishReason | None = None
     usage: UpstreamUsage | None = None
     stop_string: str | None = None
+
+
+def check_types(event: UpstreamEvent) -> None:
+    """Raises TypeError for a value that is not of the type the event says: a wire passes on what it was sent."""
+    pieces, usage = event.tool_calls, event.usage
+    texts: list[Any] = [event.text, event.reasoning, *(piece.arguments for piece in pieces)]
+    names: list[Any] = [event.stop_string, *(piece.name for piece in pieces), *(piece.id for piece in pieces)]
+    counts: list[Any] = [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens or 0] if usage else []
+    if not all(isinstance(text, str) for text in texts + [name for name in names if name is not None]):
+        raise TypeError("a text is none")
+    if not all(isinstance(count, int) for count in counts):
+        raise TypeError("a count is none")
+
+
+def count_calls(event: UpstreamEvent, calls: int) -> int:
+    """How many tool calls there are with this event's, after `calls` of them.
+
+    Raises EngineError (502) for a piece that belongs to none of them and does not begin the next one.
+    """
+    for piece in event.tool_calls:
+        index: Any = piece.index
+        if type(index) is not int or not 0 <= index <= calls:
+            raise EngineError(f"the upstream sent a tool call whose index is not one of 0 to {calls}", 502)
+        calls = max(calls, index + 1)
+    return calls
 
 
 class WireFormat(Protocol):
