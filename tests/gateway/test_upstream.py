@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import openai
 import pytest
 
 from tests.conftest import GatewayThread, Running
+from tests.support.raw_http import Part, Played, plays, sse
 from tests.support.servers import wait_until
 from turnwise.config import load_config
 from turnwise.journal import Journal
@@ -86,6 +90,136 @@ def test_an_error_keeps_its_status_and_the_turn_is_not_lost(relay: Running) -> N
         ask(relay, [{"role": "user", "content": "hello"}])
     assert "upstream" in caught.value.message
     wait_until(lambda: relay.journal.status()["excluded"] == {Exclusion.INFRASTRUCTURE: 1})
+
+
+@dataclass
+class Fronted:
+    client: httpx.AsyncClient
+    upstream: Played
+    journal: Journal
+
+    async def ask(self, path: str = "chat/completions", **fields: Any) -> httpx.Response:
+        said = "input" if path == "responses" else "messages"
+        body = {"model": "turnwise", said: [{"role": "user", "content": "hi"}]} | fields
+        return await self.client.post(f"/v1/{path}", json=body)
+
+    def asked(self) -> list[dict[str, Any]]:
+        """The bodies that the upstream was asked for answers with."""
+        return [request.body for request in self.upstream.received if request.method == "POST"]
+
+    async def failed_turns(self) -> int:
+        """How many turns ended without an answer; waits until there is one."""
+        await asyncio.to_thread(wait_until, lambda: self.journal.status()["excluded"])
+        return self.journal.status()["excluded"][Exclusion.INFRASTRUCTURE]
+
+
+@contextlib.asynccontextmanager
+async def in_front_of(home: Path, *answers: Sequence[Part], api: str = "openai") -> AsyncIterator[Fronted]:
+    """A gateway whose upstream plays these answers."""
+    async with plays(*answers) as played:
+        config = load_config(
+            overrides={
+                "home": home,
+                "engine.kind": "upstream",
+                "engine.url": played.url,
+                "engine.api": api,
+                "train.enabled": False,
+            }
+        )
+        thread = GatewayThread(config, played.url)
+        await asyncio.to_thread(thread.start, config)
+        headers = {"Authorization": f"Bearer {(config.home / 'token').read_text().strip()}"}
+        journal = Journal.open(config)
+        async with httpx.AsyncClient(base_url=thread.url, headers=headers, timeout=20, trust_env=False) as client:
+            yield Fronted(client, played, journal)
+        journal.close()
+        await asyncio.to_thread(thread.stop)
+
+
+DONE = sse({"choices": [{"delta": {"content": "{}"}, "finish_reason": "stop"}]})
+SCHEMA = {"type": "object", "properties": {"a": {"type": ["string", "null"], "default": None}}}
+NAMED = {"name": "mine", "description": "how", "schema": SCHEMA, "strict": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "told"),
+    [
+        (
+            "chat/completions",
+            {"response_format": {"type": "json_schema", "json_schema": NAMED}, "reasoning_effort": "low"},
+            {"response_format": {"type": "json_schema", "json_schema": NAMED}, "reasoning_effort": "low"},
+        ),
+        (
+            "chat/completions",
+            {"response_format": {"type": "json_object"}},
+            {"response_format": {"type": "json_object"}},
+        ),
+        ("chat/completions", {"response_format": {"type": "text"}, "reasoning_effort": None}, {}),
+        (
+            "responses",
+            {"text": {"format": {"type": "json_schema", **NAMED}}, "reasoning": {"effort": "high"}},
+            {"response_format": {"type": "json_schema", "json_schema": NAMED}, "reasoning_effort": "high"},
+        ),
+        ("responses", {"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
+        ("responses", {"text": {"verbosity": "low"}, "reasoning": None}, {}),
+        (
+            "messages",
+            {"max_tokens": 9, "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}},
+        ),
+    ],
+)
+async def test_the_form_and_the_effort_reach_the_upstream_whole(
+    tmp_path: Path, path: str, fields: dict[str, Any], told: dict[str, Any]
+) -> None:
+    async with in_front_of(tmp_path, DONE) as fronted:
+        assert (await fronted.ask(path, **fields)).status_code == 200
+        (body,) = fronted.asked()
+    assert {key: body[key] for key in ("response_format", "reasoning_effort") if key in body} == told
+
+
+async def test_strict_tools_of_a_responses_request_stay_strict(tmp_path: Path) -> None:
+    tool = {"name": "f", "parameters": {"type": "object"}}
+    tools = [{"type": "function", "strict": True, **tool}, {"type": "function", **tool, "name": "g"}]
+    async with in_front_of(tmp_path, DONE) as fronted:
+        await fronted.ask("responses", tools=tools)
+        (body,) = fronted.asked()
+    assert [tool["function"].get("strict") for tool in body["tools"]] == [True, None]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "named"),
+    [
+        ("chat/completions", {"logprobs": True}, "logprobs"),
+        ("chat/completions", {"logprobs": True, "stream": True}, "logprobs"),
+        ("responses", {"include": ["message.output_text.logprobs"]}, "include"),
+    ],
+)
+async def test_log_probs_that_nobody_has_are_refused_by_name(
+    tmp_path: Path, path: str, fields: dict[str, Any], named: str
+) -> None:
+    async with in_front_of(tmp_path, DONE) as fronted:
+        refused = await fronted.ask(path, **fields)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, named)
+        assert fronted.asked() == []
+        assert await fronted.failed_turns() == 1
+
+
+async def test_effort_is_refused_by_name_where_the_api_has_no_word_for_it(tmp_path: Path) -> None:
+    async with in_front_of(tmp_path, DONE, api="anthropic") as fronted:
+        refused = await fronted.ask(reasoning_effort="low")
+        assert refused.status_code == 400
+        assert "reasoning_effort" in refused.json()["error"]["message"]
+        assert fronted.asked() == []
+
+
+@pytest.mark.parametrize("index", [1, 1_000_000_000, None])
+async def test_a_tool_call_out_of_its_place_is_a_bad_gateway(tmp_path: Path, index: Any) -> None:
+    call = {"index": index, "id": "c", "function": {"name": "f", "arguments": "{}"}}
+    event = {"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    async with in_front_of(tmp_path, sse(event)) as fronted:
+        assert (await fronted.ask(tools=[TOOL])).status_code == 502
+        assert await fronted.failed_turns() == 1
 
 
 def test_status_says_that_nothing_is_trained(relay: Running) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 from turnwise.engines.answers import AnswerParts, CallPiece
 from turnwise.engines.upstream import ChatParams, UpstreamEngine, UpstreamEvent
 from turnwise.gateway.answering import Closing, OpenTurn, whole_parts, with_call_ids
-from turnwise.gateway.request import Delta, Final, Usage
+from turnwise.gateway.request import Delta, Final, ModelRequest, Usage, unsupported
 from turnwise.journal import Journal
 from turnwise.types import BASE_VERSION, FinishReason, Message
 
@@ -34,6 +35,10 @@ class Relaying(Closing):
         turn.logprobs = None
         answer: Message = {"role": "assistant", "content": ""}
         reason, usage = FinishReason.ERROR, Usage(0, 0)
+        if request.logprobs:
+            await asyncio.shield(self._finish(turn, FinishReason.ERROR))
+            name = "logprobs" if "logprobs" in request.record else "include"
+            raise unsupported(name, "the upstream's log-probs are not known; ask for none")
         params = ChatParams(
             max_tokens=request.max_tokens,
             max_tokens_key="max_completion_tokens" if "max_completion_tokens" in request.record else "max_tokens",
@@ -42,7 +47,8 @@ class Relaying(Closing):
             top_k=request.top_k,
             seed=request.seed,
             stop=request.stops,
-            response_format=_format(request.structured),
+            response_format=_format(request),
+            reasoning_effort=_effort(request.record),
         )
         async with self.closing(turn) as close:
             events = self.upstream.chat(request.messages, request.tools, params, model=request.model)
@@ -92,10 +98,23 @@ class UpstreamVersions:
         await asyncio.Event().wait()
 
 
-def _format(schema: dict[str, object] | None) -> dict[str, object] | None:
-    if schema is None:
+def _format(request: ModelRequest) -> dict[str, Any] | None:
+    """The form asked for, in OpenAI's chat shape with all that the client said of it, whatever its wire format."""
+    if request.structured is None:
         return None
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    if "response_format" in request.record:
+        return request.record["response_format"]
+    given = (request.record.get("text") or {}).get("format") or {"type": "json_schema", "schema": request.structured}
+    if given["type"] != "json_schema":
+        return given
+    return {"type": "json_schema", "json_schema": {"name": "answer"} | {k: v for k, v in given.items() if k != "type"}}
+
+
+def _effort(record: dict[str, Any]) -> str | None:
+    """How much to reason, in the words of either of OpenAI's APIs."""
+    reasoning = record.get("reasoning")
+    effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
+    return effort if record.get("reasoning_effort") is None else record["reasoning_effort"]
 
 
 def _take(answer: Message, event: UpstreamEvent) -> AnswerParts:
@@ -106,7 +125,7 @@ def _take(answer: Message, event: UpstreamEvent) -> AnswerParts:
         answer["reasoning_content"] = answer.get("reasoning_content", "") + event.reasoning
     for piece in event.tool_calls:
         calls: list[Message] = answer.setdefault("tool_calls", [])
-        while len(calls) <= piece.index:
+        if piece.index == len(calls):
             calls.append({"type": "function", "function": {"name": "", "arguments": ""}})
         function = calls[piece.index]["function"]
         function["name"] = function["name"] or piece.name or ""

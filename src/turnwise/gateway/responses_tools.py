@@ -94,5 +94,5 @@ def _checked(i: int, raw: dict[str, Any], model: type[BaseModel]) -> dict[str, A
 
 
 def _offered(tool: dict[str, Any], name: str) -> dict[str, Any]:
-    known = {key: tool[key] for key in ("description", "parameters") if tool[key] is not None}
+    known = {key: tool[key] for key in ("description", "parameters", "strict") if tool[key] is not None}
     return {"type": "function", "function": {"name": name} | known}
