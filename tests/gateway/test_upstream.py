@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from tests.conftest import GatewayThread, Running
-from tests.support.raw_http import Part, Played, plays, sse
+from tests.support.raw_http import Part, Played, answer, plays, sse
 from tests.support.servers import wait_until
 from turnwise.config import load_config
 from turnwise.journal import Journal
@@ -220,6 +220,19 @@ async def test_a_tool_call_out_of_its_place_is_a_bad_gateway(tmp_path: Path, ind
     async with in_front_of(tmp_path, sse(event)) as fronted:
         assert (await fronted.ask(tools=[TOOL])).status_code == 502
         assert await fronted.failed_turns() == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "given", "told"),
+    [(429, "17", "17"), (429, None, "1"), (503, None, "1"), (529, "2.5", "3"), (500, "9", "9"), (500, None, None)],
+)
+async def test_any_error_keeps_its_retry_after(
+    tmp_path: Path, status: int, given: str | None, told: str | None
+) -> None:
+    headers = {} if given is None else {"retry_after": given}
+    async with in_front_of(tmp_path, answer(status, {"error": {"message": "no"}}, **headers)) as fronted:
+        refused = await fronted.ask()
+    assert (refused.status_code, refused.headers.get("retry-after")) == (status, told)
 
 
 def test_status_says_that_nothing_is_trained(relay: Running) -> None:

@@ -56,8 +56,8 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, EngineError):
-        pause = 1 if error.retry_after is None else math.ceil(error.retry_after)
-        headers = {"Retry-After": str(pause)} if error.status in (429, 503) else None
+        pause = 1 if error.retry_after is None and error.status in (429, 503) else error.retry_after
+        headers = None if pause is None else {"Retry-After": str(math.ceil(pause))}
         code = {429: "engine_overloaded", 503: "engine_unavailable"}.get(error.status, "engine_error")
         return ApiError(error.status, str(error), code=code, headers=headers)
     if isinstance(error, JournalError):
