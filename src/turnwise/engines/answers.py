@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from turnwise.types import Message
@@ -33,23 +33,86 @@ class AnswerGrammar:
 
 @dataclass(slots=True)
 class CallPiece:
-    """A piece of tool call number ``index``: its ``name`` once, at the start, then its ``arguments`` (JSON text)."""
+    """A piece of tool call number ``index``: its ``name`` once, at the start, then its ``arguments`` (JSON text).
+
+    ``last``: the call is known to end here. Who cannot know leaves it False.
+    """
 
     index: int
     name: str | None = None
     arguments: str = ""
+    last: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """A piece of the answer's text."""
+
+    kind: Literal["reasoning", "content"]
+    text: str
+
+
+Piece = TextPiece | CallPiece
+
+
 class AnswerParts:
-    """What one piece of text added to the answer."""
+    """What one piece of text added to the answer: `pieces` in their order, and views of them by kind.
 
-    reasoning: str = ""
-    content: str = ""
-    calls: list[CallPiece] = field(default_factory=list)
+    Made from its views, it has reasoning before content before calls. A view grows at the end: `parts.content += more`.
+    """
+
+    __slots__ = ("_texts", "calls")
+
+    def __init__(self, reasoning: str = "", content: str = "", calls: list[CallPiece] | None = None) -> None:
+        self._texts: list[tuple[int, TextPiece]] = []  # each with the number of the call pieces before it
+        self.calls: list[CallPiece] = []
+        self.add("reasoning", reasoning)
+        self.add("content", content)
+        self.calls = [] if calls is None else calls
 
     def __bool__(self) -> bool:
-        return bool(self.reasoning or self.content or self.calls)
+        return bool(self._texts or self.calls)
+
+    def __repr__(self) -> str:
+        return f"AnswerParts({self.pieces})"
+
+    @property
+    def pieces(self) -> list[Piece]:
+        pieces: list[Piece] = []
+        done = 0
+        for before, text in self._texts:
+            pieces += [*self.calls[done:before], text]
+            done = before
+        return pieces + self.calls[done:]
+
+    def add(self, kind: Literal["reasoning", "content"], text: str) -> None:
+        if text:
+            self._texts.append((len(self.calls), TextPiece(kind, text)))
+
+    def extend(self, more: AnswerParts) -> None:
+        """Add what came after it."""
+        before = len(self.calls)
+        self._texts += [(before + at, text) for at, text in more._texts]
+        self.calls += more.calls
+
+    @property
+    def reasoning(self) -> str:
+        return self._view("reasoning")
+
+    @reasoning.setter
+    def reasoning(self, text: str) -> None:
+        self.add("reasoning", text[len(self.reasoning) :])
+
+    @property
+    def content(self) -> str:
+        return self._view("content")
+
+    @content.setter
+    def content(self, text: str) -> None:
+        self.add("content", text[len(self.content) :])
+
+    def _view(self, kind: str) -> str:
+        return "".join(text.text for _, text in self._texts if text.kind == kind)
 
 
 @dataclass(slots=True)
@@ -127,9 +190,10 @@ class AnswerParser:
         """Take the reading of the family's own parser for what was held, and give what has not been given yet."""
         parts = AnswerParts()
         if reasoning and not self.reasoning:
-            self.reasoning = parts.reasoning = reasoning
+            self.reasoning = reasoning
+            parts.add("reasoning", reasoning)
         if content.startswith(self.content):
-            parts.content = content[len(self.content) :]
+            parts.add("content", content[len(self.content) :])
             self.content = content
         for name, arguments in calls[len(self.calls) :]:
             text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
@@ -230,14 +294,14 @@ class AnswerParser:
             elif char in "}]":
                 self._depth -= 1
                 if self._depth <= 0:
-                    self._give_arguments(parts, self._rest[: i + 1])
+                    self._give_arguments(parts, self._rest[: i + 1], last=True)
                     self._rest = self._rest[i + 1 :]
                     self._state = "tail"
                     return True
             elif char == "<":
                 tail = self._rest[i:]
                 if tail.startswith(CLOSE_CALL):  # the object was never closed
-                    self._give_arguments(parts, self._rest[:i])
+                    self._give_arguments(parts, self._rest[:i], last=True)
                     self._rest = tail
                     self._state = "tail"
                     return True
@@ -269,22 +333,22 @@ class AnswerParser:
         if text:
             self._fresh = False
             self.reasoning = (self.reasoning or "") + text
-            parts.reasoning += text
+            parts.add("reasoning", text)
 
     def _give_content(self, parts: AnswerParts, text: str) -> None:
         if self.reasoning is not None and not self.content:
             text = text.lstrip("\n")
         self.content += text
-        parts.content += text
+        parts.add("content", text)
 
-    def _give_arguments(self, parts: AnswerParts, text: str) -> None:
-        if text:
+    def _give_arguments(self, parts: AnswerParts, text: str, *, last: bool = False) -> None:
+        if text or last:
             self.calls[-1].arguments += text
-            parts.calls.append(CallPiece(len(self.calls) - 1, arguments=text))
+            parts.calls.append(CallPiece(len(self.calls) - 1, arguments=text, last=last))
 
     def _whole_call(self, parts: AnswerParts, name: str, arguments: str) -> None:
         self.calls.append(_Call(name, arguments))
-        parts.calls.append(CallPiece(len(self.calls) - 1, name=name, arguments=arguments))
+        parts.calls.append(CallPiece(len(self.calls) - 1, name, arguments, last=True))
 
     def _block_as_call(self, parts: AnswerParts, block: str) -> bool:
         """A complete block whose keys stand in another order, or without arguments."""
@@ -310,9 +374,7 @@ class AnswerParser:
         self._state, self._fresh = "content", True
         while self._step(parts):
             pass
-        last = self.finish()
-        parts.content += last.content
-        parts.calls += last.calls
+        parts.extend(self.finish())
 
 
 def _partial_suffix(text: str, mark: str) -> int:

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletion
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
-from turnwise.engines.answers import AnswerParts
+from turnwise.engines.answers import AnswerParts, CallPiece
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.request import (
     LARGEST_TOP_K,
@@ -228,23 +228,22 @@ class ChunkWriter:
         return self._chunk({"role": "assistant", "content": ""})
 
     def delta(self, parts: AnswerParts, logprobs: list[tuple[str, float]] | None) -> bytes:
-        if logprobs is None and parts.content and not parts.reasoning and not parts.calls:
-            return self._before + b'"content":' + as_json(parts.content) + self._after
         values = None if logprobs is None else logprobs_body(logprobs)
         out = b""
-        if parts.reasoning:
-            out += self._chunk({"reasoning_content": parts.reasoning})
-        if parts.content or (logprobs and not parts.calls):
-            out += self._chunk({"content": parts.content}, logprobs=values)
-            values = None
-        for piece in parts.calls:
-            function = {} if piece.name is None else {"name": piece.name}
-            call: dict[str, Any] = {"index": piece.index}
-            if piece.name is not None:
-                call |= {"id": call_id(self._turn_id, piece.index), "type": "function"}
-            call["function"] = function | {"arguments": piece.arguments}
-            out += self._chunk({"tool_calls": [call]}, logprobs=values)
-            values = None
+        for piece in parts.pieces:
+            if isinstance(piece, CallPiece):
+                if piece.name is not None or piece.arguments:
+                    out += self._chunk({"tool_calls": [self._call(piece)]}, logprobs=values)
+                    values = None
+            elif piece.kind == "reasoning":
+                out += self._chunk({"reasoning_content": piece.text})
+            elif values is None:
+                out += self._before + b'"content":' + as_json(piece.text) + self._after
+            else:
+                out += self._chunk({"content": piece.text}, logprobs=values)
+                values = None
+        if logprobs and values is not None:  # tokens without text yet, or of reasoning
+            out += self._chunk({"content": ""}, logprobs=values)
         return out
 
     def end(self, final: Final) -> bytes:
@@ -255,6 +254,16 @@ class ChunkWriter:
 
     def error(self, error: ApiError) -> bytes:
         return event(error.body())
+
+    def _call(self, piece: CallPiece) -> dict[str, Any]:
+        if piece.name is None:
+            return {"index": piece.index, "function": {"arguments": piece.arguments}}
+        return {
+            "index": piece.index,
+            "id": call_id(self._turn_id, piece.index),
+            "type": "function",
+            "function": {"name": piece.name, "arguments": piece.arguments},
+        }
 
     def _chunk(
         self, delta: dict[str, Any], finish_reason: str | None = None, logprobs: dict[str, Any] | None = None

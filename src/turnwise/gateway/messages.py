@@ -15,7 +15,8 @@ from anthropic.types import Message as AnthropicMessage
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from turnwise.engines.answers import AnswerParts
+from turnwise.engines.answers import AnswerParts, CallPiece, Piece
+from turnwise.gateway.blocks import OneAtATime
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.messages_input import parse_request
 from turnwise.gateway.request import (
@@ -92,6 +93,7 @@ class BlockWriter:
         self._head = head
         self._index = -1
         self._open: str | None = None
+        self._order = OneAtATime()
         self._arguments = JsonPieces()
 
     def begin(self) -> bytes:
@@ -100,29 +102,29 @@ class BlockWriter:
         return _event("message_start", message=body)
 
     def delta(self, parts: AnswerParts, logprobs: list[tuple[str, float]] | None) -> bytes:
+        return b"".join(map(self._write, self._order.feed(parts.pieces)))
+
+    def _write(self, piece: Piece) -> bytes:
+        if isinstance(piece, CallPiece):
+            return self._write_call(piece)
+        if piece.kind == "reasoning":
+            out = self._start("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+            return out + self._add({"type": "thinking_delta", "thinking": piece.text})
+        return self._start("text", {"type": "text", "text": ""}) + self._add({"type": "text_delta", "text": piece.text})
+
+    def _write_call(self, piece: CallPiece) -> bytes:
         out = b""
-        if parts.reasoning:
-            out += self._start("thinking", {"type": "thinking", "thinking": "", "signature": ""})
-            out += self._add({"type": "thinking_delta", "thinking": parts.reasoning})
-        if parts.content:
-            out += self._start("text", {"type": "text", "text": ""})
-            out += self._add({"type": "text_delta", "text": parts.content})
-        for piece in parts.calls:
-            if piece.name is not None:
-                block = {
-                    "type": "tool_use",
-                    "id": call_id(self._head.turn_id, piece.index),
-                    "name": piece.name,
-                    "input": {},
-                }
-                out += self._start(f"tool_use {piece.index}", block)
-                self._arguments = JsonPieces()
-            if piece.arguments and self._arguments.take(piece.arguments):
-                out += self._add({"type": "input_json_delta", "partial_json": piece.arguments})
+        if piece.name is not None:
+            id = call_id(self._head.turn_id, piece.index)
+            block = {"type": "tool_use", "id": id, "name": piece.name, "input": {}}
+            out = self._start(f"tool_use {piece.index}", block)
+            self._arguments = JsonPieces()
+        if piece.arguments and self._arguments.take(piece.arguments):
+            out += self._add({"type": "input_json_delta", "partial_json": piece.arguments})
         return out
 
     def end(self, final: Final) -> bytes:
-        out = self._close()
+        out = b"".join(map(self._write, self._order.finish())) + self._close()
         out += _event("message_delta", delta=_stop(final), usage=usage_body(final.usage))
         return out + _event("message_stop")
 

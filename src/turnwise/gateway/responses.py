@@ -12,7 +12,8 @@ from typing import Any
 from openai.types.responses import Response as OpenAIResponse
 from starlette.responses import Response
 
-from turnwise.engines.answers import AnswerParts
+from turnwise.engines.answers import AnswerParts, CallPiece, Piece
+from turnwise.gateway.blocks import OneAtATime
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.request import AnswerHead, Final, ModelRequest, Usage, call_id, event
 from turnwise.gateway.responses_input import parse_request
@@ -56,6 +57,7 @@ class ItemWriter:
     def __init__(self, head: AnswerHead) -> None:
         self._head = head
         self._items = _Items(head)
+        self._order = OneAtATime()
         self._sequence = -1
         self._output: list[dict[str, Any]] = []
         self._open: str | None = None  # "reasoning", "message" or "call <index>"
@@ -69,32 +71,38 @@ class ItemWriter:
         return self._event("response.created", response=body) + self._event("response.in_progress", response=body)
 
     def delta(self, parts: AnswerParts, logprobs: list[tuple[str, float]] | None) -> bytes:
-        out = b""
         self._waiting += logprobs or []
-        if parts.reasoning:
-            out += self._begin("reasoning")
-            self._text += parts.reasoning
-            out += self._add("response.reasoning_text.delta", delta=parts.reasoning, content_index=0)
-        if parts.content:
-            out += self._begin("message")
-            self._text += parts.content
-            values = _logprobs(self._waiting)
-            self._logprobs += self._waiting
-            self._waiting = []
-            out += self._add("response.output_text.delta", delta=parts.content, content_index=0, logprobs=values)
-        for piece in parts.calls:
-            if piece.name is not None:
-                out += self._done()
-                self._call = (piece.index, piece.name)
-                out += self._begin(f"call {piece.index}")
-            if piece.arguments:
-                self._text += piece.arguments
-                out += self._add("response.function_call_arguments.delta", delta=piece.arguments)
+        return b"".join(map(self._write, self._order.feed(parts.pieces)))
+
+    def _write(self, piece: Piece) -> bytes:
+        if isinstance(piece, CallPiece):
+            return self._write_call(piece)
+        if piece.kind == "reasoning":
+            out = self._begin("reasoning")
+            self._text += piece.text
+            return out + self._add("response.reasoning_text.delta", delta=piece.text, content_index=0)
+        out = self._begin("message")
+        self._text += piece.text
+        values = _logprobs(self._waiting)
+        self._logprobs += self._waiting
+        self._waiting = []
+        return out + self._add("response.output_text.delta", delta=piece.text, content_index=0, logprobs=values)
+
+    def _write_call(self, piece: CallPiece) -> bytes:
+        out = b""
+        if piece.name is not None:
+            out += self._done()
+            self._call = (piece.index, piece.name)
+            out += self._begin(f"call {piece.index}")
+        if piece.arguments:
+            self._text += piece.arguments
+            out += self._add("response.function_call_arguments.delta", delta=piece.arguments)
         return out
 
     def end(self, final: Final) -> bytes:
+        out = b"".join(map(self._write, self._order.finish()))
         self._logprobs += self._waiting  # the last token has no text
-        out = self._done()
+        out += self._done()
         status = _status(final)
         body = _response(self._head, self._output, status)
         body |= {"usage": usage_body(final.usage), "completed_at": _now()}
