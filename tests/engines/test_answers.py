@@ -152,6 +152,22 @@ def test_an_object_that_is_not_closed_ends_with_its_call() -> None:
     assert whole(text) == told("", "and", [["f", '{"a": {"b": 1}'], ["g", "{}"]])
 
 
+def test_what_comes_after_a_call_whose_closing_tag_was_forgotten() -> None:
+    opened = '<tool_call>{"name": "f", "arguments": {"a": 1}}'
+    f = ["f", '{"a": 1}']
+    for text, content, calls in (
+        (opened + " and more\n", " and more", [f]),
+        (opened + "\n" + call("g", {}), "", [f, ["g", "{}"]]),
+        (opened + " so " + call("g", {}) + "end", " soend", [f, ["g", "{}"]]),
+        (opened + "\n</tool_ca", "", [f]),
+        (opened + "\n", "", [f]),
+        (opened[:-1], "", [f]),
+    ):
+        for pieces in ([text], list(text)):
+            parser, parts = read(pieces)
+            assert summed(parts) == recorded(parser) == told("", content, calls)
+
+
 def test_an_answer_cut_in_the_middle_of_a_call() -> None:
     text = 'one <tool_call>\n{"name": "f", "arguments": {"a": "hel'
     assert whole(text) == told("", "one", [["f", '{"a": "hel']])
@@ -307,3 +323,30 @@ def test_a_reading_that_differs_does_not_take_back_what_was_given() -> None:
     parser, parts = read(["  so it is "], AnswerGrammar(reasoning=True, calls="tagged"))
     parts.append(parser.adopt("so it is", None, []))
     assert summed(parts) == recorded(parser) == told("", "  so it is ")
+
+
+FIRST, SECOND = (f"<tool_call>\n<function={name}>\n</function>\n</tool_call>" for name in "fg")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_tagged_calls_that_cannot_be_read_and_text_after_a_call_stay_text(known: bool) -> None:
+    bad = "<tool_call>\n<function=\n</tool_call>"
+    parser, parts = read(list(f"Let me.\n{FIRST}\nThen \n{bad}\n{SECOND} done\n"), AnswerGrammar(calls="tagged"))
+    unread: list[Any] = [bad] if known else []
+    parts.append(parser.adopt("Let me.", None, [("f", {}), *unread, ("g", {"b": 2})]))
+    assert summed(parts) == recorded(parser)
+    assert recorded(parser) == told("", f"Let me.\nThen \n{bad} done", [["f", "{}"], ["g", '{"b": 2}']])
+    assert [getattr(piece, "name", "text") for piece in parts[-1].pieces] == ["f", "text", "g", "text"]
+    assert parser.broken == 1
+
+
+def test_a_call_that_only_the_family_can_read_and_cannot_stays_text() -> None:
+    parser, parts = read(["Look. [call f(]"], AnswerGrammar(calls="whole"))
+    parts.append(parser.adopt("Look. ", None, ["[call f(]"]))
+    assert summed(parts) == recorded(parser) == told("", "Look. [call f(]")
+
+
+def test_a_call_in_text_that_was_given_already_is_not_given_again() -> None:
+    parser, parts = read([FIRST], AnswerGrammar(calls="tagged"), with_tools=False)
+    parts.append(parser.adopt("", None, [FIRST]))
+    assert summed(parts) == recorded(parser) == told("", FIRST)

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from turnwise.engines.parts import AnswerParts, CallPiece
 from turnwise.types import Message
 
 OPEN_CALL, CLOSE_CALL = "<tool_call>", "</tool_call>"
 OPEN_THINK, CLOSE_THINK = "<think>", "</think>"
+_BLOCK = re.compile(f"{OPEN_CALL}.*?(?:{CLOSE_CALL}|\\Z)", re.DOTALL)
 _HEAD = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)+")\s*,\s*"arguments"\s*:\s*(?=\{)')
+FamilyCall = tuple[str, dict[str, Any] | str]
+"""Name and arguments of a call, as a family's own parser reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,90 +34,6 @@ class AnswerGrammar:
 
     reasoning: bool = False
     calls: Literal["json", "tagged", "whole"] = "json"
-
-
-@dataclass(slots=True)
-class CallPiece:
-    """A piece of tool call number ``index``: its ``name`` once, at the start, then its ``arguments`` (JSON text).
-
-    ``last``: the call is known to end here. Who cannot know leaves it False.
-    """
-
-    index: int
-    name: str | None = None
-    arguments: str = ""
-    last: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TextPiece:
-    """A piece of the answer's text."""
-
-    kind: Literal["reasoning", "content"]
-    text: str
-
-
-Piece = TextPiece | CallPiece
-
-
-class AnswerParts:
-    """What one piece of text added to the answer: `pieces` in their order, and views of them by kind.
-
-    Made from its views, it has reasoning before content before calls. A view grows at the end: `parts.content += more`.
-    """
-
-    __slots__ = ("_texts", "calls")
-
-    def __init__(self, reasoning: str = "", content: str = "", calls: list[CallPiece] | None = None) -> None:
-        self._texts: list[tuple[int, TextPiece]] = []  # each with the number of the call pieces before it
-        self.calls: list[CallPiece] = []
-        self.add("reasoning", reasoning)
-        self.add("content", content)
-        self.calls = [] if calls is None else calls
-
-    def __bool__(self) -> bool:
-        return bool(self._texts or self.calls)
-
-    def __repr__(self) -> str:
-        return f"AnswerParts({self.pieces})"
-
-    @property
-    def pieces(self) -> list[Piece]:
-        pieces: list[Piece] = []
-        done = 0
-        for before, text in self._texts:
-            pieces += [*self.calls[done:before], text]
-            done = before
-        return pieces + self.calls[done:]
-
-    def add(self, kind: Literal["reasoning", "content"], text: str) -> None:
-        if text:
-            self._texts.append((len(self.calls), TextPiece(kind, text)))
-
-    def extend(self, more: AnswerParts) -> None:
-        """Add what came after it."""
-        before = len(self.calls)
-        self._texts += [(before + at, text) for at, text in more._texts]
-        self.calls += more.calls
-
-    @property
-    def reasoning(self) -> str:
-        return self._view("reasoning")
-
-    @reasoning.setter
-    def reasoning(self, text: str) -> None:
-        self.add("reasoning", text[len(self.reasoning) :])
-
-    @property
-    def content(self) -> str:
-        return self._view("content")
-
-    @content.setter
-    def content(self, text: str) -> None:
-        self.add("content", text[len(self.content) :])
-
-    def _view(self, kind: str) -> str:
-        return "".join(text.text for _, text in self._texts if text.kind == kind)
 
 
 @dataclass(slots=True)
@@ -167,6 +88,12 @@ class AnswerParser:
             last = self._space + self._rest
             if last.strip() or not self.calls:  # a line break after the last call is no content
                 self._give_content(parts, last)
+        elif self._state == "tail":
+            after = _after_arguments(self._rest)
+            if not CLOSE_CALL.startswith(after.strip()):  # else the closing tag was cut off
+                self._give_content(parts, after.rstrip())
+        elif self._state == "held":
+            return parts  # `adopt` takes it from here
         elif self._state == "head" and not self._block_as_call(parts, self._rest):
             self.broken += 1
             self._give_content(parts, self._space + OPEN_CALL + self._rest)
@@ -186,20 +113,58 @@ class AnswerParser:
             ]
         return message
 
-    def adopt(self, content: str, reasoning: str | None, calls: list[tuple[str, dict[str, Any] | str]]) -> AnswerParts:
-        """Take the reading of the family's own parser for what was held, and give what has not been given yet."""
+    def adopt(self, content: str, reasoning: str | None, calls: Sequence[FamilyCall | str]) -> AnswerParts:
+        """Take the reading of the family's own parser for what was held, and give what has not been given yet.
+
+        A string among the ``calls`` is the text of one that could not be read: it stays text, as does the rest.
+        """
         parts = AnswerParts()
         if reasoning and not self.reasoning:
             self.reasoning = reasoning
             parts.add("reasoning", reasoning)
-        if content.startswith(self.content):
-            parts.add("content", content[len(self.content) :])
-            self.content = content
-        for name, arguments in calls[len(self.calls) :]:
-            text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-            self._whole_call(parts, name, text)
+        if self._grammar.calls == "tagged" and self._state == "held":
+            self._adopt_blocks(parts, OPEN_CALL + self._rest, list(calls))
+        else:
+            if content.startswith(self.content):
+                parts.add("content", content[len(self.content) :])
+                self.content = content
+            for call in calls:
+                if self._state == "held" or not isinstance(call, str):  # else it was given as text already
+                    self._adopt_call(parts, call)
         self._rest = self._space = ""
         return parts
+
+    def _adopt_blocks(self, parts: AnswerParts, text: str, calls: list[FamilyCall | str]) -> None:
+        """Calls in place of their blocks. Where the two differ in number, a call's block is the next with its name."""
+        blocks = list(_BLOCK.finditer(text))
+        paired = len(blocks) == len(calls)
+        at = 0
+        for block in blocks:
+            before, at = self._space + text[at : block.start()], block.end()
+            self._space = ""
+            call = calls[0] if calls else ""
+            mine = paired or (call and (isinstance(call, str) or call[0] in block.group()))
+            if mine:
+                calls.pop(0)
+            if mine and not isinstance(call, str):
+                self._give_content(parts, before.rstrip())
+                self._adopt_call(parts, call)
+            else:
+                self.broken += 1
+                self._give_content(parts, before + block.group())
+        self._give_content(parts, text[at:].rstrip())
+        for call in calls:
+            if not isinstance(call, str):
+                self._adopt_call(parts, call)
+
+    def _adopt_call(self, parts: AnswerParts, call: FamilyCall | str) -> None:
+        if isinstance(call, str):
+            self.broken += 1
+            self._give_content(parts, call)
+        else:
+            name, arguments = call
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            self._whole_call(parts, name, text)
 
     # -- one move of the machine: False when it needs more text ---------------------------------------------------
 
@@ -314,11 +279,15 @@ class AnswerParser:
         return False
 
     def _in_tail(self, parts: AnswerParts) -> bool:
-        _, found, after = self._rest.partition(CLOSE_CALL)
-        if not found:
-            self._rest = self._rest[len(self._rest) - _partial_suffix(self._rest, CLOSE_CALL) :]
+        """After the arguments: up to the closing tag, or the next call where that tag was forgotten."""
+        before, found, after = self._rest.partition(CLOSE_CALL)
+        text, again, _ = before.partition(OPEN_CALL)
+        if again:
+            self._rest = _after_arguments(text) + self._rest[len(text) :]
+        elif found:
+            self._rest = after
+        else:
             return False
-        self._rest = after
         self._state = "content"
         return True
 
@@ -375,6 +344,11 @@ class AnswerParser:
         while self._step(parts):
             pass
         parts.extend(self.finish())
+
+
+def _after_arguments(text: str) -> str:
+    """What comes after a call's object, whose last brace may still be there."""
+    return text.lstrip().removeprefix("}") if text.lstrip().startswith("}") else text
 
 
 def _partial_suffix(text: str, mark: str) -> int:

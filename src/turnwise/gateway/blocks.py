@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from turnwise.engines.answers import CallPiece, Piece
+from turnwise.engines.parts import CallPiece, Piece
 
 
 class OneAtATime:

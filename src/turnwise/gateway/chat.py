@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletion
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
-from turnwise.engines.answers import AnswerParts, CallPiece
+from turnwise.engines.parts import AnswerParts, CallPiece
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.request import (
     LARGEST_TOP_K,

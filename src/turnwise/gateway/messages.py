@@ -15,7 +15,7 @@ from anthropic.types import Message as AnthropicMessage
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from turnwise.engines.answers import AnswerParts, CallPiece, Piece
+from turnwise.engines.parts import AnswerParts, CallPiece, Piece
 from turnwise.gateway.blocks import OneAtATime
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.messages_input import parse_request

@@ -12,7 +12,7 @@ from typing import Any
 from openai.types.responses import Response as OpenAIResponse
 from starlette.responses import Response
 
-from turnwise.engines.answers import AnswerParts, CallPiece, Piece
+from turnwise.engines.parts import AnswerParts, CallPiece, Piece
 from turnwise.gateway.blocks import OneAtATime
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.request import AnswerHead, Final, ModelRequest, Usage, call_id, event
