@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -12,7 +13,10 @@ from openai.types.responses import Response, ResponseStreamEvent
 
 from tests.gateway.conftest import Agents
 from tests.support.servers import wait_until
-from tests.support.wire import TOOL, check_events, nested_calls, post_stream, without_ids
+from tests.support.wire import TOOL, check_events, events_of, nested_calls, post_stream, without_ids
+from turnwise.engines.parts import AnswerParts
+from turnwise.gateway.request import AnswerHead, Final, ModelRequest, Usage
+from turnwise.gateway.responses import ResponsesCodec
 from turnwise.journal.schema import unpack_json
 from turnwise.types import Exclusion, FinishReason, TurnState
 
@@ -217,6 +221,35 @@ def test_log_probs_are_those_of_the_sampled_tokens(qwen: Agents) -> None:
     deltas = [t["logprob"] for e in raw if e["type"] == "response.output_text.delta" for t in e["logprobs"]]
     assert deltas == expected[: len(deltas)]
     assert len(expected) - len(deltas) <= 1, "only the token that ends the answer has no text"
+
+
+@pytest.mark.parametrize("said", ["<think>\nhm so\n</think>\n\nfour is it", "<think>\n\n</think>\n\nfour is it"])
+@pytest.mark.parametrize("calls", ["", "\n" + nested_calls({"a": 1})])
+def test_log_probs_are_those_of_the_text_alone(qwen: Agents, said: str, calls: str) -> None:
+    qwen.stub.reply = lambda _: said + calls
+    include: Any = ["message.output_text.logprobs"]
+    text = f"probs of {said}{calls}"
+    for answer in (
+        ask(qwen, text, include=include, tools=TOOLS),
+        streamed(qwen, text, include=include, tools=TOOLS)[1],
+    ):
+        message = next(item for item in answer.output if item.type == "message")
+        given = "".join(token.token for token in message.content[0].logprobs or [])  # type: ignore[union-attr]
+        assert given.removesuffix("<|im_end|>") == "four is it"
+
+
+def test_items_of_a_stream_have_ids_of_their_own_and_its_time_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(1000)
+    monkeypatch.setattr("turnwise.gateway.responses.time.time", lambda: next(clock))
+    writer = ResponsesCodec().writer(AnswerHead("turn-1", ModelRequest("m", [{"role": "user", "content": "hi"}]), 1))
+    data = writer.begin()
+    for parts in (AnswerParts(reasoning="a"), AnswerParts(content="b"), AnswerParts(reasoning="c")):
+        data += writer.delta(parts, None)
+    events = events_of(data + writer.end(Final({"role": "assistant"}, FinishReason.LENGTH, Usage(1, 1))))
+    assert len({e["response"]["created_at"] for e in events if "response" in e}) == 1
+    items = events[-1]["response"]["output"]
+    assert len({item["id"] for item in items}) == 3
+    assert [item["status"] for item in items] == ["completed", "completed", "incomplete"]
 
 
 def test_a_limit_makes_the_answer_incomplete(qwen: Agents) -> None:

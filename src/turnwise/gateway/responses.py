@@ -12,11 +12,12 @@ from typing import Any
 from openai.types.responses import Response as OpenAIResponse
 from starlette.responses import Response
 
-from turnwise.engines.parts import AnswerParts, CallPiece, Piece
-from turnwise.gateway.blocks import OneAtATime
+from turnwise.engines.parts import AnswerParts, CallPiece, Piece, TextPiece
+from turnwise.gateway.blocks import OneAtATime, is_complete
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.request import AnswerHead, Final, ModelRequest, Usage, call_id, event
 from turnwise.gateway.responses_input import parse_request
+from turnwise.gateway.text_tokens import tokens_of_message, tokens_of_part, without_reasoning
 from turnwise.types import FinishReason
 
 
@@ -31,14 +32,20 @@ class ResponsesCodec:
     def whole(self, head: AnswerHead, final: Final, logprobs: list[tuple[str, float]] | None) -> dict[str, Any]:
         items = _Items(head)
         output: list[dict[str, Any]] = []
+        tokens = tokens_of_message(final.message, logprobs or [])
         if final.message.get("reasoning_content"):
             output.append(items.reasoning(final.message["reasoning_content"], "completed"))
         if final.message.get("content"):
-            output.append(items.message(final.message["content"], "completed", logprobs or [], len(output)))
+            output.append(items.message(final.message["content"], "completed", tokens, len(output)))
         for i, call in enumerate(final.message.get("tool_calls") or []):
             function = call["function"]
             output.append(items.call(i, function["name"], function["arguments"], "completed"))
-        body = _response(head, output, _status(final)) | {"usage": usage_body(final.usage), "completed_at": _now()}
+        if output and not is_complete(output[-1].get("arguments", "")):
+            output[-1]["status"] = _status(final)
+        body = _response(head, output, _status(final), _now()) | {
+            "usage": usage_body(final.usage),
+            "completed_at": _now(),
+        }
         if final.finish_reason is FinishReason.LENGTH:
             body["incomplete_details"] = {"reason": "max_output_tokens"}
         OpenAIResponse.model_validate(body)
@@ -58,6 +65,8 @@ class ItemWriter:
         self._head = head
         self._items = _Items(head)
         self._order = OneAtATime()
+        self._mixed = False  # the step at hand has more than text
+        self._created = _now()
         self._sequence = -1
         self._output: list[dict[str, Any]] = []
         self._open: str | None = None  # "reasoning", "message" or "call <index>"
@@ -67,12 +76,17 @@ class ItemWriter:
         self._waiting: list[tuple[str, float]] = []  # log-probs of tokens whose text has not come yet
 
     def begin(self) -> bytes:
-        body = _response(self._head, [], "in_progress")
+        body = _response(self._head, [], "in_progress", self._created)
         return self._event("response.created", response=body) + self._event("response.in_progress", response=body)
 
     def delta(self, parts: AnswerParts, logprobs: list[tuple[str, float]] | None) -> bytes:
         self._waiting += logprobs or []
-        return b"".join(map(self._write, self._order.feed(parts.pieces)))
+        pieces = self._order.feed(parts.pieces)
+        self._mixed = any(not isinstance(piece, TextPiece) or piece.kind == "reasoning" for piece in pieces)
+        out = b"".join(map(self._write, pieces))
+        if self._open not in (None, "message"):
+            self._waiting = []  # tokens of reasoning, of a call, or of a tag
+        return out
 
     def _write(self, piece: Piece) -> bytes:
         if isinstance(piece, CallPiece):
@@ -83,8 +97,9 @@ class ItemWriter:
             return out + self._add("response.reasoning_text.delta", delta=piece.text, content_index=0)
         out = self._begin("message")
         self._text += piece.text
-        values = _logprobs(self._waiting)
-        self._logprobs += self._waiting
+        tokens = (tokens_of_part if self._mixed else without_reasoning)(piece.text, self._waiting)
+        values = _logprobs(tokens)
+        self._logprobs += tokens
         self._waiting = []
         return out + self._add("response.output_text.delta", delta=piece.text, content_index=0, logprobs=values)
 
@@ -101,18 +116,23 @@ class ItemWriter:
 
     def end(self, final: Final) -> bytes:
         out = b"".join(map(self._write, self._order.finish()))
-        self._logprobs += self._waiting  # the last token has no text
-        out += self._done()
+        if self._open == "message":
+            self._logprobs += self._waiting  # the last token has no text
         status = _status(final)
-        body = _response(self._head, self._output, status)
+        out += self._done(status if self._cut() else "completed")
+        body = _response(self._head, self._output, status, self._created)
         body |= {"usage": usage_body(final.usage), "completed_at": _now()}
         if status == "incomplete":
             body["incomplete_details"] = {"reason": "max_output_tokens"}
         return out + self._event(f"response.{status}", response=body)
 
+    def _cut(self) -> bool:
+        """Whether the open item ends where the answer does: a call that is whole does not."""
+        return not (self._open or "").startswith("call") or not is_complete(self._text)
+
     def error(self, error: ApiError) -> bytes:
         code = "rate_limit_exceeded" if error.status == 429 else "server_error"
-        body = _response(self._head, self._output, "failed")
+        body = _response(self._head, self._output, "failed", self._created)
         return self._event("response.failed", response=body | {"error": {"code": code, "message": error.message}})
 
     # -- items --------------------------------------------------------------------------------------------------------
@@ -130,10 +150,10 @@ class ItemWriter:
             out += self._add("response.content_part.added", part=self._part(), content_index=0)
         return out
 
-    def _done(self) -> bytes:
+    def _done(self, status: str = "completed") -> bytes:
         if self._open is None:
             return b""
-        item = self._item("completed")
+        item = self._item(status)
         if self._open == "reasoning":
             out = self._add("response.reasoning_text.done", text=self._text, content_index=0)
             out += self._add("response.content_part.done", part=self._part(), content_index=0)
@@ -150,7 +170,7 @@ class ItemWriter:
 
     def _item(self, status: str) -> dict[str, Any]:
         if self._open == "reasoning":
-            return self._items.reasoning(self._text, status)
+            return self._items.reasoning(self._text, status, len(self._output))
         if self._open == "message":
             return self._items.message(self._text, status, self._logprobs, len(self._output))
         return self._items.call(self._call[0], self._call[1], self._text, status)
@@ -177,9 +197,10 @@ class _Items:
         self._id = head.turn_id.removeprefix("turn-")
         self._groups: dict[str, tuple[str, str]] = head.request.options.get("groups", {})
 
-    def reasoning(self, text: str, status: str) -> dict[str, Any]:
+    def reasoning(self, text: str, status: str, position: int = 0) -> dict[str, Any]:
         content = [{"type": "reasoning_text", "text": text}]
-        return {"type": "reasoning", "id": f"rs_{self._id}", "summary": [], "content": content, "status": status}
+        id = f"rs_{self._id}_{position}" if position else f"rs_{self._id}"
+        return {"type": "reasoning", "id": id, "summary": [], "content": content, "status": status}
 
     def message(self, text: str, status: str, logprobs: list[tuple[str, float]], position: int = 0) -> dict[str, Any]:
         return {
@@ -219,13 +240,13 @@ def response_id(turn_id: str) -> str:
     return f"resp_{turn_id.removeprefix('turn-')}"
 
 
-def _response(head: AnswerHead, output: list[dict[str, Any]], status: str) -> dict[str, Any]:
+def _response(head: AnswerHead, output: list[dict[str, Any]], status: str, created: int) -> dict[str, Any]:
     request = head.request
     given = request.record
     return {
         "id": response_id(head.turn_id),
         "object": "response",
-        "created_at": _now(),
+        "created_at": created,
         "status": status,
         "model": request.model,
         "output": output,
