@@ -170,7 +170,7 @@ class Answering(Closing):
                         yield Delta(parts, list(zip(chunk.token_ids, chunk.logprobs or [], strict=False)))
             last = parser.finish()
             if self.renderer.grammar.calls != "json":
-                _merge(last, await asyncio.to_thread(self._family_reading, turn, parser))
+                last.extend(await asyncio.to_thread(self._family_reading, turn, parser))
             message = with_call_ids(turn.id, parser.message)
             if message.get("tool_calls") and reason is FinishReason.STOP:
                 reason = FinishReason.TOOL_CALLS
@@ -223,8 +223,9 @@ class Answering(Closing):
         read = self.renderer.parse(turn.response_ids, turn.request.tools, turn.prompt.ids)
         calls = [
             (call.name or "", call.arguments or {})
-            for call in read.tool_calls
             if call.status is ToolCallParseStatus.OK and turn.request.tools is not None
+            else call.raw
+            for call in read.tool_calls
         ]
         return parser.adopt(read.content, read.reasoning_content, calls)
 
@@ -252,12 +253,6 @@ def with_call_ids(turn_id: str, message: Message) -> Message:
     if not calls:
         return message
     return message | {"tool_calls": [{"id": call_id(turn_id, i)} | call for i, call in enumerate(calls)]}
-
-
-def _merge(parts: AnswerParts, more: AnswerParts) -> None:
-    parts.reasoning += more.reasoning
-    parts.content += more.content
-    parts.calls += more.calls
 
 
 def whole_parts(message: Message) -> AnswerParts:
