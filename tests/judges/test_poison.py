@@ -43,7 +43,7 @@ async def test_an_unforeseen_fault_of_one_turn_is_counted_and_the_others_go_on(
 
     async def judge(task: JudgeTask) -> Verdict:
         if task.turn_id == poison:
-            raise ZeroDivisionError(f"a fault of ours {LONE}")
+            raise ZeroDivisionError("a fault of ours")
         return await good(task)
 
     scripted = Scripted(judge)
@@ -60,6 +60,24 @@ async def test_an_unforeseen_fault_of_one_turn_is_counted_and_the_others_go_on(
     with journal.reading() as c:
         error = c.execute(select(schema.turns.c.last_error).where(schema.turns.c.id == poison)).scalar_one()
     assert "ZeroDivisionError" in error
+    assert "a fault of ours" in error
+
+
+async def test_a_fault_whose_words_are_no_unicode_is_recorded(
+    journal: Journal, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    poison = add_turn(journal, "aaa", "hm")
+
+    async def judge(_: JudgeTask) -> Verdict:
+        raise ZeroDivisionError(f"a fault of ours {LONE}")
+
+    with caplog.at_level(logging.CRITICAL + 1):  # pytest's own report of the log could not be sent between processes
+        await work_until(
+            Worker(settings(tmp_path, max_attempts=1), journal, Scripted(judge)),
+            lambda: state(journal, poison) is TurnState.EXCLUDED,
+        )
+    with journal.reading() as c:
+        error = c.execute(select(schema.turns.c.last_error).where(schema.turns.c.id == poison)).scalar_one()
     assert "a fault of ours" in error
 
 
