@@ -134,8 +134,8 @@ def test_each_call_is_whole_and_nothing_is_lost(data: st.DataObject) -> None:
 
 def test_parts_keep_the_order_of_their_pieces() -> None:
     parts = AnswerParts(reasoning="hm", content="a", calls=[CallPiece(0, "f")])
-    parts.content += "b"
-    parts.calls.append(CallPiece(0, None, "{}"))
+    parts.add("content", "b")
+    parts.pieces.append(CallPiece(0, None, "{}"))
     more = AnswerParts(content="c", calls=[CallPiece(1, "g")])
     parts.extend(more)
     assert [getattr(p, "text", None) or getattr(p, "name", None) or "{}" for p in parts.pieces] == [

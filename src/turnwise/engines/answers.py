@@ -227,7 +227,7 @@ class AnswerParser:
             name = _json_string(match.group(1))
             if name:
                 self.calls.append(_Call(name))
-                parts.calls.append(CallPiece(len(self.calls) - 1, name=name))
+                parts.pieces.append(CallPiece(len(self.calls) - 1, name=name))
                 self._rest = self._rest[match.end() :]
                 self._state = "arguments"
                 self._depth, self._in_string, self._escaped, self._space = 0, False, False, ""
@@ -313,11 +313,11 @@ class AnswerParser:
     def _give_arguments(self, parts: AnswerParts, text: str, *, last: bool = False) -> None:
         if text or last:
             self.calls[-1].arguments += text
-            parts.calls.append(CallPiece(len(self.calls) - 1, arguments=text, last=last))
+            parts.pieces.append(CallPiece(len(self.calls) - 1, arguments=text, last=last))
 
     def _whole_call(self, parts: AnswerParts, name: str, arguments: str) -> None:
         self.calls.append(_Call(name, arguments))
-        parts.calls.append(CallPiece(len(self.calls) - 1, name, arguments, last=True))
+        parts.pieces.append(CallPiece(len(self.calls) - 1, name, arguments, last=True))
 
     def _block_as_call(self, parts: AnswerParts, block: str) -> bool:
         """A complete block whose keys stand in another order, or without arguments."""

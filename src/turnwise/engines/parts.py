@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,60 +32,41 @@ Piece = TextPiece | CallPiece
 
 
 class AnswerParts:
-    """What one piece of text added to the answer: `pieces` in their order, and views of them by kind.
+    """What one step added to the answer: ``pieces`` in order. Made by kind, reasoning comes first and calls last."""
 
-    Made from its views, it has reasoning before content before calls. A view grows at the end: `parts.content += more`.
-    """
+    __slots__ = ("pieces",)
 
-    __slots__ = ("_texts", "calls")
-
-    def __init__(self, reasoning: str = "", content: str = "", calls: list[CallPiece] | None = None) -> None:
-        self._texts: list[tuple[int, TextPiece]] = []  # each with the number of the call pieces before it
-        self.calls: list[CallPiece] = []
+    def __init__(self, reasoning: str = "", content: str = "", calls: Sequence[CallPiece] = ()) -> None:
+        self.pieces: list[Piece] = []
         self.add("reasoning", reasoning)
         self.add("content", content)
-        self.calls = [] if calls is None else calls
+        self.pieces += calls
 
     def __bool__(self) -> bool:
-        return bool(self._texts or self.calls)
+        return bool(self.pieces)
 
     def __repr__(self) -> str:
         return f"AnswerParts({self.pieces})"
 
-    @property
-    def pieces(self) -> list[Piece]:
-        pieces: list[Piece] = []
-        done = 0
-        for before, text in self._texts:
-            pieces += [*self.calls[done:before], text]
-            done = before
-        return pieces + self.calls[done:]
-
     def add(self, kind: Literal["reasoning", "content"], text: str) -> None:
         if text:
-            self._texts.append((len(self.calls), TextPiece(kind, text)))
+            self.pieces.append(TextPiece(kind, text))
 
     def extend(self, more: AnswerParts) -> None:
         """Add what came after it."""
-        before = len(self.calls)
-        self._texts += [(before + at, text) for at, text in more._texts]
-        self.calls += more.calls
+        self.pieces += more.pieces
 
     @property
     def reasoning(self) -> str:
-        return self._view("reasoning")
-
-    @reasoning.setter
-    def reasoning(self, text: str) -> None:
-        self.add("reasoning", text[len(self.reasoning) :])
+        return self._text("reasoning")
 
     @property
     def content(self) -> str:
-        return self._view("content")
+        return self._text("content")
 
-    @content.setter
-    def content(self, text: str) -> None:
-        self.add("content", text[len(self.content) :])
+    @property
+    def calls(self) -> list[CallPiece]:
+        return [piece for piece in self.pieces if isinstance(piece, CallPiece)]
 
-    def _view(self, kind: str) -> str:
-        return "".join(text.text for _, text in self._texts if text.kind == kind)
+    def _text(self, kind: str) -> str:
+        return "".join(piece.text for piece in self.pieces if isinstance(piece, TextPiece) and piece.kind == kind)

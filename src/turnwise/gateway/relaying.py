@@ -130,5 +130,5 @@ def _take(answer: Message, event: UpstreamEvent) -> AnswerParts:
         function = calls[piece.index]["function"]
         function["name"] = function["name"] or piece.name or ""
         function["arguments"] += piece.arguments
-        parts.calls.append(CallPiece(piece.index, piece.name, piece.arguments))
+        parts.pieces.append(CallPiece(piece.index, piece.name, piece.arguments))
     return parts
