@@ -118,14 +118,14 @@ def test_a_report_replaces_only_its_own_section(tmp_path: Path) -> None:
     file = tmp_path / "BENCHMARKS.md"
     other = BenchReport("turnwise bench other", [Figure("a", "1")], [])
     grid = Grid("Growing histories", ["prompt", "ratio"], [["2 kB", "0.2"]])
-    for value in ("0.9", "0.2"):
+    for value in ("0.9173", "0.2"):
         grid = Grid("Growing histories", ["prompt", "ratio"], [["2 kB", value]])
         BenchReport("turnwise bench serve", [], ["a note"], [grid]).write(file)
         other.write(file)
     text = file.read_text(encoding="utf-8")
     assert text.count("## `turnwise bench serve`") == text.count("## `turnwise bench other`") == 1
     assert "| 2 kB | 0.2 |" in text
-    assert "0.9" not in text
+    assert "0.9173" not in text
 
 
 def test_a_peer_that_is_not_installed_has_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
