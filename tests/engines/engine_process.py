@@ -59,7 +59,7 @@ def stream(url: str, prompt: list[int], **fields: Any) -> Iterator[dict[str, Any
         for line in response.iter_lines():
             if line == "data: [DONE]":
                 done = True
-            elif line:
+            elif line.startswith("data: "):  # anything else is a sign of life
                 yield json.loads(line.removeprefix("data: "))
         assert done, "the stream ended without [DONE]"
 
