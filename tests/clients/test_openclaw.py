@@ -69,18 +69,6 @@ def test_a_conversation_without_a_name_is_known_by_its_history(bench: Bench, pro
     assert_one_session_of_steps(bench, "result-{}", steps=3)
 
 
-@pytest.mark.timeout(600)
-def test_a_compacted_conversation(bench: Bench) -> None:
-    openclaw = set_up(bench, MINIMAL, named=True)
-    try:
-        for text in (*map(message, (1, 2, 3)), "/compact", *map(message, (4, 5))):
-            say(bench, openclaw, text)
-    finally:
-        bench.record("openclaw-compaction")
-    steps = [t for s in bench.sessions() for t in s["turns"] if t["next_state"]]
-    assert len(steps) >= 8, bench.story()
-
-
 @pytest.mark.timeout(300)
 def test_a_prompt_that_does_not_fit_is_said_to_be_too_long(bench: Bench) -> None:
     bench.stub.max_model_len = 4096

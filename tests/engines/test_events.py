@@ -171,6 +171,7 @@ async def test_closing_the_iterator_hangs_up() -> None:
             async for _event in events:
                 break
         await asyncio.wait_for(gone.wait(), 5)
+    assert gone.is_set()
 
 
 async def test_nobody_there_is_unreachable() -> None:

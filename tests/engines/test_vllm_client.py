@@ -117,6 +117,7 @@ async def test_an_adapter_that_is_refused_is_an_error() -> None:
 async def test_unloading_what_is_gone_is_no_error() -> None:
     async with plays(answer(404, {"error": {"message": "not found"}})) as played:
         await VllmEngine(played.url).unload_adapter("v1")
+    assert [(r.path, r.body) for r in played.received] == [("/v1/unload_lora_adapter", {"lora_name": "v1"})]
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,10 @@ async def test_mutated_requests(config: Config, renderer: PromptRenderer) -> Non
 @pytest.mark.timeout(1200)
 async def test_twenty_thousand_mutated_requests(config: Config, renderer: PromptRenderer) -> None:
     name = type(renderer.renderer).__name__
-    await ask_all(config, renderer, range(3000, 13000) if name == "Qwen3Renderer" else range(13000, 23000))
+    statuses = await ask_all(config, renderer, range(3000, 13000) if name == "Qwen3Renderer" else range(13000, 23000))
+    assert sum(statuses.values()) == 10_000
+    assert max(statuses) < 500
+    assert statuses[200] > 500, "enough of them are still requests"
 
 
 @pytest.mark.parametrize("as_error", [False, True])

@@ -90,6 +90,7 @@ async def test_a_verdict_that_cannot_be_stored_is_counted(journal: Journal, tmp_
     await work_until(
         Worker(settings(tmp_path), journal, Scripted(unstorable)), lambda: state(journal, turn) is TurnState.EXCLUDED
     )
+    assert journal.get_turn(turn).exclusion is Exclusion.NO_VALID_VOTE  # type: ignore[union-attr]
 
 
 async def test_a_journal_that_fails_for_a_while_does_not_end_the_judge(
@@ -108,6 +109,7 @@ async def test_a_journal_that_fails_for_a_while_does_not_end_the_judge(
     await work_until(
         Worker(settings(tmp_path), journal, SignalJudge()), lambda: state(journal, turn) is TurnState.READY
     )
+    assert not failing, "it had failed twice before"
 
 
 async def test_a_journal_that_takes_no_failure_either_does_not_end_the_judge(
