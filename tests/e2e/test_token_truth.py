@@ -89,16 +89,16 @@ def all_turns(journal: Journal) -> list[Turn]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("dtype", "conversations", "mean_limit", "worst_limit"),
+    ("dtype", "conversations", "mean_limit", "rare", "rare_limit"),
     [
         # In one number format on both sides, what is left is the order of additions: any real fault shows here.
-        ("float32", 20, 1e-4, 1e-2),
-        # bfloat16 has 8 bits: its forward pass alone is 0.03 nats per token from the float32 one.
-        ("bfloat16", CONVERSATIONS, 0.06, 1.0),
+        ("float32", 20, 1e-4, 0.0, 1e-2),
+        # bfloat16 has 8 bits: its forward pass alone is 0.03 nats per token from the float32 one, with a long tail.
+        ("bfloat16", CONVERSATIONS, 0.06, 0.01, 0.5),
     ],
 )
 def test_what_was_sampled_is_what_is_recorded_and_recomputed(
-    model_dir: Path, tmp_path: Path, dtype: str, conversations: int, mean_limit: float, worst_limit: float
+    model_dir: Path, tmp_path: Path, dtype: str, conversations: int, mean_limit: float, rare: float, rare_limit: float
 ) -> None:
     config = load_config(overrides={"home": tmp_path / "home"})
     with engine_process(model_dir, dtype, max_num_seqs=16) as engine_url:
@@ -139,7 +139,7 @@ def test_what_was_sampled_is_what_is_recorded_and_recomputed(
     mean, worst = float(gaps.mean()), float(gaps.max())
     print(f"\n{dtype}: {len(turns)} turns; over {len(gaps)} tokens the trainer is {mean:.6f} off, at worst {worst:.4f}")
     assert mean < mean_limit
-    assert worst < worst_limit
+    assert float((gaps > rare_limit).float().mean()) <= rare
 
 
 def serving_version(gateway: Running) -> int:

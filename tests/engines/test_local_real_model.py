@@ -37,45 +37,55 @@ def recomputed(model: torch.nn.Module, prompt: list[int], reply: list[int], temp
     return torch.log_softmax(logits / temperature, -1).gather(1, torch.tensor(reply)[:, None])[:, 0]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "adapted", "mean_limit", "limit"),
-    [("float32", False, 2e-5, 2e-4), ("float32", True, 5e-5, 5e-4), ("bfloat16", False, 0.05, 0.6)],
-)
+Answers = list[tuple[list[int], list[int], list[float]]]
+"""Per answer: prompt ids, sampled ids, recorded log-probs."""
+
+
+def sampled(url: str, tokenizer: Tokenizer, model: str, temperature: float) -> Answers:
+    """One answer per question, all at once, so that they are decoded as a batch."""
+    prompts = [prompt(tokenizer, question) for question in QUESTIONS]
+    fields = {"model": model, "temperature": temperature, "top_p": 0.95, "max_tokens": 48}
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        choices = list(pool.map(lambda p: complete(url, p, **fields)["choices"][0], prompts))
+    return [(p, c["token_ids"], c["logprobs"]["token_logprobs"]) for p, c in zip(prompts, choices, strict=True)]
+
+
+def gaps_to(reference: torch.nn.Module, answers: Answers, temperature: float) -> torch.Tensor:
+    """|recorded − recomputed| of each sampled token."""
+    return torch.cat([(recomputed(reference, p, r, temperature) - torch.tensor(lp)).abs() for p, r, lp in answers])
+
+
+@pytest.mark.parametrize(("adapted", "mean_limit", "limit"), [(False, 2e-5, 2e-4), (True, 5e-5, 5e-4)])
 def test_recorded_log_probs_are_transformers(
-    dtype: str,
-    adapted: bool,
-    mean_limit: float,
-    limit: float,
-    model_dir: Path,
-    tokenizer: Tokenizer,
-    tmp_path: Path,
-    record_property: pytest.RecordProperty,
+    adapted: bool, mean_limit: float, limit: float, model_dir: Path, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    temperature = 0.7
-    reference = AutoModelForCausalLM.from_pretrained(model_dir, dtype=getattr(torch, dtype)).eval()
+    """In one number format only the order of additions is left."""
+    reference = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
     adapter = write_random_adapter(tmp_path / "adapter", model_dir, scale=0.01, seed=0)
     if adapted:
         reference.load_adapter(str(adapter))
-    with start_engine(model_dir, tmp_path / "engine.log", "--dtype", dtype) as (url, _):
+    with start_engine(model_dir, tmp_path / "engine.log", "--dtype", "float32") as (url, _):
         if adapted:
             assert post(url, "/v1/load_lora_adapter", lora_name="a", lora_path=str(adapter)).status_code == 200
-        prompts = [prompt(tokenizer, q) for q in QUESTIONS]
-        fields = {"model": "a" if adapted else "base", "temperature": temperature, "top_p": 0.95, "max_tokens": 48}
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            answers = list(pool.map(lambda p: complete(url, p, **fields)["choices"][0], prompts))
-    gaps = torch.cat(
-        [
-            (
-                recomputed(reference, p, a["token_ids"], temperature) - torch.tensor(a["logprobs"]["token_logprobs"])
-            ).abs()
-            for p, a in zip(prompts, answers, strict=True)
-        ]
-    )
-    record_property("mean", gaps.mean().item())
-    record_property("max", gaps.max().item())
-    print(f"{dtype} adapted={adapted}: mean {gaps.mean():.2e}, max {gaps.max():.2e}, {len(gaps)} tokens")
+        answers = sampled(url, tokenizer, "a" if adapted else "base", 0.7)
+    gaps = gaps_to(reference, answers, 0.7)
+    print(f"float32 adapted={adapted}: mean {gaps.mean():.2e}, max {gaps.max():.2e}, {len(gaps)} tokens")
     assert gaps.mean() < mean_limit
     assert gaps.max() < limit
+
+
+def test_bfloat16_is_no_rougher_than_transformers_own(model_dir: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Rounding to 8 bits depends on the processor's kernels and on the tokens, so no absolute limit would hold: the
+    engine's distance from float32 is compared with that of transformers in bfloat16, on the same tokens."""
+    exact = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
+    rough = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.bfloat16).eval()
+    with start_engine(model_dir, tmp_path / "engine.log", "--dtype", "bfloat16") as (url, _):
+        answers = sampled(url, tokenizer, "base", 0.7)
+    ours = gaps_to(exact, answers, 0.7)
+    theirs = gaps_to(exact, [(p, r, recomputed(rough, p, r, 0.7).tolist()) for p, r, _ in answers], 0.7)
+    print(f"bfloat16 from float32: engine {ours.mean():.4f}, transformers {theirs.mean():.4f}, {len(ours)} tokens")
+    assert ours.mean() < 1.5 * theirs.mean()
+    assert ours.mean() < 0.2, "and both are rounding, not another model"
 
 
 def test_an_answer_ends_with_the_end_token(model_dir: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from turnwise.demo.problems import Problem
 
 LONG_WORDS = 50
 CURT_WORDS = 6
+ECHO_WORDS = 6
 
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+\S", re.MULTILINE)
 _HEADING = re.compile(r"^\s*#{1,6}\s|^[A-Z][\w ]{2,30}:\s*$", re.MULTILINE)
@@ -34,6 +35,7 @@ def look(answer: str, problem: Problem) -> list[str]:
     if len(words) < CURT_WORDS:
         return ["curt"]
     found = {
+        "repeats": _says_twice(words),
         "list": len(_BULLET.findall(answer)) >= 2,
         "bold": "**" in answer or "__" in answer,
         "heading": bool(_HEADING.search(answer)),
@@ -44,6 +46,12 @@ def look(answer: str, problem: Problem) -> list[str]:
         "robotic": bool(_ROBOT.search(answer.strip())),
     }
     return [name for name, there in found.items() if there]
+
+
+def _says_twice(words: list[str]) -> bool:
+    """Some `ECHO_WORDS` words in a row come a second time."""
+    runs = [" ".join(words[at : at + ECHO_WORDS]).lower() for at in range(len(words) - ECHO_WORDS + 1)]
+    return len(set(runs)) < len(runs)
 
 
 def _misses(answer: str, problem: Problem) -> bool:
@@ -95,6 +103,18 @@ STUDENT = Persona(
                 "[say|write] [one sentence on|in a sentence] how you got [it|there]",
                 "[add|give me] [a short reason|one plain sentence with the reason] too",
                 "I need [a sentence or two|one or two sentences] that say where the [number|result] comes from",
+            ),
+        ),
+        "repeats": Aspect(
+            grumbles=(
+                "[you keep saying|you're saying] the same [thing|stuff] [twice|over and over|again and again]",
+                "[half of it|most of that] is [in there twice|the same line again]",
+                "it [goes round in circles|says everything twice]",
+            ),
+            wants=(
+                "[say|write] [everything|each thing|it] [once|only once], [in a sentence or two|short and plain]",
+                "[don't|please don't] [say the same thing twice|repeat yourself], [a sentence or two is enough|just the result and a short reason]",
+                "[leave out|drop] what you [said already|already said] and [keep it short|be brief]",
             ),
         ),
         "long": Aspect(
