@@ -77,3 +77,20 @@ def test_a_rollback_serves_an_earlier_version_again(journal: Journal) -> None:
     assert journal.latest_version() == 1
     refused = run("versions", "rollback", "7", *home)
     assert refused.returncode == 1 and "there is no published version 7" in refused.stderr
+
+
+def test_a_rollback_to_the_base_model_and_forward_again(journal: Journal) -> None:
+    publish(journal), publish(journal)
+    home = ["--home", str(journal.config.home)]
+    done = run("versions", "rollback", "0", *home)
+    assert done.returncode == 0, done.stderr
+    assert "the base model serves" in done.stdout
+    assert journal.latest_version() == 0
+    assert "0 (serving)" in run("versions", "list", *home).stdout
+    assert run("versions", "rollback", "1", *home).returncode == 0
+    assert journal.latest_version() == 1
+    run("versions", "rollback", "0", *home)
+    assert publish(journal) == 3  # learned anew, on the base model
+    version = journal.get_version(3)
+    assert version is not None and version.parent == 0
+    assert journal.latest_version() == 3

@@ -91,9 +91,9 @@ def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> 
 
 @versions_app.command("rollback")
 def versions_rollback(number: int, config: ConfigFile = None, home: Home = None) -> None:
-    """Serve an earlier version again; what is learned from now on builds on it."""
+    """Serve an earlier version again (0: the base model); what is learned from now on builds on it."""
     with_journal(read_config(config, home, None), lambda journal: journal.serve_version(number))
-    out.print(f"version {number} serves from now on", highlight=False)
+    out.print(f"{f'version {number}' if number else 'the base model'} serves from now on", highlight=False)
 
 
 def version_body(version: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from turnwise.errors import JournalError
 from turnwise.journal import schema
 from turnwise.journal.queue import Queue
-from turnwise.journal.schema import pack_json, unpack_json
+from turnwise.journal.schema import NOT_SERVING, pack_json, unpack_json
 from turnwise.types import BASE_VERSION, PolicyVersion, TurnState
 
 S, T, V = schema.sessions.c, schema.turns.c, schema.versions.c
@@ -56,15 +56,16 @@ class Journal(Queue):
         return [v for v in found if v is not None]
 
     def serve_version(self, number: int) -> None:
-        """Make an earlier version the serving one again. Raises JournalError when there is no such version.
+        """Make an earlier version, or the base model (0), the serving one again. Raises JournalError for no version.
 
         A batch under way would be published on top of the version that is left: its samples are ready again instead.
         """
         with self.transaction() as c:
-            done = c.execute(
+            if number == BASE_VERSION:  # it has no row: it serves where no version does
+                c.execute(update(schema.versions).values(published_at=NOT_SERVING))
+            elif not c.execute(
                 update(schema.versions).where(V.number == number).values(published_at=self.clock())
-            ).rowcount
-            if number == BASE_VERSION or not done:
+            ).rowcount:
                 raise JournalError(f"there is no published version {number}; see `turnwise versions list`")
             for batch in c.execute(select(schema.batches.c.id).where(schema.batches.c.state == "open")).scalars().all():
                 self._release(c, batch)

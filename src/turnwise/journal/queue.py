@@ -16,8 +16,9 @@ from sqlalchemy import Connection, and_, func, insert, or_, select, update
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
 from turnwise.journal.recording import Recording
-from turnwise.journal.schema import pack_json, unpack_ids, unpack_json, unpack_logprobs
+from turnwise.journal.schema import NOT_SERVING, pack_json, unpack_ids, unpack_json, unpack_logprobs
 from turnwise.types import (
+    BASE_VERSION,
     Batch,
     Exclusion,
     JudgeTask,
@@ -329,10 +330,9 @@ class Queue(Recording):
 
     def _serving(self, c: Connection) -> int:
         """The number of the version that serves: the last one published, or 0, the base model."""
-        return (
-            c.execute(select(V.number).order_by(V.published_at.desc(), V.number.desc()).limit(1)).scalar_one_or_none()
-            or 0
-        )
+        published = select(V.number).where(V.published_at > NOT_SERVING)
+        last = published.order_by(V.published_at.desc(), V.number.desc()).limit(1)
+        return c.execute(last).scalar_one_or_none() or BASE_VERSION
 
     def _versions_behind(self, c: Connection, version: int, serving: int) -> int:
         if version == serving:
