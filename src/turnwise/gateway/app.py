@@ -30,6 +30,7 @@ from turnwise.gateway.openapi import request_schema
 from turnwise.gateway.request import Codec, read_object
 from turnwise.gateway.responses import ResponsesCodec
 from turnwise.gateway.serving import MODEL_NAME
+from turnwise.judges.text import clean
 
 log = logging.getLogger(__name__)
 
@@ -206,7 +207,9 @@ async def _refuse_route(request: Request, error: Exception) -> Response:
 
 
 def parse_feedback(body: bytes) -> tuple[int | None, str | None]:
-    """Score and text of a feedback body. Raises ApiError (400)."""
+    """Score and text of a feedback body. A text beside a score is a hint, and goes into prompts like a judge's own: it
+    is cleaned like one. A text alone is a reaction like any other and stays as it was written. Raises ApiError (400).
+    """
     raw = read_object(body)
     if set(raw) - {"score", "text"}:
         raise ApiError(400, "feedback is an object with 'score' (-1, 0 or 1) and/or 'text'", code="invalid_value")
@@ -217,7 +220,12 @@ def parse_feedback(body: bytes) -> tuple[int | None, str | None]:
         raise ApiError(400, "text is a non-empty string of at most 8000 characters", param="text", code="invalid_value")
     if score is None and text is None:
         raise ApiError(400, "send a score, a text, or both", code="missing_parameter")
-    return (None if score is None else int(score)), text
+    if score is None:
+        return None, text
+    hint = clean(text).strip() if text is not None else None
+    if hint == "":
+        raise ApiError(400, "text is nothing but marks of a chat template", param="text", code="invalid_value")
+    return int(score), hint
 
 
 def _route_label(scope: Scope) -> str:
