@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from tests.support.versions import answered, publish
 from turnwise.cli import app
 from turnwise.config import Config
 from turnwise.doctor import Finding, examine
+from turnwise.errors import JournalError
 from turnwise.journal import Journal
 
 
@@ -62,25 +63,51 @@ def test_looking_while_a_loop_writes_changes_nothing(journal: Journal) -> None:
     }
 
 
+def mark_as_of(config: Config, revision: str) -> None:
+    with closing(sqlite3.connect(config.journal_path)) as c, c:
+        c.execute("update alembic_version set version_num = ?", (revision,))
+
+
 def test_a_journal_of_an_earlier_version_is_not_migrated(kept: Config) -> None:
-    with sqlite3.connect(kept.journal_path) as c:
-        first = sorted((Path(__file__).parents[1] / "src/turnwise/journal/migrations/versions").glob("m0*.py"))[0]
-        revision = re.search(r'^revision = "(\w+)"', first.read_text(), re.M)
-        assert revision
-        c.execute("update alembic_version set version_num = ?", (revision[1],))
-    c.close()
+    mark_as_of(kept, "0001")
     before = snapshot(kept.home)
     [finding] = found(kept.home, "journal")
-    assert (finding.level, "next start" in finding.text) == ("note", True)
+    assert (finding.level, "turnwise serve" in finding.text) == ("note", True)
     assert snapshot(kept.home) == before
 
 
 def test_a_journal_of_a_later_version(kept: Config) -> None:
-    with sqlite3.connect(kept.journal_path) as c:
-        c.execute("update alembic_version set version_num = 'from_the_future'")
-    c.close()
+    mark_as_of(kept, "from_the_future")
     [finding] = found(kept.home, "journal")
     assert (finding.level, "update turnwise" in finding.text) == ("fault", True)
+
+
+LOOKS = ("status", "sessions list", "sessions show session-1", "versions list", "versions show 1")
+
+
+@pytest.mark.parametrize("command", LOOKS)
+@pytest.mark.parametrize(
+    ("revision", "advice"), [("0001", "start `turnwise serve` once"), ("later", "update turnwise")]
+)
+def test_a_command_that_looks_changes_no_schema(kept: Config, command: str, revision: str, advice: str) -> None:
+    mark_as_of(kept, revision)
+    before = snapshot(kept.home)
+    refused = CliRunner().invoke(app, [*command.split(), "--home", str(kept.home)])
+    assert isinstance(refused.exception, JournalError) and advice in str(refused.exception)
+    assert snapshot(kept.home) == before
+
+
+@pytest.mark.parametrize("command", LOOKS)
+def test_a_command_that_looks_leaves_every_file_as_it_is(kept: Config, command: str) -> None:
+    before = snapshot(kept.home)
+    assert CliRunner().invoke(app, [*command.split(), "--home", str(kept.home)]).exit_code == 0
+    assert snapshot(kept.home) == before
+
+
+def test_a_start_on_a_journal_of_a_later_version_says_so(kept: Config) -> None:
+    mark_as_of(kept, "later")
+    with pytest.raises(JournalError, match="update turnwise"):
+        Journal.open(kept)
 
 
 @pytest.mark.parametrize("how", ["text", "zeros", "cut", "scribbled", "another database", "empty"])

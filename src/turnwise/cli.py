@@ -18,7 +18,7 @@ from rich.table import Table
 
 from turnwise import __version__
 from turnwise.cli_bench import bench_app, judge_app
-from turnwise.cli_options import ConfigFile, Home, Json, Set, err, out, read_config, with_journal, write_private
+from turnwise.cli_options import ConfigFile, Home, Json, Set, err, out, read_config, read_journal, write_private
 from turnwise.cli_records import sessions_app, versions_app
 from turnwise.engines.capabilities import capabilities
 from turnwise.errors import TurnwiseError
@@ -105,7 +105,7 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     from turnwise.doctor_journal import loop_errors
 
     settings = read_config(config, home, None)
-    figures = with_journal(settings, lambda journal: journal.status())
+    figures = read_journal(settings, lambda journal: journal.status())
     if as_json:
         out.print_json(json.dumps(figures))
         return

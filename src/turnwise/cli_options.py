@@ -6,8 +6,9 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,6 +16,9 @@ from rich.console import Console
 from turnwise.config import Config, load_config
 from turnwise.errors import TurnwiseError
 from turnwise.loops import parse_overrides
+
+if TYPE_CHECKING:
+    from turnwise.journal import Journal
 
 out = Console()
 err = Console(stderr=True)
@@ -31,17 +35,27 @@ def read_config(config: Path | None, home: Path | None, sets: list[str] | None, 
     return load_config(config, {"home": home and home.absolute()} | more | parse_overrides(sets or []))
 
 
-def with_journal(settings: Config, read: Callable[[Any], Any]) -> Any:
-    """Read from the journal of a home that has one."""
+def read_journal(settings: Config, read: Callable[[Journal], Any]) -> Any:
+    """Look something up in the journal of a home that has one; nothing is written, and no schema changed."""
+    from turnwise.journal.read_only import reading_journal
+
+    _has_journal(settings)
+    with reading_journal(settings) as journal:
+        return read(journal)
+
+
+def change_journal(settings: Config, change: Callable[[Journal], Any]) -> Any:
+    """Write to the journal of a home that has one."""
     from turnwise.journal import Journal
 
+    _has_journal(settings)
+    with closing(Journal.open(settings)) as journal:
+        return change(journal)
+
+
+def _has_journal(settings: Config) -> None:
     if not settings.journal_path.exists():
         raise TurnwiseError(f"there is no journal in {settings.home} yet; start `turnwise serve`, or see --home")
-    journal = Journal.open(settings)
-    try:
-        return read(journal)
-    finally:
-        journal.close()
 
 
 def write_private(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from turnwise.cli_options import ConfigFile, Home, Json, ago, out, read_config, with_journal
+from turnwise.cli_options import ConfigFile, Home, Json, ago, change_journal, out, read_config, read_journal
 from turnwise.errors import TurnwiseError
 
 sessions_app = typer.Typer(help="Recorded sessions.", no_args_is_help=True)
@@ -23,7 +23,7 @@ def sessions_list(
     as_json: Json = False,
 ) -> None:
     """The sessions last seen, newest first."""
-    rows = with_journal(read_config(config, home, None), lambda journal: journal.list_sessions(limit))
+    rows = read_journal(read_config(config, home, None), lambda journal: journal.list_sessions(limit))
     if as_json:
         out.print_json(json.dumps(rows))
         return
@@ -43,7 +43,7 @@ def sessions_list(
 @sessions_app.command("show")
 def sessions_show(session_id: str, config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """One session: its turns, what came back, and the verdicts."""
-    session = with_journal(read_config(config, home, None), lambda journal: journal.show_session(session_id))
+    session = read_journal(read_config(config, home, None), lambda journal: journal.show_session(session_id))
     if session is None:
         raise TurnwiseError(f"there is no session {session_id}; see `turnwise sessions list`")
     if as_json:
@@ -66,7 +66,7 @@ def sessions_show(session_id: str, config: ConfigFile = None, home: Home = None,
 def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """Published versions, oldest first; the serving one is marked."""
     settings = read_config(config, home, None)
-    versions, serving = with_journal(settings, lambda journal: (journal.list_versions(), journal.latest_version()))
+    versions, serving = read_journal(settings, lambda journal: (journal.list_versions(), journal.latest_version()))
     if as_json:
         out.print_json(json.dumps([version_body(v) | {"serving": v.number == serving} for v in versions]))
         return
@@ -83,7 +83,7 @@ def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = 
 @versions_app.command("show")
 def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> None:
     """One version as JSON: parent, turns it was trained on, metrics, gate."""
-    version = with_journal(read_config(config, home, None), lambda journal: journal.get_version(number))
+    version = read_journal(read_config(config, home, None), lambda journal: journal.get_version(number))
     if version is None:
         raise TurnwiseError(f"there is no published version {number}; see `turnwise versions list`")
     out.print_json(json.dumps(version_body(version)))
@@ -92,7 +92,7 @@ def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> 
 @versions_app.command("rollback")
 def versions_rollback(number: int, config: ConfigFile = None, home: Home = None) -> None:
     """Serve an earlier version again (0: the base model); what is learned from now on builds on it."""
-    with_journal(read_config(config, home, None), lambda journal: journal.serve_version(number))
+    change_journal(read_config(config, home, None), lambda journal: journal.serve_version(number))
     out.print(f"{f'version {number}' if number else 'the base model'} serves from now on", highlight=False)
 
 

@@ -6,21 +6,11 @@ An earlier schema is therefore a finding and not mended here: the next start of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
 
-from alembic.config import Config as AlembicConfig
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import NullPool, create_engine
-from sqlalchemy.exc import OperationalError
-
-from turnwise import journal as journal_package
 from turnwise.config import Config
 from turnwise.errors import JournalError
-from turnwise.journal import Journal
+from turnwise.journal.read_only import SchemaAge, read_only, schema_age
 
 Said = tuple[str, Literal["ok", "note", "fault"], str]
 """A check, its level, and what was found."""
@@ -33,9 +23,10 @@ def examine_journal(config: Config) -> Iterator[Said]:
         yield "journal", "ok", "none yet"
         return
     try:
-        with closing(open_read_only(config)) as journal:
-            if stale := _schema_fault(journal):
-                yield "journal", *stale
+        with read_only(config) as journal:
+            age = schema_age(journal)
+            if age is not SchemaAge.OURS:
+                yield "journal", "note" if age is SchemaAge.EARLIER else "fault", age.advice(journal)
                 return
             with journal.reading() as c:
                 damage = c.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
@@ -63,32 +54,3 @@ def examine_journal(config: Config) -> Iterator[Said]:
 def loop_errors(loop: dict[str, object]) -> list[str]:
     """What is wrong by a loop's own account: its `error`, and the gateway's with a version it cannot serve."""
     return [str(loop[key]) for key in ("error", "version_error") if loop.get(key)]
-
-
-def open_read_only(config: Config) -> Journal:
-    """The journal for reading alone. Its calls raise JournalError where the file is no journal or damaged."""
-    path = config.journal_path
-    # Without a write-ahead log no other process has the journal open, and SQLite needs no files of its own beside it.
-    alone = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
-    url = f"sqlite:///file:{quote(str(path))}?mode=ro{alone}&uri=true"
-    options = {"timeout": config.journal.busy_timeout_s, "check_same_thread": False}
-    return Journal(create_engine(url, poolclass=NullPool, connect_args=options), path, config)
-
-
-def _schema_fault(journal: Journal) -> tuple[Literal["note", "fault"], str] | None:
-    """What is to be said of a schema that is not ours, or None."""
-    settings = AlembicConfig()
-    settings.set_main_option("script_location", str(Path(journal_package.__file__).parent / "migrations"))
-    scripts = ScriptDirectory.from_config(settings)
-    with journal.reading() as c:
-        try:
-            found = MigrationContext.configure(c).get_current_revision()
-        except OperationalError:  # the table of versions has another shape
-            found = None
-    if found == scripts.get_current_head():
-        return None
-    if found is None:
-        return "fault", f"{journal.path} is not a turnwise journal; move the file away or choose another home"
-    if found in {script.revision for script in scripts.walk_revisions()}:
-        return "note", f"the journal {journal.path} is of an earlier turnwise; the next start brings it up to date"
-    return "fault", f"the journal {journal.path} is of a later turnwise ({found}); update turnwise"

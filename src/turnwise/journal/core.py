@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from alembic import command
 from alembic.config import Config as AlembicConfig
+from alembic.util import CommandError as UnknownRevision
 from filelock import FileLock, Timeout
 from sqlalchemy import Connection, Engine, Row, bindparam, create_engine, event, insert, select, update
 from sqlalchemy.exc import DBAPIError
@@ -34,7 +35,7 @@ FAULTS = {
     "malformed": "is damaged; move it away and restore a copy",
     "not a database": "is not a turnwise journal; move the file away or choose another home",
 }
-
+PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 
 # Statements of the hot path are made once: building one takes longer than SQLite takes to run it.
 _STATE = select(schema.turns.c.state, schema.turns.c.exclusion).where(schema.turns.c.id == bindparam("which"))
@@ -67,7 +68,7 @@ class JournalCore:
                 poolclass=QueuePool,
                 connect_args={"timeout": config.journal.busy_timeout_s, "check_same_thread": False},
             )
-            _configure_sqlite(engine)
+            configure_sqlite(engine, PRAGMAS)
             with FileLock(f"{path}.lock", timeout=config.journal.busy_timeout_s), _readable_faults(path):
                 path.touch(mode=0o600)  # before SQLite makes -wal and -shm, which take over its mode
                 for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
@@ -191,17 +192,24 @@ class JournalCore:
 
 def migrate(connection: Connection) -> None:
     """Bring the schema up to date on an open connection."""
-    config = AlembicConfig()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config = migrations()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 
 
-def _configure_sqlite(engine: Engine) -> None:
+def migrations() -> AlembicConfig:
+    config = AlembicConfig()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    return config
+
+
+def configure_sqlite(engine: Engine, pragmas: tuple[str, ...]) -> None:
+    """Transactions are ours to begin: one that reads takes no lock, one that writes takes it at once."""
+
     @event.listens_for(engine, "connect")
     def _on_connect(dbapi_connection: Any, _record: Any) -> None:
         dbapi_connection.isolation_level = None  # the driver must not open transactions of its own
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        for pragma in pragmas:
             dbapi_connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
@@ -214,6 +222,8 @@ def _configure_sqlite(engine: Engine) -> None:
 def _readable_faults(path: Path) -> Iterator[None]:
     try:
         yield
+    except UnknownRevision as e:
+        raise JournalError(f"the journal {path} is of a later turnwise; update turnwise") from e
     except DBAPIError as e:
         text = str(e.orig)
         for mark, advice in FAULTS.items():
