@@ -105,7 +105,8 @@ class GatewayThread:
 
     def start(self, config: Config) -> None:
         self._thread.start()
-        wait_until(lambda: self.error or (config.home / "token").exists())
+        token = config.home / "token"
+        wait_until(lambda: self.error or (token.exists() and token.stat().st_size))  # there, and written
         assert self.error is None, self.error
 
     def stop(self) -> None:
