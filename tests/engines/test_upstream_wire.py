@@ -97,7 +97,8 @@ def test_anthropic_tool_choices(params: ChatParams, expected: dict[str, Any] | N
     [
         (CONVERSATION, ChatParams(seed=1), "seed"),
         (CONVERSATION, ChatParams(response_format={"type": "json_schema"}), "response_format"),
-        (CONVERSATION, ChatParams(reasoning_effort="low"), "reasoning_effort"),
+        (CONVERSATION, ChatParams(reasoning_effort="minimal"), "reasoning_effort"),
+        (CONVERSATION, ChatParams(verbosity="low"), "verbosity"),
         ([{"role": "user", "content": [{"type": "input_audio"}]}], ChatParams(), "input_audio"),
     ],
 )
@@ -105,6 +106,19 @@ def test_what_anthropic_has_no_word_for_is_refused_by_name(messages: Any, params
     with pytest.raises(EngineError, match=named) as caught:
         AnthropicWire().body(messages, None, params, "m")
     assert caught.value.status == 400
+
+
+@pytest.mark.parametrize("effort", ["low", "medium", "high", "xhigh", "max"])
+def test_anthropic_is_told_the_effort_and_which_tools_are_strict(effort: str) -> None:
+    strict = {"type": "function", "function": TOOL["function"] | {"name": "g", "strict": True}}
+    body = AnthropicWire().body(CONVERSATION, [TOOL, strict], ChatParams(reasoning_effort=effort), "m")
+    assert body["output_config"] == {"effort": effort}
+    assert [tool.get("strict") for tool in body["tools"]] == [None, True]
+
+
+def test_openai_is_told_the_verbosity() -> None:
+    body = OpenAIWire().body(CONVERSATION[:2], None, ChatParams(verbosity="low"), "m")
+    assert body["verbosity"] == "low"
 
 
 def test_anthropic_events_become_pieces() -> None:

@@ -20,7 +20,7 @@ from turnwise.config import load_config
 from turnwise.journal import Journal
 from turnwise.types import Exclusion, TurnState, Verdict
 
-TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+TOOL: Any = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 
 
 @pytest.fixture(params=["openai", "anthropic"])
@@ -161,7 +161,9 @@ NAMED = {"name": "mine", "description": "how", "schema": SCHEMA, "strict": True}
             {"response_format": {"type": "json_schema", "json_schema": NAMED}, "reasoning_effort": "high"},
         ),
         ("responses", {"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
-        ("responses", {"text": {"verbosity": "low"}, "reasoning": None}, {}),
+        ("responses", {"text": {"verbosity": "low"}, "reasoning": None}, {"verbosity": "low"}),
+        ("chat/completions", {"verbosity": "high"}, {"verbosity": "high"}),
+        ("messages", {"max_tokens": 9, "output_config": {"effort": "high"}}, {"reasoning_effort": "high"}),
         (
             "messages",
             {"max_tokens": 9, "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
@@ -175,7 +177,20 @@ async def test_the_form_and_the_effort_reach_the_upstream_whole(
     async with in_front_of(tmp_path, DONE) as fronted:
         assert (await fronted.ask(path, **fields)).status_code == 200
         (body,) = fronted.asked()
-    assert {key: body[key] for key in ("response_format", "reasoning_effort") if key in body} == told
+    assert {key: body[key] for key in ("response_format", "reasoning_effort", "verbosity") if key in body} == told
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+async def test_strict_tools_of_a_messages_request_stay_strict(tmp_path: Path, api: str) -> None:
+    tools = [{"name": "f", "input_schema": {"type": "object"}, "strict": True}]
+    async with in_front_of(tmp_path, answer(400, b""), api=api) as fronted:
+        await fronted.ask("messages", max_tokens=9, tools=tools, output_config={"effort": "max"})
+        (body,) = fronted.asked()
+    (tool,) = body["tools"]
+    if api == "anthropic":
+        assert (tool["strict"], body["output_config"]) == (True, {"effort": "max"})
+    else:
+        assert (tool["function"]["strict"], body["reasoning_effort"]) == (True, "max")
 
 
 async def test_strict_tools_of_a_responses_request_stay_strict(tmp_path: Path) -> None:
@@ -205,11 +220,12 @@ async def test_log_probs_that_nobody_has_are_refused_by_name(
         assert await fronted.failed_turns() == 1
 
 
-async def test_effort_is_refused_by_name_where_the_api_has_no_word_for_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fields", [{"reasoning_effort": "none"}, {"verbosity": "low"}])
+async def test_what_the_api_has_no_word_for_is_refused_by_name(tmp_path: Path, fields: dict[str, str]) -> None:
     async with in_front_of(tmp_path, DONE, api="anthropic") as fronted:
-        refused = await fronted.ask(reasoning_effort="low")
+        refused = await fronted.ask(**fields)
         assert refused.status_code == 400
-        assert "reasoning_effort" in refused.json()["error"]["message"]
+        assert next(iter(fields)) in refused.json()["error"]["message"]
         assert fronted.asked() == []
 
 

@@ -16,7 +16,8 @@ API_VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 4096
 """The API must be told a limit; this one stands in where the client names none."""
 FINISH: dict[str, FinishReason] = {"max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"}
-UNKNOWN_HERE = ("seed", "response_format", "reasoning_effort")
+UNKNOWN_HERE = ("seed", "response_format", "verbosity")
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 STATUS = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -59,6 +60,7 @@ class AnthropicWire:
             "stop_sequences": list(params.stop) or None,
             "tools": [_tool(tool) for tool in tools] if tools else None,
             "tool_choice": _choice(params) if tools else None,
+            "output_config": _output_config(params),
         }
         return {
             "model": model,
@@ -189,7 +191,18 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     function = tool["function"]
     schema = function.get("parameters") or {"type": "object", "properties": {}}
     described = {"description": function["description"]} if function.get("description") else {}
-    return {"name": function["name"], **described, "input_schema": schema}
+    strict = {"strict": function["strict"]} if function.get("strict") is not None else {}
+    return {"name": function["name"], **described, "input_schema": schema, **strict}
+
+
+def _output_config(params: ChatParams) -> dict[str, Any] | None:
+    effort = params.reasoning_effort
+    if effort is None:
+        return None
+    if effort not in EFFORTS:
+        known = ", ".join(EFFORTS)
+        raise EngineError(f"reasoning_effort: {effort!r} is none of what this upstream knows: {known}", 400)
+    return {"effort": effort}
 
 
 def _choice(params: ChatParams) -> dict[str, Any] | None:

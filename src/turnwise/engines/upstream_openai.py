@@ -42,6 +42,7 @@ class OpenAIWire:
             "parallel_tool_calls": params.parallel_tool_calls if tools else None,
             "response_format": params.response_format,
             "reasoning_effort": params.reasoning_effort,
+            "verbosity": params.verbosity,
         }
         return {
             "model": model,

@@ -29,6 +29,7 @@ class ChatParams:
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
     reasoning_effort: str | None = None
+    verbosity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class Relaying(Closing):
             stop=request.stops,
             response_format=_format(request),
             reasoning_effort=_effort(request.record),
+            verbosity=_verbosity(request.record),
         )
         async with self.closing(turn) as close:
             events = self.upstream.chat(request.messages, request.tools, params, model=request.model)
@@ -111,10 +112,20 @@ def _format(request: ModelRequest) -> dict[str, Any] | None:
 
 
 def _effort(record: dict[str, Any]) -> str | None:
-    """How much to reason, in the words of either of OpenAI's APIs."""
-    reasoning = record.get("reasoning")
-    effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
-    return effort if record.get("reasoning_effort") is None else record["reasoning_effort"]
+    """How much to reason, in the words of any of the wire formats."""
+    if record.get("reasoning_effort") is not None:
+        return record["reasoning_effort"]
+    return _within(record, "reasoning", "effort") or _within(record, "output_config", "effort")
+
+
+def _verbosity(record: dict[str, Any]) -> str | None:
+    """How much to say, in the words of either of OpenAI's APIs."""
+    return _within(record, "text", "verbosity") if record.get("verbosity") is None else record["verbosity"]
+
+
+def _within(record: dict[str, Any], name: str, key: str) -> Any:
+    given = record.get(name)
+    return given.get(key) if isinstance(given, dict) else None
 
 
 def _take(answer: Message, event: UpstreamEvent) -> AnswerParts:
