@@ -8,17 +8,27 @@ import socket
 import time
 from contextlib import aclosing
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.raw_http import Part, Played, answer, plays, sse
 from turnwise.config import load_config
-from turnwise.engines.upstream import ChatParams, UpstreamEngine, UpstreamEvent, UpstreamUsage, make_upstream
-from turnwise.engines.upstream_anthropic import AnthropicWire
+from turnwise.engines.upstream import (
+    LONGEST_LINE,
+    LONGEST_REFUSAL,
+    ChatParams,
+    UpstreamEngine,
+    UpstreamEvent,
+    UpstreamUsage,
+    make_upstream,
+)
+from turnwise.engines.upstream_anthropic import UNKNOWN_HERE, AnthropicWire
 from turnwise.engines.upstream_openai import OpenAIWire
 from turnwise.errors import ConfigError, EngineError, EngineUnreachable
 
+PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 KEY = "sk-a-key-that-nobody-may-see"
 HI = [{"role": "user", "content": "hi"}]
 
@@ -288,3 +298,12 @@ async def test_the_configured_upstream_takes_its_key_and_model_from_the_configur
     monkeypatch.setenv("MY_KEY", "a\nb")
     with pytest.raises(ConfigError, match="MY_KEY"):
         make_upstream(config)
+
+
+def test_the_page_names_the_caps_and_what_is_refused() -> None:
+    upstream = " ".join(PAGE.read_text(encoding="utf-8").partition("## Upstream")[2].split())
+    assert f"event of more than {LONGEST_LINE >> 20} MiB" in upstream
+    assert f"of more than {LONGEST_REFUSAL >> 20} MiB" in upstream
+    assert "Log-probs are refused" in upstream
+    for name in UNKNOWN_HERE:
+        assert f"`{name}`" in upstream
