@@ -168,6 +168,33 @@ def test_what_comes_after_a_call_whose_closing_tag_was_forgotten() -> None:
             assert summed(parts) == recorded(parser) == told("", content, calls)
 
 
+@pytest.mark.parametrize(
+    ("stray", "content"),
+    [
+        ("} and so on\n", " and so on"),
+        ("}}", "}"),
+        (" I mean it }", " I mean it }"),
+        ("}</tool_cal", "</tool_cal"),
+        (', "id": nope}', ', "id": nope}'),
+        ('"}', '"}'),
+    ],
+)
+def test_what_stands_between_the_arguments_and_the_closing_tag_stays_text(stray: str, content: str) -> None:
+    text = 'so <tool_call>{"name": "f", "arguments": {"a": 1}' + stray + "</tool_call>" + call("g", {})
+    for pieces in ([text], list(text)):
+        parser, parts = read(pieces)
+        assert summed(parts) == recorded(parser) == told("", "so" + content, [["f", '{"a": 1}'], ["g", "{}"]])
+        assert parser.broken == 1
+
+
+@pytest.mark.parametrize("rest", ["}", "\n}\n", ', "id": 3}', ', "more": {"b": ["}"]} }'])
+def test_other_keys_after_the_arguments_are_part_of_the_call(rest: str) -> None:
+    text = '<tool_call>{"name": "f", "arguments": {"a": 1}' + rest + "</tool_call>"
+    parser, parts = read([text])
+    assert summed(parts) == recorded(parser) == told("", "", [["f", '{"a": 1}']])
+    assert parser.broken == 0
+
+
 def test_an_answer_cut_in_the_middle_of_a_call() -> None:
     text = 'one <tool_call>\n{"name": "f", "arguments": {"a": "hel'
     assert whole(text) == told("", "one", [["f", '{"a": "hel']])

@@ -46,7 +46,8 @@ class AnswerParser:
     """Reads one answer. Feed it all text, then `finish`; `message` is what has been read so far.
 
     ``with_tools``: calls are looked for only where tools were offered. ``in_reasoning``: the prompt itself ended with
-    `<think>`. ``broken`` counts calls that had to stay text.
+    `<think>`. ``broken`` counts calls that had to stay text, wholly or in part: what stands between the arguments and
+    the closing tag and is no JSON of the call's own is given as content, after the call.
     """
 
     def __init__(self, grammar: AnswerGrammar, *, with_tools: bool, in_reasoning: bool = False) -> None:
@@ -89,7 +90,7 @@ class AnswerParser:
             if last.strip() or not self.calls:  # a line break after the last call is no content
                 self._give_content(parts, last)
         elif self._state == "tail":
-            after = _after_arguments(self._rest)
+            after = _beyond_call(self._rest)
             if not CLOSE_CALL.startswith(after.strip()):  # else the closing tag was cut off
                 self._give_content(parts, after.rstrip())
         elif self._state == "held":
@@ -283,8 +284,12 @@ class AnswerParser:
         before, found, after = self._rest.partition(CLOSE_CALL)
         text, again, _ = before.partition(OPEN_CALL)
         if again:
-            self._rest = _after_arguments(text) + self._rest[len(text) :]
+            self._rest = _beyond_call(text) + self._rest[len(text) :]
         elif found:
+            stray = _beyond_call(before).rstrip()
+            if stray:  # the call has been given already, so that only this can stay text
+                self.broken += 1
+                self._give_content(parts, stray)
             self._rest = after
         else:
             return False
@@ -346,8 +351,13 @@ class AnswerParser:
         parts.extend(self.finish())
 
 
-def _after_arguments(text: str) -> str:
-    """What comes after a call's object, whose last brace may still be there."""
+def _beyond_call(text: str) -> str:
+    """What follows a call's arguments and is no part of its object: neither more keys nor the last brace."""
+    try:
+        json.loads('{"arguments": {}' + text)
+        return ""
+    except (ValueError, RecursionError):
+        pass
     return text.lstrip().removeprefix("}") if text.lstrip().startswith("}") else text
 
 
