@@ -12,6 +12,8 @@ from anthropic.types import Message, RawMessageStreamEvent
 from tests.gateway.conftest import Agents
 from tests.support.servers import wait_until
 from tests.support.wire import TOOL, check_events, nested_calls, post_stream, without_ids
+from turnwise.gateway.messages import usage_body
+from turnwise.gateway.request import Usage
 from turnwise.types import Exclusion, FinishReason, TurnState
 
 TOOLS: Any = [{"name": TOOL["name"], "description": TOOL["description"], "input_schema": TOOL["parameters"]}]
@@ -161,6 +163,13 @@ def test_stop_sequences_and_limits(qwen: Agents) -> None:
     assert (final.content[0].text, final.stop_reason, final.stop_sequence) == ("one ", "stop_sequence", "END")
     cut = ask(qwen, "say: one two three four five six", max_tokens=3)
     assert (cut.stop_reason, cut.usage.output_tokens, len(turn(qwen, cut).response_ids)) == ("max_tokens", 3, 3)
+
+
+def test_tokens_from_a_cache_are_counted_apart() -> None:
+    """Clients of this format add the two up to know how full the context is."""
+    usage = usage_body(Usage(prompt_tokens=349, completion_tokens=32, cached_tokens=256))
+    assert usage == {"input_tokens": 93, "cache_read_input_tokens": 256, "output_tokens": 32}
+    assert usage_body(Usage(349, 32)) == {"input_tokens": 349, "output_tokens": 32}, "an engine that does not say"
 
 
 def test_counted_tokens_are_those_of_the_prompt(qwen: Agents) -> None:

@@ -326,6 +326,7 @@ def test_refused_input(qwen: Agents, given: Any, words: str) -> None:
         ({"extra_body": {"metadata": "text"}}, "metadata"),
         ({"extra_body": {"text": {"verbosity": "odd"}}}, "text.verbosity"),
         ({"extra_body": {"include": "all"}}, "include"),
+        ({"extra_body": {"include": ["everything"]}}, "include"),
         ({"background": True}, "background"),
         ({"truncation": "auto"}, "truncation"),
         ({"top_logprobs": 3}, "top_logprobs"),

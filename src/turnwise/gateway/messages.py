@@ -204,7 +204,14 @@ def error_body(error: ApiError) -> dict[str, Any]:
 
 
 def usage_body(usage: Usage) -> dict[str, Any]:
-    return {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
+    """Token counts; in this format `input_tokens` are those that did not come from a cache."""
+    if usage.cached_tokens is None:
+        return {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
+    return {
+        "input_tokens": usage.prompt_tokens - usage.cached_tokens,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "output_tokens": usage.completion_tokens,
+    }
 
 
 def _event(kind: str, **fields: Any) -> bytes:

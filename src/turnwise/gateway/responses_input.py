@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from openai.types.responses import ResponseIncludable
 from openai.types.shared import Reasoning
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -52,6 +53,7 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "image": (None,),
     "moderation": (None,),
 }
+INCLUDABLE = get_args(ResponseIncludable)
 TEXT_PARTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
 
@@ -107,6 +109,8 @@ def parse_request(body: bytes) -> ModelRequest:
     include = kept.get("include") or []
     if not isinstance(include, list):
         raise invalid("include", "must be a list")
+    if unknown := [wanted for wanted in include if wanted not in INCLUDABLE]:
+        raise invalid("include", f"there is nothing called {unknown[0]!r}")
     messages: list[Message] = []
     if given.instructions:
         messages.append({"role": "system", "content": given.instructions})
