@@ -55,7 +55,7 @@ async def server(handler: Handler, stall_s: float = 5.0) -> AsyncIterator[tuple[
 
 
 async def ask(client: EventClient) -> list[object]:
-    return [event async for event in client.post("/v1/completions", {"prompt": [1, 2]})]
+    return [event async for events in client.post("/v1/completions", {"prompt": [1, 2]}) for event in events]
 
 
 async def keep_answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -115,9 +115,36 @@ async def test_a_stream_that_is_cut_is_unreachable_and_what_came_was_given() -> 
     async with server(cut) as (client, _):
         got = []
         with pytest.raises(EngineUnreachable):
-            async for event in client.post("/x", {}):
-                got.append(event)
+            async for events in client.post("/x", {}):
+                got += events
         assert got == [{"n": 1}]
+
+
+async def test_events_that_arrive_together_are_given_together_and_before_the_fault_behind_them() -> None:
+    async def at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await take_request(reader)
+        writer.write(HEAD + chunk(b'data: {"n": 1}\n\ndata: {"n": 2}\n\ndata: {"n": \n\ndata: {"n": 4}\n\n'))
+        await writer.drain()
+
+    async with server(at_once) as (client, _):
+        got = []
+        with pytest.raises(EngineError, match="JSON"):
+            async for events in client.post("/x", {}):
+                got.append(events)
+        assert got == [[{"n": 1}, {"n": 2}]]
+
+
+async def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwise.engines.events.LONGEST_EVENT", 64)
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await take_request(reader)
+        writer.write(HEAD + chunk(b"data: " + b"x" * 100))
+        await writer.drain()
+
+    async with server(endless) as (client, _):
+        with pytest.raises(EngineError, match="too long"):
+            await ask(client)
 
 
 async def test_silence_garbage_and_refusals_are_told_apart() -> None:
@@ -168,7 +195,7 @@ async def test_closing_the_iterator_hangs_up() -> None:
 
     async with server(endless) as (client, _):
         async with aclosing(client.post("/x", {})) as events:
-            async for _event in events:
+            async for _events in events:
                 break
         await asyncio.wait_for(gone.wait(), 5)
     assert gone.is_set()

@@ -118,7 +118,7 @@ class StubEngine:
                     "stop_reason": stop_string if last else None,
                 }
                 yield f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):  # hung up while it waited, or while it was sending
             self.cancelled += 1
             raise
         yield b"data: [DONE]\n\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,6 +42,21 @@ class Chunk:
     finish_reason: str | None = None
     stop_string: str | None = None
     cached_tokens: int | None = None
+
+
+def merged(chunks: Sequence[Chunk]) -> Chunk:
+    """Consecutive chunks of one answer as one. Log-probs that one of them lacks are lacking."""
+    if len(chunks) == 1:
+        return chunks[0]
+    known = all(c.logprobs is not None for c in chunks if c.token_ids)
+    return Chunk(
+        token_ids=[token for c in chunks for token in c.token_ids],
+        logprobs=[value for c in chunks for value in c.logprobs or ()] if known else None,
+        text="".join(c.text for c in chunks),
+        finish_reason=next((c.finish_reason for c in chunks if c.finish_reason is not None), None),
+        stop_string=next((c.stop_string for c in chunks if c.stop_string is not None), None),
+        cached_tokens=next((c.cached_tokens for c in reversed(chunks) if c.cached_tokens is not None), None),
+    )
 
 
 class Engine(Protocol):

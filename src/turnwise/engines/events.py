@@ -1,13 +1,14 @@
 """Server-sent events of an engine: one POST, and the events as they come, over connections that stay open.
 
 Every token of every answer passes here. With httpx this took more of the gateway's time than all its other work
-together; aiohttp takes a fraction of that (docs/decisions/0005). Faults are the same as those of `engines.http`.
+together; aiohttp takes a fraction of that (docs/decisions/0005). Events that arrive together are given together: a
+gateway that falls behind its engine does its work per token once for several. Faults are those of `engines.http`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import aiohttp
@@ -28,8 +29,11 @@ class EventClient:
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=stall_s)
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, path: str, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of one answer. Closing the iterator hangs up. Raises EngineError and its kinds."""
+    async def post(self, path: str, body: dict[str, Any]) -> AsyncGenerator[list[dict[str, Any]], None]:
+        """The events of one answer, as many at once as have arrived. Closing the iterator hangs up.
+
+        Raises EngineError and its kinds, after the events that came before the fault.
+        """
         content = json.dumps(body, separators=(",", ":")).encode()
         started = False
         try:
@@ -38,16 +42,22 @@ class EventClient:
                 if response.status != 200:
                     said = await response.read()
                     raise refusal(httpx.Response(response.status, headers=dict(response.headers), content=said))
-                async for line in response.content:
-                    if not line.startswith(b"data:"):
-                        continue
-                    event = line[5:].strip()
-                    if event == b"[DONE]":
+                lines = _Lines()
+                async for data in response.content.iter_any():
+                    events, fault = [], None
+                    try:
+                        for event in lines.feed(data):
+                            with faults():
+                                events.append(json.loads(event))
+                    except EngineError as e:
+                        fault = e
+                    if events:
+                        yield events
+                    if fault is not None:
+                        raise fault
+                    if lines.done:
                         await response.read()  # the end of the body, so that the connection can be used again
                         return
-                    with faults():
-                        parsed = json.loads(event)
-                    yield parsed
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as e:
             raise EngineUnreachable(f"the engine cannot be reached: {type(e).__name__}", 502) from e
         except TimeoutError:
@@ -83,3 +93,23 @@ class EventClient:
             raise  # there was no connection to close
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
             return await self._session.post(self._url + path, data=content)
+
+
+class _Lines:
+    """Cuts the body into the data of its events. ``done`` once `[DONE]` has come."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LONGEST_EVENT:
+            raise EngineError("the engine sent an event that is too long", 502)
+        for line in whole:
+            if line.startswith(b"data:") and not self.done:
+                event = line[5:].strip()
+                if event == b"[DONE]":
+                    self.done = True
+                else:
+                    yield event

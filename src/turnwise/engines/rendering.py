@@ -7,6 +7,7 @@ only made where the renderer can prove that; otherwise the whole conversation is
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from renderers.base import ParsedResponse, RenderedTokens, Renderer, create_renderer, load_tokenizer
 
-from turnwise.engines.answers import OPEN_THINK, AnswerGrammar
+from turnwise.engines.answers import CLOSE_THINK, OPEN_THINK, AnswerGrammar
 from turnwise.engines.chatml import ChatMLRenderer, as_tool_specs
 from turnwise.engines.families import family_config
 from turnwise.errors import ModelError
@@ -57,6 +58,22 @@ class PromptRenderer:
     def ends_in_reasoning(self, prompt_ids: list[int]) -> bool:
         """Whether the prompt itself opened the reasoning that the answer goes on with."""
         return self.grammar.reasoning and self.decode(prompt_ids[-4:]).rstrip().endswith(OPEN_THINK)
+
+    def reasoning_tokens(self, response_ids: list[int], in_reasoning: bool) -> int:
+        """Tokens of the answer that are reasoning: those between its tags, or up to the end without a closing one."""
+        if not self.grammar.reasoning:
+            return 0
+        opened = 0 if in_reasoning else self._tokens_until(OPEN_THINK, response_ids)
+        if opened is None or self.decode(response_ids[:opened]).lstrip() not in ("", OPEN_THINK):
+            return 0
+        closed = self._tokens_until(CLOSE_THINK, response_ids)
+        return len(response_ids) - opened if closed is None else max(0, closed - 1 - opened)
+
+    def _tokens_until(self, tag: str, ids: list[int]) -> int | None:
+        """The least number of ids whose text has the tag; None where the whole has not."""
+        if tag not in self.decode(ids):
+            return None
+        return bisect_left(range(len(ids)), True, key=lambda count: tag in self.decode(ids[:count]))
 
     def parse(
         self, response_ids: list[int], tools: list[dict[str, Any]] | None, prompt_ids: list[int]

@@ -48,10 +48,11 @@ class SglangEngine:
     ) -> AsyncGenerator[Chunk, None]:
         answer = Answer(params.stop)
         async with aclosing(self._events.post("/generate", _request(model, prompt_ids, params))) as events:
-            async for event in events:
-                chunk = answer.feed(event)
-                if chunk.token_ids or chunk.text or chunk.finish_reason:
-                    yield chunk
+            async for together in events:
+                for event in together:
+                    chunk = answer.feed(event)
+                    if chunk.token_ids or chunk.text or chunk.finish_reason:
+                        yield chunk
         if not answer.finished:
             raise EngineUnreachable("the engine ended the stream before the answer was complete", 502)
 

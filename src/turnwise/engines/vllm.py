@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams
+from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, merged
 from turnwise.engines.events import EventClient
 from turnwise.engines.http import engine_client, refusal, send
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
@@ -72,10 +72,19 @@ class VllmEngine:
     async def _sample(self, model: str, prompt_ids: list[int], params: SamplingParams) -> AsyncGenerator[Chunk, None]:
         finished = False
         async with aclosing(self._events.post("/v1/completions", _request(model, prompt_ids, params))) as events:
-            async for event in events:
-                for chunk in _chunks(event):
+            async for together in events:
+                chunks, fault = [], None
+                try:
+                    for event in together:
+                        chunks += _chunks(event)
+                except EngineError as e:
+                    fault = e
+                if chunks:
+                    chunk = merged(chunks)
                     finished = finished or chunk.finish_reason is not None
                     yield chunk
+                if fault is not None:
+                    raise fault
         if not finished:
             raise EngineUnreachable("the engine ended the stream before the answer was complete", 502)
 

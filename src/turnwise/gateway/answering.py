@@ -54,7 +54,6 @@ class OpenTurn:
     text: str = ""
     stop_string: str | None = None
     cached_tokens: int | None = None
-    reasoning_tokens: int = 0
 
 
 class Closing:
@@ -164,8 +163,6 @@ class Answering(Closing):
                 async for chunk in chunks:
                     reason = _take(turn, chunk) or reason
                     parts = parser.feed(chunk.text)
-                    if parts.reasoning and not parts.content:
-                        turn.reasoning_tokens += len(chunk.token_ids)
                     if parts or chunk.token_ids:
                         yield Delta(parts, list(zip(chunk.token_ids, chunk.logprobs or [], strict=False)))
             last = parser.finish()
@@ -177,9 +174,10 @@ class Answering(Closing):
             await close(reason, message)
             if last:
                 yield Delta(last)
-            usage = Usage(
-                len(turn.prompt.ids), len(turn.response_ids), turn.reasoning_tokens, cached_tokens=turn.cached_tokens
-            )
+            reasoning = 0
+            if parser.reasoning:
+                reasoning = await asyncio.to_thread(self.renderer.reasoning_tokens, turn.response_ids, in_reasoning)
+            usage = Usage(len(turn.prompt.ids), len(turn.response_ids), reasoning, cached_tokens=turn.cached_tokens)
             yield Final(message, reason, usage, turn.stop_string)
 
     def token_text(self, token_id: int) -> str:
