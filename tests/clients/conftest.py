@@ -66,7 +66,9 @@ class Bench:
             os.environ.update(before)
         assert said.exit_code == 0, said.output + str(said.exception)
 
-    def run(self, *command: str, limit_s: float = 400, **more: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *command: str, limit_s: float = 400, typed: str = "", **more: str
+    ) -> subprocess.CompletedProcess[str]:
         """A client's command in the working folder; its output is in the failure of an assertion."""
         environment = self.environment | more
         return subprocess.run(
@@ -76,7 +78,7 @@ class Bench:
             capture_output=True,
             text=True,
             timeout=limit_s,
-            stdin=subprocess.DEVNULL,
+            input=typed,
         )
 
     def sessions(self) -> list[dict[str, Any]]:

@@ -8,10 +8,11 @@ import pytest
 
 from tests.clients.checks import STEPS, assert_one_session_of_steps, texts
 from tests.clients.conftest import Bench, need, shown
-from tests.support.scripted_agent import Chain, Script, message, mini_swe_agent, ten_commands
+from tests.support.scripted_agent import Chain, Script, aider_edits, message, mini_swe_agent, ten_commands
 
 pytestmark = pytest.mark.clients
 
+EDITS = 4
 TASK = "[step 1] Run ten commands, one after the other, and tell me when you are done."
 
 
@@ -147,10 +148,17 @@ def test_claude_code_searches_a_tool_and_starts_an_agent(bench: Bench) -> None:
 def test_aider(bench: Bench) -> None:
     aider = need("aider")
     bench.connect("aider")
-    bench.stub.reply = Script(None)
-    steps = bench.person / "work/steps.txt"
-    steps.write_text("".join(f"{message(step)}\n" for step in range(1, 4)))
-    flags = ["--no-git", "--yes-always", "--no-check-update", "--no-show-model-warnings", "--no-analytics"]
-    done = bench.run(aider, *flags, "--message", message(1))
+    bench.stub.reply = aider_edits
+    typed = "".join(f"{message(step)}\n" for step in range(1, EDITS + 1))
+    flags = ["--no-git", "--yes-always", "--no-check-update", "--no-show-model-warnings", "--analytics-disable"]
+    done = bench.run(aider, *flags, "--no-fancy-input", "--no-pretty", "steps.txt", typed=typed)
     bench.record("aider")
-    assert "Step 1 is done." in done.stdout, shown(done)
+    assert done.returncode == 0, shown(done)
+    written = (bench.person / "work/steps.txt").read_text()
+    assert written == "".join(f"This is the line of step {step}.\n" for step in range(1, EDITS + 1)), shown(done)
+    assert len(bench.main_sessions()) == 1, bench.story()
+    turns = bench.main_sessions()[0]
+    assert len(turns) == EDITS, bench.story()
+    for step, turn in enumerate(turns[:-1], 1):
+        [(role, text)] = texts(turn["next_state"])
+        assert role == "user" and text.startswith(message(step + 1)), bench.story()

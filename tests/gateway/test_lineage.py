@@ -18,6 +18,7 @@ from turnwise.gateway.sessions import (
     place_exactly,
     side_rule,
     turn_kind,
+    without_side_tail,
 )
 from turnwise.types import TurnKind
 
@@ -175,6 +176,8 @@ def test_an_edited_question_is_another_history() -> None:
         ("Generate a concise title for this conversation", "title"),
         ("Summarize this conversation in 5 words or fewer", "title"),
         ("HEARTBEAT_OK if nothing needs attention", "heartbeat"),
+        ("Follow the heartbeat monitor scratch context when provided. If nothing needs attention, reply", "heartbeat"),
+        ("[Sat 2026-11-21 09:47 UTC] [OpenClaw heartbeat poll]", "heartbeat"),
         ("Pre-compaction memory flush. Store durable memories now", "memory"),
         ("What title did the 1998 film about the ship have?", None),
         ("Please write a poem", None),
@@ -183,6 +186,7 @@ def test_an_edited_question_is_another_history() -> None:
         ("Write a page with the title 'Home' for my chat app", None),
         ("Suggest a better title for the session table in schema.sql", None),
         ("Heartbeat monitoring is broken, look at it", None),
+        ("Why does it not follow the heartbeat monitor's scratch context?", None),
         ("x" * 5000 + " generate a title for this chat", None),
     ],
 )
@@ -194,6 +198,46 @@ def test_a_title_asked_for_before_the_text_that_it_is_of() -> None:
     ask = U("Generate a title for this conversation:\n")
     assert side_rule([{"role": "system", "content": "You write titles."}, ask, U("Fix my build")], None) == "title"
     assert side_rule([ask, A("Builds"), U("Fix my build")], None) is None
+
+
+INTERNAL = U("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnone\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>")
+BEAT = U("Follow the heartbeat monitor scratch context when provided.")
+
+
+def test_what_an_agent_adds_for_itself_does_not_hide_a_side_turn() -> None:
+    assert side_rule([U("do it"), A("done"), BEAT, INTERNAL], None) == "heartbeat"
+    assert side_rule([BEAT, A("done"), U("thanks"), INTERNAL], None) is None
+
+
+def test_the_tool_results_of_a_side_turn_are_side_turns() -> None:
+    result = {"role": "tool", "tool_call_id": "1", "content": "ok"}
+    assert side_rule([U("do it"), A("done"), BEAT, A(""), result], None) == "heartbeat"
+    assert side_rule([BEAT, A("done"), U("do it"), A(""), result], None) is None
+
+
+@pytest.mark.parametrize(
+    ("instructions", "rule"),
+    [
+        ("Generate a concise session title (3-6 words) from the user's first message.", "title"),
+        ("You are a context summarization assistant. Your task is to read a conversation", "compaction"),
+        ("Generate a concise title for each product that you are given.", None),
+        ("You are a helpful assistant that writes session titles.", None),
+    ],
+)
+def test_side_turns_by_their_instructions(instructions: str, rule: str | None) -> None:
+    system = {"role": "system", "content": instructions}
+    assert side_rule([system, U("hello")], None) == rule
+    assert side_rule([system, U("hello"), A("hi"), U("more")], None) is None, "only what has a single message"
+
+
+def test_side_exchanges_before_what_is_asked_are_left_out() -> None:
+    begins = [U("do it"), A("done")]
+    asks = [U("thanks"), INTERNAL]
+    beats = [BEAT, A("NO_REPLY"), BEAT, INTERNAL, A("I look"), {"role": "tool", "content": "ok"}, A("NO_REPLY")]
+    assert without_side_tail([*begins, *beats, *asks]) == [*begins, *asks]
+    between = [*begins, BEAT, A("NO_REPLY"), *begins, *asks]
+    assert without_side_tail(between) == between, "only those that nothing of its own follows"
+    assert without_side_tail([BEAT]) == [BEAT]
 
 
 def test_a_probe_for_one_token_is_a_side_turn_unless_the_client_says_main() -> None:

@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from tests.conftest import Running
-from tests.support.scripted_agent import Script, mini_swe_agent, ten_commands
+from tests.support.openclaw_story import check_story
+from tests.support.scripted_agent import Script, aider_edits, message, mini_swe_agent, openclaw_steps, ten_commands
 from tests.support.tap import read_recording
 from turnwise.gateway.clients import SESSION_HEADERS
 from turnwise.types import TurnKind
@@ -42,6 +43,8 @@ CHAINS = {
     "qwen": ten_commands("run_shell_command", "command"),
 }
 """Recordings of one task with ten calls."""
+OTHERS = {"openclaw-side": openclaw_steps(), "aider": aider_edits}
+"""Recordings with a story of their own."""
 UNSENT = {"content-length", "authorization", "x-api-key", "host"}
 NAMES = {*SESSION_HEADERS, "x-session-id", "x-session-affinity", "x-client-request-id"}
 
@@ -53,7 +56,7 @@ def replay(gateway: Running, name: str, named: bool) -> list[dict[str, Any]]:
     """
     agent = name.partition("-")[0]
     gateway.stub.max_model_len = 200_000
-    gateway.stub.reply = CHAINS[agent] if agent in CHAINS else steps_with(STEPS[agent])
+    gateway.stub.reply = OTHERS.get(name) or (CHAINS[agent] if agent in CHAINS else steps_with(STEPS[agent]))
     for request in read_recording(TRAFFIC / f"{name}.json"):
         if request["method"] == "POST":
             headers = {k: v.encode() for k, v in request["headers"].items() if k not in UNSENT}
@@ -69,7 +72,7 @@ def replay(gateway: Running, name: str, named: bool) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
-@pytest.mark.parametrize("name", sorted(path.stem for path in TRAFFIC.glob("*.json")))
+@pytest.mark.parametrize("name", sorted({path.stem for path in TRAFFIC.glob("*.json")} - set(OTHERS)))
 def test_a_recording_is_one_session_with_right_next_states(gateway: Running, name: str, named: bool) -> None:
     sessions = replay(gateway, name, named)
     main = [[t for t in s["turns"] if t["kind"] == TurnKind.MAIN] for s in sessions]
@@ -84,3 +87,16 @@ def test_a_recording_is_one_session_with_right_next_states(gateway: Running, nam
         else:
             assert any(role == "user" and f"[step {i // 2 + 2}]" in text for role, text in came_back), came_back
         assert not any(role in ("assistant", "system") for role, _ in came_back)
+
+
+def test_what_openclaw_asks_for_beside_its_turns_is_apart_and_a_compacted_history_is_a_branch(gateway: Running) -> None:
+    check_story(replay(gateway, "openclaw-side", named=True))
+
+
+def test_aider_is_one_session_although_it_answers_itself(gateway: Running) -> None:
+    [session] = replay(gateway, "aider", named=True)
+    turns = session["turns"]
+    assert len(turns) == 4
+    for step, turn in enumerate(turns[:-1], 1):
+        [reaction] = turn["next_state"]
+        assert reaction["role"] == "user" and reaction["content"].startswith(message(step + 1))

@@ -72,5 +72,22 @@ def mini_swe_agent() -> Chain:
     return chain
 
 
+def aider_edits(prompt: str) -> str:
+    """aider has no tools: an answer holds the whole file that it changes."""
+    last = prompt.rsplit("<|im_start|>user", 1)[-1].split("<|im_end|>")[0]
+    steps = range(1, int(MARK.findall(last)[-1]) + 1)
+    lines = "".join(f"This is the line of step {step}.\n" for step in steps)
+    return f"I write the line of step {steps[-1]} now.\n\nsteps.txt\n```\n{lines}```\n"
+
+
+SUB_AGENT_STEP = 6
+
+
+def openclaw_steps() -> Script:
+    """OpenClaw's commands, and in one step a sub-agent, whose own task has no marker."""
+    spawn = ("sessions_spawn", {"task": "Say hello and nothing else.", "label": "hello"})
+    return Script(lambda step: spawn if step == SUB_AGENT_STEP else ("exec", {"command": f"echo result-{step}"}))
+
+
 def message(step: int) -> str:
     return f"[step {step}] Run the command for step {step} and tell me what it printed."

@@ -2,27 +2,39 @@
 
 In this order: the history and answer of a recorded turn are the beginning of the request; the request has the same
 answers in the same order (a client that rewrites its history); its last answer is one that only one session can have
-given (a client that compacted it); the session that the client named; else a new session.
+given (a client that compacted it); the same for the last answer but one, where the client put an answer of its own
+behind it; the session that the client named; else a new session.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from turnwise.gateway.sessions import (
     History,
     Placement,
     answer_hash,
+    canonical,
     compare_histories,
+    hash_history,
     is_telling,
     last_answer_at,
+    own_words,
     place_exactly,
+    without_side_tail,
 )
 from turnwise.journal import Journal
 from turnwise.types import Message
 
 LIKE_ENOUGH = 0.5
 """Share of a recorded request's messages that a rewritten history must still have to count as the same session."""
+
+
+MOST_PUT_BEHIND = 3
+"""Answers of a client's own that are looked past to find ours."""
+
+_COUNTED = re.compile(r"^(.+:)(\d{1,6})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +49,32 @@ class Claim:
 def place(journal: Journal, messages: list[Message], history: History, claim: Claim) -> Placement:
     """The place of a main request; ``history`` are the hashes of its messages."""
     session = own_session(journal, claim)
+    main = without_side_tail(messages)
+    if len(main) < len(messages):
+        found = _place(journal, main, hash_history(main), claim, session)
+        return replace(found, parent=None, added=messages)  # what was left out is in the prompt: it is rendered anew
+    return _place(journal, messages, history, claim, session)
+
+
+def _place(journal: Journal, messages: list[Message], history: History, claim: Claim, session: str | None) -> Placement:
     found = _find(journal, messages, history, claim, session)
     if found is None and session is not None and claim.weak:
         elsewhere = _find(journal, messages, history, Claim(claim.client, None), None)
         if journal.has_answers(session):  # another conversation has this key
             return elsewhere or Placement(None, None, None, messages, None, [])
+        elsewhere = elsewhere or _by_counted_key(journal, messages, claim, session)
         if elsewhere is not None:  # the key is new: a client may change it when it compacts
             found = replace(elsewhere, session_id=session, branch_of=elsewhere.session_id or elsewhere.branch_of)
     return found or Placement(session, None, None, messages, None, [])
+
+
+def _by_counted_key(journal: Journal, messages: list[Message], claim: Claim, session: str) -> Placement | None:
+    """A key that ends in a count, one more than that of a session with this answer: the client compacted that one."""
+    at, counted = last_answer_at(messages), _COUNTED.match(session)
+    if at is None or counted is None:
+        return None
+    before = f"{counted[1]}{int(counted[2]) - 1}"
+    return _by_answer(journal, messages, at, Claim(claim.client, before), before)
 
 
 def own_session(journal: Journal, claim: Claim) -> str | None:
@@ -71,7 +101,11 @@ def _find(
         exact = place_exactly(messages, history.chain, list(candidates), scope)  # type: ignore[arg-type]  # rows have the columns
         if exact is not None:
             return _same_session_after_failures(journal, exact)
-    return _by_thread(journal, messages, history, claim, session) or _by_answer(journal, messages, at, claim, session)
+    return (
+        _by_thread(journal, messages, history, claim, session)
+        or _by_answer(journal, messages, at, claim, session)
+        or _by_answer_before(journal, messages, at, claim, session)
+    )
 
 
 def _same_session_after_failures(journal: Journal, placement: Placement) -> Placement:
@@ -124,5 +158,32 @@ def _by_answer(
         parent=None,
         added=messages,
         answers=row.id if fresh else None,
-        next_state=messages[at + 1 :] if fresh else [],
+        next_state=own_words(messages[at + 1 :]) if fresh else [],
     )
+
+
+def _by_answer_before(
+    journal: Journal, messages: list[Message], at: int, claim: Claim, session: str | None
+) -> Placement | None:
+    """A client that puts answers of its own behind ours: aider says "Ok" to itself in the model's name.
+
+    They are its own when they stood in the recorded request as well, or are too short to tell anything; any other is
+    another model's, and what follows it is no reaction to ours.
+    """
+    before: int | None = at
+    for _ in range(MOST_PUT_BEHIND):
+        before = last_answer_at(messages[:before])
+        if before is None:
+            return None
+        shorter = messages[: before + 1] + messages[at + 1 :]
+        found = _by_answer(journal, shorter, before, claim, session) if is_telling(messages[before]) else None
+        if found is None or found.answers is None:
+            continue
+        known = {canonical(m) for m in journal.context_messages(found.answers) if m["role"] == "assistant"}
+        behind = messages[before + 1 : at + 1]
+        if any(m["role"] == "assistant" and is_telling(m) and canonical(m) not in known for m in behind):
+            return None
+        whole = known <= {canonical(m) for m in messages if m["role"] == "assistant"}
+        same = found.branch_of if whole and session is None else found.session_id
+        return replace(found, session_id=same, branch_of=None if same else found.branch_of, added=messages)
+    return None

@@ -203,7 +203,12 @@ def compare_histories(old: list[Message], new: list[Message]) -> Rewritten:
     reaction = new[at + 1 :]
     if gone and moved and len(reaction) > 1 and reaction[-1]["role"] == "user":
         reaction = reaction[:-1]  # the message that moves: the client's own, not a reaction
-    return Rewritten(moved, likeness, reaction)
+    return Rewritten(moved, likeness, own_words(reaction))
+
+
+def own_words(reaction: list[Message]) -> list[Message]:
+    """A reaction without the messages that the agent puts behind it for itself, unless there is nothing else."""
+    return [message for message in reaction if not is_internal(message)] or reaction
 
 
 def _take(counts: Counter[str], key: str) -> bool:
@@ -228,28 +233,78 @@ SIDE_RULES: list[tuple[str, re.Pattern[str]]] = [
     ),
     ("heartbeat", re.compile(r"^\W*heartbeat\W*(:|$)|\b(reply|respond|answer)\b.{0,40}\bHEARTBEAT_OK\b", re.I)),
     ("heartbeat", re.compile(r"\bHEARTBEAT_OK\b.{0,5} if\b|^\W*HEARTBEAT_OK\b\W*$")),
+    (
+        "heartbeat",
+        re.compile(r"^\W*follow the heartbeat monitor\b|^(\[[^\]\n]{1,40}\] )?\[OpenClaw heartbeat poll\]", re.I),
+    ),
     ("memory", re.compile(r"^\W*(pre-compaction )?memory flush\b|\bstore durable memories\b", re.I)),
     ("suggestions", re.compile(r"\bsuggest\b.{0,40}\bfollow[- ]?up (questions|prompts)\b", re.I | re.S)),
 ]
 """Requests that an agent makes for its own housekeeping, by the words of their last message."""
 
 
+INSTRUCTION_RULES: list[tuple[str, re.Pattern[str]]] = [
+    (
+        "title",
+        re.compile(r"^\W*(generate|write|create)\b[^\n]{0,40}\b(session|conversation|chat|thread) title\b", re.I),
+    ),
+    ("compaction", re.compile(r"^\W*you are a context summari[sz]ation assistant\b", re.I)),
+]
+"""The same by the beginning of the instructions, for a request that has nothing but them and one message."""
+
+_INTERNAL = re.compile(r"^\W*BEGIN_OPENCLAW_INTERNAL_CONTEXT\b")
+
+
+def is_internal(message: Message) -> bool:
+    """Whether an agent puts this message at the end of a request for itself, behind what is asked."""
+    return message["role"] == "user" and _INTERNAL.search(content_text(message)[:80]) is not None
+
+
 def side_rule(messages: list[Message], max_tokens: int | None) -> str | None:
     """The name of the rule that makes this request a side turn, or None for the agent's own work.
 
-    Only the last message counts, up to its first 600 characters, so that a long document which happens to contain such
-    words is no side turn; or the one before it where a conversation begins with two of the user's: opencode asks for a
-    title in the first and puts what it is of in the second. A request for a single token is a probe.
+    Only the message that is being worked on counts: the last one, or the user's last one when tool results follow it.
+    Its first 600 characters, so that a long document which happens to contain such words is no side turn. Or the
+    first of two where a conversation begins with two of the user's: opencode asks for a title in the first and puts
+    what it is of in the second. A request for a single token is a probe.
     """
     if max_tokens == 1:
         return "probe"
     asked = [message for message in messages if message["role"] != "system"]
-    if [message["role"] for message in asked] == ["user", "user"] and side_rule(asked[:1], None) == "title":
+    roles = [message["role"] for message in asked]
+    if roles == ["user", "user"] and side_rule(asked[:1], None) == "title":
         return "title"
-    text = content_text(messages[-1])
-    if messages[-1]["role"] != "user" or len(text) > 4000:
-        return None
-    return next((name for name, pattern in SIDE_RULES if pattern.search(text[:600])), None)
+    if roles == ["user"] and len(messages) == 2:
+        instructed = _first_match(INSTRUCTION_RULES, messages[0])
+        if instructed is not None:
+            return instructed
+    begins = _exchange_start(messages, len(messages))
+    return None if begins is None else _first_match(SIDE_RULES, messages[begins])
+
+
+def _first_match(rules: list[tuple[str, re.Pattern[str]]], message: Message) -> str | None:
+    text = content_text(message)
+    return next((name for name, rule in rules if rule.search(text[:600])), None) if len(text) <= 4000 else None
+
+
+def _exchange_start(messages: list[Message], end: int) -> int | None:
+    """Where the exchange that ends before `end` begins: the user's message that its calls and answers follow."""
+    at = end - 1
+    while at >= 0 and (messages[at]["role"] in ("assistant", "tool") or is_internal(messages[at])):
+        at -= 1
+    return at if at >= 0 and messages[at]["role"] == "user" else None
+
+
+def without_side_tail(messages: list[Message]) -> list[Message]:
+    """The history without the side exchanges between the agent's last own answer and what is asked now.
+
+    A heartbeat that stays in the history is none of the turns a message reacts to.
+    """
+    at = last_answer_at(messages)
+    end = begin = 0 if at is None else at + 1
+    while (start := _exchange_start(messages, begin)) is not None and _first_match(SIDE_RULES, messages[start]):
+        begin = start
+    return messages[:begin] + messages[end:]
 
 
 def turn_kind(header: str | None, messages: list[Message], max_tokens: int | None) -> TurnKind:

@@ -1,0 +1,66 @@
+"""OpenClaw's own gateway process on loopback, and commands to it: it alone compacts, titles and sends heartbeats."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.clients.conftest import Bench, shown
+from tests.support.servers import wait_until
+
+READY = re.compile(r"\[gateway\]\S*\s+\S*ready\b")
+
+
+@dataclass
+class OpenClawGateway:
+    """A running gateway of OpenClaw's, spoken to by OpenClaw's own commands."""
+
+    bench: Bench
+    program: str
+
+    def run(self, *args: str) -> str:
+        done = self.bench.run(self.program, *args)
+        assert done.returncode == 0, shown(done)
+        return done.stdout
+
+    def say(self, key: str, text: str) -> None:
+        self.run("agent", "--session-key", key, "--message", text, "--json")
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        said = self.run("gateway", "call", method, "--params", json.dumps(params), "--json")
+        return json.loads(said[said.index("{") :])
+
+    def wait_for(self, asked: Callable[[dict[str, Any]], bool], times: int = 1) -> None:
+        """Until so many requests of that kind were answered. What OpenClaw does beside a turn comes after it."""
+        wait_until(lambda: sum(asked(r["body"]) for r in self.bench.tap.posts() if r.get("turn")) >= times, 120)
+
+
+@contextmanager
+def running_gateway(bench: Bench, program: str) -> Iterator[OpenClawGateway]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    bench.environment |= {"OPENCLAW_GATEWAY_PORT": port, "OPENCLAW_SKIP_CHANNELS": "1"}
+    log = bench.person / "gateway.log"
+    command = [program, "gateway", "run", "--port", port, "--bind", "loopback", "--auth", "none"]
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            command, cwd=bench.person, env=bench.environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+        )
+        try:
+            wait_until(lambda: READY.search(log.read_text()) or process.poll() is not None, 180)
+            assert process.poll() is None, log.read_text()[-3000:]
+            yield OpenClawGateway(bench, program)
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
