@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 QWEN3_TOKENS = {
     "<|endoftext|>": True,
@@ -50,6 +55,22 @@ _QWEN3_TEMPLATE = r"""
 """
 
 
+def make_tokenizer(marks: dict[str, bool], texts: Sequence[str] = ()) -> Tokenizer:
+    """A small byte-level tokenizer with a family's marks; each is said to be special or not."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    corpus = [*texts, Path(__file__).read_text(encoding="utf-8")] * 2
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(
+        corpus, trainers.BpeTrainer(vocab_size=1500, initial_alphabet=alphabet, show_progress=False)
+    )
+    tokenizer.add_tokens([AddedToken(t, special=special, normalized=False) for t, special in marks.items()])
+    return tokenizer
+
+
 def make_qwen3(folder: Path) -> Path:
     """A folder with a small byte-level tokenizer that has Qwen3's marks, and a template that writes as Qwen3's does.
 
@@ -57,19 +78,9 @@ def make_qwen3(folder: Path) -> Path:
     """
     from renderers import qwen3
     from safetensors.numpy import save_file
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    corpus = [qwen3._TOOLS_HEADER, qwen3._TOOLS_FOOTER, Path(__file__).read_text(encoding="utf-8")] * 2
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(
-        corpus, trainers.BpeTrainer(vocab_size=1500, initial_alphabet=alphabet, show_progress=False)
-    )
-    tokenizer.add_tokens([AddedToken(t, special=special, normalized=False) for t, special in QWEN3_TOKENS.items()])
-    tokenizer.save(str(folder / "tokenizer.json"))
+    make_tokenizer(QWEN3_TOKENS, [qwen3._TOOLS_HEADER, qwen3._TOOLS_FOOTER]).save(str(folder / "tokenizer.json"))
     words = {"header": qwen3._TOOLS_HEADER, "footer": qwen3._TOOLS_FOOTER}
     template = "".join(f"{{%- set {name} = {json.dumps(text)} -%}}" for name, text in words.items()) + _QWEN3_TEMPLATE
     about = {

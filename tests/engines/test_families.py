@@ -1,0 +1,152 @@
+"""Families with tool calls: prompt, answer, what is read from it, and the next prompt, with each family's own renderer.
+
+Their tokenizers are made on the spot with the marks that the renderers look for: the words are cut differently than by
+the real ones, the marks and the templates are the families' own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from renderers import configs
+from renderers.base import ToolCallParseStatus, create_renderer
+from transformers import PreTrainedTokenizerFast
+
+from tests.support.models import QWEN3_TOKENS, make_tokenizer
+from turnwise.engines.answers import AnswerParser, AnswerParts
+from turnwise.engines.rendering import GRAMMARS, PromptRenderer
+from turnwise.types import Message
+
+PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
+QWEN_VISION = dict.fromkeys(["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"], True)
+GLM_TOKENS = {
+    **dict.fromkeys(["[gMASK]", "<sop>", "<|endoftext|>"], True),
+    **dict.fromkeys(["<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"], True),
+    **dict.fromkeys(["<think>", "</think>", "<tool_call>", "</tool_call>"], False),
+    **dict.fromkeys(["<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"], False),
+    **dict.fromkeys(["<tool_response>", "</tool_response>"], False),
+}
+PLACE: dict[str, Any] = {"type": "object", "properties": {"at": {"type": "string"}, "n": {"type": "integer"}}}
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": name, "description": "looks", "parameters": PLACE}}
+    for name in ("look", "find")
+]
+ASKED: list[Message] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is it?"}]
+ARGUMENTS = [("look", {"at": "the <b>door</b>\nand on", "n": 3}), ("find", {"at": '{"a": 1}'})]
+
+
+def json_calls() -> str:
+    calls = (json.dumps({"name": name, "arguments": given}) for name, given in ARGUMENTS)
+    return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in calls)
+
+
+def xml_calls() -> str:
+    def one(name: str, given: dict[str, Any]) -> str:
+        inner = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in given.items())
+        return f"<tool_call>\n<function={name}>\n{inner}</function>\n</tool_call>"
+
+    return "\n".join(one(name, given) for name, given in ARGUMENTS)
+
+
+def glm_calls() -> str:
+    def one(name: str, given: dict[str, Any]) -> str:
+        inner = "".join(f"<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n" for key, value in given.items())
+        return f"<tool_call>{name}\n{inner}</tool_call>"
+
+    return "\n".join(one(name, given) for name, given in ARGUMENTS)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Its renderer, the marks of its tokenizer, how it writes an answer, and the mark that ends one with calls."""
+
+    config: Any
+    marks: dict[str, bool]
+    calls: str
+    before_calls: str = "\n"
+    end: str = "<|im_end|>"
+
+
+FAMILIES = {
+    "Qwen3": Family(configs.Qwen3RendererConfig, QWEN3_TOKENS, json_calls()),
+    "Qwen3.5": Family(configs.Qwen35RendererConfig, QWEN3_TOKENS | QWEN_VISION, xml_calls(), "\n\n"),
+    "Qwen3.6": Family(configs.Qwen36RendererConfig, QWEN3_TOKENS | QWEN_VISION, xml_calls(), "\n\n"),
+    "Qwen3.8": Family(configs.Qwen38RendererConfig, QWEN3_TOKENS | QWEN_VISION, xml_calls(), "\n\n"),
+    "Qwen3-VL": Family(configs.Qwen3VLRendererConfig, QWEN3_TOKENS | QWEN_VISION, json_calls()),
+    "GLM-5": Family(configs.GLM5RendererConfig, GLM_TOKENS, glm_calls(), "\n", "<|observation|>"),
+    "GLM-4.5": Family(configs.GLM45RendererConfig, GLM_TOKENS, glm_calls(), "\n", "<|observation|>"),
+}
+
+
+@cache
+def renderer_of(name: str) -> tuple[PromptRenderer, Any]:
+    family = FAMILIES[name]
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=make_tokenizer(family.marks), clean_up_tokenization_spaces=False
+    )
+    return PromptRenderer(create_renderer(tokenizer, family.config()), tokenizer.decode), tokenizer
+
+
+def read(renderer: PromptRenderer, prompt: list[int], answer: list[int]) -> tuple[Message, list[AnswerParts]]:
+    """An answer as the gateway reads it, token by token."""
+    parser = AnswerParser(renderer.grammar, with_tools=True, in_reasoning=renderer.ends_in_reasoning(prompt))
+    parts = [parser.feed(renderer.decode([token])) for token in answer if token not in renderer.stop_token_ids]
+    parts.append(parser.finish())
+    if renderer.grammar.calls != "json":
+        theirs = renderer.parse(answer, TOOLS, prompt)
+        assert {call.status for call in theirs.tool_calls} == {ToolCallParseStatus.OK}
+        calls = [(call.name or "", call.arguments or {}) for call in theirs.tool_calls]
+        parts.append(parser.adopt(theirs.content, theirs.reasoning_content, calls))
+    return parser.message, parts
+
+
+def bare(text: str) -> str:
+    """A prompt without white space and reasoning, which each template lays out and keeps in its own way."""
+    return re.sub(r"<think>.*?</think>|</?think>|\s", "", text, flags=re.DOTALL)
+
+
+def test_every_family_that_is_claimed_is_tested() -> None:
+    tested = {type(renderer_of(name)[0].renderer).__name__ for name in FAMILIES}
+    assert GRAMMARS.keys() - tested == {"ChatMLRenderer"}  # our own; the gateway's tests use it
+    listed = PAGE.read_text(encoding="utf-8").partition("## Model families")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| ([^|]+?) \|", listed, re.MULTILINE)) - {"family", "---"} == FAMILIES.keys() | {
+        "SmolLM2"
+    }
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("thought", ["", "It may be\nnear the door."])
+def test_calls_are_read_and_the_next_prompt_begins_with_what_was_sampled(name: str, thought: str) -> None:
+    family = FAMILIES[name]
+    renderer, tokenizer = renderer_of(name)
+    prompt = renderer.render(ASKED, TOOLS)
+    opened = "" if renderer.ends_in_reasoning(prompt.ids) else "<think>\n"
+    text = f"{opened}{thought}\n</think>\n\nI look.{family.before_calls}{family.calls}{family.end}"
+    answer = tokenizer.encode(text, add_special_tokens=False)
+
+    message, parts = read(renderer, prompt.ids, answer)
+    assert message.get("reasoning_content", "").strip() == thought
+    assert message["content"].strip() == "I look."
+    called = [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in message["tool_calls"]]
+    assert called == ARGUMENTS
+    given = [piece for part in parts for piece in part.calls]
+    assert [piece.name for piece in given if piece.name] == ["look", "find"]
+
+    for i, call in enumerate(message["tool_calls"]):
+        call["id"] = f"call_{i}"
+    results: list[Message] = [
+        {"role": "tool", "content": f"result {i}", "tool_call_id": f"call_{i}"} for i in range(len(called))
+    ]
+    bridged = renderer.bridge(prompt.ids, answer, prompt.hint_at, results, TOOLS)
+    assert bridged is not None and bridged.ids[: len(prompt.ids) + len(answer)] == [*prompt.ids, *answer]
+    assert "result 1" in renderer.decode(bridged.ids) and bridged.hint_at == prompt.hint_at
+
+    anew = renderer.render([*ASKED, message, *results], TOOLS)
+    assert renderer.ends_in_reasoning(anew.ids) == renderer.ends_in_reasoning(bridged.ids)
+    assert bare(renderer.decode(anew.ids)) == bare(renderer.decode(bridged.ids))
