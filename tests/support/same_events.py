@@ -63,17 +63,17 @@ def plain(events: list[Event]) -> list[Event]:
 def chat_steps(chunks: list[Event]) -> list[Event]:
     """Chat chunks taken apart, so that it does not matter what shares a chunk: role, text, calls, finish, usage.
 
-    Each step has the `fields` of the chunks it was seen in; log-probs, which may come beside any of them, are the last.
+    Each step has the fields of the chunks it was seen in; log-probs, which may come beside any of them, are the last.
     """
     steps: list[Event] = []
     logprobs: list[Any] = []
     for chunk in chunks:
-        frame = {"chunk": sorted(chunk.keys() - {"usage"}), "object": chunk["object"]}
+        frame = {"chunk": sorted(chunk.keys() - {"usage"}), "id": chunk["id"], "object": chunk["object"]}
         frame["usage"] = "absent" if "usage" not in chunk else "null" if chunk["usage"] is None else "given"
         for choice in chunk["choices"]:
             delta = choice["delta"]
             within = frame | {"index": choice["index"], "choice": sorted(choice)}
-            logprobs += (choice["logprobs"] or {}).get("content") or []
+            logprobs += (choice.get("logprobs") or {}).get("content") or []
             if "role" in delta:
                 steps.append(within | {"type": "role", "delta": delta})
             elif delta.get("content"):
