@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.clients.conftest import Bench, shown
@@ -41,6 +44,26 @@ class OpenClawGateway:
         wait_until(lambda: sum(asked(r["body"]) for r in self.bench.tap.posts() if r.get("turn")) >= times, 120)
 
 
+def end_group(group: int) -> None:
+    """End a process and what it started: the program is only the launcher of the gateway, which would outlive it."""
+    os.killpg(group, signal.SIGTERM)
+    with suppress(AssertionError):
+        wait_until(lambda: not _is_alive(group), 30)
+    if _is_alive(group):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _is_alive(group: int) -> bool:
+    states = [stat.rsplit(")", 1)[1].split() for stat in _stats()]
+    return any(int(pgrp) == group and state != "Z" for state, _, pgrp, *_ in states)
+
+
+def _stats() -> Iterator[str]:
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            yield file.read_text()
+
+
 @contextmanager
 def running_gateway(bench: Bench, program: str) -> Iterator[OpenClawGateway]:
     with socket.socket() as free:
@@ -51,16 +74,18 @@ def running_gateway(bench: Bench, program: str) -> Iterator[OpenClawGateway]:
     command = [program, "gateway", "run", "--port", port, "--bind", "loopback", "--auth", "none"]
     with log.open("w") as out:
         process = subprocess.Popen(
-            command, cwd=bench.person, env=bench.environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+            command,
+            cwd=bench.person,
+            env=bench.environment,
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
         try:
             wait_until(lambda: READY.search(log.read_text()) or process.poll() is not None, 180)
             assert process.poll() is None, log.read_text()[-3000:]
             yield OpenClawGateway(bench, program)
         finally:
-            process.terminate()
-            try:
-                process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_group(process.pid)
+            process.wait()
