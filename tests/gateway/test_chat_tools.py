@@ -10,7 +10,7 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from tests.gateway.conftest import Agents
-from tests.support.wire import TOOL, nested_calls, post_stream, without_ids
+from tests.support.wire import KINDS_OF_ANSWER, TOOL, nested_calls, post_stream, without_ids
 from turnwise.types import FinishReason, TurnState
 
 TOOLS: Any = [{"type": "function", "function": TOOL}]
@@ -28,14 +28,7 @@ def streamed(qwen: Agents, text: str, **options: Any) -> tuple[list[Any], ChatCo
         return list(stream), stream.get_final_completion()
 
 
-ANSWERS = {
-    "text": "día 🤖 fin  with  spaces\nand lines ",
-    "reasoning": "<think>\nlet me think\nlong\n</think>\n\nfour",
-    "calls": "Two of them.\n" + nested_calls({"a": 1}, {"a": 22, "note": 'q"}</tool_call>{'}),
-    "all": "<think>\nhm\n</think>\n\nSo:\n" + nested_calls({"a": 3}),
-    "nothing": "",
-    "reasoning alone": "<think>\nhm",
-    "no arguments": nested_calls({}),
+ANSWERS = KINDS_OF_ANSWER | {
     "no json": '<tool_call>{"name": "add", "arguments": {"a": nope}}</tool_call>',
 }
 

@@ -11,7 +11,7 @@ from anthropic.types import Message, RawMessageStreamEvent
 
 from tests.gateway.conftest import Agents
 from tests.support.servers import wait_until
-from tests.support.wire import TOOL, check_events, nested_calls, post_stream, without_ids
+from tests.support.wire import KINDS_OF_ANSWER, TOOL, check_events, nested_calls, post_stream, without_ids
 from turnwise.gateway.messages import usage_body
 from turnwise.gateway.request import Usage
 from turnwise.types import Exclusion, FinishReason, TurnState
@@ -63,20 +63,9 @@ def test_an_answer_and_its_record(qwen: Agents) -> None:
     assert (record.state, record.temperature) == (TurnState.WAITING, 0.5)
 
 
-ANSWERS = {
-    "text": "día 🤖 fin  with  spaces\nand lines ",
-    "reasoning": "<think>\nlet me think\nlong\n</think>\n\nfour",
-    "calls": "Two of them.\n" + nested_calls({"a": 1}, {"a": 22, "note": 'q"}</tool_call>{'}),
-    "all": "<think>\nhm\n</think>\n\nSo:\n" + nested_calls({"a": 3}),
-    "nothing": "",
-    "reasoning alone": "<think>\nhm",
-    "no arguments": nested_calls({}),
-}
-
-
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", KINDS_OF_ANSWER)
 def test_a_stream_is_the_same_answer_in_events_of_the_sdk(qwen: Agents, name: str) -> None:
-    qwen.stub.reply = lambda _: ANSWERS[name]
+    qwen.stub.reply = lambda _: KINDS_OF_ANSWER[name]
     text = f"stream {name}"
     _, final = streamed(qwen, text, tools=TOOLS)
     raw = post_stream(

@@ -13,7 +13,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 
 from tests.gateway.conftest import Agents
 from tests.support.servers import wait_until
-from tests.support.wire import TOOL, check_events, events_of, nested_calls, post_stream, without_ids
+from tests.support.wire import KINDS_OF_ANSWER, TOOL, check_events, events_of, nested_calls, post_stream, without_ids
 from turnwise.engines.parts import AnswerParts
 from turnwise.gateway.request import AnswerHead, Final, ModelRequest, Usage
 from turnwise.gateway.responses import ResponsesCodec
@@ -60,20 +60,9 @@ def test_an_answer_and_its_record(qwen: Agents) -> None:
     assert (record.state, record.temperature) == (TurnState.WAITING, 0.5)
 
 
-ANSWERS = {
-    "text": "día 🤖 fin  with  spaces\nand lines ",
-    "reasoning": "<think>\nlet me think\nlong\n</think>\n\nfour",
-    "calls": "Two of them.\n" + nested_calls({"a": 1}, {"a": 22, "note": 'q"}</tool_call>{'}),
-    "all": "<think>\nhm\n</think>\n\nSo:\n" + nested_calls({"a": 3}),
-    "nothing": "",
-    "reasoning alone": "<think>\nhm",
-    "no arguments": nested_calls({}),
-}
-
-
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", KINDS_OF_ANSWER)
 def test_a_stream_is_the_same_answer_in_events_of_the_sdk(qwen: Agents, name: str) -> None:
-    qwen.stub.reply = lambda _: ANSWERS[name]
+    qwen.stub.reply = lambda _: KINDS_OF_ANSWER[name]
     text = f"stream {name}"
     _, final = streamed(qwen, text, tools=TOOLS)
     raw = post_stream(f"{qwen.url}/v1/responses", qwen.auth, {"model": "turnwise", "tools": TOOLS, "input": text})
@@ -90,7 +79,7 @@ def test_a_stream_is_the_same_answer_in_events_of_the_sdk(qwen: Agents, name: st
 
 def test_the_pieces_add_up_to_what_is_done(qwen: Agents) -> None:
     qwen.stub.token_delay_s = 0.003  # tokens that arrive together leave together
-    qwen.stub.reply = lambda _: ANSWERS["all"]
+    qwen.stub.reply = lambda _: KINDS_OF_ANSWER["all"]
     raw = post_stream(f"{qwen.url}/v1/responses", qwen.auth, {"model": "turnwise", "tools": TOOLS, "input": "pieces"})
     for kind, key in (("reasoning_text", "text"), ("output_text", "text"), ("function_call_arguments", "arguments")):
         pieces = [e["delta"] for e in raw if e["type"] == f"response.{kind}.delta"]

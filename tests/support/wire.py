@@ -61,3 +61,15 @@ def nested_calls(*arguments: dict[str, Any]) -> str:
     return "\n".join(
         f"<tool_call>\n{json.dumps({'name': 'add', 'arguments': each})}\n</tool_call>" for each in arguments
     )
+
+
+KINDS_OF_ANSWER = {
+    "text": "día 🤖 fin  with  spaces\nand lines ",
+    "reasoning": "<think>\nlet me think\nlong\n</think>\n\nfour",
+    "calls": "Two of them.\n" + nested_calls({"a": 1}, {"a": 22, "note": 'q"}</tool_call>{'}),
+    "all": "<think>\nhm\n</think>\n\nSo:\n" + nested_calls({"a": 3}),
+    "nothing": "",
+    "reasoning alone": "<think>\nhm",
+    "no arguments": nested_calls({}),
+}
+"""What a model with Qwen3's notation may say, by what is in it."""

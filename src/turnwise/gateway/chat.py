@@ -32,7 +32,7 @@ from turnwise.gateway.request import (
     session_name,
     take_kept,
     text_of,
-    unsupported,
+    unforced,
 )
 from turnwise.types import Message
 
@@ -162,7 +162,7 @@ class ChatCodec:
         except ValidationError as e:
             raise named(e) from e
         if given.tool_choice not in (None, "auto", "none"):
-            raise unsupported("tool_choice", "only 'auto' and 'none' are: a model cannot be forced to call a tool")
+            raise unforced()
         if given.stream_options is not None and not given.stream:
             raise ApiError(400, "stream_options goes with stream: true", param="stream_options", code="invalid_value")
         messages = [_plain(i, message) for i, message in enumerate(given.messages)]

@@ -15,13 +15,15 @@ from turnwise.gateway.request import (
     check_conversation,
     check_stops,
     check_tool_names,
+    checked_tool,
     invalid,
     named,
     read_object,
     session_name,
     take_kept,
     text_of,
-    unsupported,
+    unforced,
+    vendors_tool,
 )
 from turnwise.types import Message
 
@@ -113,7 +115,7 @@ def parse_request(body: bytes) -> ModelRequest:
     check_tool_names(tools)
     choice = given.tool_choice
     if choice is not None and (choice.type in ("any", "tool") or choice.disable_parallel_tool_use):
-        raise unsupported("tool_choice", "only 'auto' and 'none' are: a model cannot be forced to call a tool")
+        raise unforced()
     return ModelRequest(
         model=given.model,
         messages=messages,
@@ -218,12 +220,8 @@ def _found_tool(part: Any) -> Any:
 def _tool(i: int, raw: dict[str, Any]) -> dict[str, Any]:
     kind = raw.get("type")
     if kind not in (None, "custom"):
-        raise unsupported(f"tools.{i}", f"a tool of type {kind!r} runs at its vendor's; leave it out")
-    try:
-        tool = AnthropicTool.model_validate(raw)
-    except ValidationError as e:
-        error = named(e)
-        raise ApiError(400, f"tools.{i}: {error.message}", param=f"tools.{i}.{error.param}", code=error.code) from e
+        raise vendors_tool(i, kind)
+    tool = checked_tool(i, raw, AnthropicTool)
     function: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
     if tool.description:
         function["description"] = tool.description

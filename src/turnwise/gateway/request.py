@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import jiter
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from turnwise.engines.answers import AnswerParts
@@ -24,6 +24,7 @@ MAX_STOPS = 16
 TOOL_NAME = r"^[a-zA-Z0-9_.:-]{1,128}$"
 SESSION_ID = re.compile(r"[A-Za-z0-9._:@=+-]{1,200}\Z")
 LARGEST_TOP_K = 2**31 - 1
+Tool = TypeVar("Tool", bound=BaseModel)
 _LINE_BREAKS = tuple((c.encode(), f"\\u{ord(c):04x}".encode()) for c in "\x85\u2028\u2029")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -240,6 +241,24 @@ def check_conversation(messages: list[Message], param: str) -> None:
                 f"message {i} is the result of tool call {message.get('tool_call_id')!r}, which is not in the history"
             )
             raise ApiError(400, text, param=param, code="invalid_value")
+
+
+def checked_tool(i: int, raw: dict[str, Any], model: type[Tool]) -> Tool:
+    """Tool number `i` without what this server does not know. Raises ApiError (400) that names it."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as e:
+        error = named(e)
+        raise ApiError(400, f"tools.{i}: {error.message}", param=f"tools.{i}.{error.param}", code=error.code) from e
+
+
+def unforced() -> ApiError:
+    """The refusal of a choice of tools that would have to make the model call one."""
+    return unsupported("tool_choice", "only 'auto' and 'none' are: a model cannot be forced to call a tool")
+
+
+def vendors_tool(i: int, kind: Any) -> ApiError:
+    return unsupported(f"tools.{i}", f"a tool of type {kind!r} runs at its vendor's; leave it out")
 
 
 def check_tool_names(tools: list[dict[str, Any]] | None) -> None:

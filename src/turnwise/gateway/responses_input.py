@@ -19,6 +19,7 @@ from turnwise.gateway.request import (
     session_name,
     take_kept,
     text_of,
+    unforced,
     unsupported,
 )
 from turnwise.gateway.responses_tools import joined, read_tools
@@ -103,7 +104,7 @@ def parse_request(body: bytes) -> ModelRequest:
     except ValidationError as e:
         raise named(e) from e
     if given.tool_choice not in (None, "auto", "none"):
-        raise unsupported("tool_choice", "only 'auto' and 'none' are: a model cannot be forced to call a tool")
+        raise unforced()
     if given.top_logprobs:
         raise unsupported("top_logprobs", "only the log-probs of the sampled tokens are known; leave it at 0")
     include = kept.get("include") or []

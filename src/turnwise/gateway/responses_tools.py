@@ -11,10 +11,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from turnwise.gateway.errors import ApiError
-from turnwise.gateway.request import TOOL_NAME, check_tool_names, invalid, named, unsupported
+from turnwise.gateway.request import TOOL_NAME, check_tool_names, checked_tool, invalid, vendors_tool
 
 LEFT_OUT = frozenset({"web_search"})
 """Types that Codex CLI sends by default: refusing them would refuse the client."""
@@ -74,18 +73,14 @@ def read_tools(given: list[dict[str, Any]]) -> Tools:
             tools.echoed.append(tool)
             tools.offered.append(_offered(tool, tool["name"]))
         else:
-            raise unsupported(f"tools.{i}", f"a tool of type {kind!r} runs at its vendor's; leave it out")
+            raise vendors_tool(i, kind)
     check_tool_names(tools.offered)
     return tools
 
 
 def _checked(i: int, raw: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
     """A tool without what this server does not know."""
-    try:
-        tool = model.model_validate(raw).model_dump()
-    except ValidationError as e:
-        error = named(e)
-        raise ApiError(400, f"tools.{i}: {error.message}", param=f"tools.{i}.{error.param}", code=error.code) from e
+    tool = checked_tool(i, raw, model).model_dump()
     try:
         json.dumps(tool, allow_nan=False)
     except ValueError as e:
