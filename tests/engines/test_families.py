@@ -90,7 +90,9 @@ def renderer_of(name: str) -> tuple[PromptRenderer, Any]:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=make_tokenizer(family.marks), clean_up_tokenization_spaces=False
     )
-    return PromptRenderer(create_renderer(tokenizer, family.config()), tokenizer.decode), tokenizer
+    return PromptRenderer(
+        create_renderer(tokenizer, family.config()), lambda ids: str(tokenizer.decode(ids))
+    ), tokenizer
 
 
 def read(renderer: PromptRenderer, prompt: list[int], answer: list[int]) -> tuple[Message, list[AnswerParts]]:
