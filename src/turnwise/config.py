@@ -140,6 +140,9 @@ class TrainConfig(_Section):
     estimator: Literal["exact", "topk", "sampled"] = Field(
         default="exact", description="Estimator of the distillation term."
     )
+    teacher: Literal["policy", "base"] = Field(
+        default="policy", description="Which weights read the hint: the policy as it is, or the base model."
+    )
     divergence: Literal["reverse", "forward"] = Field(default="reverse", description="KL direction of exact and topk.")
     top_k: int = Field(default=50, ge=1, description="Tokens kept by the topk estimator.")
     w_binary: float = Field(default=1.0, ge=0, description="Weight of the score.")

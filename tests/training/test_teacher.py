@@ -49,6 +49,22 @@ def test_the_teacher_is_the_adapted_model_that_reads_the_hint(policy: Policy, ti
     assert (teacher - signals.old).abs().max().item() > 1e-2, "the hint says something"
 
 
+def test_the_teacher_can_be_the_base_model_that_reads_the_hint(policy: Policy, tiny_dir: Path) -> None:
+    config = train_config(method="opd", teacher="base")
+    adapter = shake(policy)
+    one = sample(1, temperature=TEMPERATURE)
+    (signals,) = compute_signals(policy, batch([one]), config, no_tick)
+    assert signals.teacher is not None
+    teacher = policy.token_logprobs(signals.teacher, signals.temperature, signals.tokens)
+
+    prompt = hinted_prompt(one.prompt_ids, one.hint, one.hint_at, policy.tokenizer)
+    adapted, base = plain_model(tiny_dir, adapter, config), plain_model(tiny_dir, None, config)
+    assert (teacher - by_the_model(base, prompt, one.response_ids, TEMPERATURE)).abs().max().item() < 1e-4
+    assert (teacher - by_the_model(adapted, prompt, one.response_ids, TEMPERATURE)).abs().max().item() > 1e-2
+    old = by_the_model(adapted, one.prompt_ids, one.response_ids, TEMPERATURE)
+    assert (signals.old - old).abs().max().item() < 1e-4, "the adapter is on again"
+
+
 def test_old_is_the_adapted_model_and_the_reference_the_base_model(policy: Policy, tiny_dir: Path) -> None:
     config = train_config()
     adapter = shake(policy)

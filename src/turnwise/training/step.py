@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -108,7 +109,8 @@ def compute_signals(policy: Policy, batch: Batch, config: TrainConfig, tick: Tic
             ref_hidden |= _by_sample(rows, policy.hidden(rows))
     for done, rows in enumerate(teacher_groups, start=len(groups)):
         tick("scoring", done, total)
-        teacher_hidden |= _by_sample(rows, policy.hidden(rows))
+        with policy.reference() if config.teacher == "base" else nullcontext():
+            teacher_hidden |= _by_sample(rows, policy.hidden(rows))
 
     tokens = [torch.tensor(s.response_ids, device=policy.device) for s in samples]
     temperature = [torch.full(y.shape, sampling_temperature(s.temperature), device=policy.device)
