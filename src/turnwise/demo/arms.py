@@ -132,7 +132,7 @@ def measured(persona: Persona, answers: Sequence[Answer], nll: dict[str, float],
         n=len(scores),
         nll=nll[name],
         nll_with_wish=nll[f"{name}/wish"],
-        repetition=stats.mean([stats.repetition(text) for text in texts]),
+        repetition=stats.mean([repetition_of(answer) for answer in answers]),
         words=stats.mean([len(text.split()) for text in texts]),
         distinct=stats.distinct_share(texts),
         on_topic=stats.mean(topical),
@@ -140,13 +140,17 @@ def measured(persona: Persona, answers: Sequence[Answer], nll: dict[str, float],
     )
 
 
-def paired_change(persona: Persona, before: Sequence[Answer], after: Sequence[Answer]) -> Change:
-    """The mean change of the score over the problems that both evaluations answered."""
-    earlier = {answer.problem.id: score_of(persona, answer) for answer in before}
-    differences = [
-        score_of(persona, answer) - earlier[answer.problem.id] for answer in after if answer.problem.id in earlier
-    ]
+def paired_change(measure: Callable[[Answer], float], before: Sequence[Answer], after: Sequence[Answer]) -> Change:
+    """The mean change of ``measure`` over the problems of both; a problem answered several times before is averaged."""
+    earlier: dict[str, list[float]] = {}
+    for answer in before:
+        earlier.setdefault(answer.problem.id, []).append(measure(answer))
+    differences = [measure(a) - stats.mean(earlier[a.problem.id]) for a in after if a.problem.id in earlier]
     return Change(stats.mean(differences), stats.bootstrap_ci95(differences))
+
+
+def repetition_of(answer: Answer) -> float:
+    return stats.repetition(answer.text)
 
 
 def side_by_side(persona: Persona, before: Sequence[Answer], after: Sequence[Answer], count: int = 12) -> list[Pair]:

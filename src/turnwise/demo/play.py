@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import openai
@@ -37,11 +38,17 @@ BASE, WISHED, CONTROL_TALK = "examination before", "base model told the wish", "
 CONTROL, LEARNING, FINAL = "control: examination", "conversations, learning on", "examination after"
 LANGUAGE = "language of the answers"
 
-TRAINING: dict[str, int | float] = {"min_batch": 8, "max_batch": 24, "minibatch": 8, "lr": 1e-4, "epochs": 2}
-"""How the demo's server trains: smaller batches than the defaults and two passes over each, for a run of minutes.
-
-Forward KL, a smaller weight of the score and a stronger KL term were tried (docs/demo.md): with each of them the
-answers of seed 2 lost their problems."""
+TRAINING: dict[str, int | float | str] = {
+    "min_batch": 8,
+    "max_batch": 24,
+    "minibatch": 8,
+    "lr": 4e-4,
+    "epochs": 2,
+    "teacher": "base",
+}
+"""How the demo's server trains: smaller batches than the defaults, two passes over each and larger steps, for a run of
+minutes; towards the base model that reads the hint, which stands still (docs/decisions/0006). What else was tried is
+in docs/demo.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +264,8 @@ class _Run:
         nll = self._likelihoods(exams)
         _write_conversations(played.conversations, self.options.out / "conversations.jsonl")
         arm = {name: arms.measured(persona, exams[name], nll, name) for name in ("base", "final", "control")}
-        told = [arms.score_of(persona, answer) for answer in played.wished]
+        score = partial(arms.score_of, persona)
+        told = [score(answer) for answer in played.wished]
         return Report(
             persona=persona.name,
             method=self.options.method,
@@ -267,8 +275,10 @@ class _Run:
             final=arm["final"],
             control=arm["control"],
             wish_reference={"nll_with_wish": nll["reference/wish"], "mean": stats.mean(told)},
-            rise=arms.paired_change(persona, played.base, played.final),
-            rise_over_control=arms.paired_change(persona, played.control, played.final),
+            rise=arms.paired_change(score, played.base, played.final),
+            rise_over_control=arms.paired_change(score, played.control, played.final),
+            # The base model was examined twice: what its answers repeat by chance is known better from both.
+            repetition_change=arms.paired_change(arms.repetition_of, [*played.base, *played.control], played.final),
             failed_requests=played.failed_requests,
             versions_published=played.versions_published,
             seconds=round(time.monotonic() - started, 1),

@@ -19,7 +19,7 @@ RISE_WANTED = 0.15
 """Rise of the held-out score that counts as having learned the person's preference."""
 
 REPETITION_SLACK = 0.05
-"""Rise of the repetition rate that counts as noise."""
+"""Largest rise of the repetition rate that can pass as chance, and only while its interval includes 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of a demo. ``report.json`` is exactly this, with `language_kept` and `faults` added."""
+    """The result of a demo. ``report.json`` is exactly this, with `language_kept` and `faults` added.
+
+    ``repetition_change`` is against both examinations of the base model, before and with learning off.
+    """
 
     persona: str
     method: str
@@ -88,6 +91,7 @@ class Report:
     wish_reference: dict[str, float]
     rise: Change
     rise_over_control: Change
+    repetition_change: Change
     failed_requests: int
     versions_published: int
     seconds: float
@@ -103,7 +107,8 @@ class Report:
 
     @property
     def language_kept(self) -> bool:
-        return self.language_loss <= CRITERION_NATS and self.final.repetition <= self.base.repetition + REPETITION_SLACK
+        change = self.repetition_change
+        return self.language_loss <= CRITERION_NATS and change.ci95[0] <= 0 and change.mean <= REPETITION_SLACK
 
     @property
     def faults(self) -> list[str]:
@@ -132,7 +137,8 @@ class Report:
             f"Language {'kept' if self.language_kept else 'NOT kept'}: the final answers are "
             f"{abs(self.language_loss):.2f} nat per token {'less' if self.language_loss > 0 else 'more'} likely than "
             f"the base model's own answers to the wish (limit {CRITERION_NATS:.1f} less); repetition "
-            f"{self.base.repetition:.2f} → {self.final.repetition:.2f}.",
+            f"{self.base.repetition:.2f} (learning off: {self.control.repetition:.2f}) → {self.final.repetition:.2f}, "
+            f"{_signed(self.repetition_change)}.",
         ]
         return [*lines, *(f"Note: {note}." for note in self.notes), *(f"FAULT: {fault}." for fault in self.faults)]
 

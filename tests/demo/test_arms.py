@@ -1,0 +1,29 @@
+"""Changes between examinations, by value."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwise.demo.arms import paired_change, repetition_of
+from turnwise.demo.problems import Problem
+from turnwise.demo.talk import Answer
+
+
+def answer(problem: str, text: str) -> Answer:
+    return Answer(Problem(problem, "family", "How many?", "3", "1 + 2 = 3"), "How many?", text, True, "1")
+
+
+def words_of(answer: Answer) -> float:
+    return len(answer.text.split())
+
+
+def test_a_change_is_paired_by_problem_and_what_was_answered_twice_is_averaged() -> None:
+    before = [answer("a", "one"), answer("b", "one two"), answer("a", "one two three"), answer("gone", "one")]
+    after = [answer("b", "one"), answer("a", "one two three four"), answer("new", "one two")]
+    change = paired_change(words_of, before, after)
+    assert change.mean == pytest.approx(((1 - 2) + (4 - 2)) / 2)
+    assert change.ci95[0] <= change.mean <= change.ci95[1]
+
+
+def test_repetition_is_of_the_text() -> None:
+    assert repetition_of(answer("a", "a b c d a b c d")) == pytest.approx(1 / 5)
