@@ -42,13 +42,14 @@ TRAINING: dict[str, int | float | str] = {
     "min_batch": 8,
     "max_batch": 24,
     "minibatch": 8,
-    "lr": 4e-4,
+    "lr": 3e-4,
     "epochs": 2,
     "teacher": "base",
+    "w_binary": 0.5,
 }
 """How the demo's server trains: smaller batches than the defaults, two passes over each and larger steps, for a run of
-minutes; towards the base model that reads the hint, which stands still (docs/decisions/0006). What else was tried is
-in docs/demo.md."""
+minutes; towards the base model that reads the hint, which stands still (docs/decisions/0006), and with half the weight
+of the score: most scores are -1, which says what not to write and nothing else. docs/demo.md has what else was tried."""
 
 
 @dataclass(frozen=True, slots=True)
