@@ -47,9 +47,9 @@ TRAINING: dict[str, int | float | str] = {
     "teacher": "base",
     "w_binary": 0.5,
 }
-"""How the demo's server trains: smaller batches than the defaults, two passes over each and larger steps, for a run of
-minutes; towards the base model that reads the hint, which stands still (docs/decisions/0006), and with half the weight
-of the score: most scores are -1, which says what not to write and nothing else. docs/demo.md has what else was tried."""
+"""How the demo's server trains, beside the defaults: in a run of minutes batches are smaller, steps larger and two over
+each batch. The teacher is the base model, which stands still (docs/decisions/0006). The score has half the weight: most
+scores are -1, which says what not to write and nothing else. docs/demo.md has what else was tried."""
 
 
 @dataclass(frozen=True, slots=True)
