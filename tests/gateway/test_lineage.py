@@ -186,6 +186,13 @@ def test_an_edited_question_is_another_history() -> None:
         ("Write a page with the title 'Home' for my chat app", None),
         ("Suggest a better title for the session table in schema.sql", None),
         ("Heartbeat monitoring is broken, look at it", None),
+        ("Heartbeat: what is a normal rate for adults?", None),
+        ("Write a title for the session I'm giving at PyCon on async Python", None),
+        ("Suggest a title for our session at the fair", None),
+        ("Create a title for this chat app and put it into index.html", None),
+        ("Name the chat protocol in five words", None),
+        ("Can you suggest some follow-up questions I could ask my doctor?", None),
+        ("Suggest 3 relevant follow-up questions that the user might ask next in this conversation", "suggestions"),
         ("Why does it not follow the heartbeat monitor's scratch context?", None),
         ("x" * 5000 + " generate a title for this chat", None),
     ],
@@ -201,6 +208,7 @@ def test_a_title_asked_for_before_the_text_that_it_is_of() -> None:
 
 
 INTERNAL = U("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnone\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>")
+CALL = A("I look") | {"tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
 BEAT = U("Follow the heartbeat monitor scratch context when provided.")
 
 
@@ -211,8 +219,10 @@ def test_what_an_agent_adds_for_itself_does_not_hide_a_side_turn() -> None:
 
 def test_the_tool_results_of_a_side_turn_are_side_turns() -> None:
     result = {"role": "tool", "tool_call_id": "1", "content": "ok"}
-    assert side_rule([U("do it"), A("done"), BEAT, A(""), result], None) == "heartbeat"
-    assert side_rule([BEAT, A("done"), U("do it"), A(""), result], None) is None
+    assert side_rule([U("do it"), A("done"), BEAT, CALL, result], None) == "heartbeat"
+    assert side_rule([BEAT, A("done"), U("do it"), CALL, result], None) is None
+    title = U("Generate a title for this conversation and put it into the README")
+    assert side_rule([title, CALL, result], None) is None, "an agent's work, whatever its words"
 
 
 @pytest.mark.parametrize(
@@ -222,6 +232,7 @@ def test_the_tool_results_of_a_side_turn_are_side_turns() -> None:
         ("You are a context summarization assistant. Your task is to read a conversation", "compaction"),
         ("Generate a concise title for each product that you are given.", None),
         ("You are a helpful assistant that writes session titles.", None),
+        ("Create a session title and an abstract for my conference talk", None),
     ],
 )
 def test_side_turns_by_their_instructions(instructions: str, rule: str | None) -> None:
@@ -233,11 +244,15 @@ def test_side_turns_by_their_instructions(instructions: str, rule: str | None) -
 def test_side_exchanges_before_what_is_asked_are_left_out() -> None:
     begins = [U("do it"), A("done")]
     asks = [U("thanks"), INTERNAL]
-    beats = [BEAT, A("NO_REPLY"), BEAT, INTERNAL, A("I look"), {"role": "tool", "content": "ok"}, A("NO_REPLY")]
+    beats = [BEAT, A("NO_REPLY"), BEAT, INTERNAL, CALL, {"role": "tool", "content": "ok"}, A("NO_REPLY")]
     assert without_side_tail([*begins, *beats, *asks]) == [*begins, *asks]
     between = [*begins, BEAT, A("NO_REPLY"), *begins, *asks]
     assert without_side_tail(between) == between, "only those that nothing of its own follows"
     assert without_side_tail([BEAT]) == [BEAT]
+    persons = [*begins, U("Generate a title for this conversation"), A("Pear"), *asks]
+    assert without_side_tail(persons) == persons, "a person asks such things too, and reacts to the answer"
+    woken = [*begins, BEAT, A("HEARTBEAT_OK"), INTERNAL]
+    assert side_rule(woken, None) is None, "a heartbeat that was answered is over"
 
 
 def test_a_probe_for_one_token_is_a_side_turn_unless_the_client_says_main() -> None:

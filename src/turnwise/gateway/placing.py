@@ -39,17 +39,21 @@ _COUNTED = re.compile(r"^(.+:)(\d{1,6})$")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the client says of its session. A ``weak`` id, such as a cache key, may be shared by conversations."""
+    """What the client says of its session. A ``weak`` id, such as a cache key, may be shared by conversations.
+
+    ``main``: it says itself that this is a main turn.
+    """
 
     client: str
     session_id: str | None
     weak: bool = False
+    main: bool = False
 
 
 def place(journal: Journal, messages: list[Message], history: History, claim: Claim) -> Placement:
     """The place of a main request; ``history`` are the hashes of its messages."""
     session = own_session(journal, claim)
-    main = without_side_tail(messages)
+    main = messages if claim.main else without_side_tail(messages)
     if len(main) < len(messages):
         found = _place(journal, main, hash_history(main), claim, session)
         return replace(found, parent=None, added=messages)  # what was left out is in the prompt: it is rendered anew
@@ -69,12 +73,26 @@ def _place(journal: Journal, messages: list[Message], history: History, claim: C
 
 
 def _by_counted_key(journal: Journal, messages: list[Message], claim: Claim, session: str) -> Placement | None:
-    """A key that ends in a count, one more than that of a session with this answer: the client compacted that one."""
+    """A key that ends in a count, one more than that of a session with this answer: the client compacted that one.
+
+    The answer is the last of that session and of the same client, and it was new there: an answer that stood in the
+    request already, an example say, tells nothing.
+    """
     at, counted = last_answer_at(messages), _COUNTED.match(session)
     if at is None or counted is None:
         return None
     before = f"{counted[1]}{int(counted[2]) - 1}"
-    return _by_answer(journal, messages, at, Claim(claim.client, before), before)
+    if journal.session_client(before) != claim.client:
+        return None
+    found = _by_answer(journal, messages, at, Claim(claim.client, before), before)
+    if found is None or found.answers is None or canonical(messages[at]) in _answers_in(journal, found.answers):
+        return None
+    return found
+
+
+def _answers_in(journal: Journal, turn_id: str) -> set[str]:
+    """The assistant messages of a recorded request."""
+    return {canonical(m) for m in journal.context_messages(turn_id) if m["role"] == "assistant"}
 
 
 def own_session(journal: Journal, claim: Claim) -> str | None:
@@ -167,8 +185,8 @@ def _by_answer_before(
 ) -> Placement | None:
     """A client that puts answers of its own behind ours: aider says "Ok" to itself in the model's name.
 
-    They are its own when they stood in the recorded request as well, or are too short to tell anything; any other is
-    another model's, and what follows it is no reaction to ours.
+    They are its own when they stood in the recorded request as well; any other may be another model's, and what
+    follows it is no reaction to ours.
     """
     before: int | None = at
     for _ in range(MOST_PUT_BEHIND):
@@ -179,9 +197,9 @@ def _by_answer_before(
         found = _by_answer(journal, shorter, before, claim, session) if is_telling(messages[before]) else None
         if found is None or found.answers is None:
             continue
-        known = {canonical(m) for m in journal.context_messages(found.answers) if m["role"] == "assistant"}
+        known = _answers_in(journal, found.answers)
         behind = messages[before + 1 : at + 1]
-        if any(m["role"] == "assistant" and is_telling(m) and canonical(m) not in known for m in behind):
+        if any(m["role"] == "assistant" and canonical(m) not in known for m in behind):
             return None
         whole = known <= {canonical(m) for m in messages if m["role"] == "assistant"}
         same = found.branch_of if whole and session is None else found.session_id

@@ -172,7 +172,7 @@ def place_exactly(
         parent=parent,
         added=added,
         answers=parent.id if fresh else None,
-        next_state=added if fresh else [],
+        next_state=own_words(added) if fresh else [],
     )
 
 
@@ -218,27 +218,32 @@ def _take(counts: Counter[str], key: str) -> bool:
     return True
 
 
+# "this conversation", and not a chat app, a session at a fair, or the session table.
+_THIS_TALK = (
+    r"\b((the|this|our|following) (conversation|chat|thread)|(this|following) (chat )?session)\b"
+    r"(?! (app|application|room|bot|protocol|window|page|server|client|program|feature|table|[a-z]+ (in|of|from))\b)"
+)
+
 SIDE_RULES: list[tuple[str, re.Pattern[str]]] = [
     (
         "title",
         re.compile(
-            r"\b(generate|write|create|suggest)\b[^\n]{0,60}\btitle\b.{0,60}"
-            r"\b(the|this|our|following) (conversation|chat|session|thread)\b(?! [a-z]+ (in|of|from)\b)",
+            r"\b(generate|write|create|suggest)\b[^\n]{0,60}\btitle\b.{0,60}" + _THIS_TALK,
             re.I | re.S,
         ),
     ),
-    (
-        "title",
-        re.compile(r"\b(summari[sz]e|name) (the|this|our) (conversation|chat)\b.{0,60}\b(words?|title)\b", re.I | re.S),
-    ),
-    ("heartbeat", re.compile(r"^\W*heartbeat\W*(:|$)|\b(reply|respond|answer)\b.{0,40}\bHEARTBEAT_OK\b", re.I)),
+    ("title", re.compile(r"\b(summari[sz]e|name) " + _THIS_TALK + r".{0,60}\b(words?|title)\b", re.I | re.S)),
+    ("heartbeat", re.compile(r"^\W*HEARTBEAT\W*(:|$)|\b([Rr]eply|[Rr]espond|[Aa]nswer)\b.{0,40}\bHEARTBEAT_OK\b")),
     ("heartbeat", re.compile(r"\bHEARTBEAT_OK\b.{0,5} if\b|^\W*HEARTBEAT_OK\b\W*$")),
     (
         "heartbeat",
         re.compile(r"^\W*follow the heartbeat monitor\b|^(\[[^\]\n]{1,40}\] )?\[OpenClaw heartbeat poll\]", re.I),
     ),
     ("memory", re.compile(r"^\W*(pre-compaction )?memory flush\b|\bstore durable memories\b", re.I)),
-    ("suggestions", re.compile(r"\bsuggest\b.{0,40}\bfollow[- ]?up (questions|prompts)\b", re.I | re.S)),
+    (
+        "suggestions",
+        re.compile(r"\bsuggest\b.{0,40}\bfollow[- ]?up (questions|prompts)\b.{0,80}\bthe user\b", re.I | re.S),
+    ),
 ]
 """Requests that an agent makes for its own housekeeping, by the words of their last message."""
 
@@ -246,11 +251,18 @@ SIDE_RULES: list[tuple[str, re.Pattern[str]]] = [
 INSTRUCTION_RULES: list[tuple[str, re.Pattern[str]]] = [
     (
         "title",
-        re.compile(r"^\W*(generate|write|create)\b[^\n]{0,40}\b(session|conversation|chat|thread) title\b", re.I),
+        re.compile(
+            r"^\W*(generate|write|create)\b[^\n]{0,40}\b(session|conversation|chat|thread) title\b"
+            r"[^\n]{0,80}\b(first message|the conversation|user's message)\b",
+            re.I,
+        ),
     ),
     ("compaction", re.compile(r"^\W*you are a context summari[sz]ation assistant\b", re.I)),
 ]
 """The same by the beginning of the instructions, for a request that has nothing but them and one message."""
+
+HOUSEKEEPING = frozenset({"heartbeat", "memory"})
+"""Side turns in which an agent calls tools, and which it may leave in its history. No person writes their words."""
 
 _INTERNAL = re.compile(r"^\W*BEGIN_OPENCLAW_INTERNAL_CONTEXT\b")
 
@@ -263,10 +275,10 @@ def is_internal(message: Message) -> bool:
 def side_rule(messages: list[Message], max_tokens: int | None) -> str | None:
     """The name of the rule that makes this request a side turn, or None for the agent's own work.
 
-    Only the message that is being worked on counts: the last one, or the user's last one when tool results follow it.
-    Its first 600 characters, so that a long document which happens to contain such words is no side turn. Or the
-    first of two where a conversation begins with two of the user's: opencode asks for a title in the first and puts
-    what it is of in the second. A request for a single token is a probe.
+    Only the message that is being worked on counts: the last one, or for housekeeping the user's last one when calls
+    and their results follow it. Its first 600 characters, so that a long document which happens to contain such words
+    is no side turn. Or the first of two where a conversation begins with two of the user's: opencode asks for a title
+    in the first and puts what it is of in the second. A request for a single token is a probe.
     """
     if max_tokens == 1:
         return "probe"
@@ -279,7 +291,11 @@ def side_rule(messages: list[Message], max_tokens: int | None) -> str | None:
         if instructed is not None:
             return instructed
     begins = _exchange_start(messages, len(messages))
-    return None if begins is None else _first_match(SIDE_RULES, messages[begins])
+    if begins is None:
+        return None
+    rule = _first_match(SIDE_RULES, messages[begins])
+    under_way = any(not is_internal(message) for message in messages[begins + 1 :])
+    return None if under_way and rule not in HOUSEKEEPING else rule
 
 
 def _first_match(rules: list[tuple[str, re.Pattern[str]]], message: Message) -> str | None:
@@ -288,21 +304,24 @@ def _first_match(rules: list[tuple[str, re.Pattern[str]]], message: Message) -> 
 
 
 def _exchange_start(messages: list[Message], end: int) -> int | None:
-    """Where the exchange that ends before `end` begins: the user's message that its calls and answers follow."""
+    """The user's message that the calls and results before `end` belong to; None where an answer stands between."""
     at = end - 1
-    while at >= 0 and (messages[at]["role"] in ("assistant", "tool") or is_internal(messages[at])):
+    while at >= 0 and (messages[at]["role"] == "tool" or messages[at].get("tool_calls") or is_internal(messages[at])):
         at -= 1
     return at if at >= 0 and messages[at]["role"] == "user" else None
 
 
 def without_side_tail(messages: list[Message]) -> list[Message]:
-    """The history without the side exchanges between the agent's last own answer and what is asked now.
+    """The history without the housekeeping between the agent's last own answer and what is asked now.
 
     A heartbeat that stays in the history is none of the turns a message reacts to.
     """
     at = last_answer_at(messages)
     end = begin = 0 if at is None else at + 1
-    while (start := _exchange_start(messages, begin)) is not None and _first_match(SIDE_RULES, messages[start]):
+    while begin and messages[begin - 1]["role"] == "assistant":
+        start = _exchange_start(messages, begin - 1)
+        if start is None or _first_match(SIDE_RULES, messages[start]) not in HOUSEKEEPING:
+            break
         begin = start
     return messages[:begin] + messages[end:]
 

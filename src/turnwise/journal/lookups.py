@@ -46,7 +46,7 @@ _SAME_REQUEST: Select[*tuple[Any, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Main turns by one of their hashes, newest first: in a session, or of a client. None reacts to a side turn."""
+    """Turns by one of their hashes, newest first: in a session, or of a client."""
 
     in_session: Select[*tuple[Any, ...]]
     of_client: Select[*tuple[Any, ...]]
@@ -55,7 +55,7 @@ class _Places:
 def _by(column: ColumnElement[Any]) -> _Places:
     query: Select[*tuple[Any, ...]] = (
         select(T.id, T.session_id, T.state, T.context_hash, T.next_state_at)
-        .where(column.in_(bindparam("hashes", expanding=True)), T.kind == TurnKind.MAIN)
+        .where(column.in_(bindparam("hashes", expanding=True)))
         .order_by(T.created_at.desc())
         .limit(20)
     )
