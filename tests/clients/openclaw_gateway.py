@@ -39,14 +39,15 @@ class OpenClawGateway:
         said = self.run("gateway", "call", method, "--params", json.dumps(params), "--json")
         return json.loads(said[said.index("{") :])
 
-    def wait_for(self, asked: Callable[[dict[str, Any]], bool], times: int = 1) -> None:
-        """Until so many requests of that kind were answered. What OpenClaw does beside a turn comes after it."""
-        wait_until(lambda: sum(asked(r["body"]) for r in self.bench.tap.posts() if r.get("turn")) >= times, 120)
+    def wait_for(self, asked: Callable[[dict[str, Any]], bool]) -> None:
+        """Until a request of that kind was answered. What OpenClaw does beside a turn comes after it."""
+        wait_until(lambda: any(asked(r["body"]) for r in self.bench.tap.posts() if r.get("turn")), 120)
 
 
 def end_group(group: int) -> None:
     """End a process and what it started: the program is only the launcher of the gateway, which would outlive it."""
-    os.killpg(group, signal.SIGTERM)
+    with suppress(ProcessLookupError):  # it has ended by itself
+        os.killpg(group, signal.SIGTERM)
     with suppress(AssertionError):
         wait_until(lambda: not _is_alive(group), 30)
     if _is_alive(group):

@@ -134,6 +134,16 @@ async def test_events_that_arrive_together_are_given_together_and_before_the_fau
         assert got == [[{"n": 1}, {"n": 2}]]
 
 
+async def test_the_last_event_needs_no_line_break() -> None:
+    async def unfinished(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await take_request(reader)
+        writer.write(HEAD + chunk(b'data: {"n": 1}\n\ndata: {"n": 2}') + b"0\r\n\r\n")
+        await writer.drain()
+
+    async with server(unfinished) as (client, _):
+        assert await ask(client) == [{"n": 1}, {"n": 2}]
+
+
 async def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnwise.engines.events.LONGEST_EVENT", 64)
 

@@ -36,7 +36,7 @@ def test_an_answer_and_its_record(gateway: Running) -> None:
 
 
 def test_a_stream_has_the_same_text_events_and_usage(gateway: Running) -> None:
-    gateway.stub.token_delay_s = 0.003  # tokens that arrive together leave together
+    gateway.stub.token_delay_s = 0.03  # tokens that arrive together leave together
     stream = ask(gateway, "say: día 🤖 fin", stream=True, stream_options={"include_usage": True})
     chunks = list(stream)
     for chunk in chunks:

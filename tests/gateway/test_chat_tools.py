@@ -63,7 +63,7 @@ def test_a_stream_is_the_same_answer_in_chunks_of_the_sdk(qwen: Agents, name: st
 
 
 def test_reasoning_and_parallel_tools_and_their_results(qwen: Agents) -> None:
-    qwen.stub.token_delay_s = 0.003  # tokens that arrive together leave together
+    qwen.stub.token_delay_s = 0.01  # tokens that arrive together leave together
     said = "<think>\ntwo sums\n</think>\n\nAdding.\n" + nested_calls({"a": 1}, {"a": 2})
     events, first = streamed(qwen, "say: " + said, tools=TOOLS)
     message = first.choices[0].message

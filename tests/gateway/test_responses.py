@@ -78,7 +78,7 @@ def test_a_stream_is_the_same_answer_in_events_of_the_sdk(qwen: Agents, name: st
 
 
 def test_the_pieces_add_up_to_what_is_done(qwen: Agents) -> None:
-    qwen.stub.token_delay_s = 0.003  # tokens that arrive together leave together
+    qwen.stub.token_delay_s = 0.01  # tokens that arrive together leave together
     qwen.stub.reply = lambda _: KINDS_OF_ANSWER["all"]
     raw = post_stream(f"{qwen.url}/v1/responses", qwen.auth, {"model": "turnwise", "tools": TOOLS, "input": "pieces"})
     for kind, key in (("reasoning_text", "text"), ("output_text", "text"), ("function_call_arguments", "arguments")):

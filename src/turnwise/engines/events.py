@@ -43,7 +43,7 @@ class EventClient:
                     said = await response.read()
                     raise refusal(httpx.Response(response.status, headers=dict(response.headers), content=said))
                 lines = _Lines()
-                async for data in response.content.iter_any():
+                async for data in _pieces(response.content):
                     events, fault = [], None
                     try:
                         for event in lines.feed(data):
@@ -95,6 +95,12 @@ class EventClient:
             return await self._session.post(self._url + path, data=content)
 
 
+async def _pieces(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+    async for data in content.iter_any():
+        yield data
+    yield b"\n"  # the last line may have no end
+
+
 class _Lines:
     """Cuts the body into the data of its events. ``done`` once `[DONE]` has come."""
 
@@ -104,8 +110,6 @@ class _Lines:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         *whole, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > LONGEST_EVENT:
-            raise EngineError("the engine sent an event that is too long", 502)
         for line in whole:
             if line.startswith(b"data:") and not self.done:
                 event = line[5:].strip()
@@ -113,3 +117,5 @@ class _Lines:
                     self.done = True
                 else:
                     yield event
+        if len(self._rest) > LONGEST_EVENT:
+            raise EngineError("the engine sent an event that is too long", 502)

@@ -64,10 +64,16 @@ class PromptRenderer:
         if not self.grammar.reasoning:
             return 0
         opened = 0 if in_reasoning else self._tokens_until(OPEN_THINK, response_ids)
-        if opened is None or self.decode(response_ids[:opened]).lstrip() not in ("", OPEN_THINK):
+        if opened is None or (opened and not self.decode(response_ids[:opened]).lstrip().startswith(OPEN_THINK)):
             return 0
         closed = self._tokens_until(CLOSE_THINK, response_ids)
-        return len(response_ids) - opened if closed is None else max(0, closed - 1 - opened)
+        if closed is None:
+            return len(response_ids) - opened
+        text = self.decode(response_ids[:closed])
+        tag = 1  # tokens that the closing tag is made of
+        while len(self.decode(response_ids[: closed - tag])) > text.rindex(CLOSE_THINK):
+            tag += 1
+        return max(0, closed - tag - opened)
 
     def _tokens_until(self, tag: str, ids: list[int]) -> int | None:
         """The least number of ids whose text has the tag; None where the whole has not."""
