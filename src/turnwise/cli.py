@@ -48,6 +48,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the policy, judge its turns and train it, until Ctrl-C."""
+    from turnwise.engines.examine import refuse_impossible
     from turnwise.supervisor import Address, Supervisor
 
     logging.basicConfig(level=logging.INFO, format="[%(name)s] %(message)s", stream=sys.stderr)
@@ -84,6 +85,7 @@ def serve(
 
         for sig in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(sig, asked)
+        await refuse_impossible(settings)
         await supervisor.run(ready, stop)
 
     asyncio.run(run())

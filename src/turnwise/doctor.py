@@ -90,7 +90,7 @@ def _model(config: Config) -> Iterator[Finding]:
 
 def _engine(config: Config) -> Iterator[Finding]:
     for level, text in asyncio.run(examine_engine(config)):
-        yield Finding("engine", level, text)
+        yield Finding("engine", "fault" if level == "silent" else level, text)
 
 
 def _home(config: Config) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What `turnwise doctor` says of engines at an address: real servers on loopback, played from bytes."""
+"""What is said of engines at an address, by `doctor` and before a start: servers on loopback, played from bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.engines.test_vllm_client import VLLM, one_token
 from tests.support.raw_http import Part, answer, plays
 from turnwise.config import load_config
 from turnwise.doctor import examine
-from turnwise.engines.examine import examine_engine
+from turnwise.engines.examine import examine_engine, refuse_impossible
+from turnwise.errors import ConfigError
 
 HEALTHY = answer(200, b"")
 LORA = answer(404, {"error": {"message": "The lora adapter 'no-such-adapter' cannot be found."}})
@@ -46,10 +47,10 @@ async def test_what_is_not_trained_is_not_asked_for_adapters() -> None:
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "upstream"])
-async def test_nothing_at_the_address_is_a_fault(kind: str) -> None:
+async def test_nothing_at_the_address_is_said(kind: str) -> None:
     given = {"engine.kind": kind, "engine.url": "http://127.0.0.1:9", "train.enabled": False}
     ((level, text),) = await examine_engine(load_config(overrides=given))
-    assert level == "fault"
+    assert level == "silent"
     assert "engine.url" in text
 
 
@@ -57,12 +58,35 @@ async def test_every_replica_is_looked_at() -> None:
     async with plays(HEALTHY, VLLM, LORA, one_token(0.0)) as played:
         urls = f"{played.url},http://127.0.0.1:9"
         found = await examine_engine(load_config(overrides={"engine.urls": urls}))
-    assert [level for level, _ in found] == ["ok", "fault"]
+    assert [level for level, _ in found] == ["ok", "silent"]
 
 
 async def test_a_server_of_another_kind_is_a_fault() -> None:
     ((level, text),) = await remarks(HEALTHY, answer(200, b"<html>", "text/html"))
     assert (level, "not a vLLM server" in text) == ("fault", True)
+
+
+async def test_a_start_is_refused_where_an_engine_cannot_do_what_is_configured() -> None:
+    async with plays(HEALTHY, VLLM, NO_LORA, one_token(0.0)) as played:
+        with pytest.raises(ConfigError, match=r"--enable-lora .* or set train\.enabled = false"):
+            await refuse_impossible(load_config(overrides={"engine.url": played.url}))
+
+
+async def test_a_start_waits_for_an_engine_that_is_not_there_yet(caplog: pytest.LogCaptureFixture) -> None:
+    await refuse_impossible(load_config(overrides={"engine.url": "http://127.0.0.1:9"}))
+    assert "nothing answers at http://127.0.0.1:9" in caplog.text
+
+
+async def test_a_start_does_not_wait_without_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def hang(_config: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("turnwise.engines.examine.EXAMINATION_S", 0.05)
+    monkeypatch.setattr("turnwise.engines.examine.examine_engine", hang)
+    await refuse_impossible(load_config())
+    assert "turnwise doctor" in caplog.text
 
 
 async def test_doctor_shows_it(tmp_path: Path) -> None:

@@ -1,16 +1,39 @@
-"""What `turnwise doctor` says of an engine that runs at an address of its own. Changes nothing there."""
+"""What can be said of an engine at an address of its own, for `doctor` and before a start. Changes nothing there."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import Literal
 
 from turnwise.config import Config
 from turnwise.engines.choose import token_engine
 from turnwise.engines.upstream import make_upstream
 from turnwise.engines.vllm import RAW_LOGPROBS, VllmEngine
-from turnwise.errors import EngineError
+from turnwise.errors import ConfigError, EngineError
 
-Remark = tuple[Literal["ok", "note", "fault"], str]
+log = logging.getLogger(__name__)
+
+Remark = tuple[Literal["ok", "note", "silent", "fault"], str]
+"""``silent``: nothing answers there now. That is a fault for `doctor`, while a server waits for its engine."""
+
+EXAMINATION_S = 30.0
+"""A start waits at most this long for an engine to say what it can."""
+
+
+async def refuse_impossible(config: Config) -> None:
+    """Before a start: raises ConfigError where an engine that answers cannot do what is configured."""
+    try:
+        async with asyncio.timeout(EXAMINATION_S):
+            remarks = await examine_engine(config)
+    except TimeoutError:
+        log.warning("the engine did not say within %.0f s what it can; see `turnwise doctor`", EXAMINATION_S)
+        return
+    if faults := [text for level, text in remarks if level == "fault"]:
+        raise ConfigError("; ".join(faults))
+    for level, text in remarks:
+        if level != "ok":
+            log.warning(text)
 
 
 async def examine_engine(config: Config) -> list[Remark]:
@@ -54,4 +77,4 @@ async def _vllm(engine: VllmEngine) -> list[Remark]:
 
 
 def _silent(url: str) -> Remark:
-    return "fault", f"nothing answers at {url}; start the engine there (docs/engines.md), or change engine.url"
+    return "silent", f"nothing answers at {url}; start the engine there (docs/engines.md), or change engine.url"
