@@ -35,6 +35,7 @@ class StubEngine:
     load_delay_s: float = 0.0
     loading: bool = False
     logprobs: str = "given"  # or "absent", "null", "short": how those of every second token are left out
+    finish: str | None = None  # end with this reason, whatever it was
     known: set[str] = field(default_factory=lambda: {"base"})
     loads: list[str] = field(default_factory=list)
     sampled: list[tuple[list[int], list[int], str]] = field(default_factory=list)  # prompt ids, response ids, model
@@ -114,7 +115,7 @@ class StubEngine:
                     "text": piece,
                     "token_ids": [token],
                     "logprobs": self._logprobs(i),
-                    "finish_reason": finish if last else None,
+                    "finish_reason": (self.finish or finish) if last else None,
                     "stop_reason": stop_string if last else None,
                 }
                 yield f"data: {json.dumps({'choices': [choice]})}\n\n".encode()

@@ -1,0 +1,125 @@
+"""What holds in every wire format alike: sessions by URL and header, retries, token truth, engines that break off."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.gateway.conftest import Agents
+from tests.gateway.encoders import Habits, chat_body, messages_body, responses_body
+from tests.support.servers import wait_until
+from tests.support.wire import TOOL, nested_calls
+from turnwise.types import Exclusion, Message, Turn, TurnState
+
+Headers = dict[str, str]
+Body = Callable[[list[Message], Habits], dict[str, Any]]
+
+FORMATS: dict[str, tuple[str, Body, dict[str, Any]]] = {
+    "chat": ("/v1/chat/completions", chat_body, {"type": "function", "function": TOOL}),
+    "responses": ("/v1/responses", responses_body, {"type": "function"} | TOOL),
+    "messages": ("/v1/messages", messages_body, {"name": TOOL["name"], "input_schema": TOOL["parameters"]}),
+}
+
+
+def user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+class Caller:
+    """A client of one format, streamed or not."""
+
+    def __init__(self, qwen: Agents, name: str, stream: bool) -> None:
+        self.qwen, self.stream = qwen, stream
+        self.path, self.body, self.tool = FORMATS[name]
+
+    def post(
+        self, messages: list[Message], prefix: str = "", tools: bool = False, headers: Headers | None = None
+    ) -> httpx.Response:
+        body = self.body(messages, Habits()) | {"stream": self.stream} | ({"tools": [self.tool]} if tools else {})
+        url = f"{self.qwen.url}{prefix}{self.path}"
+        return httpx.post(url, headers=self.qwen.auth | (headers or {}), json=body, timeout=20)
+
+    def ask(
+        self, messages: list[Message], prefix: str = "", tools: bool = False, headers: Headers | None = None
+    ) -> Turn:
+        response = self.post(messages, prefix, tools, headers)
+        assert response.status_code == 200, response.text
+        return self.turn(response)
+
+    def turn(self, response: httpx.Response) -> Turn:
+        return self.qwen.journal.get_turn(response.headers["x-turnwise-turn-id"])
+
+
+@pytest.fixture(params=[f"{name}-{how}" for name in FORMATS for how in ("whole", "streamed")])
+def caller(qwen: Agents, request: pytest.FixtureRequest) -> Caller:
+    name, how = request.param.split("-")
+    return Caller(qwen, name, how == "streamed")
+
+
+@pytest.mark.parametrize("given", ["url", "header"])
+def test_the_client_names_the_session(caller: Caller, given: str, request: pytest.FixtureRequest) -> None:
+    name = f"mine-{request.node.callspec.id}"
+    prefix, headers = (f"/s/{name}", {}) if given == "url" else ("", {"X-Session-Id": name})
+    turns = [caller.ask([user(f"say: number {n} of {name}")], prefix, headers=headers) for n in range(2)]
+    assert [turn.session_id for turn in turns] == [name, name]
+
+
+def test_a_retry_is_answered_from_the_record(caller: Caller, request: pytest.FixtureRequest) -> None:
+    asked = [user(f"say: once, for {request.node.callspec.id}")]
+    first, again = (caller.post(asked, headers={"Idempotency-Key": request.node.callspec.id}) for _ in range(2))
+    assert first.headers["x-turnwise-turn-id"] == again.headers["x-turnwise-turn-id"]
+    assert len(caller.qwen.stub.sampled) == 1, "the engine was asked once"
+    assert "once, for" in again.text
+
+
+def test_two_clients_with_the_same_words_are_two_sessions(caller: Caller, request: pytest.FixtureRequest) -> None:
+    asked = [user(f"say: the same words for {request.node.callspec.id}")]
+    one, other = (caller.ask(asked, headers={"User-Agent": agent}) for agent in ("one/1", "other/1"))
+    assert one.session_id != other.session_id
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "<think>\ntwo sums\n</think>\n\nAdding.\n" + nested_calls({"a": 1}, {"a": 2}),
+        "día 🤖 fin  with  spaces\nand lines ",
+    ],
+    ids=["calls", "text"],
+)
+def test_the_recorded_ids_are_the_sampled_ones_and_those_of_calls_begin_the_next_prompt(
+    caller: Caller, said: str, request: pytest.FixtureRequest
+) -> None:
+    asked = [{"role": "system", "content": request.node.callspec.id}, user("say: " + said)]
+    first = caller.ask(asked, tools=True)
+    prompt, sampled, _ = caller.qwen.stub.sampled[-1]
+    assert (first.prompt_ids, first.response_ids) == (prompt, sampled)
+    calls = first.answer.get("tool_calls") or []
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": json.dumps(n)} for n, call in enumerate(calls)]
+    second = caller.ask([*asked, first.answer, *(results or [user("say: more")])], tools=True)
+    assert second.session_id == first.session_id
+    assert second.prompt_ids == caller.qwen.stub.sampled[-1][0]
+    # Qwen3's template takes the reasoning out of the past once the user speaks again: docs/decisions/0003.
+    assert second.bridged == bool(calls)
+    if second.bridged:
+        assert second.prompt_ids[: len(prompt) + len(sampled)] == [*prompt, *sampled]
+
+
+def test_an_answer_that_the_engine_breaks_off_is_no_answer(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caller.qwen.stub, "finish", "abort")
+    caller.qwen.stub.token_delay_s = 0.01
+    before = caller.qwen.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE, 0)
+    response = caller.post([user("say: one two three four")])
+    assert response.status_code == (200 if caller.stream else 502), response.text
+    assert "broke the answer off" in response.text
+    wait_until(lambda: caller.qwen.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE, 0) == before + 1)
+
+
+def test_log_probs_that_are_missing_stay_missing(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caller.qwen.stub, "logprobs", "absent")
+    turn = caller.ask([user("say: one two three four")])
+    assert turn.logprobs is None
+    assert turn.state is TurnState.WAITING
