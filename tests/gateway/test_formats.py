@@ -51,7 +51,9 @@ class Caller:
         return self.turn(response)
 
     def turn(self, response: httpx.Response) -> Turn:
-        return self.qwen.journal.get_turn(response.headers["x-turnwise-turn-id"])
+        turn = self.qwen.journal.get_turn(response.headers["x-turnwise-turn-id"])
+        assert turn is not None
+        return turn
 
 
 @pytest.fixture(params=[f"{name}-{how}" for name in FORMATS for how in ("whole", "streamed")])
