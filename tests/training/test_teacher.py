@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from tests.training.tiny import batch, by_the_model, no_tick, plain_model, sample, shake, train_config
 from turnwise.engines.rendering import PromptRenderer, load_renderer
 from turnwise.training.policy import Policy, hinted_prompt, load_tokenizer
-from turnwise.training.step import compute_signals
+from turnwise.training.step import compute_signals, optimiser_step
 
 TEMPERATURE = 0.7
 
@@ -63,6 +63,23 @@ def test_the_teacher_can_be_the_base_model_that_reads_the_hint(policy: Policy, t
     assert (teacher - by_the_model(adapted, prompt, one.response_ids, TEMPERATURE)).abs().max().item() > 1e-2
     old = by_the_model(adapted, one.prompt_ids, one.response_ids, TEMPERATURE)
     assert (signals.old - old).abs().max().item() < 1e-4, "the adapter is on again"
+
+
+@pytest.mark.parametrize("estimator", ["exact", "topk"])
+def test_a_policy_that_went_astray_comes_nearer_to_the_base_model_that_reads_the_hint(
+    policy: Policy, estimator: str
+) -> None:
+    config = train_config(method="opd", teacher="base", estimator=estimator, beta_kl=0.0)
+    shake(policy)
+    data = batch([sample(n, temperature=TEMPERATURE, reward=0.0) for n in range(3)])
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=config.lr, weight_decay=0.0)
+    metrics = [
+        optimiser_step(
+            policy, optimizer, data, compute_signals(policy, data, config, no_tick), range(3), config, no_tick
+        )
+        for _ in range(4)
+    ]
+    assert metrics[-1]["opd"] < 0.9 * metrics[0]["opd"]
 
 
 def test_old_is_the_adapted_model_and_the_reference_the_base_model(policy: Policy, tiny_dir: Path) -> None:
