@@ -99,8 +99,12 @@ class Capture:
         messages, tools = request.messages, request.tools
         kind = turn_kind(client.turn_type, messages, request.max_tokens)
         history = hash_history(messages)
-        claim = Claim(client.key, client.session_id or request.session, weak=client.session_id is None)
-        claim = replace(claim, main=client.turn_type == TurnKind.MAIN)
+        claim = Claim(
+            client.key,
+            client.session_id or request.session,
+            weak=client.session_id is None,
+            main=client.turn_type == TurnKind.MAIN,
+        )
         own = own_session(self.journal, claim)
         # The name in the body is part of what makes two requests the same one, for their session may be another.
         request_hash = _digest(history.chain[-1], json.dumps(tools), request.model, kind, request.session)
