@@ -12,6 +12,7 @@ from openai import OpenAI
 from tokenizers import Tokenizer
 
 from tests.conftest import GatewayThread, Running, scripted
+from tests.gateway.callers import FORMATS, Caller
 from tests.support.models import make_qwen3
 from tests.support.servers import running
 from turnwise.bench.stub_engine import StubEngine
@@ -69,3 +70,10 @@ def qwen(_qwen: Agents) -> Iterator[Agents]:
     stub = _qwen.stub
     stub.reply, stub.token_delay_s, stub.die_after, stub.refuse_with = scripted, 0.0, None, None
     stub.sampled.clear()
+
+
+@pytest.fixture(params=[f"{name}-{how}" for name in FORMATS for how in ("whole", "streamed")])
+def caller(qwen: Agents, request: pytest.FixtureRequest) -> Caller:
+    """One client of every format, whole and streamed."""
+    name, how = request.param.split("-")
+    return Caller(qwen, name, how == "streamed")

@@ -6,17 +6,10 @@ import json
 
 import pytest
 
-from tests.gateway.callers import FORMATS, Caller, user
-from tests.gateway.conftest import Agents
+from tests.gateway.callers import Caller, user
 from tests.support.servers import wait_until
 from tests.support.wire import nested_calls
 from turnwise.types import Exclusion, TurnState
-
-
-@pytest.fixture(params=[f"{name}-{how}" for name in FORMATS for how in ("whole", "streamed")])
-def caller(qwen: Agents, request: pytest.FixtureRequest) -> Caller:
-    name, how = request.param.split("-")
-    return Caller(qwen, name, how == "streamed")
 
 
 @pytest.mark.parametrize("given", ["url", "header"])
@@ -31,7 +24,7 @@ def test_a_retry_is_answered_from_the_record(caller: Caller, request: pytest.Fix
     asked = [user(f"say: once, for {request.node.callspec.id}")]
     first, again = (caller.post(asked, headers={"Idempotency-Key": request.node.callspec.id}) for _ in range(2))
     assert first.headers["x-turnwise-turn-id"] == again.headers["x-turnwise-turn-id"]
-    assert len(caller.qwen.stub.sampled) == 1, "the engine was asked once"
+    assert len(caller.gateway.stub.sampled) == 1, "the engine was asked once"
     assert "once, for" in again.text
 
 
@@ -54,13 +47,13 @@ def test_the_recorded_ids_are_the_sampled_ones_and_those_of_calls_begin_the_next
 ) -> None:
     asked = [{"role": "system", "content": request.node.callspec.id}, user("say: " + said)]
     first = caller.ask(asked, tools=True)
-    prompt, sampled, _ = caller.qwen.stub.sampled[-1]
+    prompt, sampled, _ = caller.gateway.stub.sampled[-1]
     assert (first.prompt_ids, first.response_ids) == (prompt, sampled)
     calls = first.answer.get("tool_calls") or []
     results = [{"role": "tool", "tool_call_id": call["id"], "content": json.dumps(n)} for n, call in enumerate(calls)]
     second = caller.ask([*asked, first.answer, *(results or [user("say: more")])], tools=True)
     assert second.session_id == first.session_id
-    assert second.prompt_ids == caller.qwen.stub.sampled[-1][0]
+    assert second.prompt_ids == caller.gateway.stub.sampled[-1][0]
     # Qwen3's template takes the reasoning out of the past once the user speaks again: docs/decisions/0003.
     assert second.bridged == bool(calls)
     if second.bridged:
@@ -68,17 +61,17 @@ def test_the_recorded_ids_are_the_sampled_ones_and_those_of_calls_begin_the_next
 
 
 def test_an_answer_that_the_engine_breaks_off_is_no_answer(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caller.qwen.stub, "finish", "abort")
-    caller.qwen.stub.token_delay_s = 0.01
-    before = caller.qwen.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE, 0)
+    monkeypatch.setattr(caller.gateway.stub, "finish", "abort")
+    caller.gateway.stub.token_delay_s = 0.01
+    before = caller.gateway.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE, 0)
     response = caller.post([user("say: one two three four")])
     assert response.status_code == (200 if caller.stream else 502), response.text
     assert "broke the answer off" in response.text
-    wait_until(lambda: caller.qwen.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE, 0) == before + 1)
+    wait_until(lambda: caller.gateway.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE, 0) == before + 1)
 
 
 def test_log_probs_that_are_missing_stay_missing(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caller.qwen.stub, "logprobs", "absent")
+    monkeypatch.setattr(caller.gateway.stub, "logprobs", "absent")
     turn = caller.ask([user("say: one two three four")])
     assert turn.logprobs is None
     assert turn.state is TurnState.WAITING
