@@ -148,7 +148,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class JudgeTask:
-    """A turn leased to a judge. The lease is lost when another worker holds a newer ``lease_token``."""
+    """A turn leased to a judge. The lease is lost when another worker holds a newer ``lease_token``.
+
+    ``cut_off``: a token limit ended the answer.
+    """
 
     turn_id: str
     lease_token: str
@@ -156,6 +159,7 @@ class JudgeTask:
     messages: list[Message]
     answer: Message
     next_state: list[Message]
+    cut_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)

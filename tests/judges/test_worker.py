@@ -69,12 +69,12 @@ def _begin(journal: Journal, turn_id: str, next_state: list[dict[str, Any]], ans
     )  # fmt: skip
 
 
-def add_turn(journal: Journal, name: str, reply: str) -> str:
+def add_turn(journal: Journal, name: str, reply: str, finish: FinishReason = FinishReason.STOP) -> str:
     """A turn that was answered and has its next state."""
     turn = f"{name}-0"
     _begin(journal, turn, [], None)
     message = {"role": "assistant", "content": "**Seven** apples"}
-    journal.finish_turn(turn, Answer(message, None, FinishReason.STOP, [3, 4], [-0.1, -0.2]))
+    journal.finish_turn(turn, Answer(message, None, finish, [3, 4], [-0.1, -0.2]))
     _begin(journal, f"{name}-1", [{"role": "user", "content": reply}], turn)
     return turn
 
@@ -105,6 +105,23 @@ async def test_a_reply_becomes_a_sample(journal: Journal, tmp_path: Path) -> Non
         [(reward, hint)] = c.execute(select(schema.samples.c.reward, schema.samples.c.hint)).all()
     assert reward == -1
     assert hint == "Make it less stiff. Say it in one plain sentence, without the bold."
+
+
+@pytest.mark.parametrize(
+    ("reply", "reward"),
+    [
+        ("you stopped in the middle of a sentence, that is no use", 0),
+        ("you stopped in the middle of a sentence. and no, that is wrong, there are nine apples", -1),
+    ],
+)
+async def test_a_limit_that_cut_the_answer_is_not_held_against_it(
+    journal: Journal, tmp_path: Path, reply: str, reward: int
+) -> None:
+    turn = add_turn(journal, "aaa", reply, FinishReason.LENGTH)
+    done = TurnState.READY if reward else TurnState.EXCLUDED
+    await work_until(Worker(settings(tmp_path), journal, SignalJudge()), lambda: state(journal, turn) is done)
+    with journal.reading() as c:
+        assert c.execute(select(schema.verdicts.c.score)).scalars().all() == [reward]
 
 
 async def test_every_turn_is_judged_once(journal: Journal, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from turnwise.types import (
     BASE_VERSION,
     Batch,
     Exclusion,
+    FinishReason,
     JudgeTask,
     PolicyVersion,
     Sample,
@@ -72,6 +73,7 @@ class Queue(Recording):
                         messages=messages,
                         answer=unpack_json(row.answer),
                         next_state=unpack_json(row.next_state),
+                        cut_off=row.finish_reason == FinishReason.LENGTH,
                     )
                 )
             return tasks

@@ -130,7 +130,7 @@ class ModelJudge:
         """One vote, with as much of the material as the model's context takes beside the reply."""
         room = None if context is None else context - max_tokens
         while room is None or room >= LEAST_ROOM:
-            messages = prompt(task.messages, task.answer, task.next_state, room=room)
+            messages = prompt(task.messages, task.answer, task.next_state, room=room, cut_off=task.cut_off)
             try:
                 return await self._call(messages, max_tokens)
             except _PromptTooLong:  # its tokenizer makes more of this text than we thought, or it never said how long

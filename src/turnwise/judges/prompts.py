@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from turnwise.judges.cut_off import NOTE as CUT_OFF
 from turnwise.judges.sizing import note, shares, shorten, token_bound
 from turnwise.judges.text import answer_text, content_text, storable
 from turnwise.types import Message
@@ -80,12 +81,14 @@ def score_prompt(
     next_state: list[Message],
     nonce: Callable[[], str] = new_nonce,
     room: int | None = None,
+    cut_off: bool = False,
 ) -> list[Message]:
     """Messages that ask for a score of ``answer``; the step-wise wording when tools are involved.
 
-    ``room``: tokens that the whole prompt may take; None where nobody knows.
+    ``room``: tokens that the whole prompt may take; None where nobody knows. ``cut_off``: a token limit ended it.
     """
     rules = SCORE_STEPWISE if uses_tools(messages, answer, next_state) else SCORE_PERSONAL
+    rules += f"{CUT_OFF}\n" if cut_off else ""
     return _prompt(rules, _SCORE_FORM, messages, answer, next_state, nonce(), room)
 
 
@@ -95,9 +98,10 @@ def hint_prompt(
     next_state: list[Message],
     nonce: Callable[[], str] = new_nonce,
     room: int | None = None,
+    cut_off: bool = False,
 ) -> list[Message]:
-    """Messages that ask whether the next state holds hindsight, and for the hint if it does. ``room``: as above."""
-    return _prompt(HINT, _HINT_FORM, messages, answer, next_state, nonce(), room)
+    """Messages that ask whether the next state holds hindsight, and for the hint if it does. Arguments: as above."""
+    return _prompt(HINT + (f"{CUT_OFF}\n" if cut_off else ""), _HINT_FORM, messages, answer, next_state, nonce(), room)
 
 
 def uses_tools(messages: list[Message], answer: Message, next_state: list[Message]) -> bool:

@@ -17,9 +17,10 @@ from turnwise.config import Config
 from turnwise.errors import JournalError, LeaseLost
 from turnwise.journal import Journal
 from turnwise.judges.cascade import Judge, make_judge
+from turnwise.judges.cut_off import apart_from_the_cut
 from turnwise.judges.model import JudgeUnavailable
 from turnwise.judges.text import storable
-from turnwise.types import JudgeTask
+from turnwise.types import JudgeTask, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class Worker:
 
     async def _work(self, task: JudgeTask) -> None:
         """Judge one turn, keep its lease meanwhile, and record the verdict or the failure."""
-        judging = asyncio.create_task(self._judge.judge(task))
+        judging = asyncio.create_task(self._verdict(task))
         keeping = asyncio.create_task(self._keep_lease(task))
         try:
             await asyncio.wait({judging, keeping}, return_when=asyncio.FIRST_COMPLETED)
@@ -118,6 +119,12 @@ class Worker:
             for side in (judging, keeping):
                 side.cancel()
             await asyncio.gather(judging, keeping, return_exceptions=True)
+
+    async def _verdict(self, task: JudgeTask) -> Verdict:
+        rest = apart_from_the_cut(task)
+        if rest is None:
+            return Verdict(0, None, "signals", "the answer was cut off, and what came back is about that alone")
+        return await self._judge.judge(rest)
 
     async def _keep_lease(self, task: JudgeTask) -> None:
         while True:

@@ -1,0 +1,82 @@
+"""What came back because a token limit cut an answer off is not held against it; everything else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from turnwise.judges.cut_off import NOTE, apart_from_the_cut
+from turnwise.judges.prompts import hint_prompt, score_prompt
+from turnwise.types import JudgeTask, Message
+
+
+def task(next_state: list[Message], arguments: Any = None, cut_off: bool = True) -> JudgeTask:
+    answer: Message = {"role": "assistant", "content": "The moons of Jupiter are Io, Europa and"}
+    if arguments is not None:
+        answer["tool_calls"] = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}]
+    return JudgeTask("t", "k", 1, [{"role": "user", "content": "Name them"}], answer, next_state, cut_off)
+
+
+def user(text: Any) -> Message:
+    return {"role": "user", "content": text}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "continue",
+        "Ok, go on please.",
+        "You got cut off.",
+        "it cut itself short. where's the rest?",
+        "you stopped mid-sentence",
+        "That's incomplete! Can you finish the list?",
+        "your answer was truncated",
+        "hm, it ends in the middle of a word",
+        [{"type": "text", "text": "please keep going"}],
+    ],
+)
+def test_a_reply_about_the_cut_alone_leaves_nothing_to_judge(reply: Any) -> None:
+    assert apart_from_the_cut(task([user(reply)])) is None
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "too long. just the names please",
+        "No, that is wrong, Io is not the largest",
+        "perfect, thank you",
+        "I want to continue with Saturn now",
+        "the restaurant list is good, but shorter please",
+        "cut the bold, please",
+    ],
+)
+def test_every_other_reply_counts_as_it_is(reply: str) -> None:
+    asked = task([user(reply)])
+    assert apart_from_the_cut(asked) == asked
+
+
+def test_of_a_mixed_reply_the_rest_counts() -> None:
+    rest = apart_from_the_cut(task([user("You were cut off. And Io is not the largest, check your facts.")]))
+    assert rest is not None
+    assert rest.next_state == [user("And Io is not the largest, check your facts.")]
+
+
+def test_the_error_of_a_call_that_was_cut_is_left_out() -> None:
+    error: Message = {"role": "tool", "tool_call_id": "c1", "content": "Error: arguments are not valid JSON"}
+    assert apart_from_the_cut(task([error], '{"path": "/tm')) is None
+    whole = task([error], '{"path": "/tmp"}')
+    assert apart_from_the_cut(whole) == whole, "a whole call answers for its error"
+
+
+def test_an_answer_that_ended_by_itself_is_judged_by_every_reply() -> None:
+    ended = task([user("you stopped in the middle of a sentence")], cut_off=False)
+    assert apart_from_the_cut(ended) is ended
+
+
+@pytest.mark.parametrize("prompt", [score_prompt, hint_prompt])
+def test_the_model_judge_is_told(prompt: Any) -> None:
+    asked = task([user("hm")])
+    for cut_off in (True, False):
+        system = prompt(asked.messages, asked.answer, asked.next_state, cut_off=cut_off)[0]["content"]
+        assert (NOTE in system) is cut_off
