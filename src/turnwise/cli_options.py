@@ -37,11 +37,10 @@ def read_config(config: Path | None, home: Path | None, sets: list[str] | None, 
 
 def read_journal(settings: Config, read: Callable[[Journal], Any]) -> Any:
     """Look something up in the journal of a home that has one; nothing is written, and no schema changed."""
-    from turnwise.journal.read_only import reading_journal
+    from turnwise.journal.read_only import read_ours
 
     _has_journal(settings)
-    with reading_journal(settings) as journal:
-        return read(journal)
+    return read_ours(settings, read)
 
 
 def change_journal(settings: Config, change: Callable[[Journal], Any]) -> Any:

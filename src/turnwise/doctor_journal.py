@@ -6,11 +6,14 @@ An earlier schema is therefore a finding and not mended here: the next start of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from turnwise.config import Config
 from turnwise.errors import JournalError
+from turnwise.journal import Journal
 from turnwise.journal.read_only import SchemaAge, read_only, schema_age
+from turnwise.types import PolicyVersion
 
 Said = tuple[str, Literal["ok", "note", "fault"], str]
 """A check, its level, and what was found."""
@@ -23,20 +26,14 @@ def examine_journal(config: Config) -> Iterator[Said]:
         yield "journal", "ok", "none yet"
         return
     try:
-        with read_only(config) as journal:
-            age = schema_age(journal)
-            if age is not SchemaAge.OURS:
-                yield "journal", "note" if age is SchemaAge.EARLIER else "fault", age.advice(journal)
-                return
-            with journal.reading() as c:
-                damage = c.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-            if damage != "ok":
-                yield "journal", "fault", f"the journal {path} is damaged ({damage}); move it away and restore a copy"
-                return
-            status, versions = journal.status(), journal.list_versions()
+        seen = read_only(config, _look)
     except JournalError as e:
         yield "journal", "fault", str(e)
         return
+    if isinstance(seen, tuple):
+        yield seen
+        return
+    status, versions = seen.status, seen.versions
     turns, serving = sum(status["turns"].values()), status["version"]["number"]
     yield "journal", "ok", f"{turns} turns, version {serving} serves"
     if path.stat().st_mode & 0o077:
@@ -49,6 +46,27 @@ def examine_journal(config: Config) -> Iterator[Said]:
         for name in ("adapter_model.safetensors", "adapter_config.json"):
             if not (folder / name).is_file():
                 yield "versions", "fault", f"version {version.number} has lost {folder / name}; restore it"
+
+
+@dataclass(frozen=True)
+class _Sound:
+    """What a journal in order holds."""
+
+    status: dict[str, Any]
+    versions: list[PolicyVersion]
+
+
+def _look(journal: Journal) -> _Sound | Said:
+    """The journal's figures, or what is wrong with it. Raises JournalError."""
+    age = schema_age(journal)
+    if age is not SchemaAge.OURS:
+        return "journal", "note" if age is SchemaAge.EARLIER else "fault", age.advice(journal)
+    with journal.reading() as c:
+        damage = c.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+    if damage != "ok":
+        # An error, because the file may only have changed while it was read.
+        raise JournalError(f"the journal {journal.path} is damaged ({damage}); move it away and restore a copy")
+    return _Sound(journal.status(), journal.list_versions())
 
 
 def loop_errors(loop: dict[str, object]) -> list[str]:

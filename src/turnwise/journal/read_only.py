@@ -6,9 +6,11 @@ next start of a loop does that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 from alembic.runtime.migration import MigrationContext
@@ -20,6 +22,10 @@ from turnwise.config import Config
 from turnwise.errors import JournalError
 from turnwise.journal.core import configure_sqlite, migrations
 from turnwise.journal.journal import Journal
+
+T = TypeVar("T")
+MOST_TRIES = 5
+"""Looks at a journal that another process begins to use, or lets go of, meanwhile."""
 
 
 class SchemaAge(StrEnum):
@@ -41,26 +47,56 @@ class SchemaAge(StrEnum):
         }[self]
 
 
-@contextmanager
-def reading_journal(config: Config) -> Iterator[Journal]:
-    """The journal for reading alone. Raises JournalError where the schema is not ours, the file no journal or damaged.
+def read_ours(config: Config, read: Callable[[Journal], T]) -> T:
+    """`read_only`; raises JournalError also where the schema is not ours."""
 
-    Where it does not exist it is not made.
-    """
-    with read_only(config) as journal:
+    def checked(journal: Journal) -> T:
         age = schema_age(journal)
         if age is not SchemaAge.OURS:
             raise JournalError(age.advice(journal))
-        yield journal
+        return read(journal)
+
+    return read_only(config, checked)
+
+
+def read_only(config: Config, read: Callable[[Journal], T]) -> T:
+    """What `read` finds in the journal, whatever its schema. Where the journal does not exist it is not made.
+
+    `read` only looks: it is called again where the file changed under it. Raises JournalError where the file is no
+    journal or damaged.
+    """
+    path = config.journal_path
+    for tries_left in reversed(range(MOST_TRIES)):
+        # Without a write-ahead log no other process has the journal open, and SQLite needs no files of its own beside
+        # it: it takes the file for one that does not change. A server that starts meanwhile makes that untrue.
+        before = _state(path)
+        alone = not before[0]
+        try:
+            with _opened(config, alone) as journal:
+                found = read(journal)
+        except JournalError:
+            if not alone or not tries_left or _state(path) == before:
+                raise
+        else:
+            if not alone or _state(path) == before:
+                return found
+    raise JournalError(f"the journal {path} changed all the time it was read; try again")
+
+
+def _state(path: Path) -> tuple[bool, int, int]:
+    """Whether a write-ahead log is there, and what changes when the file does."""
+    logged = path.with_name(f"{path.name}-wal").exists()
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return logged, 0, 0
+    return logged, stat.st_mtime_ns, stat.st_size
 
 
 @contextmanager
-def read_only(config: Config) -> Iterator[Journal]:
-    """The journal for reading alone, whatever its schema. Its calls raise JournalError where the file is damaged."""
+def _opened(config: Config, alone: bool) -> Iterator[Journal]:
     path = config.journal_path
-    # Without a write-ahead log no other process has the journal open, and SQLite needs no files of its own beside it.
-    alone = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
-    url = f"sqlite:///file:{quote(str(path))}?mode=ro{alone}&uri=true"
+    url = f"sqlite:///file:{quote(str(path))}?mode=ro{'&immutable=1' if alone else ''}&uri=true"
     options = {"timeout": config.journal.busy_timeout_s, "check_same_thread": False}
     engine = create_engine(url, poolclass=NullPool, connect_args=options)
     configure_sqlite(engine, pragmas=())
