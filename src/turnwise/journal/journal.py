@@ -62,9 +62,9 @@ class Journal(Queue):
         """
         with self.transaction() as c:
             if number == BASE_VERSION:  # it has no row: it serves where no version does
-                c.execute(update(schema.versions).values(published_at=NOT_SERVING))
+                c.execute(update(schema.versions).values(served_at=NOT_SERVING))
             elif not c.execute(
-                update(schema.versions).where(V.number == number).values(published_at=self.clock())
+                update(schema.versions).where(V.number == number).values(served_at=self.clock())
             ).rowcount:
                 raise JournalError(f"there is no published version {number}; see `turnwise versions list`")
             for batch in c.execute(select(schema.batches.c.id).where(schema.batches.c.state == "open")).scalars().all():

@@ -331,9 +331,9 @@ class Queue(Recording):
         return [found[turn_id] for turn_id in turn_ids if turn_id in found]
 
     def _serving(self, c: Connection) -> int:
-        """The number of the version that serves: the last one published, or 0, the base model."""
-        published = select(V.number).where(V.published_at > NOT_SERVING)
-        last = published.order_by(V.published_at.desc(), V.number.desc()).limit(1)
+        """The number of the version that serves: the last one published or made to serve again; 0 is the base model."""
+        since = func.coalesce(V.served_at, V.published_at)
+        last = select(V.number).where(since > NOT_SERVING).order_by(since.desc(), V.number.desc()).limit(1)
         return c.execute(last).scalar_one_or_none() or BASE_VERSION
 
     def _versions_behind(self, c: Connection, version: int, serving: int) -> int:

@@ -144,12 +144,14 @@ versions = Table(
     Column("metrics", LargeBinary, nullable=False),
     Column("gate", LargeBinary, nullable=False),
     Column("created_at", Float, nullable=False),
-    Column("published_at", Float, nullable=False),  # the latest one serves, unless it is NOT_SERVING
-    Index("ix_versions_published", "published_at"),
+    Column("published_at", Float, nullable=False),
+    Column(
+        "served_at", Float
+    ),  # when it was made to serve again, or NOT_SERVING; null: it served when it was published
 )
 
 NOT_SERVING = 0.0
-"""`published_at` of the versions that were left for the base model."""
+"""`served_at` of the versions that were left for the base model."""
 
 events = Table(
     "events",
