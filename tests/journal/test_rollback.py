@@ -22,7 +22,8 @@ def published(journal: Journal) -> dict[int, float]:
 
 @pytest.mark.parametrize("to", [0, 1])
 def test_a_rollback_leaves_when_versions_were_published(journal: Journal, to: int) -> None:
-    publish(journal), publish(journal)
+    publish(journal)
+    publish(journal)
     before = published(journal)
     assert all(before.values())
     journal.serve_version(to)
@@ -38,7 +39,8 @@ def test_a_rollback_leaves_when_versions_were_published(journal: Journal, to: in
 def test_a_home_that_was_rolled_back_before_still_serves_the_base_model(config: Config) -> None:
     """The schema of before kept the rollback in `published_at`."""
     journal = Journal.open(config)
-    publish(journal), publish(journal)
+    publish(journal)
+    publish(journal)
     made = {version.number: version.created_at for version in journal.list_versions()}
     with journal.transaction() as c:
         earlier = migrations()

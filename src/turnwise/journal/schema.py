@@ -145,9 +145,7 @@ versions = Table(
     Column("gate", LargeBinary, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("published_at", Float, nullable=False),
-    Column(
-        "served_at", Float
-    ),  # when it was made to serve again, or NOT_SERVING; null: it served when it was published
+    Column("served_at", Float),  # when it was made to serve again, or NOT_SERVING; null: when it was published
 )
 
 NOT_SERVING = 0.0
