@@ -122,7 +122,7 @@ class Talk:
         return len(ids)
 
     def _add(self, messages: list[Message]) -> None:
-        added = self.caller.body(messages, Habits())[self.key]
+        added = self.caller.body(messages, Habits())[self.key] if messages else []
         self.body = self.body | {self.key: [*self.body[self.key], *added]}
 
     def _answer(self) -> list[dict[str, Any]]:
