@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.engines.test_sglang import likeliest
 from tests.engines.test_vllm_client import VLLM, one_token
 from tests.support.raw_http import Part, answer, plays
 from turnwise.config import load_config
@@ -40,6 +41,19 @@ async def test_a_vllm_server_without_adapters_and_with_raw_logprobs_is_told_apar
     assert [level for level, _ in found] == ["ok", "fault", "note"]
     assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" in found[1][1]
     assert "--logprobs-mode processed_logprobs" in found[2][1]
+
+
+async def test_an_sglang_server_is_asked_the_same() -> None:
+    models = answer(200, {"data": [{"id": "m", "max_model_len": 64}]})
+    refused = answer(400, {"success": False, "error_message": "LoRA is not enabled. Please set `--enable-lora`."})
+    unknown = answer(400, {"success": False, "error_message": "LoRA adapter no-such-adapter is not loaded."})
+    sglang = {"engine.kind": "sglang"}
+    found = await remarks(HEALTHY, models, refused, likeliest(-1.0), likeliest(-1.0), **sglang)
+    assert [level for level, _ in found] == ["ok", "fault", "note"]
+    assert "--enable-lora" in found[1][1]
+    assert "SGLANG_RETURN_ORIGINAL_LOGPROB" in found[2][1]
+    ((level, _),) = await remarks(HEALTHY, models, unknown, likeliest(-1.0), likeliest(-2.0), **sglang)
+    assert level == "ok"
 
 
 async def test_what_is_not_trained_is_not_asked_for_adapters() -> None:

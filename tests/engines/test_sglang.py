@@ -22,7 +22,7 @@ STOP = {"type": "stop", "matched": 2}
 
 
 def params(**changes: Any) -> SamplingParams:
-    fields = {"max_tokens": 8, "temperature": 0.7, "top_p": 0.9, "top_k": -1, "seed": None}
+    fields = {"max_tokens": 8, "temperature": 1.0, "top_p": 0.9, "top_k": -1, "seed": None}
     return SamplingParams(**(fields | {"stop": (), "stop_token_ids": (2,)} | changes))
 
 
@@ -104,7 +104,7 @@ async def test_what_is_asked() -> None:
         "input_ids": [1, 2],
         "sampling_params": {
             "max_new_tokens": 8,
-            "temperature": 0.7,
+            "temperature": 1.0,
             "top_p": 0.9,
             "top_k": 40,
             "stop_token_ids": [2],
@@ -178,3 +178,38 @@ async def test_health_and_context_length() -> None:
         assert await engine.max_model_len() == 99
         await engine.close()
     assert [request.path for request in played.received] == ["/health", "/v1/models"]
+
+
+def likeliest(logprob: float) -> list[Part]:
+    """The answer to the question for the log-prob of the likeliest token."""
+    return answer(200, {"output_ids": [9], "meta_info": {"output_top_logprobs": [[[logprob, 11, None]]]}})
+
+
+@pytest.mark.parametrize(("at_one", "at_two", "kept"), [(-1.5, -1.5, False), (-1.5, -3.0, True)])
+async def test_logprobs_from_before_the_temperature_are_dropped(at_one: float, at_two: float, kept: bool) -> None:
+    streamed = sse(event(0, 4, incremental=False, finish=STOP))
+    async with plays(likeliest(at_one), likeliest(at_two), streamed) as played:
+        engine = SglangEngine(played.url, 5.0)
+        for _ in range(2):
+            [chunk] = [c async for c in engine.generate("base", [1, 2], params(temperature=0.7))]
+            assert (chunk.logprobs is not None) is kept
+            assert chunk.token_ids == [11, 12, 13, 2]
+        await engine.close()
+    asked = [request.body for request in played.received]
+    assert [body["sampling_params"]["temperature"] for body in asked] == [1.0, 2.0, 0.7, 0.7], "found out once"
+    assert asked[0]["sampling_params"]["top_k"] == -1, "with 1 the server answers as at temperature 0"
+
+
+async def test_logprobs_of_a_sampling_that_the_server_takes_for_greedy_are_dropped() -> None:
+    async with plays(sse(event(0, 4, incremental=False, finish=STOP))) as played:
+        [dropped] = await ask(played.url, temperature=0.7, top_k=1)
+        [kept] = await ask(played.url, temperature=0.0, top_k=1)
+    assert dropped.logprobs is None
+    assert kept.logprobs == [-0.5, -0.25, -1.0, -2.0]
+
+
+async def test_a_server_that_refuses_the_question_still_answers() -> None:
+    refused = answer(400, {"error": {"message": "no top_logprobs_num here"}})
+    async with plays(refused, sse(event(0, 4, incremental=False, finish=STOP))) as played:
+        [chunk] = await ask(played.url, temperature=0.7)
+    assert (chunk.token_ids, chunk.logprobs) == ([11, 12, 13, 2], None)

@@ -7,9 +7,11 @@ import logging
 from typing import Literal
 
 from turnwise.config import Config
+from turnwise.engines.base import Engine
 from turnwise.engines.choose import token_engine
+from turnwise.engines.sglang import SglangEngine
 from turnwise.engines.upstream import make_upstream
-from turnwise.engines.vllm import RAW_LOGPROBS, VllmEngine
+from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import ConfigError, EngineError
 
 log = logging.getLogger(__name__)
@@ -52,8 +54,8 @@ async def examine_engine(config: Config) -> list[Remark]:
                 remarks.append(_silent(url))
                 continue
             remarks.append(("ok", f"{kind} at {url}, {await engine.max_model_len()} tokens of context"))
-            if isinstance(engine, VllmEngine) and config.train.enabled:
-                remarks += await _vllm(engine)
+            if config.train.enabled:
+                remarks += await _for_training(engine)
         except EngineError as e:
             remarks.append(("fault", f"{url}: {e}"))
         finally:
@@ -61,18 +63,13 @@ async def examine_engine(config: Config) -> list[Remark]:
     return remarks
 
 
-async def _vllm(engine: VllmEngine) -> list[Remark]:
+async def _for_training(engine: Engine) -> list[Remark]:
     remarks: list[Remark] = []
-    if not await engine.takes_adapters():
-        remarks.append(
-            (
-                "fault",
-                f"{engine.url} takes no adapters while it serves, so no version can be published; start it with "
-                "--enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, or set train.enabled = false",
-            )
-        )
-    if not await engine.logprobs_follow_temperature():
-        remarks.append(("note", RAW_LOGPROBS.format(url=engine.url)))
+    if isinstance(engine, VllmEngine | SglangEngine):
+        if not await engine.takes_adapters():
+            remarks.append(("fault", engine.no_adapters))
+        if not await engine.logprobs_follow_temperature():
+            remarks.append(("note", engine.tempered.advice))
     return remarks
 
 

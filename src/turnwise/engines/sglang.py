@@ -2,7 +2,8 @@
 
 SGLang repeats the whole answer so far in every event unless it was started with `--incremental-streaming-output`; both
 ways are understood. Its log-probs are of the sampling temperature and from before top-k and top-p, as ours are, unless
-SGLANG_RETURN_ORIGINAL_LOGPROB is set in its environment.
+SGLANG_RETURN_ORIGINAL_LOGPROB is set in its environment, which this client finds out, or `top_k` is 1, which it takes
+for temperature 0. Log-probs that are not of the sampling temperature are dropped, never passed on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,18 @@ import httpx
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams
 from turnwise.engines.events import EventClient
 from turnwise.engines.http import engine_client, refusal, send
+from turnwise.engines.tempered import SAME_EITHER_WAY, Tempered
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
 NOT_LOADED = "not loaded"
+NO_ADAPTERS = (
+    "{url} takes no adapters while it serves, so no version can be published; start it with --enable-lora, "
+    "or set train.enabled = false"
+)
+RAW_LOGPROBS = (
+    "the SGLang server at {url} gives log-probs from before the temperature, so those of answers at a temperature "
+    "other than 1 are not recorded; start it without SGLANG_RETURN_ORIGINAL_LOGPROB"
+)
 
 
 class SglangEngine:
@@ -33,6 +43,8 @@ class SglangEngine:
         self._events = EventClient(url, stall_s)
         self._max_model_len: int | None = None
         self._loaded: dict[str, Path] = {}
+        self.no_adapters = NO_ADAPTERS.format(url=url)
+        self.tempered = Tempered(self._probe, RAW_LOGPROBS.format(url=url))
 
     async def max_model_len(self) -> int:
         if self._max_model_len is None:
@@ -46,15 +58,31 @@ class SglangEngine:
     async def generate(
         self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
     ) -> AsyncGenerator[Chunk, None]:
+        usable = params.temperature in SAME_EITHER_WAY or (
+            params.top_k != 1 and await self.logprobs_follow_temperature()
+        )
         answer = Answer(params.stop)
         async with aclosing(self._events.post("/generate", _request(model, prompt_ids, params))) as events:
             async for together in events:
                 for event in together:
                     chunk = answer.feed(event)
                     if chunk.token_ids or chunk.text or chunk.finish_reason:
-                        yield chunk
+                        yield chunk if usable else replace(chunk, logprobs=None)
         if not answer.finished:
             raise EngineUnreachable("the engine ended the stream before the answer was complete", 502)
+
+    async def logprobs_follow_temperature(self) -> bool:
+        """Whether the log-probs are those of the sampling temperature. Raises EngineError where nothing answers."""
+        return await self.tempered.follows()
+
+    async def _probe(self, temperature: float) -> float:
+        """The log-prob of the likeliest token, whichever was sampled."""
+        body = _request(BASE_MODEL, [1, 2, 3], SamplingParams(1, temperature, 1.0, 0, None, (), ()))
+        response = await self._send("POST", "/generate", body | {"stream": False, "top_logprobs_num": 1})
+        try:
+            return float(response.json()["meta_info"]["output_top_logprobs"][0][0][0])
+        except (ValueError, KeyError, TypeError, IndexError) as e:
+            raise EngineError(f"what answers at {self.url}/generate is not an SGLang server", 502) from e
 
     async def load_adapter(self, name: str, path: Path) -> None:
         """Load a PEFT directory under a name. One of that name which is not ours is taken away first."""
@@ -77,6 +105,11 @@ class SglangEngine:
         except EngineError as e:
             if not any(phrase in str(e) for phrase in (NOT_LOADED, "does not exist")):
                 raise
+
+    async def takes_adapters(self) -> bool:
+        """Whether adapters can be loaded while it serves. Asked by unloading one that cannot be there."""
+        response = await send(self._client, "POST", "/unload_lora_adapter", {"lora_name": "no-such-adapter"})
+        return "not enabled" not in response.text
 
     async def healthy(self) -> bool:
         try:

@@ -6,9 +6,7 @@ before the temperature unless it was started with `--logprobs-mode processed_log
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -20,17 +18,19 @@ import httpx
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, merged
 from turnwise.engines.events import EventClient
 from turnwise.engines.http import engine_client, refusal, send
+from turnwise.engines.tempered import SAME_EITHER_WAY, Tempered
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
 __all__ = ["BASE_MODEL", "EngineUnreachable", "UnknownModel", "VllmEngine"]
 
-log = logging.getLogger(__name__)
-
+NO_ADAPTERS = (
+    "{url} takes no adapters while it serves, so no version can be published; start it with --enable-lora and "
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, or set train.enabled = false"
+)
 RAW_LOGPROBS = (
     "the vLLM server at {url} gives log-probs from before the temperature, so those of answers at another temperature "
     "than 1 are not recorded; start it with --logprobs-mode processed_logprobs"
 )
-_SAME = 1e-5
 
 
 class VllmEngine:
@@ -41,8 +41,8 @@ class VllmEngine:
         self._client = engine_client(url, stall_s)
         self._events = EventClient(url, stall_s)
         self._max_model_len: int | None = None
-        self._tempered: bool | None = None
-        self._probing = asyncio.Lock()
+        self.no_adapters = NO_ADAPTERS.format(url=url)
+        self.tempered = Tempered(self._probe, RAW_LOGPROBS.format(url=url))
 
     async def max_model_len(self) -> int:
         if self._max_model_len is None:
@@ -58,13 +58,13 @@ class VllmEngine:
                 raise EngineError(f"{named}; start it with --served-model-name {BASE_MODEL}")
             self._max_model_len = int(found)
             if any(m.get("owned_by") != "vllm" for m in models):
-                self._tempered = True  # our own engine, or a stand-in for it
+                self.tempered.known = True  # our own engine, or a stand-in for it
         return self._max_model_len
 
     async def generate(
         self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
     ) -> AsyncGenerator[Chunk, None]:
-        usable = await self._logprobs_usable(params.temperature)
+        usable = params.temperature in SAME_EITHER_WAY or await self.logprobs_follow_temperature()
         async with aclosing(self._sample(model, prompt_ids, params)) as chunks:
             async for chunk in chunks:
                 yield chunk if usable else replace(chunk, logprobs=None)
@@ -89,38 +89,19 @@ class VllmEngine:
             raise EngineUnreachable("the engine ended the stream before the answer was complete", 502)
 
     async def logprobs_follow_temperature(self) -> bool:
-        """Whether the log-probs are those of the sampling temperature, found out once with two requests of one token.
-
-        With ``top_k`` 1 the same token is sampled at two temperatures. Log-probs from before the temperature are then
-        equal and below zero; processed ones are both zero, and those of our own engine differ.
-        """
-        async with self._probing:
-            if self._tempered is None:
-                try:
-                    first = await self._probe(1.0)
-                    self._tempered = first > -_SAME or abs(first - await self._probe(2.0)) > _SAME
-                except EngineError as e:
-                    if e.status != 400:
-                        raise
-                    self._tempered = False  # a server that refuses the question must not fail the request
-                if not self._tempered:
-                    log.warning(RAW_LOGPROBS.format(url=self.url))
-        return self._tempered
+        """Whether the log-probs are those of the sampling temperature. Raises EngineError where nothing answers."""
+        if self.tempered.known is None:
+            await self.max_model_len()  # our own engine is known by it
+        return await self.tempered.follows()
 
     async def _probe(self, temperature: float) -> float:
+        # With top_k 1 the same token is sampled at every temperature; processed log-probs are then 0.
         params = SamplingParams(1, temperature, 1.0, 1, 0, (), ())
         async with aclosing(self._sample(BASE_MODEL, [1, 2, 3], params)) as chunks:
             async for chunk in chunks:
                 if chunk.logprobs:
                     return chunk.logprobs[0]
         return 0.0
-
-    async def _logprobs_usable(self, temperature: float) -> bool:
-        if temperature in (0.0, 1.0):
-            return True  # at 0, log-probs are of temperature 1 by this project's definition
-        if self._tempered is None:
-            await self.max_model_len()
-        return self._tempered or await self.logprobs_follow_temperature()
 
     async def load_adapter(self, name: str, path: Path) -> None:
         """Load a PEFT directory under a name. One of that name from elsewhere is taken away first.
