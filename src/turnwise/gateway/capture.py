@@ -140,7 +140,7 @@ class Capture:
             client=client.key,
             source=client.source if client.session_id else ("body" if request.session else "lineage"),
             kind=kind,
-            parent_id=parent.id if parent is not None else None,
+            parent_id=parent.id if parent is not None else placement.follows,
             branch_of=placement.branch_of,
             extends_parent=extends,
             bridged=prompt.bridged,

@@ -56,7 +56,9 @@ def place(journal: Journal, messages: list[Message], history: History, claim: Cl
     main = messages if claim.main else without_side_tail(messages)
     if len(main) < len(messages):
         found = _place(journal, main, hash_history(main), claim, session)
-        return replace(found, parent=None, added=messages)  # what was left out is in the prompt: it is rendered anew
+        follows = found.follows if found.parent is None else found.parent.id
+        # What was left out is in the prompt: it is rendered anew.
+        return replace(found, parent=None, follows=follows, added=messages)
     return _place(journal, messages, history, claim, session)
 
 
@@ -153,6 +155,7 @@ def _by_thread(
             added=messages,
             answers=row.id if fresh else None,
             next_state=change.reaction if fresh else [],
+            follows=row.id,
         )
         if best is None or change.likeness > best[0]:
             best = change.likeness, placement

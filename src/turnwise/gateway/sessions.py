@@ -44,7 +44,8 @@ class Placement:
     """Where a request belongs.
 
     ``parent``: the turn whose history and answer the request begins with. ``added``: the messages after that (all of
-    them when there is no parent). ``answers``: the turn these messages are the next state of, if any.
+    them when there is no parent). ``answers``: the turn these messages are the next state of, if any. ``follows``: the
+    turn this one comes after, where it has no parent because its history is another.
     """
 
     session_id: str | None  # None: a new session
@@ -53,6 +54,7 @@ class Placement:
     added: list[Message]
     answers: str | None
     next_state: list[Message]
+    follows: str | None = None
 
 
 def canonical(message: Message) -> str:

@@ -1,0 +1,65 @@
+"""An edited message is a branch also where the turn before it had to be rendered anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import Running
+from tests.gateway.test_sessions_api import next_state, session_of, user
+from tests.gateway.test_wild import chat, link
+from turnwise.types import TurnKind
+
+A1 = "say: The first answer, long enough to be told apart from others."
+HEARTBEAT = user("[OpenClaw heartbeat poll] say: HEARTBEAT_OK")
+
+
+def beaten(gateway: Running) -> tuple[str, list[dict[str, Any]]]:
+    """A main turn, and a history in which a heartbeat stays behind it."""
+    first, answer = chat(gateway, [user(A1)])
+    history = [user(A1), answer, HEARTBEAT]
+    beat, answer = chat(gateway, history)
+    assert gateway.turn(beat).kind is TurnKind.SIDE
+    return first, [*history, answer]
+
+
+def test_a_message_edited_after_a_heartbeat_branches_off(gateway: Running) -> None:
+    first, history = beaten(gateway)
+    old, _ = chat(gateway, [*history, user("say: What I asked at first.")])
+    edited, answer = chat(gateway, [*history, user("say: What I meant.")])
+    assert session_of(gateway, old) == session_of(gateway, first) != session_of(gateway, edited)
+    assert link(gateway, edited) == session_of(gateway, first)
+    assert [m["content"] for m in next_state(gateway, first)] == ["say: What I asked at first."]
+    turn = gateway.turn(edited)
+    assert (turn.bridged, turn.prompt_ids) == (False, gateway.stub.sampled[-1][0])
+    last, _ = chat(gateway, [*history, user("say: What I meant."), answer, user("thanks")])
+    assert session_of(gateway, last) == session_of(gateway, edited)
+    assert [m["content"] for m in next_state(gateway, edited)] == ["thanks"]
+
+
+def test_a_message_edited_under_changed_instructions_branches_off(gateway: Running) -> None:
+    def under(text: str) -> dict[str, Any]:
+        return {"role": "system", "content": text}
+
+    first, answer = chat(gateway, [under("be brief"), user(A1)])
+    history = [under("be long"), user(A1), answer]
+    old, _ = chat(gateway, [*history, user("say: What I asked at first.")])
+    edited, _ = chat(gateway, [*history, user("say: What I meant.")])
+    assert session_of(gateway, old) == session_of(gateway, first) != session_of(gateway, edited)
+    assert link(gateway, edited) == session_of(gateway, first)
+
+
+def test_other_words_after_a_heartbeat_because_no_answer_came_are_the_same_session(
+    gateway: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(gateway.config.server.__dict__, "engine_return_s", 0.2)
+    first, history = beaten(gateway)
+    gateway.stub.refuse_with = 502
+    with pytest.raises(AssertionError, match="refuses"):
+        chat(gateway, [*history, user("say: What I asked at first.")])
+    gateway.stub.refuse_with = None
+    again, _ = chat(gateway, [*history, user("say: The connection was lost. What I asked at first.")])
+    assert session_of(gateway, again) == session_of(gateway, first)
+    edited, _ = chat(gateway, [*history, user("say: What I meant.")])
+    assert session_of(gateway, edited) != session_of(gateway, first), "now an answer came"
