@@ -68,12 +68,12 @@ def answers_in(
             # The first event is awaited before the status line goes out, so that a full queue is a 429, not a 200.
             first = await anext(events)
             return _Stream(
-                _written(codec, head, answers, metrics, first, events),
+                _written(codec, turn, head, answers, metrics, first, events),
                 events,
                 headers=headers | {"Cache-Control": "no-cache"},
             )
         final, tokens = await _until_gone(request, _collect(events))
-        return JSONResponse(codec.whole(head, final, _texts(head, answers, tokens)), headers=headers)
+        return JSONResponse(codec.whole(head, final, _texts(turn, answers, tokens)), headers=headers)
 
     answer.__doc__ = type(codec).__doc__
     return answer
@@ -150,7 +150,13 @@ async def _hang_up(request: Request) -> None:
 
 
 async def _written(
-    codec: Codec, head: AnswerHead, answers: Answers, metrics: Metrics, first: Delta | Final, events: Events
+    codec: Codec,
+    turn: OpenTurn,
+    head: AnswerHead,
+    answers: Answers,
+    metrics: Metrics,
+    first: Delta | Final,
+    events: Events,
 ) -> AsyncGenerator[bytes, None]:
     writer = codec.writer(head)
     yield writer.begin()
@@ -161,8 +167,7 @@ async def _written(
                 if isinstance(event, Final):
                     yield writer.end(event)
                     return
-                logprobs = _texts(head, answers, event.tokens)
-                if (event.parts or logprobs) and (data := writer.delta(event.parts, logprobs)):
+                if data := writer.delta(event.parts, _texts(turn, answers, event.tokens)):
                     yield data
                 event = await anext(events, None)
         except Exception as e:
@@ -173,7 +178,10 @@ async def _written(
             yield writer.error(error)
 
 
-def _texts(head: AnswerHead, answers: Answers, tokens: list[tuple[int, float]]) -> list[tuple[str, float]] | None:
-    if not head.request.logprobs:
+def _texts(turn: OpenTurn, answers: Answers, tokens: list[tuple[int, float]]) -> list[tuple[str, float]] | None:
+    """Text and log-prob of each token. None where nobody asked, for an answer from the record, and from the first token
+    on that has no log-prob: those of some tokens would be read as if they were all.
+    """
+    if not turn.request.logprobs or turn.logprobs is None or turn.replay is not None:
         return None
     return [(answers.token_text(token_id), logprob) for token_id, logprob in tokens]

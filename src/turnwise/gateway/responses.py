@@ -81,6 +81,8 @@ class ItemWriter:
 
     def delta(self, parts: AnswerParts, logprobs: list[tuple[str, float]] | None) -> bytes:
         self._waiting += logprobs or []
+        if logprobs is None:  # not asked for, or not all known: then the finished item has none
+            self._waiting, self._logprobs = [], []
         pieces = self._order.feed(parts.pieces)
         self._mixed = any(not isinstance(piece, TextPiece) or piece.kind == "reasoning" for piece in pieces)
         out = b"".join(map(self._write, pieces))
