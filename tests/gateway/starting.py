@@ -26,7 +26,9 @@ def settings(home: Path, model: Path, **changed: object) -> Config:
 def stub_engine(model: Path) -> Iterator[tuple[StubEngine, str]]:
     """The engine that says what it is asked to say, and its address."""
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
-    stub = StubEngine(tokenizer, scripted, max_model_len=8192, end_token=tokenizer.token_to_id("<|im_end|>"))
+    end = tokenizer.token_to_id("<|im_end|>")
+    assert end is not None
+    stub = StubEngine(tokenizer, scripted, max_model_len=8192, end_token=end)
     with running(stub.app()) as url:
         yield stub, url
 

@@ -51,14 +51,15 @@ def test_the_turn_before_is_judged_while_its_reply_is_answered(slow: Agents, nam
     with ThreadPoolExecutor(1) as pool:
         answering = pool.submit(talk.ask)
         try:
-            [task] = wait_until(lambda: answering.done() or slow.journal.claim_for_judging("judge", 1, 60.0))
+            claimed = wait_until(lambda: slow.journal.claim_for_judging("judge", 1, 60.0) or answering.done())
             under_way = slow.journal.status()["turns"][TurnState.SERVED]
             done = answering.done()
         finally:
             slow.stub.token_delay_s = 0.0
         second = answering.result()
-    assert not done, "the judge had the turn before its reply was answered"
+    assert not done and claimed is not True, "the judge has the turn before its reply is answered"
     assert under_way == 1
+    [task] = claimed
     assert task.turn_id == first.id
     assert [m["content"] for m in task.next_state] == ["say: one two three four five six seven eight"]
     assert (second.session_id, second.state) == (first.session_id, TurnState.WAITING)

@@ -44,6 +44,7 @@ class ServingVersions:
         self.ready = False  # the published version has been taken up at least once
         self._loaded: set[int] = {BASE_VERSION}
         self._in_use: Counter[int] = Counter()
+        self._to_unload = False  # a version that nobody needs but an answer under way
         self._lock = asyncio.Lock()
 
     async def resolve(self, model: str) -> tuple[int, bool]:
@@ -106,6 +107,8 @@ class ServingVersions:
                     await self.ensure_loaded(newest)
                     log.info("now serving version %d (before: %d)", newest, self.number)
                     self.number = newest
+                    self._to_unload = True
+                if self._to_unload:
                     await self._unload_unused()
                 self.error = None
                 self.ready = True
@@ -123,7 +126,8 @@ class ServingVersions:
     async def _unload_unused(self) -> None:
         async with self._lock:
             adapters = sorted(self._loaded - {BASE_VERSION, self.number}, reverse=True)
-            for version in adapters[KEEP_LOADED - 1 :]:
-                if self._in_use[version] == 0:
-                    self._loaded.discard(version)
-                    await self._engine.unload_adapter(adapter_name(version))
+            unused = [version for version in adapters[KEEP_LOADED - 1 :] if self._in_use[version] == 0]
+            self._to_unload = len(unused) < len(adapters[KEEP_LOADED - 1 :])
+            for version in unused:
+                self._loaded.discard(version)
+                await self._engine.unload_adapter(adapter_name(version))
