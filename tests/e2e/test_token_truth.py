@@ -13,6 +13,7 @@ import torch
 from openai.types.chat import ChatCompletionChunk
 
 from tests.conftest import GatewayThread, Running
+from tests.gateway.callers import LIMITS, STOPS, Caller, Talk
 from tests.support.models import write_random_adapter
 from tests.support.processes import engine_process
 from tests.support.recording_proxy import Witness
@@ -70,6 +71,23 @@ def hold_conversation(gateway: Running, number: int) -> None:
         messages.append({"role": "user", "content": rng.choice(REPLIES)})
 
 
+def hold_conversation_in(gateway: Running, name: str, number: int) -> Talk:
+    """The same in another format: by history or by id, streamed or not, cut short, with tools, with stop strings."""
+    rng = random.Random(f"{name} {number}")
+    opening = [{"role": "user", "content": rng.choice(OPENINGS) + f" ({name} {number})"}]
+    if rng.random() < 0.3:
+        opening.insert(0, {"role": "system", "content": "Be kind. 你好"})
+    caller = Caller(gateway, name, stream=number % 2 == 0)
+    talk = Talk(caller, opening, tools=rng.random() < 0.3, by_id=name == "responses" and number % 4 < 2)
+    talk.body |= {LIMITS[name]: rng.choice([2, 5, 12, 20]), "temperature": rng.choice([0.0, 0.7, 1.0])}
+    if name in STOPS and rng.random() < 0.3:
+        talk.body[STOPS[name]] = [".", "e"]
+    for _ in range(rng.choice([2, 3])):
+        talk.ask()
+        talk.give_results({"role": "user", "content": rng.choice(REPLIES)})
+    return talk
+
+
 def accumulated(stream: Iterable[ChatCompletionChunk]) -> dict[str, Any]:
     """A streamed answer as the message a client would send back."""
     message: dict[str, Any] = {"role": "assistant", "content": ""}
@@ -89,17 +107,26 @@ def all_turns(journal: Journal) -> list[Turn]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("dtype", "conversations", "mean_limit", "rare", "rare_limit"),
+    ("dtype", "conversations", "others", "mean_limit", "rare", "rare_limit"),
     [
         # In one number format on both sides, what is left is the order of additions: any real fault shows here.
-        ("float32", 20, 1e-4, 0.0, 1e-2),
+        ("float32", 20, 10, 1e-4, 0.0, 1e-2),
         # bfloat16 has 8 bits: its forward pass alone is 0.03 nats per token from the float32 one, with a long tail.
-        ("bfloat16", CONVERSATIONS, 0.06, 0.01, 0.5),
+        ("bfloat16", CONVERSATIONS, 0, 0.06, 0.01, 0.5),
     ],
 )
 def test_what_was_sampled_is_what_is_recorded_and_recomputed(
-    model_dir: Path, tmp_path: Path, dtype: str, conversations: int, mean_limit: float, rare: float, rare_limit: float
+    model_dir: Path,
+    tmp_path: Path,
+    dtype: str,
+    conversations: int,
+    others: int,
+    mean_limit: float,
+    rare: float,
+    rare_limit: float,
 ) -> None:
+    """``conversations`` in chat, and ``others`` in each other format: half of them before a version is published."""
+    talks: list[Talk] = []
     config = load_config(overrides={"home": tmp_path / "home"})
     with engine_process(model_dir, dtype, max_num_seqs=16) as engine_url:
         witness = Witness(engine_url)
@@ -110,12 +137,24 @@ def test_what_was_sampled_is_what_is_recorded_and_recomputed(
             token = config.token_path.read_text().strip()
             stub = StubEngine.__new__(StubEngine)  # not used: the engine is the real one
             gateway = Running(thread.url, token, stub, journal, config)
+
+            def hold(pool: ThreadPoolExecutor, half: int) -> None:
+                chats = range(half * conversations // 2, (half + 1) * conversations // 2)
+                rest = [
+                    (f, n)
+                    for f in ("responses", "messages")
+                    for n in range(half * others // 2, (half + 1) * others // 2)
+                ]
+                chatting = pool.map(lambda n: hold_conversation(gateway, n), chats)
+                talks.extend(pool.map(lambda job: hold_conversation_in(gateway, *job), rest))
+                list(chatting)
+
             with ThreadPoolExecutor(8) as pool:
-                list(pool.map(lambda n: hold_conversation(gateway, n), range(conversations // 2)))
+                hold(pool, 0)
                 publish(journal)
                 write_random_adapter(config.home / "versions" / "v1", model_dir, scale=0.02, seed=1)
                 wait_until(lambda: gateway.client().models.list() and serving_version(gateway) == 1, 60)
-                list(pool.map(lambda n: hold_conversation(gateway, n), range(conversations // 2, conversations)))
+                hold(pool, 1)
             turns = [t for t in all_turns(journal) if not t.session_id.startswith("publish-")]
             journal.close()
             thread.stop()
@@ -133,6 +172,12 @@ def test_what_was_sampled_is_what_is_recorded_and_recomputed(
         known = [*parent.prompt_ids, *parent.response_ids]
         assert turn.prompt_ids[: len(known)] == known
     assert len(bridged) > conversations / 4
+    for talk in talks:
+        ids = [turn.id for turn in talk.turns]
+        assert len({by_id[id].session_id for id in ids}) == 1
+        assert [by_id[id].parent_id for id in ids] == [None, *ids[:-1]]
+    ways = {(talk.caller.name, talk.caller.stream, talk.by_id) for talk in talks if talk.turns[-1].bridged}
+    assert len(ways) == (6 if others else 0), "every other format, streamed or not, by history and by id"
     assert {turn.version for turn in turns} == {0, 1}
 
     gaps = recomputed_gaps(model_dir, config.home / "versions" / "v1", turns)
