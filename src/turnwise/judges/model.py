@@ -27,6 +27,8 @@ from turnwise.types import JudgeTask, Message, Verdict, Vote
 CALL_ATTEMPTS = 3
 """Tries of one call within one judging; longer outages are the worker's to wait for."""
 FIRST_BACKOFF_S = 0.5
+NO_KEY = "none"
+"""What is sent where no key is set: OpenAI's client wants one."""
 _TOO_LONG = re.compile(r"context.?length|maximum context|context window|too many tokens|too long|max_model_len", re.I)
 
 
@@ -163,11 +165,18 @@ class ModelJudge:
                 if isinstance(e, openai.BadRequestError) and (
                     e.code == "context_length_exceeded" or _TOO_LONG.search(str(e))
                 ):
-                    raise _PromptTooLong(f"the judge model's endpoint refused the request: {e}") from e
-                raise JudgeUnavailable(f"the judge model's endpoint refused the request: {e}") from e
+                    raise _PromptTooLong(f"the judge model's endpoint refused the request: {self._said(e)}") from e
+                raise JudgeUnavailable(f"the judge model's endpoint refused the request: {self._said(e)}") from e
             except ValueError as e:  # the body is not JSON
                 fault = e
-        raise JudgeUnavailable(f"the judge model did not answer in {CALL_ATTEMPTS} tries: {fault!r}") from fault
+        raise JudgeUnavailable(
+            f"the judge model did not answer in {CALL_ATTEMPTS} tries: {type(fault).__name__}: {self._said(fault)}"
+        ) from fault
+
+    def _said(self, fault: Exception | None) -> str:
+        """A fault's own words without the key, which some endpoints repeat: they go into the log and the journal."""
+        key = self._client.api_key
+        return str(fault) if key in ("", NO_KEY) else str(fault).replace(key, "[the key]")
 
 
 def _reply(done: object) -> _Reply:
@@ -192,4 +201,4 @@ def make_client(config: Config) -> openai.AsyncOpenAI:
                 key = config.token_path.read_text(encoding="utf-8").strip()
             except OSError as e:
                 raise JudgeUnavailable(f"cannot read the gateway's token at {config.token_path}: {e}") from e
-    return openai.AsyncOpenAI(base_url=url, api_key=key or "none", max_retries=0, timeout=config.judge.timeout_s)
+    return openai.AsyncOpenAI(base_url=url, api_key=key or NO_KEY, max_retries=0, timeout=config.judge.timeout_s)
