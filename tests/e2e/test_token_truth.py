@@ -83,7 +83,8 @@ def hold_conversation_in(gateway: Running, name: str, number: int) -> Talk:
     if name in STOPS and rng.random() < 0.3:
         talk.body[STOPS[name]] = [".", "e"]
     for _ in range(rng.choice([2, 3])):
-        talk.ask()
+        if not talk.ask().answer["content"]:
+            break  # a client of responses is sent nothing then, and has nothing to send back
         talk.give_results({"role": "user", "content": rng.choice(REPLIES)})
     return talk
 
