@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -66,7 +66,7 @@ def answers_in(
         events = _timed(answers.stream(turn), config.server.request_timeout_s, metrics, started)
         if parsed.stream:
             # The first event is awaited before the status line goes out, so that a full queue is a 429, not a 200.
-            first = await anext(events)
+            first = await _until_gone(request, anext(events))
             return _Stream(
                 _written(codec, turn, head, answers, metrics, first, events),
                 events,
@@ -128,7 +128,7 @@ async def _collect(events: Events) -> tuple[Final, list[tuple[int, float]]]:
     raise ApiError(502, "the engine gave no answer", code="engine_error")
 
 
-async def _until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def _until_gone(request: Request, work: Awaitable[T]) -> T:
     """The result of `work`, which is cancelled as soon as the client hangs up."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_hang_up(request))
