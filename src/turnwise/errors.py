@@ -26,13 +26,17 @@ class LeaseLost(JournalError):
 class EngineError(TurnwiseError):
     """The engine refused or failed. ``status`` is the HTTP status that fits the fault.
 
-    ``retry_after`` is how many seconds the engine asked to be left alone, where it said so.
+    ``retry_after`` is how many seconds the engine asked to be left alone, and ``code`` its own word for programs, where
+    it said so.
     """
 
-    def __init__(self, message: str, status: int = 502, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, status: int = 502, retry_after: float | None = None, code: str | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
+        self.code = code
 
 
 class UnknownModel(EngineError):

@@ -240,7 +240,15 @@ async def test_a_tool_call_out_of_its_place_is_a_bad_gateway(tmp_path: Path, ind
 
 @pytest.mark.parametrize(
     ("status", "given", "told"),
-    [(429, "17", "17"), (429, None, "1"), (503, None, "1"), (529, "2.5", "3"), (500, "9", "9"), (500, None, None)],
+    [
+        (429, "17", "17"),
+        (429, None, "1"),
+        (503, None, "1"),
+        (529, None, "1"),
+        (529, "2.5", "3"),
+        (500, "9", "9"),
+        (500, None, None),
+    ],
 )
 async def test_any_error_keeps_its_retry_after(
     tmp_path: Path, status: int, given: str | None, told: str | None

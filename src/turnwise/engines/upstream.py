@@ -21,6 +21,7 @@ import httpx
 from turnwise.config import Config
 from turnwise.engines.http import engine_client, error_message, faults, retry_after
 from turnwise.engines.upstream_anthropic import AnthropicWire
+from turnwise.engines.upstream_faults import code_in, fault
 from turnwise.engines.upstream_openai import OpenAIWire
 from turnwise.engines.upstream_wire import (
     ChatParams,
@@ -112,7 +113,7 @@ class UpstreamEngine:
                 check_types(event)
             return event
         except EngineError as e:
-            raise type(e)(self._without_key(str(e)), e.status, e.retry_after) from None
+            raise type(e)(self._without_key(str(e)), e.status, e.retry_after, e.code) from None
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as e:
             raise EngineError(f"the upstream sent an event that is not understood: {type(e).__name__}", 502) from e
 
@@ -125,8 +126,15 @@ class UpstreamEngine:
         if 300 <= status < 400:
             return EngineError(f"the upstream redirects (status {status}); set engine.url to where it leads", 502)
         hint = "; its key is read from the variable that engine.api_key_env names" if status in (401, 403) else ""
-        pause = retry_after(response.headers)
-        return EngineError(f"the upstream answered {status} {said}{hint}", status if status >= 400 else 502, pause)
+        message = f"the upstream answered {status} {said}{hint}"
+        return fault(message, status if status >= 400 else 502, self._code(response), retry_after(response.headers))
+
+    def _code(self, response: httpx.Response) -> Any:
+        try:
+            code = code_in(response.json())
+        except (ValueError, RecursionError):
+            return None
+        return self._without_key(code) if isinstance(code, str) else code
 
     def _no_stream(self, response: httpx.Response, kind: str) -> EngineError:
         if "html" in kind:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
+from turnwise.engines.upstream_faults import fault
 from turnwise.engines.upstream_wire import ChatParams, FinishReason, ToolCallPiece, UpstreamEvent, UpstreamUsage
 from turnwise.errors import EngineError
 from turnwise.types import Message
@@ -21,11 +22,13 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 STATUS = {
     "invalid_request_error": 400,
     "authentication_error": 401,
+    "billing_error": 402,
     "permission_error": 403,
     "not_found_error": 404,
     "request_too_large": 413,
     "rate_limit_error": 429,
-    "overloaded_error": 503,
+    "timeout_error": 504,
+    "overloaded_error": 529,
 }
 Block = dict[str, Any]
 
@@ -74,7 +77,7 @@ class AnthropicWire:
         if kind == "error":
             error = event["error"]
             message = f"the upstream failed in the middle of its answer: {error.get('message')}"
-            raise EngineError(message, STATUS.get(error.get("type"), 502))
+            raise fault(message, STATUS.get(error.get("type"), 502))
         if kind == "message_start":
             self._count_prompt(event["message"].get("usage") or {})
         elif kind == "content_block_start":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from turnwise.engines.upstream_faults import fault
 from turnwise.engines.upstream_wire import ChatParams, FinishReason, ToolCallPiece, UpstreamEvent, UpstreamUsage
 from turnwise.errors import EngineError
 from turnwise.types import Message
@@ -92,4 +93,4 @@ def _fault(error: Any) -> EngineError:
     message = error.get("message") if isinstance(error, dict) else error
     code = error.get("code") if isinstance(error, dict) else None
     status = code if isinstance(code, int) and 400 <= code < 600 else 502
-    return EngineError(f"the upstream failed in the middle of its answer: {message}", status)
+    return fault(f"the upstream failed in the middle of its answer: {message}", status, code)

@@ -12,6 +12,8 @@ from turnwise.errors import EngineError, JournalError
 TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
+    402: "insufficient_quota",
+    403: "permission_error",
     404: "not_found_error",
     405: "invalid_request_error",
     408: "timeout_error",
@@ -21,7 +23,10 @@ TYPES = {
     503: "service_unavailable_error",
     504: "timeout_error",
     507: "insufficient_storage_error",
+    529: "service_unavailable_error",
 }
+CODES = {429: "engine_overloaded", 503: "engine_unavailable", 529: "engine_overloaded"}
+"""What an engine's error is called that names no code of its own; a client may try these again after a pause."""
 
 
 class ApiError(Exception):
@@ -44,7 +49,7 @@ class ApiError(Exception):
         self.headers = headers
 
     def body(self) -> dict[str, Any]:
-        kind = TYPES.get(self.status, "api_error")
+        kind = TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def response(self) -> JSONResponse:
@@ -56,10 +61,11 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, EngineError):
-        pause = 1 if error.retry_after is None and error.status in (429, 503) else error.retry_after
+        pause = 1 if error.retry_after is None and error.status in CODES else error.retry_after
         headers = None if pause is None else {"Retry-After": str(math.ceil(pause))}
-        code = {429: "engine_overloaded", 503: "engine_unavailable"}.get(error.status, "engine_error")
-        return ApiError(error.status, str(error), code=code, headers=headers)
+        code = error.code or CODES.get(error.status, "engine_error")
+        param = "messages" if code == "context_length_exceeded" else None
+        return ApiError(error.status, str(error), param=param, code=code, headers=headers)
     if isinstance(error, JournalError):
         return ApiError(507, f"the turn could not be recorded, so it was not answered: {error}", code="journal_error")
     return ApiError(500, "something failed inside turnwise; its log has the details", code="internal_error")
