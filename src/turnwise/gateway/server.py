@@ -125,7 +125,10 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
     finally:
         stopping.cancel()
         await engine.close()
-        await asyncio.to_thread(RecordsExporter(journal).export_all)
+        try:
+            await asyncio.to_thread(RecordsExporter(journal).export_all)
+        except (TurnwiseError, OSError) as e:  # the journal still has them: the next start writes them out
+            log.warning("the last records were not written: %s", e)
         journal.close()
         lock.release()
 
@@ -158,7 +161,7 @@ async def upkeep(config: Config, journal: Journal, capture: Capture) -> None:
         for task in (close_idle, close_lost, export, heartbeat):  # what fails does not keep the others from their work
             try:
                 await task()
-            except TurnwiseError as e:
+            except (TurnwiseError, OSError) as e:
                 log.warning("upkeep: %s", e)
             except Exception:
                 log.exception("upkeep failed; it goes on")
