@@ -76,7 +76,11 @@ class EngineConfig(_Section):
     threads: int = Field(default=0, ge=0, description="CPU threads of the local engine; 0 takes all cores.")
     max_num_seqs: int = Field(default=16, ge=1, le=256, description="Requests decoded together.")
     max_queue: int = Field(default=64, ge=0, description="Requests that may wait; more get a 429.")
-    max_model_len: int = Field(default=4096, ge=64, description="Longest prompt plus answer, in tokens.")
+    max_model_len: int = Field(
+        default=4096,
+        ge=64,
+        description="Longest prompt plus answer, in tokens; an 'upstream' has none unless it is set.",
+    )
     kv_cache_mb: int = Field(default=192, ge=16, description="Memory for keys and values, in megabytes.")
 
     @model_validator(mode="before")
@@ -95,6 +99,11 @@ class EngineConfig(_Section):
     def addresses(self) -> tuple[str, ...]:
         """Where the engine's servers are; empty for the local one."""
         return self.urls or ((self.url,) if self.url is not None else ())
+
+    @property
+    def upstream_context(self) -> int | None:
+        """What a person says of an upstream's context; the default is the local engine's and says nothing of it."""
+        return self.max_model_len if "max_model_len" in self.model_fields_set else None
 
 
 class SessionsConfig(_Section):

@@ -19,7 +19,7 @@ import psutil
 
 from turnwise.config import Config, load_config
 from turnwise.doctor_journal import examine_journal
-from turnwise.engines.examine import examine_engine
+from turnwise.engines.examine import context_of, examine_engine
 from turnwise.errors import TurnwiseError
 from turnwise.models import resolve_model
 
@@ -141,7 +141,7 @@ def _server(config: Config) -> Iterator[Finding]:
 
 
 def _clients(config: Config) -> Iterator[Finding]:
-    """Whether what `turnwise connect` connected has prompts that fit; another engine's context is its own affair."""
+    """Whether what `turnwise connect` connected has prompts that fit into the engine's context."""
     from turnwise.connect.command import changes
     from turnwise.connect.fits import advice
 
@@ -150,8 +150,9 @@ def _clients(config: Config) -> Iterator[Finding]:
     except TurnwiseError as e:
         yield Finding("clients", "fault", str(e))
         return
-    for client in connected if config.engine.url is None else ():
-        fits, said = advice(client, config.engine.max_model_len)
+    context = asyncio.run(context_of(config)) if connected else None
+    for client in connected:
+        fits, said = advice(client, context)
         yield Finding("clients", "ok" if fits else "note", said)
 
 

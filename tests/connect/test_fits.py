@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
 
+from tests.support.servers import running
+from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import load_config
 from turnwise.connect import fits
 from turnwise.connect.command import connect_client
@@ -37,3 +41,37 @@ def test_doctor_looks_at_connected_clients(tmp_path: Path, monkeypatch: pytest.M
     assert found["aider is connected"] == "ok"
     [long] = [text for text, level in found.items() if level == "note"]
     assert "engine.max_model_len" in long
+
+
+def connected_home(tmp_path: Path, **settings: object) -> Path:
+    """A home whose OpenClaw was connected, with an engine that is set afterwards."""
+    home = tmp_path / "home"
+    if not (home / "config.toml").exists():
+        config = load_config(overrides={"home": home, "server.port": 9})
+        connect_client(config, "openclaw", tmp_path / "openclaw.json", None, None, lambda _: True)
+    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+    (home / "config.toml").write_text("\n".join(["[train]", "enabled = false", "[engine]", *lines]))
+    return home
+
+
+def said_of_clients(home: Path) -> tuple[str, str]:
+    [finding] = [f for f in examine(None, home) if f.check == "clients"]
+    return finding.level, finding.text
+
+
+def test_doctor_judges_by_the_least_context_of_the_replicas(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    stubs = [StubEngine(tokenizer, lambda _: "", max_model_len=n) for n in (100_000, 8_192)]
+    with running(stubs[0].app()) as large, running(stubs[1].app()) as small:
+        level, text = said_of_clients(connected_home(tmp_path, urls=[large, small]))
+        assert (level, "its small profile fits into 8,192 tokens" in text) == ("ok", True)
+        level, text = said_of_clients(connected_home(tmp_path, url=large))
+        assert (level, "of 100,000 tokens" in text) == ("ok", True)
+
+
+def test_doctor_does_not_judge_by_a_context_that_nobody_said(tmp_path: Path) -> None:
+    for kind in ("upstream", "vllm"):
+        level, text = said_of_clients(connected_home(tmp_path, kind=kind, url="http://127.0.0.1:9"))
+        assert (level, "is not known" in text) == ("ok", True)
+    home = connected_home(tmp_path, kind="upstream", url="http://127.0.0.1:9", max_model_len=4096)
+    level, text = said_of_clients(home)
+    assert (level, "the context is 4,096" in text) == ("note", True)

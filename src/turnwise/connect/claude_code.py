@@ -25,8 +25,12 @@ def edit(text: str, endpoint: Endpoint) -> str:
         "ANTHROPIC_DEFAULT_SONNET_MODEL": endpoint.model,
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": endpoint.model,
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(endpoint.longest_answer),
-        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(endpoint.context),  # else it takes 1 M for a model it does not know
     }
+    context = "CLAUDE_CODE_MAX_CONTEXT_TOKENS"
+    if endpoint.context is not None:
+        values[context] = str(endpoint.context)  # else it takes 1 M for a model it does not know
+    elif text.strip() and read(text, ("env", context)) is not None:
+        values[context] = "0"  # another model's does not hold any more; 0 is as good as none
     for key, value in values.items():
         text = set_value(text, ("env", key), value)
     return text

@@ -16,11 +16,13 @@ FIRST_PROMPT: dict[str, dict[str, int]] = {
 """Measured tokens of a client's first request by profile, smallest first (docs/clients.md has the profiles)."""
 
 
-def advice(client: str, context: int) -> tuple[bool, str]:
-    """Whether any profile of the client fits into `context` tokens, and a sentence that says which."""
+def advice(client: str, context: int | None) -> tuple[bool, str]:
+    """Whether any profile of the client fits into `context` tokens (None: not known), and a sentence on it."""
     sizes = FIRST_PROMPT.get(client)
     if sizes is None:
         return True, f"{client} is connected"
+    if context is None:
+        return True, f"{client} is connected; whether its prompt fits is not known, the engine does not say its context"
     fitting = [name for name, tokens in sizes.items() if tokens + ROOM <= context]
     if len(fitting) == len(sizes):
         return True, f"{client} is connected; its prompt fits ({max(sizes.values()):,} of {context:,} tokens)"
@@ -33,5 +35,5 @@ def advice(client: str, context: int) -> tuple[bool, str]:
     smallest, tokens = next(iter(sizes.items()))
     return False, (
         f"{client} needs {tokens + ROOM:,} tokens even with its {smallest} profile (docs/clients.md), the context "
-        f"is {context:,}; raise engine.max_model_len as far as the model goes, or serve another model"
+        f"is {context:,}; raise it (engine.max_model_len, or an external engine's own setting), or serve another model"
     )

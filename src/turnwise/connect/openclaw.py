@@ -25,6 +25,7 @@ def _check_policy(text: str, name: str) -> None:
 
 def edit(text: str, endpoint: Endpoint) -> str:
     name = f"{PROVIDER}/{endpoint.model}"
+    context = {} if endpoint.context is None else {"contextWindow": endpoint.context}
     provider = {
         "baseUrl": endpoint.v1,
         "apiKey": endpoint.token,
@@ -35,7 +36,7 @@ def edit(text: str, endpoint: Endpoint) -> str:
                 "name": endpoint.model,
                 "reasoning": False,
                 "input": ["text"],
-                "contextWindow": endpoint.context,
+                **context,
                 "maxTokens": endpoint.longest_answer,
                 "compat": {"supportsPromptCacheKey": True},  # each request then names its conversation
             }

@@ -18,7 +18,7 @@ def file(environment: dict[str, str]) -> Path:
 
 
 def edit(text: str, endpoint: Endpoint) -> str:
-    limit = {"context": endpoint.context, "output": endpoint.longest_answer}
+    limit = {"context": endpoint.context or 0, "output": endpoint.longest_answer}  # 0: not known
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "turnwise",

@@ -16,12 +16,14 @@ def file(environment: dict[str, str]) -> Path:
 
 
 def edit(text: str, endpoint: Endpoint) -> str:
+    context = {} if endpoint.context is None else {"contextWindowSize": endpoint.context}
+    answer = {"max_tokens": endpoint.longest_answer}  # else it asks for 32,000 of a model it does not know
     entry = {
         "id": endpoint.model,
         "name": "turnwise",
         "baseUrl": endpoint.v1,
         "envKey": KEY,
-        "generationConfig": {"contextWindowSize": endpoint.context},
+        "generationConfig": {**context, "samplingParams": answer},
     }
     models = read(text, ("modelProviders", "openai")) or []
     if not isinstance(models, list):

@@ -26,7 +26,7 @@ _ASSIGNMENT = re.compile(
 
 
 def set_toml(text: str, values: dict[tuple[str, ...], Any]) -> str:
-    """TOML text with each value at its path, and everything else as it was. Raises ConfigError.
+    """TOML text with each value at its path (None: nothing there), and the rest as it was. Raises ConfigError.
 
     A new table gets a header of its own; beside dotted keys or within an inline table it has to be inline as well.
     """
@@ -56,7 +56,9 @@ def _set_at(table: Any, path: tuple[str, ...], value: Any, new: Callable[[int], 
         elif not isinstance(table[key], dict):
             raise ConfigError(f"{'.'.join(path[: depth + 1])} is not a table")
         table = table[key]
-    if table.get(path[-1]) != value:
+    if value is None:
+        table.pop(path[-1], None)
+    elif table.get(path[-1]) != value:
         table[path[-1]] = value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Literal
 
@@ -61,6 +62,23 @@ async def examine_engine(config: Config) -> list[Remark]:
         finally:
             await engine.close()
     return remarks
+
+
+async def context_of(config: Config) -> int | None:
+    """Longest prompt plus answer at the configured engine, the least of its replicas'; None where none of them says."""
+    kind = config.engine.kind
+    if kind == "local":
+        return config.engine.max_model_len
+    if kind == "upstream":
+        return config.engine.upstream_context
+    told: list[int] = []
+    for url in config.engine.addresses:
+        engine = token_engine(config, [url])
+        with contextlib.suppress(EngineError, TimeoutError):
+            async with asyncio.timeout(EXAMINATION_S / 3):
+                told.append(await engine.max_model_len())
+        await engine.close()
+    return min(told, default=None)
 
 
 async def _for_training(engine: Engine) -> list[Remark]:

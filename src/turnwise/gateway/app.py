@@ -27,6 +27,7 @@ from turnwise.gateway.errors import ApiError, as_api_error
 from turnwise.gateway.messages import MessagesCodec
 from turnwise.gateway.metrics import Metrics
 from turnwise.gateway.openapi import request_schema
+from turnwise.gateway.relaying import UNKNOWN_CONTEXT
 from turnwise.gateway.request import Codec, read_object
 from turnwise.gateway.responses import ResponsesCodec
 from turnwise.gateway.serving import MODEL_NAME
@@ -98,7 +99,8 @@ def make_app(
     @app.get("/s/{session}/v1/models")
     async def models(session: str | None = None) -> dict[str, Any]:
         """The serving policy, the base model and every published version."""
-        limit = await answering.max_model_len()
+        told = await answering.max_model_len()
+        limit = None if told == UNKNOWN_CONTEXT else told
         versions = await asyncio.to_thread(capture.journal.list_versions)
         names = [MODEL_NAME, f"{MODEL_NAME}@base", *(f"{MODEL_NAME}@v{v.number}" for v in versions)]
         # One list for the clients of both makers, whose fields do not collide.

@@ -14,8 +14,10 @@ from turnwise.gateway.request import Delta, Final, ModelRequest, Usage, unsuppor
 from turnwise.journal import Journal
 from turnwise.types import BASE_VERSION, FinishReason, Message
 
-UNKNOWN_CONTEXT = 1 << 20
-"""An upstream does not say how long its context is; it refuses what is too long itself."""
+UNKNOWN_CONTEXT = 1 << 40
+"""An upstream does not say how long its context is, so nothing is too long here; it refuses that itself."""
+
+_REASONS = {"length": FinishReason.LENGTH, "content_filter": FinishReason.CONTENT_FILTER}
 
 
 class Relaying(Closing):
@@ -61,7 +63,7 @@ class Relaying(Closing):
                         given = event.usage
                         usage = Usage(given.prompt_tokens, given.completion_tokens, cached_tokens=given.cached_tokens)
                     if event.finish_reason is not None:
-                        reason = FinishReason.LENGTH if event.finish_reason == "length" else FinishReason.STOP
+                        reason = _REASONS.get(event.finish_reason, FinishReason.STOP)
                         turn.stop_string = event.stop_string
                     if parts:
                         yield Delta(parts)
@@ -78,7 +80,7 @@ class Relaying(Closing):
         return await self.upstream.healthy()
 
     async def max_model_len(self) -> int:
-        return UNKNOWN_CONTEXT
+        return self.journal.config.engine.upstream_context or UNKNOWN_CONTEXT
 
 
 class UpstreamVersions:

@@ -1,0 +1,121 @@
+"""How much a client is told to fit into the model: what the server or its engine says, and never a guess."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tokenizers import Tokenizer
+
+from tests.conftest import GatewayThread
+from tests.support.servers import running
+from turnwise.bench.stub_engine import StubEngine
+from turnwise.config import Config, load_config
+from turnwise.connect.command import connect_client
+from turnwise.errors import ConfigError
+
+SILENT = "http://127.0.0.1:9"
+"""Nothing listens there."""
+
+
+def settings(tmp_path: Path, **more: Any) -> Config:
+    given = {"home": tmp_path / "home", "server.port": 9, "train.enabled": False}
+    return load_config(overrides=given | {key.replace("__", "."): value for key, value in more.items()})
+
+
+def upstream(tmp_path: Path, **more: Any) -> Config:
+    return settings(tmp_path, engine__kind="upstream", engine__url=SILENT, **more)
+
+
+def connected(config: Config, client: str, file: Path, url: str | None = None) -> str:
+    connect_client(config, client, file, url, None, lambda _: True)
+    return file.read_text()
+
+
+def limits(client: str, text: str) -> tuple[Any, Any]:
+    """The context and the longest answer that a client's file has."""
+    if client == "codex":
+        return tomllib.loads(text).get("model_context_window"), None
+    found = json.loads(text)
+    if client == "openclaw":
+        [model] = found["models"]["providers"]["turnwise"]["models"]
+        return model.get("contextWindow"), model["maxTokens"]
+    if client == "opencode":
+        limit = found["provider"]["turnwise"]["models"]["turnwise"]["limit"]
+        return limit["context"], limit["output"]
+    if client == "qwen-code":
+        generation = found["modelProviders"]["openai"][0]["generationConfig"]
+        return generation.get("contextWindowSize"), generation["samplingParams"]["max_tokens"]
+    environment = found["env"]
+    return environment.get("CLAUDE_CODE_MAX_CONTEXT_TOKENS"), environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]
+
+
+UNKNOWN = {
+    "openclaw": (None, 4096),
+    "opencode": (0, 4096),
+    "codex": (None, None),
+    "claude-code": (None, "4096"),
+    "qwen-code": (None, 4096),
+}
+
+
+@pytest.mark.parametrize("serves", [True, False])
+@pytest.mark.parametrize("client", UNKNOWN)
+def test_nobody_knows_the_limits_of_an_upstream(tmp_path: Path, client: str, serves: bool) -> None:
+    config = upstream(tmp_path)
+    thread = GatewayThread(config, SILENT)
+    if serves:
+        thread.start(config)
+    try:
+        text = connected(config, client, tmp_path / "file", thread.url if serves else None)
+    finally:
+        if serves:
+            thread.stop()
+    assert limits(client, text) == UNKNOWN[client]
+
+
+@pytest.mark.parametrize(("client", "gone"), [("codex", None), ("claude-code", "0")])
+def test_the_context_of_an_engine_before_does_not_stay_for_an_upstream(tmp_path: Path, client: str, gone: Any) -> None:
+    file = tmp_path / "file"
+    assert str(limits(client, connected(settings(tmp_path), client, file))[0]) == "4096"
+    assert limits(client, connected(upstream(tmp_path), client, file))[0] == gone
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_context_that_is_set_for_an_upstream_counts(tmp_path: Path, serves: bool) -> None:
+    config = upstream(tmp_path, engine__max_model_len=200_000)
+    thread = GatewayThread(config, SILENT)
+    if serves:
+        thread.start(config)
+    try:
+        text = connected(config, "openclaw", tmp_path / "file", thread.url if serves else None)
+        if serves:
+            token = (config.home / "token").read_text().strip()
+            listed = httpx.get(f"{thread.url}/v1/models", headers={"Authorization": f"Bearer {token}"}).json()
+            assert {model["max_model_len"] for model in listed["data"]} == {200_000}
+    finally:
+        if serves:
+            thread.stop()
+    assert limits("openclaw", text) == (200_000, 4096)
+
+
+def test_an_engine_elsewhere_is_asked_itself_while_the_server_is_down(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    small, large = (StubEngine(tokenizer, lambda _: "", max_model_len=n) for n in (16_384, 32_768))
+    with running(small.app()) as one, running(large.app()) as other:
+        single = settings(tmp_path, engine__url=other)
+        assert limits("openclaw", connected(single, "openclaw", tmp_path / "single")) == (32_768, 8192)
+        both = settings(tmp_path, engine__urls=(one, other))
+        assert limits("openclaw", connected(both, "openclaw", tmp_path / "both")) == (16_384, 4096)
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_without_server_and_engine_nothing_is_written(tmp_path: Path, dry: bool) -> None:
+    config = settings(tmp_path, engine__url="http://127.0.0.1:10")
+    ask = None if dry else lambda _: True
+    with pytest.raises(ConfigError, match=r"nothing answers there.*start `turnwise serve` first"):
+        connect_client(config, "openclaw", tmp_path / "file", None, None, ask)
+    assert not (tmp_path / "file").exists()
