@@ -45,6 +45,7 @@ class Exclusion(StrEnum):
     STALE = "stale beyond the limit"
     SUPPORT_DATA = "support data of an evolved skill generation"
     INFRASTRUCTURE = "infrastructure failure"
+    CONTENT_FILTER = "ended by the upstream's content filter"
     REFUSED_BY_GATE = "its policy version was refused by the gate"
     FAILED_IN_TRAINING = "training on it failed"
     FORGOTTEN = "forgotten by request"
@@ -77,6 +78,7 @@ class FinishReason(StrEnum):
     STOP = "stop"  # the model ended its answer, or a stop string did
     LENGTH = "length"  # the token limit did
     TOOL_CALLS = "tool_calls"
+    CONTENT_FILTER = "content_filter"  # an upstream's filter ended it, or its model refused
     ABORT = "abort"  # the client went away
     ERROR = "error"  # the engine failed
 

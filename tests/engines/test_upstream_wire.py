@@ -167,6 +167,7 @@ def test_anthropic_events_become_pieces() -> None:
         ("end_turn", "stop"),
         ("stop_sequence", "stop"),
         ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
         ("refusal", "content_filter"),
         ("pause_turn", "stop"),
     ],

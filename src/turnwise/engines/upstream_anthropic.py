@@ -16,7 +16,12 @@ from turnwise.types import Message
 API_VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 4096
 """The API must be told a limit; this one stands in where the client names none."""
-FINISH: dict[str, FinishReason] = {"max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"}
+FINISH: dict[str, FinishReason] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
 UNKNOWN_HERE = ("seed", "response_format", "verbosity")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 STATUS = {

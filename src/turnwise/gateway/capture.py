@@ -283,7 +283,7 @@ def _beside(placement: Placement, sibling: Any) -> Placement:
 
 
 def _complete(row: Any) -> bool:
-    return row.finish_reason in (FinishReason.STOP, FinishReason.LENGTH, FinishReason.TOOL_CALLS)
+    return row.finish_reason not in (None, FinishReason.ABORT, FinishReason.ERROR)
 
 
 def _digest(*parts: object) -> str:

@@ -33,6 +33,7 @@ STOP_REASONS = {
     FinishReason.STOP: "end_turn",
     FinishReason.LENGTH: "max_tokens",
     FinishReason.TOOL_CALLS: "tool_use",
+    FinishReason.CONTENT_FILTER: "refusal",
 }
 ERROR_TYPES = {
     400: "invalid_request_error",

@@ -20,6 +20,9 @@ from turnwise.gateway.responses_input import parse_request
 from turnwise.gateway.text_tokens import tokens_of_message, tokens_of_part, without_reasoning
 from turnwise.types import FinishReason
 
+CUT_SHORT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
+"""The reasons of an answer that is incomplete."""
+
 
 class ResponsesCodec:
     """`POST /v1/responses`."""
@@ -45,9 +48,8 @@ class ResponsesCodec:
         body = _response(head, output, _status(final), _now()) | {
             "usage": usage_body(final.usage),
             "completed_at": _now(),
+            "incomplete_details": _incomplete(final),
         }
-        if final.finish_reason is FinishReason.LENGTH:
-            body["incomplete_details"] = {"reason": "max_output_tokens"}
         OpenAIResponse.model_validate(body)
         return body
 
@@ -123,9 +125,7 @@ class ItemWriter:
         status = _status(final)
         out += self._done(status if self._cut() else "completed")
         body = _response(self._head, self._output, status, self._created)
-        body |= {"usage": usage_body(final.usage), "completed_at": _now()}
-        if status == "incomplete":
-            body["incomplete_details"] = {"reason": "max_output_tokens"}
+        body |= {"usage": usage_body(final.usage), "completed_at": _now(), "incomplete_details": _incomplete(final)}
         return out + self._event(f"response.{status}", response=body)
 
     def _cut(self) -> bool:
@@ -272,7 +272,12 @@ def _response(head: AnswerHead, output: list[dict[str, Any]], status: str, creat
 
 
 def _status(final: Final) -> str:
-    return "incomplete" if final.finish_reason is FinishReason.LENGTH else "completed"
+    return "incomplete" if final.finish_reason in CUT_SHORT else "completed"
+
+
+def _incomplete(final: Final) -> dict[str, str] | None:
+    reason = CUT_SHORT.get(final.finish_reason)
+    return {"reason": reason} if reason else None
 
 
 def _text_part(text: str, logprobs: list[tuple[str, float]]) -> dict[str, Any]:

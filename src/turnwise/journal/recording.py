@@ -331,6 +331,8 @@ def _why_excluded(row: Any, answer: Answer) -> Exclusion | None:
         return Exclusion.ABORTED
     if answer.finish_reason is FinishReason.ERROR:
         return Exclusion.INFRASTRUCTURE
+    if answer.finish_reason is FinishReason.CONTENT_FILTER:
+        return Exclusion.CONTENT_FILTER  # what a filter says is not the model's doing, so there is nothing to judge
     if row.kind == TurnKind.SIDE:
         return Exclusion.SIDE_TURN
     if row.pinned:
