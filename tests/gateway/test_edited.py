@@ -63,3 +63,26 @@ def test_other_words_after_a_heartbeat_because_no_answer_came_are_the_same_sessi
     assert session_of(gateway, again) == session_of(gateway, first)
     edited, _ = chat(gateway, [*history, user("say: What I meant.")])
     assert session_of(gateway, edited) != session_of(gateway, first), "now an answer came"
+
+
+@pytest.mark.parametrize("how", ["extended", "rendered anew"])
+def test_in_a_named_session_each_turn_knows_the_one_it_branched_off(gateway: Running, how: str) -> None:
+    """The client's id holds for both branches; the turns in it are a tree."""
+    named = {"X-Session-Id": f"edited-{how.split()[0]}"}
+    system = {"role": "system", "content": "be brief"}
+    first, answer = chat(gateway, [system, user(A1)], **named)
+    if how == "rendered anew":
+        system = {"role": "system", "content": "be long"}
+    history = [system, user(A1), answer]
+    old, old_answer = chat(gateway, [*history, user("say: What I asked at first.")], **named)
+    edited, new_answer = chat(gateway, [*history, user("say: What I meant.")], **named)
+    later_old, _ = chat(gateway, [*history, user("say: What I asked at first."), old_answer, user("old")], **named)
+    later_new, _ = chat(gateway, [*history, user("say: What I meant."), new_answer, user("new")], **named)
+    turns = [gateway.turn(turn) for turn in (old, edited, later_old, later_new)]
+    assert {turn.session_id for turn in turns} == {named["X-Session-Id"]}
+    assert [turn.parent_id for turn in turns] == [first, first, old, edited]
+    assert [next_state(gateway, turn)[0]["content"] for turn in (first, old, edited)] == [
+        "say: What I asked at first.",
+        "old",
+        "new",
+    ]

@@ -39,19 +39,31 @@ def take_up(gateway: Agents) -> str:
 def test_a_version_in_use_stays_loaded_until_its_answer_has_ended(served: Agents, name: str, how: str) -> None:
     stub = served.stub
     first = take_up(served)
-    stub.token_delay_s = 0.3
+    stub.token_delay_s = 0.8
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(Caller(served, name, how == "streamed").ask, [user("say: a b c d e f g h i j k l m n o")])
         try:
             wait_until(lambda: stub.sampled)
             later = [take_up(served) for _ in range(KEEP_LOADED + 2)]
-            under_way, loaded = not asking.done(), set(stub.known)
-            unused = later[:-KEEP_LOADED]
+            kept = {"base", *later[-KEEP_LOADED:]}
+            wait_until(lambda: stub.known == kept | {first} or asking.done())  # the others that nobody uses are gone
+            loaded, under_way = set(stub.known), not asking.done()
         finally:
             stub.token_delay_s = 0.0
         turn = asking.result()
     assert under_way, "the answer was under way all the time"
-    assert first in loaded and not loaded & set(unused), "the others that nobody uses are gone"
+    assert loaded == kept | {first}
     assert (turn.version, turn.answer["content"]) == (1, "a b c d e f g h i j k l m n o")
     assert [model for _, _, model in stub.sampled] == [first]
-    wait_until(lambda: stub.known == {"base", *later[-KEEP_LOADED:]})
+    wait_until(lambda: stub.known == kept)
+
+
+def test_pinned_versions_leave_without_a_new_publication(served: Agents) -> None:
+    """Who compares old versions asks for many; the engine keeps the one that serves and the one used last."""
+    published = [take_up(served) for _ in range(5)]
+    wait_until(lambda: served.stub.known == {"base", *published[-KEEP_LOADED:]})
+    caller = Caller(served, "chat", False)
+    for pinned in published[:4]:
+        turn = caller.ask([user(f"say: {pinned}")], model=f"turnwise@{pinned}")
+        assert (turn.version, turn.answer["content"]) == (int(pinned[1:]), pinned)
+        wait_until(lambda pinned=pinned: served.stub.known == {"base", published[-1], pinned})

@@ -63,11 +63,13 @@ def make_app(
     app.add_exception_handler(HTTPException, _refuse_route)
     app.add_middleware(Guard, token=token, metrics=metrics)
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
         """The gateway runs."""
         return {"status": "ok"}
 
+    @app.head("/readyz", include_in_schema=False)
     @app.get("/readyz")
     async def readyz() -> Response:
         """The gateway can answer: its engine is there."""
@@ -95,24 +97,37 @@ def make_app(
             "engine": engine,
         }
 
+    async def context() -> int | None:
+        told = await answering.max_model_len()
+        return None if told == UNKNOWN_CONTEXT else told
+
     @app.get("/v1/models")
     @app.get("/s/{session}/v1/models")
     async def models(session: str | None = None) -> dict[str, Any]:
         """The serving policy, the base model and every published version."""
-        told = await answering.max_model_len()
-        limit = None if told == UNKNOWN_CONTEXT else told
+        limit = await context()
         versions = await asyncio.to_thread(capture.journal.list_versions)
         names = [MODEL_NAME, f"{MODEL_NAME}@base", *(f"{MODEL_NAME}@v{v.number}" for v in versions)]
-        # One list for the clients of both makers, whose fields do not collide.
-        openai = {"object": "model", "created": 0, "owned_by": "turnwise", "max_model_len": limit}
-        anthropic = {"type": "model", "created_at": "1970-01-01T00:00:00Z", "max_input_tokens": limit}
         return {
             "object": "list",
-            "data": [{"id": name, "display_name": name} | openai | anthropic for name in names],
+            "data": [_model(name, limit) for name in names],
             "has_more": False,
             "first_id": names[0],
             "last_id": names[-1],
         }
+
+    @app.get("/v1/models/{name}")
+    @app.get("/s/{session}/v1/models/{name}")
+    async def model(name: str, session: str | None = None) -> dict[str, Any]:
+        """One of them."""
+        await capture.versions.resolve(name)
+        return _model(name, await context())
+
+    @app.api_route("/v1/responses/{response_id}", methods=["GET", "DELETE"], include_in_schema=False)
+    async def no_response(response_id: str) -> None:
+        """What OpenAI's SDK would ask for."""
+        text = "responses are not given out again or deleted here; previous_response_id continues one"
+        raise ApiError(404, f"{text}, and `turnwise sessions show` shows what is recorded", code="not_offered")
 
     codecs: list[tuple[str, Codec]] = [
         ("/v1/chat/completions", ChatCodec()),
@@ -200,9 +215,19 @@ def _shaped(path: str, error: ApiError) -> Response:
 
 async def _refuse_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    missing = error.status_code == 404
-    message = f"{request.method} {request.url.path} does not exist here" if missing else error.detail
-    return _shaped(request.url.path, ApiError(error.status_code, str(message)))
+    asked = f"{request.method} {request.url.path}"
+    allowed = (error.headers or {}).get("Allow")
+    missing = {404: f"{asked} does not exist here", 405: f"{asked} does not exist here; use {allowed}"}
+    message = missing.get(error.status_code, str(error.detail))
+    headers = None if error.headers is None else dict(error.headers)
+    return _shaped(request.url.path, ApiError(error.status_code, message, headers=headers))
+
+
+def _model(name: str, limit: int | None) -> dict[str, Any]:
+    """A model for the clients of both makers, whose fields do not collide."""
+    openai = {"object": "model", "created": 0, "owned_by": "turnwise", "max_model_len": limit}
+    anthropic = {"type": "model", "created_at": "1970-01-01T00:00:00Z", "max_input_tokens": limit}
+    return {"id": name, "display_name": name} | openai | anthropic
 
 
 # -- feedback ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from turnwise.gateway.auth import client_key
 from turnwise.gateway.capture import Client
@@ -20,7 +21,7 @@ AGENT_HEADER = "x-claude-code-agent-id"
 
 
 async def read_body(request: Request, limit_mb: float) -> bytes:
-    """The whole body, refused with 413 as soon as it is known to be too large."""
+    """The whole body, refused with 413 as soon as it is known to be too large. 499: its client hung up meanwhile."""
     limit = int(limit_mb * 1_000_000)
     too_large = ApiError(
         413, f"the request body is larger than {limit_mb:g} MB (server.max_body_mb)", code="body_too_large"
@@ -30,11 +31,14 @@ async def read_body(request: Request, limit_mb: float) -> bytes:
         raise too_large
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise too_large
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > limit:
+                raise too_large
+            parts.append(part)
+    except ClientDisconnect as e:
+        raise ApiError(499, "the client closed the connection before its request was complete") from e
     return b"".join(parts)
 
 
@@ -48,7 +52,8 @@ def read_client(request: Request, url_session: str | None) -> Client:
     if session is None:
         session, source = headers.get("x-session-id"), "header"
     if session is not None and not SESSION_ID.match(session):
-        raise ApiError(400, "a session id is 1 to 200 letters, digits or any of . _ : @ = + -", param="X-Session-Id")
+        where = "X-Session-Id" if url_session is None else "session"
+        raise ApiError(400, f"{where}: a session id is 1 to 200 letters, digits or any of . _ : @ = + -", param=where)
     if session is None:
         given = (headers.get(name) for name in SESSION_HEADERS)
         session = next((value for value in given if value is not None and SESSION_ID.match(value)), None)

@@ -42,9 +42,9 @@ class ServingVersions:
         self.number = BASE_VERSION
         self.error: str | None = None
         self.ready = False  # the published version has been taken up at least once
-        self._loaded: set[int] = {BASE_VERSION}
+        self._loaded: dict[int, None] = {BASE_VERSION: None}  # in the order of their last use
         self._in_use: Counter[int] = Counter()
-        self._to_unload = False  # a version that nobody needs but an answer under way
+        self._to_unload = False  # another version was loaded, or an unused one was kept for an answer under way
         self._lock = asyncio.Lock()
 
     async def resolve(self, model: str) -> tuple[int, bool]:
@@ -82,10 +82,11 @@ class ServingVersions:
     async def ensure_loaded(self, version: int, *, again: bool = False) -> str:
         """Make the engine hold a version and return its name there. `again` after the engine forgot it."""
         if version in self._loaded and not again:
+            self._loaded[version] = self._loaded.pop(version)
             return adapter_name(version)  # while another one is being loaded, too
         async with self._lock:
             if again and version in self._loaded:
-                self._loaded = {BASE_VERSION}  # restarted: it knows none of them
+                self._loaded = {BASE_VERSION: None}  # restarted: it knows none of them
             if version not in self._loaded:
                 found = await asyncio.to_thread(self._journal.get_version, version)
                 if found is None:
@@ -94,7 +95,8 @@ class ServingVersions:
                 if not path.exists():  # the home was moved or copied
                     path = self._journal.config.versions_dir / f"v{version}"
                 await self._engine.load_adapter(adapter_name(version), path)
-                self._loaded.add(version)
+                self._loaded[version] = None
+                self._to_unload = True
         return adapter_name(version)
 
     async def follow(self) -> None:
@@ -125,9 +127,9 @@ class ServingVersions:
 
     async def _unload_unused(self) -> None:
         async with self._lock:
-            adapters = sorted(self._loaded - {BASE_VERSION, self.number}, reverse=True)
+            adapters = [version for version in reversed(self._loaded) if version not in (BASE_VERSION, self.number)]
             unused = [version for version in adapters[KEEP_LOADED - 1 :] if self._in_use[version] == 0]
             self._to_unload = len(unused) < len(adapters[KEEP_LOADED - 1 :])
             for version in unused:
-                self._loaded.discard(version)
+                self._loaded.pop(version, None)
                 await self._engine.unload_adapter(adapter_name(version))
