@@ -27,6 +27,7 @@ from turnwise.gateway.relaying import UpstreamVersions
 from turnwise.gateway.request import Final, ModelRequest, Usage, check_conversation, unsupported
 from turnwise.gateway.serving import ServingVersions
 from turnwise.gateway.sessions import Placement, hash_history, turn_kind
+from turnwise.gateway.tool_choice import refuse_choice
 from turnwise.journal import Journal, NewTurn
 from turnwise.journal.schema import unpack_ids, unpack_json
 from turnwise.types import FinishReason, Message, TurnKind
@@ -75,6 +76,8 @@ class Capture:
             raise unsupported(
                 "response_format", f"the {kind} engine cannot hold an answer to a schema; ask for JSON in the prompt"
             )
+        if self._able.token_ids:
+            refuse_choice(request)
         version, pinned = await self.versions.resolve(request.model)
         limit = await self._max_model_len()
         prepared = await asyncio.to_thread(self._prepare, request, client, format_name, version, pinned, limit)

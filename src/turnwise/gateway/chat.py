@@ -9,7 +9,7 @@ import time
 from typing import Any, Literal
 
 from openai.types.chat import ChatCompletion
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from starlette.responses import Response
 
 from turnwise.engines.parts import AnswerParts, CallPiece
@@ -32,8 +32,8 @@ from turnwise.gateway.request import (
     session_name,
     take_kept,
     text_of,
-    unforced,
 )
+from turnwise.gateway.tool_choice import openai_choice
 from turnwise.types import Message
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -62,7 +62,6 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "presence_penalty": (None, 0, 0.0),
     "repetition_penalty": (None, 1, 1.0),
     "logit_bias": (None, {}),
-    "parallel_tool_calls": (None, True),
     "modalities": (None, ["text"]),
     "top_logprobs": (None, 0),
     "min_p": (None, 0, 0.0),
@@ -145,7 +144,8 @@ class ChatFields(BaseModel):
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
     logprobs: bool | None = None
     tools: list[Tool] | None = None
-    tool_choice: Literal["auto", "none"] | dict[str, Any] | str | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: StrictBool | None = None
     response_format: ResponseFormat | None = None
 
 
@@ -161,20 +161,23 @@ class ChatCodec:
             given = ChatFields.model_validate(raw)
         except ValidationError as e:
             raise named(e) from e
-        if given.tool_choice not in (None, "auto", "none"):
-            raise unforced()
         if given.stream_options is not None and not given.stream:
             raise ApiError(400, "stream_options goes with stream: true", param="stream_options", code="invalid_value")
         messages = [_plain(i, message) for i, message in enumerate(given.messages)]
         check_conversation(messages, "messages")
         tools = [tool.model_dump(exclude_none=True) for tool in given.tools or []]
         check_tool_names(tools)
+        choice = given.tool_choice
+        function = choice.get("function") if isinstance(choice, dict) else None
+        named_tool = function.get("name") if isinstance(function, dict) else None
         stop = [given.stop] if isinstance(given.stop, str) else given.stop or []
         limit = given.max_completion_tokens if given.max_completion_tokens is not None else given.max_tokens
         return ModelRequest(
             model=given.model,
             messages=messages,
-            tools=tools if tools and given.tool_choice != "none" else None,
+            tools=tools if tools and choice != "none" else None,
+            tool_choice=openai_choice(choice, named_tool, tools),
+            parallel_tool_calls=given.parallel_tool_calls is not False,
             max_tokens=limit,
             temperature=given.temperature,
             top_p=given.top_p,

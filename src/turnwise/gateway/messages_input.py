@@ -22,9 +22,9 @@ from turnwise.gateway.request import (
     session_name,
     take_kept,
     text_of,
-    unforced,
     vendors_tool,
 )
+from turnwise.gateway.tool_choice import must_call
 from turnwise.types import Message
 
 KEPT_FIELDS = frozenset(
@@ -114,12 +114,14 @@ def parse_request(body: bytes) -> ModelRequest:
     tools = [_tool(i, tool) for i, tool in enumerate(given.tools or [])]
     check_tool_names(tools)
     choice = given.tool_choice
-    if choice is not None and (choice.type in ("any", "tool") or choice.disable_parallel_tool_use):
-        raise unforced()
+    if choice is not None and choice.type == "tool" and choice.name is None:
+        raise invalid("tool_choice.name", "a choice of type 'tool' needs the tool's name")
     return ModelRequest(
         model=given.model,
         messages=messages,
         tools=tools if tools and not (choice is not None and choice.type == "none") else None,
+        tool_choice=must_call(tools, choice.name) if choice is not None and choice.type in ("any", "tool") else None,
+        parallel_tool_calls=not (choice is not None and choice.disable_parallel_tool_use),
         max_tokens=given.max_tokens,
         temperature=given.temperature,
         top_p=given.top_p,

@@ -49,6 +49,8 @@ class Relaying(Closing):
             top_k=request.top_k,
             seed=request.seed,
             stop=request.stops,
+            tool_choice=request.tool_choice,
+            parallel_tool_calls=None if request.parallel_tool_calls else False,
             response_format=_format(request),
             reasoning_effort=_effort(request.record),
             verbosity=_verbosity(request.record),

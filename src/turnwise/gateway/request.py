@@ -36,6 +36,8 @@ class ModelRequest:
     ``tools`` are those the model may call, in OpenAI's chat shape (None: none). ``structured`` is a JSON schema that
     the answer must match. ``record`` holds the given fields beside messages and tools. ``session`` is an id the body
     itself names; ``previous`` the id of the turn whose history comes before ``messages``. ``options`` is the codec's.
+    ``tool_choice`` is the call that must be made, in OpenAI's chat shape (None: the model is free), and without
+    ``parallel_tool_calls`` it makes one at most.
     """
 
     model: str
@@ -48,6 +50,8 @@ class ModelRequest:
     seed: int | None = None
     stops: tuple[str, ...] = ()
     structured: dict[str, Any] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool = True
     stream: bool = False
     logprobs: bool = False
     record: dict[str, Any] = field(default_factory=dict)

@@ -257,7 +257,7 @@ def _response(head: AnswerHead, output: list[dict[str, Any]], status: str, creat
         "instructions": given.get("instructions"),
         "max_output_tokens": request.max_tokens,
         "metadata": given.get("metadata") or {},
-        "parallel_tool_calls": True,
+        "parallel_tool_calls": request.parallel_tool_calls,
         "previous_response_id": None if request.previous is None else response_id(request.previous),
         "reasoning": request.options.get("reasoning"),
         "store": given.get("store") is not False,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeGuard, get_args
 
 from openai.types.responses import ResponseIncludable
 from openai.types.shared import Reasoning
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.request import (
@@ -19,10 +19,10 @@ from turnwise.gateway.request import (
     session_name,
     take_kept,
     text_of,
-    unforced,
     unsupported,
 )
 from turnwise.gateway.responses_tools import joined, read_tools
+from turnwise.gateway.tool_choice import openai_choice
 from turnwise.types import Message
 
 KEPT_FIELDS = frozenset(
@@ -48,7 +48,6 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "background": (None, False),
     "conversation": (None,),
     "max_tool_calls": (None,),
-    "parallel_tool_calls": (None, True),
     "prompt": (None,),
     "truncation": (None, "disabled"),
     "image": (None,),
@@ -91,6 +90,7 @@ class ResponsesFields(BaseModel):
     max_output_tokens: int | None = Field(default=None, ge=1)
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: StrictBool | None = None
     text: Text | None = None
     metadata: dict[str, str] | None = None
 
@@ -103,8 +103,6 @@ def parse_request(body: bytes) -> ModelRequest:
         given = ResponsesFields.model_validate(raw)
     except ValidationError as e:
         raise named(e) from e
-    if given.tool_choice not in (None, "auto", "none"):
-        raise unforced()
     if given.top_logprobs:
         raise unsupported("top_logprobs", "only the log-probs of the sampled tokens are known; leave it at 0")
     include = kept.get("include") or []
@@ -122,11 +120,15 @@ def parse_request(body: bytes) -> ModelRequest:
     elif not messages or messages[-1]["role"] == "assistant":
         raise invalid("input", "needs something new after the previous response")
     tools = read_tools(given.tools or [])
+    choice = given.tool_choice
+    named_tool = joined(choice.get("namespace"), choice["name"]) if _names_a_tool(choice) else None
     record = given.model_dump(exclude={"input", "tools", "model"}, exclude_none=True, by_alias=True) | kept
     return ModelRequest(
         model=given.model,
         messages=messages,
-        tools=tools.offered if tools.offered and given.tool_choice != "none" else None,
+        tools=tools.offered if tools.offered and choice != "none" else None,
+        tool_choice=openai_choice(choice, named_tool, tools.offered),
+        parallel_tool_calls=given.parallel_tool_calls is not False,
         max_tokens=given.max_output_tokens,
         temperature=given.temperature,
         top_p=given.top_p,
@@ -221,6 +223,10 @@ def _echoed_reasoning(given: Any) -> dict[str, Any] | None:
         return None if given is None else Reasoning.model_validate(given).model_dump(exclude_none=True)
     except ValidationError:
         return None
+
+
+def _names_a_tool(choice: Any) -> TypeGuard[dict[str, str]]:
+    return isinstance(choice, dict) and isinstance(choice.get("name"), str)
 
 
 def _schema(text: Text | None) -> dict[str, Any] | None:

@@ -1,0 +1,129 @@
+"""Which tool an upstream must call, and how many at once, in every format and for both kinds of upstream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import Running
+from tests.gateway.test_upstream import in_front_of
+from tests.support.raw_http import sse
+
+F: dict[str, Any] = {"name": "f", "parameters": {"type": "object"}}
+CHAT: list[Any] = [{"type": "function", "function": F}]
+RESPONSES: list[Any] = [{"type": "function", **F}]
+GROUPED: list[Any] = [{"type": "namespace", "name": "g", "tools": RESPONSES}]
+MESSAGES: list[Any] = [{"name": "f", "input_schema": {"type": "object"}}]
+OPENAI_DONE = sse({"choices": [{"delta": {"content": "ok"}, "finish_reason": "stop"}]})
+ANTHROPIC_DONE = sse({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}})
+NAMED = {"type": "function", "function": {"name": "f"}}
+
+
+def asked_with(path: str, **fields: Any) -> dict[str, Any]:
+    if path == "messages":
+        return {"max_tokens": 9, "tools": MESSAGES} | fields
+    return {"tools": CHAT if path == "chat/completions" else RESPONSES} | fields
+
+
+CASES: list[tuple[str, dict[str, Any], Any, Any]] = [
+    ("chat/completions", {"tool_choice": "required"}, "required", {"type": "any"}),
+    ("chat/completions", {"tool_choice": NAMED}, NAMED, {"type": "tool", "name": "f"}),
+    ("chat/completions", {"tool_choice": "auto"}, None, None),
+    ("responses", {"tool_choice": "required"}, "required", {"type": "any"}),
+    ("responses", {"tool_choice": {"type": "function", "name": "f"}}, NAMED, {"type": "tool", "name": "f"}),
+    (
+        "responses",
+        {"tools": GROUPED, "tool_choice": {"type": "function", "name": "f", "namespace": "g"}},
+        {"type": "function", "function": {"name": "g.f"}},
+        {"type": "tool", "name": "g.f"},
+    ),
+    ("messages", {"tool_choice": {"type": "any"}}, "required", {"type": "any"}),
+    ("messages", {"tool_choice": {"type": "tool", "name": "f"}}, NAMED, {"type": "tool", "name": "f"}),
+    ("messages", {"tool_choice": {"type": "auto"}}, None, None),
+]
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+@pytest.mark.parametrize(("path", "fields", "openai", "anthropic"), CASES)
+async def test_a_choice_of_tools_reaches_the_upstream(
+    tmp_path: Path, api: str, path: str, fields: dict[str, Any], openai: Any, anthropic: Any
+) -> None:
+    async with in_front_of(tmp_path, OPENAI_DONE if api == "openai" else ANTHROPIC_DONE, api=api) as fronted:
+        answered = await fronted.ask(path, **asked_with(path, **fields))
+        assert answered.status_code == 200, answered.text
+        (body,) = fronted.asked()
+    assert body.get("tool_choice") == (openai if api == "openai" else anthropic)
+    assert "parallel_tool_calls" not in body
+    if path == "responses":
+        assert answered.json()["tool_choice"] == fields["tool_choice"]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("chat/completions", {"parallel_tool_calls": False}),
+        ("responses", {"parallel_tool_calls": False}),
+        ("messages", {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}),
+    ],
+)
+async def test_one_call_at_a_time_reaches_the_upstream(tmp_path: Path, path: str, fields: dict[str, Any]) -> None:
+    async with in_front_of(tmp_path / "openai", OPENAI_DONE) as fronted:
+        answered = await fronted.ask(path, **asked_with(path, **fields))
+        assert answered.status_code == 200, answered.text
+        assert fronted.asked()[0]["parallel_tool_calls"] is False
+    if path == "responses":
+        assert answered.json()["parallel_tool_calls"] is False
+    async with in_front_of(tmp_path / "anthropic", ANTHROPIC_DONE, api="anthropic") as fronted:
+        assert (await fronted.ask(path, **asked_with(path, **fields))).status_code == 200
+        assert fronted.asked()[0]["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+
+
+IMPOSSIBLE: list[tuple[str, dict[str, Any]]] = [
+    ("chat/completions", {"tool_choice": "required", "tools": []}),
+    ("chat/completions", {"tool_choice": {"type": "function", "function": {"name": "other"}}}),
+    ("chat/completions", {"tool_choice": {"type": "function", "function": "f"}}),
+    ("chat/completions", {"tool_choice": {"type": "allowed_tools"}}),
+    ("chat/completions", {"tool_choice": "sometimes"}),
+    ("responses", {"tool_choice": {"type": "web_search"}}),
+    ("responses", {"tool_choice": {"type": "function", "name": "other"}}),
+    ("messages", {"tool_choice": {"type": "tool", "name": "other"}}),
+    ("messages", {"tool_choice": {"type": "tool"}}),
+    ("messages", {"tool_choice": {"type": "any"}, "tools": None}),
+]
+
+
+@pytest.mark.parametrize(("path", "fields"), IMPOSSIBLE)
+async def test_a_choice_that_cannot_be_met_is_refused_by_name(
+    tmp_path: Path, path: str, fields: dict[str, Any]
+) -> None:
+    async with in_front_of(tmp_path, OPENAI_DONE) as fronted:
+        refused = await fronted.ask(path, **asked_with(path, **fields))
+        assert refused.status_code == 400
+        assert "tool_choice" in refused.json()["error"]["message"]
+        assert fronted.asked() == []
+
+
+FREE = [(path, fields) for path, fields, openai, _ in CASES if openai is not None and "tools" not in fields]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        *FREE,
+        ("chat/completions", {"parallel_tool_calls": False}),
+        ("responses", {"parallel_tool_calls": False}),
+        ("messages", {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}),
+    ],
+)
+def test_an_engine_with_token_ids_still_refuses_what_it_cannot_do(
+    gateway: Running, path: str, fields: dict[str, Any]
+) -> None:
+    said: Any = {"input" if path == "responses" else "messages": [{"role": "user", "content": "hi"}]}
+    body = {"model": "turnwise"} | said | asked_with(path, **fields)
+    refused = httpx.post(f"{gateway.url}/v1/{path}", json=body, headers=gateway.auth)
+    assert refused.status_code == 400
+    assert next(iter(fields)) in refused.json()["error"]["message"]
+    assert not any(gateway.journal.status()["turns"].values())
