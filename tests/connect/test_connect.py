@@ -214,8 +214,26 @@ def test_secrets_of_others_are_masked_in_what_is_shown(person: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text('{\n  "provider": {\n    "openai": {"options": {"apiKey": "sk-mine"}}\n  }\n}\n')
     said = connect(person, "opencode", "--dry-run")
-    assert '"apiKey": ***' in said.output
+    assert '"apiKey": "***"' in said.output
     assert "sk-mine" not in said.output
+
+
+def test_lines_of_others_below_a_secret_name_are_masked_in_what_is_shown(person: Path) -> None:
+    file = person / ".aider.conf.yml"
+    file.write_text("api-key:\n  - openrouter=sk-mine\n  - sk-mine==\nmodel: sonnet\n")
+    said = connect(person, "aider", "--dry-run")
+    assert "   - openrouter=***\n   - ***\n-model: sonnet\n+model:" in said.output
+    file = write(person, "claude-code")
+    file.write_text('{"env": {\n  "AWS_SECRET_ACCESS_KEY": "sk-mine",\n  "GITHUB_PAT": "sk-mine",\n  "MY": "1"\n}}\n')
+    said = connect(person, "claude-code", "--dry-run")
+    assert '   "GITHUB_PAT": "***",' in said.output
+    assert "sk-mine" not in said.output
+
+
+def test_a_new_token_is_shown_as_a_difference(person: Path) -> None:
+    connect(person, "codex", "--yes")
+    (person / "turnwise/token").write_text("tw-another-token-of-a-length\n")
+    assert 'experimental_bearer_token = "***"' in connect(person, "codex", "--dry-run").output
 
 
 @pytest.mark.parametrize(

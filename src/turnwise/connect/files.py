@@ -12,7 +12,6 @@ import difflib
 import hashlib
 import json
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -20,11 +19,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from turnwise.connect.masking import mask
 from turnwise.errors import ConfigError, TurnwiseError
-
-_SECRET = re.compile(
-    r"""((?:api[_-]?key|token|secret|password)['"]?\s*[:=]\s*)(?:"[^"\n]*"|'[^'\n]*'|[^\s,}]+)""", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +39,24 @@ class Plan:
 
     def diff(self) -> str:
         """A unified diff for a person; secrets in it are masked."""
-        old = (self.before or b"").decode("utf-8", "replace").splitlines(keepends=True)
-        new = self.after.decode("utf-8", "replace").splitlines(keepends=True)
         name = str(self.path)
-        lines = difflib.unified_diff(old, new, name if self.before is not None else "/dev/null", name)
-        text = "".join(line if line.endswith("\n") else line + "\n" for line in lines)
-        return _SECRET.sub(r"\1***", text)
+        old, new = (self.before or b"").decode("utf-8", "replace"), self.after.decode("utf-8", "replace")
+        lines = [f"--- {name if self.before is not None else '/dev/null'}", f"+++ {name}"]
+        # What differs is found in the lines as they are and shown as masked, else a new token would be no difference.
+        shown_old, shown_new = _lines(mask(old)), _lines(mask(new))
+        matcher = difflib.SequenceMatcher(None, _lines(old), _lines(new))
+        for group in matcher.get_grouped_opcodes(3):
+            lines.append(f"@@ line {group[0][3] + 1} @@")
+            for what, a, b, c, d in group:
+                if what == "equal":
+                    lines += [f" {line}" for line in shown_old[a:b]]
+                else:
+                    lines += [f"-{line}" for line in shown_old[a:b]] + [f"+{line}" for line in shown_new[c:d]]
+        return "".join(line.rstrip("\r") + "\n" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 @dataclass(frozen=True, slots=True)
