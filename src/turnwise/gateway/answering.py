@@ -86,7 +86,7 @@ class Closing:
             raise
         except Exception:
             if not closed:
-                self._finish_later(turn, FinishReason.ERROR)
+                await self._fail(turn)
             raise
 
     def _finish(self, turn: OpenTurn, reason: FinishReason, message: Message | None = None) -> asyncio.Task[None]:
@@ -126,6 +126,13 @@ class Closing:
 
         try:
             self._finish(turn, reason).add_done_callback(complain)
+        except JournalError as e:
+            log.error("could not record the end of turn %s: %s", turn.id, e)
+
+    async def _fail(self, turn: OpenTurn) -> None:
+        """Record a failed answer before its client is told: a request that is sent again at once must find it."""
+        try:
+            await asyncio.shield(self._finish(turn, FinishReason.ERROR))
         except JournalError as e:
             log.error("could not record the end of turn %s: %s", turn.id, e)
 
