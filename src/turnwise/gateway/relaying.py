@@ -46,7 +46,7 @@ class Relaying(Closing):
             max_tokens_key="max_completion_tokens" if "max_completion_tokens" in request.record else "max_tokens",
             temperature=request.temperature,
             top_p=request.top_p,
-            top_k=request.top_k,
+            top_k=request.top_k if (request.top_k or 0) > 0 else None,  # 0 and -1 are words for no limit
             seed=request.seed,
             stop=request.stops,
             tool_choice=request.tool_choice,

@@ -24,7 +24,7 @@ def openai_choice(given: Choice | None, name: Any, offered: list[dict[str, Any]]
 
 
 def must_call(offered: list[dict[str, Any]], name: str | None = None) -> Choice:
-    """The choice of any tool, or of the named one, in OpenAI's chat shape. Raises ApiError (400) without such a tool."""
+    """The choice of any tool, or of the named one, in OpenAI's shape. Raises ApiError (400) without such a tool."""
     names = [tool["function"]["name"] for tool in offered]
     if not names:
         raise invalid("tool_choice", "there are no tools to call; send some, or choose 'auto'")
