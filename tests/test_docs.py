@@ -119,7 +119,8 @@ FOREIGN = {
 
 
 def test_environment_variables_in_the_documents_are_read() -> None:
-    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    readers = [*(ROOT / "src").rglob("*.py"), ROOT / "tests/clients/install.py"]
+    source = "".join(path.read_text(encoding="utf-8") for path in readers)
     read = set(re.findall(r"""["']([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)["']""", source))
     named = {
         name
@@ -153,5 +154,5 @@ def test_every_route_of_the_api_page_exists_and_every_route_stands_there() -> No
     routes = {(method, route.path) for route in make_app(Config(), nothing, nothing, None, nothing).routes
               if isinstance(route, APIRoute) for method in route.methods}  # fmt: skip
     known = {f"{method} {re.sub(r'{[a-z_]+}', '{id}', path)}" for method, path in routes if not path.startswith("/s/")}
-    named = set(re.findall(r"(?:GET|POST) /[\w/{}]+", (ROOT / "docs/api.md").read_text(encoding="utf-8")))
+    named = set(re.findall(r"(?:DELETE|GET|HEAD|POST) /[\w/{}]+", (ROOT / "docs/api.md").read_text(encoding="utf-8")))
     assert named == known
