@@ -179,4 +179,4 @@ def test_two_clients_that_claim_one_session(qwen: Agents) -> None:
 def test_a_session_in_the_url_that_is_none(qwen: Agents, session: str) -> None:
     body = {"model": "turnwise", "messages": [{"role": "user", "content": "hi"}]}
     answer = httpx.post(f"{qwen.url}/s/{session}/v1/chat/completions", headers=qwen.auth, json=body)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Session-Id")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "session")

@@ -236,7 +236,7 @@ def test_refused_content(qwen: Agents, content: list[Any], words: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "vendor"),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "functions"),
         ({"tools": [TOOLS[0], TOOLS[0]]}, "two tools"),
         ({"tools": TOOLS, "tool_choice": {"type": "any"}}, "tool_choice"),
         ({"extra_body": {"made_up": 1}}, "made_up"),

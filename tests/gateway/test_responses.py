@@ -320,7 +320,7 @@ def test_refused_input(qwen: Agents, given: Any, words: str) -> None:
         ({"background": True}, "background"),
         ({"truncation": "auto"}, "truncation"),
         ({"top_logprobs": 3}, "top_logprobs"),
-        ({"text": {"format": {"type": "json_object"}}}, "response_format"),
+        ({"text": {"format": {"type": "json_object"}}}, "text.format"),
     ],
 )
 def test_refused_options(qwen: Agents, options: dict[str, Any], param: str) -> None:

@@ -74,7 +74,8 @@ class Capture:
         if request.structured is not None and not self._able.structured:
             kind = self.config.engine.kind
             raise unsupported(
-                "response_format", f"the {kind} engine cannot hold an answer to a schema; ask for JSON in the prompt"
+                request.structured_field,
+                f"the {kind} engine cannot hold an answer to a schema; ask for JSON in the prompt",
             )
         if self._able.token_ids:
             refuse_choice(request)
@@ -200,7 +201,7 @@ class Capture:
         if request.previous is None:
             return request, client
         row = self.journal.turn_row(request.previous)
-        if row is None or row.answer is None or row.client != client.key or not _complete(row):
+        if row is None or row.answer is None or row.client != client.key or not _complete(row) or not _kept(row):
             raise ApiError(
                 400,
                 "there is no such previous response; send the history in 'input' instead",
@@ -211,8 +212,8 @@ class Capture:
         history = [*self.journal.context_messages(row.id), answer]
         if unpack_json(row.params).get("instructions") and history[0]["role"] == "system":
             history = history[1:]  # instructions hold for one response
-        system = [m for m in request.messages[:1] if m["role"] == "system"]
-        messages = [*system, *history, *request.messages[len(system) :]]
+        instructed = 1 if request.record.get("instructions") else 0  # what is in the input stays behind the history
+        messages = [*request.messages[:instructed], *history, *request.messages[instructed:]]
         check_conversation(messages, "input")
         session = client.session_id or row.session_id
         return replace(request, messages=messages), replace(client, session_id=session, source="previous_response")
@@ -287,6 +288,11 @@ def _beside(placement: Placement, sibling: Any) -> Placement:
 
 def _complete(row: Any) -> bool:
     return row.finish_reason not in (None, FinishReason.ABORT, FinishReason.ERROR)
+
+
+def _kept(row: Any) -> bool:
+    """Whether a client may go on from an answer: not when it asked for `store: false`. Recorded it is all the same."""
+    return unpack_json(row.params).get("store") is not False
 
 
 def _digest(*parts: object) -> str:

@@ -27,10 +27,12 @@ from turnwise.gateway.request import (
     check_stops,
     check_tool_names,
     event,
+    invalid,
     named,
     read_object,
     session_name,
     take_kept,
+    take_tool_marks,
     text_of,
 )
 from turnwise.gateway.tool_choice import openai_choice
@@ -95,7 +97,7 @@ class JsonSchema(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
     name: str = "answer"
     description: str | None = None
-    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+    schema_: dict[str, Any] = Field(alias="schema")
     strict: bool | None = None
 
 
@@ -107,9 +109,11 @@ class ResponseFormat(BaseModel):
     def as_schema(self) -> dict[str, Any] | None:
         if self.type == "text":
             return None
-        if self.type == "json_schema" and self.json_schema is not None:
-            return self.json_schema.schema_ or {"type": "object"}
-        return {"type": "object"}
+        if self.type == "json_object":
+            return {"type": "object"}
+        if self.json_schema is None:
+            raise invalid("response_format.json_schema", "a json_schema needs a 'schema'")
+        return self.json_schema.schema_ or {"type": "object"}
 
 
 class Function(BaseModel):
@@ -121,7 +125,7 @@ class Function(BaseModel):
 
 
 class Tool(BaseModel):
-    model_config = ConfigDict(extra="ignore")  # marks such as cache_control change nothing
+    model_config = ConfigDict(extra="forbid")
     type: Literal["function"]
     function: Function
 
@@ -156,7 +160,7 @@ class ChatCodec:
 
     def parse(self, body: bytes) -> ModelRequest:
         raw = read_object(body)
-        kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES)
+        kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
         try:
             given = ChatFields.model_validate(raw)
         except ValidationError as e:
@@ -335,7 +339,8 @@ def _plain(i: int, message: Message) -> Message:
         if key in ("audio", "function_call") and message[key] is not None:
             raise refuse(f"{key!r} is not supported", "unsupported_parameter")
     content, calls = message.get("content"), message.get("tool_calls")
-    if content is None and not (role == "assistant" and (calls or message.get("refusal"))):
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if content is None and not (role == "assistant" and (calls or message.get("refusal") or reasoning)):
         raise refuse("content is missing")
     if isinstance(content, list):
         kinds = ("text", "input_text", "output_text", "refusal")
@@ -348,7 +353,6 @@ def _plain(i: int, message: Message) -> Message:
         if not isinstance(name, str):
             raise refuse("'name' must be a string")
         plain["name"] = name
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
     if role == "assistant" and isinstance(reasoning, str):
         plain["reasoning_content"] = reasoning
     if calls is not None:

@@ -18,11 +18,12 @@ from turnwise.gateway.request import (
     checked_tool,
     invalid,
     named,
+    no_function,
     read_object,
     session_name,
     take_kept,
+    take_tool_marks,
     text_of,
-    vendors_tool,
 )
 from turnwise.gateway.tool_choice import must_call
 from turnwise.types import Message
@@ -56,7 +57,7 @@ REFUSED_BLOCKS = "this is a text model; content of type {kind!r} is not supporte
 
 
 class AnthropicTool(BaseModel):
-    model_config = ConfigDict(extra="ignore")  # marks such as cache_control change nothing
+    model_config = ConfigDict(extra="forbid")
     type: Literal["custom"] | None = None
     name: str = Field(pattern=TOOL_NAME)
     description: str | None = None
@@ -99,7 +100,7 @@ class MessagesFields(BaseModel):
 def parse_request(body: bytes) -> ModelRequest:
     """Check a body. Raises ApiError (400) that names the field."""
     raw = read_object(body)
-    kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES)
+    kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
     try:
         given = MessagesFields.model_validate(raw)
     except ValidationError as e:
@@ -128,6 +129,7 @@ def parse_request(body: bytes) -> ModelRequest:
         top_k=given.top_k,
         stops=check_stops(tuple(given.stop_sequences or []), "stop_sequences"),
         structured=_schema(given.output_config),
+        structured_field="output_config.format",
         stream=bool(given.stream),
         record=given.model_dump(exclude={"messages", "tools", "model", "system"}, exclude_none=True) | kept,
         session=_session(kept.get("metadata")),
@@ -222,7 +224,7 @@ def _found_tool(part: Any) -> Any:
 def _tool(i: int, raw: dict[str, Any]) -> dict[str, Any]:
     kind = raw.get("type")
     if kind not in (None, "custom"):
-        raise vendors_tool(i, kind)
+        raise no_function(i, kind)
     tool = checked_tool(i, raw, AnthropicTool)
     function: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
     if tool.description:

@@ -24,6 +24,17 @@ MAX_STOPS = 16
 TOOL_NAME = r"^[a-zA-Z0-9_.:-]{1,128}$"
 SESSION_ID = re.compile(r"[A-Za-z0-9._:@=+-]{1,200}\Z")
 LARGEST_TOP_K = 2**31 - 1
+TOOL_MARKS = frozenset(
+    {
+        "allowed_callers",
+        "cache_control",
+        "defer_loading",
+        "eager_input_streaming",
+        "input_examples",
+        "output_schema",
+    }
+)
+"""Fields beside a tool's definition that change nothing here: a deferred tool is offered at once."""
 Tool = TypeVar("Tool", bound=BaseModel)
 _LINE_BREAKS = tuple((c.encode(), f"\\u{ord(c):04x}".encode()) for c in "\x85\u2028\u2029")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -34,10 +45,10 @@ class ModelRequest:
     """What is asked of the policy.
 
     ``tools`` are those the model may call, in OpenAI's chat shape (None: none). ``structured`` is a JSON schema that
-    the answer must match. ``record`` holds the given fields beside messages and tools. ``session`` is an id the body
-    itself names; ``previous`` the id of the turn whose history comes before ``messages``. ``options`` is the codec's.
-    ``tool_choice`` is the call that must be made, in OpenAI's chat shape (None: the model is free), and without
-    ``parallel_tool_calls`` it makes one at most.
+    the answer must match, and ``structured_field`` where the format has it. ``record`` holds the given fields beside
+    messages and tools. ``session`` is an id the body itself names; ``previous`` the id of the turn whose history comes
+    before ``messages``. ``options`` is the codec's. ``tool_choice`` is the call that must be made, in OpenAI's chat
+    shape (None: the model is free), and without ``parallel_tool_calls`` it makes one at most.
     """
 
     model: str
@@ -50,6 +61,7 @@ class ModelRequest:
     seed: int | None = None
     stops: tuple[str, ...] = ()
     structured: dict[str, Any] | None = None
+    structured_field: str = "response_format"
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
     stream: bool = False
@@ -90,7 +102,7 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class AnswerHead:
-    """What is known when an answer begins. ``token_text`` decodes one token id."""
+    """What is known when an answer begins. ``prompt_tokens`` counts the prompt's."""
 
     turn_id: str
     request: ModelRequest
@@ -261,8 +273,30 @@ def unforced() -> ApiError:
     return unsupported("tool_choice", "only 'auto' and 'none' are: a model cannot be forced to call a tool")
 
 
-def vendors_tool(i: int, kind: Any) -> ApiError:
-    return unsupported(f"tools.{i}", f"a tool of type {kind!r} runs at its vendor's; leave it out")
+def no_function(i: int, kind: Any) -> ApiError:
+    text = f"only functions with a JSON schema are, and this tool is of type {kind!r}; leave it out"
+    return unsupported(f"tools.{i}", text)
+
+
+def take_tool_marks(raw: dict[str, Any]) -> dict[str, Any]:
+    """Move what changes nothing out of the tools of a body, for the record: `tool_marks`, by the tool's place."""
+    marks = _marks_of(raw.get("tools"), "tools")
+    return {"tool_marks": marks} if marks else {}
+
+
+def _marks_of(tools: Any, where: str) -> dict[str, Any]:
+    marks: dict[str, Any] = {}
+    for i, tool in enumerate(tools if isinstance(tools, list) else []):
+        if not isinstance(tool, dict):
+            continue
+        at = f"{where}.{i}"
+        if found := {name: tool.pop(name) for name in TOOL_MARKS & tool.keys()}:
+            callers = found.get("allowed_callers")
+            if callers is not None and (not isinstance(callers, list) or "direct" not in callers):
+                raise unsupported(f"{at}.allowed_callers", "the model itself calls tools; add 'direct'")
+            marks[at] = found
+        marks |= _marks_of(tool.get("tools"), f"{at}.tools")
+    return marks
 
 
 def check_tool_names(tools: list[dict[str, Any]] | None) -> None:

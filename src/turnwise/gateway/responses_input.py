@@ -18,6 +18,7 @@ from turnwise.gateway.request import (
     read_object,
     session_name,
     take_kept,
+    take_tool_marks,
     text_of,
     unsupported,
 )
@@ -54,6 +55,17 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "moderation": (None,),
 }
 INCLUDABLE = get_args(ResponseIncludable)
+ITEM_FIELDS = {
+    "message": {"role", "content"},
+    "reasoning": {"content", "summary", "encrypted_content"},
+    "function_call": {"call_id", "name", "arguments", "namespace"},
+    "function_call_output": {"call_id", "output", "name", "namespace"},
+}
+ITEM_MARKS = frozenset(
+    {"type", "id", "status", "phase", "end_turn", "caller", "created_by", "metadata", "cache_control"}
+    | {"parsed_arguments", "provider_specific_fields"}
+)
+"""Fields of an item that a client sends along and no model sees. The SDK puts `parsed_arguments` beside arguments."""
 TEXT_PARTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
 
@@ -98,7 +110,7 @@ class ResponsesFields(BaseModel):
 def parse_request(body: bytes) -> ModelRequest:
     """Check a body. Raises ApiError (400) that names the field."""
     raw = read_object(body)
-    kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES)
+    kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
     try:
         given = ResponsesFields.model_validate(raw)
     except ValidationError as e:
@@ -110,15 +122,14 @@ def parse_request(body: bytes) -> ModelRequest:
         raise invalid("include", "must be a list")
     if unknown := [wanted for wanted in include if wanted not in INCLUDABLE]:
         raise invalid("include", f"there is nothing called {unknown[0]!r}")
-    messages: list[Message] = []
-    if given.instructions:
-        messages.append({"role": "system", "content": given.instructions})
-    messages += _messages(given.input)
+    messages = _messages(given.input)
     previous = given.previous_response_id
+    if previous is not None and (not messages or messages[-1]["role"] == "assistant"):
+        raise invalid("input", "needs something new after the previous response")
+    if given.instructions:
+        messages.insert(0, {"role": "system", "content": given.instructions})
     if previous is None:
         check_conversation(messages, "input")
-    elif not messages or messages[-1]["role"] == "assistant":
-        raise invalid("input", "needs something new after the previous response")
     tools = read_tools(given.tools or [])
     choice = given.tool_choice
     named_tool = joined(choice.get("namespace"), choice["name"]) if _names_a_tool(choice) else None
@@ -135,6 +146,7 @@ def parse_request(body: bytes) -> ModelRequest:
         top_k=given.top_k,
         seed=given.seed,
         structured=_schema(given.text),
+        structured_field="text.format",
         stream=bool(given.stream),
         logprobs="message.output_text.logprobs" in include,
         record=record | ({"ignored_tools": tools.ignored} if tools.ignored else {}),
@@ -160,6 +172,10 @@ def _messages(given: str | list[dict[str, Any]] | None) -> list[Message]:
     for i, item in enumerate(given):
         where = f"input.{i}"
         kind = item.get("type") or ("message" if "role" in item else None)
+        unknown = item.keys() - ITEM_MARKS - ITEM_FIELDS.get(str(kind), item.keys())
+        if unknown:
+            param = f"{where}.{min(unknown)}"
+            raise ApiError(400, f"unknown field '{param}'", param=param, code="unknown_parameter")
         if kind == "message" and item.get("role") != "assistant":
             turn = None
             messages.append(_message(where, item))

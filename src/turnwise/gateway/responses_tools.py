@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from turnwise.gateway.request import TOOL_NAME, check_tool_names, checked_tool, invalid, vendors_tool
+from turnwise.gateway.request import TOOL_NAME, check_tool_names, checked_tool, invalid, no_function
 
 LEFT_OUT = frozenset({"web_search"})
 """Types that Codex CLI sends by default: refusing them would refuse the client."""
 
 
 class FunctionTool(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="forbid")
     type: Literal["function"]
     name: str = Field(pattern=TOOL_NAME)
     description: str | None = None
@@ -29,7 +29,7 @@ class FunctionTool(BaseModel):
 
 
 class NamespaceTool(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="forbid")
     type: Literal["namespace"]
     name: str = Field(pattern=TOOL_NAME)
     description: str = ""
@@ -73,13 +73,13 @@ def read_tools(given: list[dict[str, Any]]) -> Tools:
             tools.echoed.append(tool)
             tools.offered.append(_offered(tool, tool["name"]))
         else:
-            raise vendors_tool(i, kind)
+            raise no_function(i, kind)
     check_tool_names(tools.offered)
     return tools
 
 
 def _checked(i: int, raw: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """A tool without what this server does not know."""
+    """A tool as it is told back."""
     tool = checked_tool(i, raw, model).model_dump()
     try:
         json.dumps(tool, allow_nan=False)
