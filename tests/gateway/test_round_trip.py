@@ -104,7 +104,7 @@ def plain(messages: list[Message]) -> list[Message]:
 
 
 @pytest.mark.parametrize("name", CODECS)
-@settings(max_examples=334, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(messages=conversations(), habits=HABITS)
 def test_a_request_says_what_the_client_meant(name: str, messages: list[Message], habits: Habits) -> None:
     read = parsed(name, messages, habits)
@@ -181,7 +181,7 @@ def comparable(name: str, answer: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", CODECS)
-@settings(max_examples=334, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(answer=answers("x"), cuts=st.lists(st.integers(1, 30), min_size=1, max_size=20), cut_short=st.booleans())
 def test_an_answer_is_the_same_whole_and_streamed_and_when_it_comes_back(
     name: str, answer: Message, cuts: list[int], cut_short: bool
