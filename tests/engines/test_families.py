@@ -18,9 +18,10 @@ from renderers import configs
 from renderers.base import ToolCallParseStatus, create_renderer
 from transformers import PreTrainedTokenizerFast
 
-from tests.support.models import QWEN3_TOKENS, make_tokenizer
+from tests.support.models import QWEN3_TOKENS, make_qwen3, make_tokenizer
 from turnwise.engines.answers import AnswerParser, AnswerParts
-from turnwise.engines.rendering import GRAMMARS, PromptRenderer
+from turnwise.engines.families import thinking_switch
+from turnwise.engines.rendering import GRAMMARS, PromptRenderer, load_renderer
 from turnwise.types import Message
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
@@ -90,9 +91,9 @@ def renderer_of(name: str) -> tuple[PromptRenderer, Any]:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=make_tokenizer(family.marks), clean_up_tokenization_spaces=False
     )
-    return PromptRenderer(
-        create_renderer(tokenizer, family.config()), lambda ids: str(tokenizer.decode(ids))
-    ), tokenizer
+    own = create_renderer(tokenizer, family.config())
+    switch = thinking_switch(tokenizer, own)
+    return PromptRenderer(own, lambda ids: str(tokenizer.decode(ids)), switch), tokenizer
 
 
 def read(renderer: PromptRenderer, prompt: list[int], answer: list[int]) -> tuple[Message, list[AnswerParts]]:
@@ -152,3 +153,42 @@ def test_calls_are_read_and_the_next_prompt_begins_with_what_was_sampled(name: s
     anew = renderer.render([*ASKED, message, *results], TOOLS)
     assert renderer.ends_in_reasoning(anew.ids) == renderer.ends_in_reasoning(bridged.ids)
     assert bare(renderer.decode(anew.ids)) == bare(renderer.decode(bridged.ids))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_prompt_asks_for_no_thinking_where_the_family_can(name: str) -> None:
+    renderer, _ = renderer_of(name)
+    by_itself, quiet, loud = (renderer.render(ASKED, TOOLS, thinking).ids for thinking in (None, False, True))
+    if name == "Qwen3-VL":  # its template has no such switch
+        assert quiet == loud == by_itself
+        return
+    assert by_itself in (quiet, loud) and quiet != loud
+    assert not renderer.ends_in_reasoning(quiet) and renderer.decode(quiet).rstrip().endswith("</think>")
+    said: list[Message] = [{"role": "user", "content": "And now?"}]
+    answer = renderer_of(name)[1].encode("By the door.<|im_end|>", add_special_tokens=False)
+    for before, after in ((quiet, True), (loud, False)):  # a template writes a past of the other kind otherwise
+        assert renderer.bridge(before, answer, None, said, TOOLS, after) is None
+
+
+def test_a_model_folder_is_asked_not_to_think_as_its_own_template_asks(tmp_path: Path) -> None:
+    renderer = load_renderer(make_qwen3(tmp_path))
+    tokenizer: Any = renderer.renderer._tokenizer  # type: ignore[attr-defined]
+    for thinking in (False, True):
+        text = tokenizer.apply_chat_template(
+            ASKED, tools=TOOLS, add_generation_prompt=True, tokenize=False, enable_thinking=thinking
+        )
+        assert renderer.decode(renderer.render(ASKED, TOOLS, thinking).ids) == text
+    asked = renderer.render(ASKED, None, False)
+    answer = tokenizer.encode("By the door.<|im_end|>", add_special_tokens=False)
+    said: list[Message] = [{"role": "user", "content": "And now?"}]
+    bridged = renderer.bridge(asked.ids, answer, asked.hint_at, said, None, False)
+    assert bridged is not None and bridged.ids[: len(asked.ids) + len(answer)] == [*asked.ids, *answer]
+
+
+def test_a_family_that_is_not_known_is_asked_through_its_template(tmp_path: Path) -> None:
+    folder = make_qwen3(tmp_path)
+    (folder / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
+    renderer = load_renderer(folder)
+    assert type(renderer.renderer).__name__ == "DefaultRenderer"
+    quiet = renderer.decode(renderer.render(ASKED, None, False).ids)
+    assert quiet == renderer.decode(renderer.render(ASKED, None).ids) + "<think>\n\n</think>\n\n"

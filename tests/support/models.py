@@ -51,7 +51,10 @@ _QWEN3_TEMPLATE = r"""
     {{- '<|im_end|>\n' if loop.last or loop.nextitem.role != 'tool' -}}
   {%- endif -%}
 {%- endfor -%}
-{{- '<|im_start|>assistant\n' if add_generation_prompt -}}
+{%- if add_generation_prompt -%}
+  {{- '<|im_start|>assistant\n' -}}
+  {{- '<think>\n\n</think>\n\n' if enable_thinking is defined and enable_thinking is false -}}
+{%- endif -%}
 """
 
 

@@ -165,7 +165,14 @@ def _parse_call(raw: str) -> ParsedToolCall:
 def _describe(tools: list[ToolSpec] | None) -> str | None:
     if not tools:
         return None
-    return TOOLS_PREAMBLE + "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
+    return TOOLS_PREAMBLE + "\n".join(json.dumps(_spec(tool), ensure_ascii=False) for tool in tools)
+
+
+def _spec(tool: Any) -> ToolSpec:
+    function = tool.get("function", tool)
+    return ToolSpec(
+        name=function["name"], description=function.get("description", ""), parameters=function.get("parameters", {})
+    )
 
 
 def _text(message: Message) -> str:
@@ -203,17 +210,3 @@ class _Builder:
             message_roles=[message["role"] for message in self.messages],
             message_tool_names=extract_message_tool_names(self.messages),
         )
-
-
-def as_tool_specs(tools: list[dict[str, Any]] | None) -> list[ToolSpec] | None:
-    """OpenAI's `tools` parameter in the shape that renderers take."""
-    if not tools:
-        return None
-    return [
-        ToolSpec(
-            name=tool["function"]["name"],
-            description=tool["function"].get("description", ""),
-            parameters=tool["function"].get("parameters", {}),
-        )
-        for tool in tools
-    ]

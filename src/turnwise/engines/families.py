@@ -10,11 +10,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from renderers.base import create_renderer
-from renderers.configs import Qwen3RendererConfig, RendererConfig
+from renderers.base import Renderer, create_renderer
+from renderers.configs import BaseRendererConfig, DefaultRendererConfig, Qwen3RendererConfig, RendererConfig
 
 FAMILIES: dict[str, type[Qwen3RendererConfig]] = {"qwen3": Qwen3RendererConfig, "qwen3_moe": Qwen3RendererConfig}
 """Renderer configurations by the `model_type` of a model's `config.json`."""
+
+SWITCH = "enable_thinking"
+"""What templates call the argument that says whether to think."""
 
 _CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": {"at": "it"}}}
 _TOOL = {"type": "function", "function": {"name": "look", "description": "looks", "parameters": {"type": "object"}}}
@@ -55,3 +58,24 @@ def family_config(folder: Path, tokenizer: Any) -> RendererConfig | None:
         if tokenizer.decode(ids) != text:
             return None
     return found
+
+
+def thinking_switch(tokenizer: Any, renderer: Renderer) -> dict[bool, Renderer]:
+    """The renderers that ask for thinking and for none; empty where the family's template has no such switch.
+
+    The one that the model takes by itself is `renderer`.
+    """
+    config: Any = getattr(renderer, "config", None)
+    known = isinstance(config, BaseRendererConfig) and SWITCH in config.template_field_names()
+    if not known and not (isinstance(config, DefaultRendererConfig) and SWITCH in str(tokenizer.chat_template)):
+        return {}
+    asking: dict[bool, Renderer] = {}
+    for wish in (True, False):
+        switched: Any = type(config).model_validate(config.model_dump() | {SWITCH: wish})
+        asking[wish] = create_renderer(tokenizer, switched)
+    conversation: Any = PROBES[0][0]
+    ids = renderer.render_ids(conversation, add_generation_prompt=True)
+    for wish, other in asking.items():
+        if other.render_ids(conversation, add_generation_prompt=True) == ids:
+            asking[wish] = renderer
+    return asking

@@ -16,8 +16,8 @@ from typing import Any
 from renderers.base import ParsedResponse, RenderedTokens, Renderer, create_renderer, load_tokenizer
 
 from turnwise.engines.answers import CLOSE_THINK, OPEN_THINK, AnswerGrammar
-from turnwise.engines.chatml import ChatMLRenderer, as_tool_specs
-from turnwise.engines.families import family_config
+from turnwise.engines.chatml import ChatMLRenderer
+from turnwise.engines.families import family_config, thinking_switch
 from turnwise.errors import ModelError
 from turnwise.types import Message
 
@@ -46,11 +46,18 @@ class Prompt:
 
 
 class PromptRenderer:
-    """The one renderer of a served model. Its methods take CPU time: call them off the event loop."""
+    """The one renderer of a served model. Its methods take CPU time: call them off the event loop.
 
-    def __init__(self, renderer: Renderer, decode: Callable[[list[int]], str]) -> None:
+    `thinking` has the renderers that ask the model to think first, and not to, where its template has such a switch.
+    """
+
+    def __init__(
+        self, renderer: Renderer, decode: Callable[[list[int]], str], thinking: dict[bool, Renderer] | None = None
+    ) -> None:
         self.renderer = renderer
         self.decode = decode
+        self._thinking = thinking or {}
+        self._openings = {wish: _opening(r) for wish, r in self._thinking.items()}
         self.stop_token_ids = renderer.get_stop_token_ids()
         self._closers = set(self.stop_token_ids)
         self.grammar = GRAMMARS.get(type(renderer).__name__, AnswerGrammar(reasoning=True, calls="whole"))
@@ -85,13 +92,15 @@ class PromptRenderer:
         self, response_ids: list[int], tools: list[dict[str, Any]] | None, prompt_ids: list[int]
     ) -> ParsedResponse:
         """The family's own reading of a complete answer."""
-        return self.renderer.parse_response(response_ids, tools=as_tool_specs(tools), prompt_ids=prompt_ids)
+        return self.renderer.parse_response(response_ids, tools=_shown(tools), prompt_ids=prompt_ids)
 
-    def render(self, messages: list[Message], tools: list[dict[str, Any]] | None) -> Prompt:
-        """The whole conversation as a prompt."""
-        rendered = self.renderer.render(
+    def render(
+        self, messages: list[Message], tools: list[dict[str, Any]] | None, thinking: bool | None = None
+    ) -> Prompt:
+        """The whole conversation as a prompt. `thinking`: whether the model is asked to think first (None: its way)."""
+        rendered = self._asking(thinking).render(
             messages,  # type: ignore[arg-type]  # our messages are OpenAI's dicts, which is what renderers take
-            tools=as_tool_specs(tools),
+            tools=_shown(tools),
             add_generation_prompt=True,
         )
         return Prompt(rendered.token_ids, self._hint_at(rendered, messages), bridged=False)
@@ -103,16 +112,21 @@ class PromptRenderer:
         hint_at: int | None,
         added: list[Message],
         tools: list[dict[str, Any]] | None,
+        thinking: bool | None = None,
     ) -> Prompt | None:
         """The previous turn's ids extended by `added`, or None when that cannot be proven.
 
         `hint_at` is the previous turn's: it still holds when `added` has no user message.
         """
-        rendered = self.renderer.bridge_to_next_turn(
+        renderer = self._asking(thinking)
+        opening = next((self._openings[wish] for wish, r in self._thinking.items() if r is renderer), None)
+        if opening is not None and prompt_ids[-len(opening) :] != opening:
+            return None  # the previous answer was asked for in the other way, and a template writes its past otherwise
+        rendered = renderer.bridge_to_next_turn(
             prompt_ids,
             response_ids,
             added,  # type: ignore[arg-type]
-            tools=as_tool_specs(tools),
+            tools=_shown(tools),
         )
         if rendered is None:
             return None
@@ -121,6 +135,9 @@ class PromptRenderer:
             return None  # a renderer that breaks its promise must not break ours
         new_hint_at = self._hint_at(rendered, added)
         return Prompt(rendered.token_ids, hint_at if new_hint_at is None else new_hint_at, bridged=True)
+
+    def _asking(self, thinking: bool | None) -> Renderer:
+        return self.renderer if thinking is None else self._thinking.get(thinking, self.renderer)
 
     def _hint_at(self, rendered: RenderedTokens, messages: list[Message]) -> int | None:
         """The offset just before the token that closes the last user message."""
@@ -144,9 +161,27 @@ def load_renderer(model: Path | str) -> PromptRenderer:
     try:
         tokenizer = load_tokenizer(str(model))
         config = family_config(folder, tokenizer) if folder.is_dir() else None
-        return PromptRenderer(create_renderer(tokenizer, config), tokenizer.decode)
+        renderer = create_renderer(tokenizer, config)
+        return PromptRenderer(renderer, tokenizer.decode, thinking_switch(tokenizer, renderer))
     except Exception as e:
         raise ModelError(f"no renderer for the model {model}: {e}") from e
+
+
+def _shown(tools: list[dict[str, Any]] | None) -> Any:
+    """OpenAI's `tools` with what a model is shown of them. Templates write out the whole of it, so the shape stays."""
+    if not tools:
+        return None
+    shown = ("name", "description", "parameters")
+    return [
+        {"type": "function", "function": {key: tool["function"][key] for key in shown if key in tool["function"]}}
+        for tool in tools
+    ]
+
+
+def _opening(renderer: Renderer) -> list[int]:
+    """The ids that a prompt ends with: where the answer begins."""
+    asked: list[Any] = [{"role": "user", "content": "?"}]
+    return renderer.render_ids(asked, add_generation_prompt=True)[len(renderer.render_ids(asked)) :]
 
 
 def _is_plain_chatml(folder: Path) -> bool:

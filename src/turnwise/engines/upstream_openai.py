@@ -44,6 +44,7 @@ class OpenAIWire:
             "response_format": params.response_format,
             "reasoning_effort": params.reasoning_effort,
             "verbosity": params.verbosity,
+            **params.as_given,
         }
         return {
             "model": model,

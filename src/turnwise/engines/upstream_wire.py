@@ -16,6 +16,7 @@ class ChatParams:
     """What the client asked for; None is left to the upstream. ``tool_choice`` and ``response_format`` are OpenAI's.
 
     ``max_tokens_key`` is the word the client used: some OpenAI models refuse the older one, some servers the newer.
+    ``as_given`` are fields of servers beside OpenAI's own that a chat client sends for them; Anthropic's API gets none.
     """
 
     max_tokens: int | None = None
@@ -30,6 +31,7 @@ class ChatParams:
     response_format: dict[str, Any] | None = None
     reasoning_effort: str | None = None
     verbosity: str | None = None
+    as_given: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,11 @@ from turnwise.gateway.relaying import UpstreamVersions
 from turnwise.gateway.request import Final, ModelRequest, Usage, check_conversation, unsupported
 from turnwise.gateway.serving import ServingVersions
 from turnwise.gateway.sessions import Placement, hash_history, turn_kind
+from turnwise.gateway.thinking import refuse_template_arguments
 from turnwise.gateway.tool_choice import refuse_choice
 from turnwise.journal import Journal, NewTurn
 from turnwise.journal.schema import unpack_ids, unpack_json
-from turnwise.types import FinishReason, Message, TurnKind
+from turnwise.types import FinishReason, TurnKind
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,12 @@ class Capture:
             )
         if self._able.token_ids:
             refuse_choice(request)
+            refuse_template_arguments(request)
+            if request.structured is not None and request.tools is not None:
+                raise unsupported(
+                    request.structured_field,
+                    "an answer held to a schema cannot call a tool; send no tools, or forbid them by tool_choice",
+                )
         version, pinned = await self.versions.resolve(request.model)
         limit = await self._max_model_len()
         prepared = await asyncio.to_thread(self._prepare, request, client, format_name, version, pinned, limit)
@@ -92,7 +99,7 @@ class Capture:
         await self.versions.resolve(request.model)
         if self.renderer is None:
             raise unsupported("count_tokens", "this engine does not take token ids, so there is nothing to count")
-        rendered = await asyncio.to_thread(self.renderer.render, request.messages, request.tools)
+        rendered = await asyncio.to_thread(self.renderer.render, request.messages, request.tools, request.thinking)
         return len(rendered.ids)
 
     def _prepare(
@@ -134,7 +141,7 @@ class Capture:
         turn_id = f"turn-{uuid.uuid4().hex}"
         session_id = placement.session_id or f"session-{uuid.uuid4().hex}"
         parent = None if placement.parent is None else self.journal.turn_row(placement.parent.id)
-        prompt, extends = self._prompt(messages, tools, parent, placement, session_id)
+        prompt, extends = self._prompt(request, parent, placement, session_id)
         room = limit - len(prompt.ids)
         params = self._sampling(request, max(room, 1))
         known = len(prompt.ids) if not extends or parent is None else parent.prompt_tokens + parent.response_tokens
@@ -218,23 +225,27 @@ class Capture:
         session = client.session_id or row.session_id
         return replace(request, messages=messages), replace(client, session_id=session, source="previous_response")
 
-    def _prompt(
-        self,
-        messages: list[Message],
-        tools: list[dict[str, Any]] | None,
-        parent: Any,
-        placement: Placement,
-        session_id: str,
-    ) -> tuple[Prompt, bool]:
-        """The prompt, bridged from its parent where that is exact, and whether it is stored as an extension."""
-        if self.renderer is None:
+    def _prompt(self, request: ModelRequest, parent: Any, placement: Placement, session_id: str) -> tuple[Prompt, bool]:
+        """The prompt, bridged from its parent where that is exact, and whether it is stored as an extension.
+
+        A grammar binds from the first token on, so a model is asked for JSON with its thinking behind it.
+        """
+        renderer, tools = self.renderer, request.tools
+        if renderer is None:
             return Prompt([], None, False), False
+        thinking = request.thinking if request.structured is None else False
+        prompt, extends = None, False
         if parent is not None and _bridgeable(parent, tools):
             prompt_ids, response_ids = self.journal.context_ids(parent)
-            bridged = self.renderer.bridge(prompt_ids, response_ids, parent.hint_at, placement.added, tools)
-            if bridged is not None:
-                return bridged, parent.session_id == session_id
-        return self.renderer.render(messages, tools), False
+            prompt = renderer.bridge(prompt_ids, response_ids, parent.hint_at, placement.added, tools, thinking)
+            extends = prompt is not None and parent.session_id == session_id
+        prompt = prompt or renderer.render(request.messages, tools, thinking)
+        if request.structured is not None and renderer.ends_in_reasoning(prompt.ids):
+            raise unsupported(
+                request.structured_field,
+                "this model thinks first, which no schema allows; ask for JSON in words",
+            )
+        return prompt, extends
 
     def _sampling(self, request: ModelRequest, room: int) -> SamplingParams:
         temperature = 1.0 if request.temperature is None else request.temperature

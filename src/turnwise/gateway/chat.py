@@ -35,11 +35,15 @@ from turnwise.gateway.request import (
     take_tool_marks,
     text_of,
 )
+from turnwise.gateway.thinking import asked_thinking
 from turnwise.gateway.tool_choice import openai_choice
 from turnwise.types import Message
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
-KEPT_FIELDS = frozenset(
+UPSTREAMS_OWN = frozenset({"thinking", "enable_thinking", "chat_template_kwargs"})
+"""Fields that no OpenAI type has; an upstream is given them as they came."""
+
+KEPT_FIELDS = UPSTREAMS_OWN | frozenset(
     {
         "user",
         "metadata",
@@ -51,12 +55,9 @@ KEPT_FIELDS = frozenset(
         "reasoning_effort",
         "reasoning",
         "verbosity",
-        "thinking",
-        "enable_thinking",
-        "chat_template_kwargs",
     }
 )
-"""Fields that change nothing here; they are written to the record."""
+"""Fields that need no type here; they are written to the record. Some tell whether to think (`thinking`)."""
 
 NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "n": (None, 1),
@@ -182,6 +183,7 @@ class ChatCodec:
             tools=tools if tools and choice != "none" else None,
             tool_choice=openai_choice(choice, named_tool, tools),
             parallel_tool_calls=given.parallel_tool_calls is not False,
+            thinking=asked_thinking(kept),
             max_tokens=limit,
             temperature=given.temperature,
             top_p=given.top_p,
@@ -193,7 +195,10 @@ class ChatCodec:
             logprobs=bool(given.logprobs),
             record=given.model_dump(exclude={"messages", "tools", "model"}, exclude_none=True, by_alias=True) | kept,
             session=session_name(kept.get("prompt_cache_key")),
-            options={"include_usage": given.stream_options is not None and given.stream_options.include_usage},
+            options={
+                "include_usage": given.stream_options is not None and given.stream_options.include_usage,
+                "as_given": {name: kept[name] for name in UPSTREAMS_OWN & kept.keys()},
+            },
         )
 
     def whole(self, head: AnswerHead, final: Final, logprobs: list[tuple[str, float]] | None) -> dict[str, Any]:

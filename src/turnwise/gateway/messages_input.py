@@ -25,6 +25,7 @@ from turnwise.gateway.request import (
     take_tool_marks,
     text_of,
 )
+from turnwise.gateway.thinking import asked_thinking
 from turnwise.gateway.tool_choice import must_call
 from turnwise.types import Message
 
@@ -123,6 +124,7 @@ def parse_request(body: bytes) -> ModelRequest:
         tools=tools if tools and not (choice is not None and choice.type == "none") else None,
         tool_choice=must_call(tools, choice.name) if choice is not None and choice.type in ("any", "tool") else None,
         parallel_tool_calls=not (choice is not None and choice.disable_parallel_tool_use),
+        thinking=asked_thinking(kept),
         max_tokens=given.max_tokens,
         temperature=given.temperature,
         top_p=given.top_p,

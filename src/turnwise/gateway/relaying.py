@@ -54,6 +54,7 @@ class Relaying(Closing):
             response_format=_format(request),
             reasoning_effort=_effort(request.record),
             verbosity=_verbosity(request.record),
+            as_given=request.options.get("as_given", {}),
         )
         async with self.closing(turn) as close:
             events = self.upstream.chat(request.messages, request.tools, params, model=request.model)

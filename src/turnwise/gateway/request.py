@@ -48,7 +48,8 @@ class ModelRequest:
     the answer must match, and ``structured_field`` where the format has it. ``record`` holds the given fields beside
     messages and tools. ``session`` is an id the body itself names; ``previous`` the id of the turn whose history comes
     before ``messages``. ``options`` is the codec's. ``tool_choice`` is the call that must be made, in OpenAI's chat
-    shape (None: the model is free), and without ``parallel_tool_calls`` it makes one at most.
+    shape (None: the model is free), and without ``parallel_tool_calls`` it makes one at most. ``thinking`` says whether
+    the model should think first (None: as it does by itself).
     """
 
     model: str
@@ -64,6 +65,7 @@ class ModelRequest:
     structured_field: str = "response_format"
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
+    thinking: bool | None = None
     stream: bool = False
     logprobs: bool = False
     record: dict[str, Any] = field(default_factory=dict)

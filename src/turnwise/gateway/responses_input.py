@@ -23,6 +23,7 @@ from turnwise.gateway.request import (
     unsupported,
 )
 from turnwise.gateway.responses_tools import joined, read_tools
+from turnwise.gateway.thinking import asked_thinking
 from turnwise.gateway.tool_choice import openai_choice
 from turnwise.types import Message
 
@@ -140,6 +141,7 @@ def parse_request(body: bytes) -> ModelRequest:
         tools=tools.offered if tools.offered and choice != "none" else None,
         tool_choice=openai_choice(choice, named_tool, tools.offered),
         parallel_tool_calls=given.parallel_tool_calls is not False,
+        thinking=asked_thinking(kept),
         max_tokens=given.max_output_tokens,
         temperature=given.temperature,
         top_p=given.top_p,
