@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +153,15 @@ async def test_a_server_that_calls_its_model_otherwise_is_told_apart() -> None:
     async with plays(answer(200, {"data": [{"id": "smol", "max_model_len": 64}]})) as played:
         with pytest.raises(EngineError, match="--served-model-name base"):
             await VllmEngine(played.url).max_model_len()
+
+
+@pytest.mark.parametrize(("status", "kind", "wait"), [(404, UnknownModel, None), (429, EngineError, 17.0)])
+async def test_a_compressed_refusal_is_read_like_any_other(
+    status: int, kind: type[EngineError], wait: float | None
+) -> None:
+    body = gzip.compress(json.dumps({"error": {"message": "not today"}}).encode())
+    headers = {"content_encoding": "gzip"} | ({"retry_after": "17"} if wait else {})
+    async with plays(answer(status, body, **headers)) as played:
+        with pytest.raises(kind, match="not today") as caught:
+            await ask(played.url)
+    assert (caught.value.status, caught.value.retry_after) == (status, wait)

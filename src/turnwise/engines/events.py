@@ -41,7 +41,7 @@ class EventClient:
                 started = True
                 if response.status != 200:
                     said = await response.read()
-                    raise refusal(httpx.Response(response.status, headers=dict(response.headers), content=said))
+                    raise refusal(httpx.Response(response.status, headers=_told(response), content=said))
                 lines = _Lines()
                 async for data in _pieces(response.content):
                     events, fault = [], None
@@ -93,6 +93,11 @@ class EventClient:
             raise  # there was no connection to close
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
             return await self._session.post(self._url + path, data=content)
+
+
+def _told(response: aiohttp.ClientResponse) -> dict[str, str]:
+    """The headers that tell of a refusal. Those of its encoding no longer hold: aiohttp gives the body decoded."""
+    return {name: response.headers[name] for name in ("content-type", "retry-after") if name in response.headers}
 
 
 async def _pieces(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
