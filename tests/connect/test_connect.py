@@ -61,6 +61,11 @@ def connect(person: Path, client: str, *args: str, answer: str | None = None) ->
     return CliRunner().invoke(app, [*base, *args], input=answer)
 
 
+def elsewhere(url: str) -> list[str]:
+    """Arguments for a server elsewhere that is down, so that a person says how much fits."""
+    return ["--yes", "--url", url, "--set", "engine.max_model_len=8192"]
+
+
 def write(person: Path, client: str, mode: int = 0o644) -> Path:
     name, text = BEFORE[client]
     file = person / name
@@ -117,7 +122,7 @@ def test_another_address_later_still_undoes_to_the_first_state(person: Path, cli
     file = write(person, client)
     before = file.read_bytes()
     connect(person, client, "--yes")
-    moved = connect(person, client, "--yes", "--url", "http://127.0.0.1:10/v1", "--model", "turnwise@base")
+    moved = connect(person, client, *elsewhere("http://127.0.0.1:10/v1"), "--model", "turnwise@base")
     assert moved.exit_code == 0, moved.output
     assert "127.0.0.1:10" in file.read_text()
     assert "127.0.0.1:9" not in file.read_text()
@@ -144,7 +149,7 @@ def test_a_change_by_hand_between_two_connects_is_not_lost(person: Path) -> None
     connect(person, "codex", "--yes")
     mine = file.read_text() + "# my own line\n"
     file.write_text(mine)
-    connect(person, "codex", "--yes", "--url", "http://127.0.0.1:10")
+    connect(person, "codex", *elsewhere("http://127.0.0.1:10"))
     connect(person, "codex", "--undo")
     assert file.read_text() == mine
     connect(person, "codex", "--undo", "--force")
@@ -160,9 +165,9 @@ def test_a_crash_before_the_second_write_can_be_undone(
     connect(person, "codex", "--yes")
     with monkeypatch.context() as patch:
         patch.setattr(files, "write_atomically", _stops_at(file))
-        assert isinstance(connect(person, "codex", "--yes", "--url", "http://127.0.0.1:10").exception, PowerCut)
+        assert isinstance(connect(person, "codex", *elsewhere("http://127.0.0.1:10")).exception, PowerCut)
     if again:
-        assert connect(person, "codex", "--yes", "--url", "http://127.0.0.1:11").exit_code == 0
+        assert connect(person, "codex", *elsewhere("http://127.0.0.1:11")).exit_code == 0
     undone = connect(person, "codex", "--undo")
     assert undone.exit_code == 0, undone.exception
     assert file.read_bytes() == before

@@ -9,6 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 from tokenizers import Tokenizer
 
 from tests.conftest import GatewayThread
@@ -17,6 +20,7 @@ from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import Config, load_config
 from turnwise.connect.command import connect_client
 from turnwise.errors import ConfigError
+from turnwise.gateway.auth import load_or_make_token
 
 SILENT = "http://127.0.0.1:9"
 """Nothing listens there."""
@@ -119,3 +123,89 @@ def test_without_server_and_engine_nothing_is_written(tmp_path: Path, dry: bool)
     with pytest.raises(ConfigError, match=r"nothing answers there.*start `turnwise serve` first"):
         connect_client(config, "openclaw", tmp_path / "file", None, None, ask)
     assert not (tmp_path / "file").exists()
+
+
+# -- a server elsewhere ---------------------------------------------------------------------------------------------
+
+
+def refusing(status: int) -> Starlette:
+    """A server that takes no token."""
+    return Starlette(routes=[Route("/v1/models", lambda _: JSONResponse({"error": "no"}, status))])
+
+
+def saying(model: dict[str, Any]) -> Starlette:
+    """A server that takes any token and lists this model."""
+    return Starlette(routes=[Route("/v1/models", lambda _: JSONResponse({"data": [model]}))])
+
+
+def refused(config: Config, file: Path, url: str | None, dry: bool = False) -> str:
+    """What connecting says, which must fail, write no file and make no token."""
+    tokens_before = config.token_path.read_bytes() if config.token_path.exists() else None
+    with pytest.raises(ConfigError) as e:
+        connect_client(config, "openclaw", file, url, None, None if dry else lambda _: True)
+    assert not file.exists()
+    assert (config.token_path.read_bytes() if config.token_path.exists() else None) == tokens_before
+    return str(e.value)
+
+
+@pytest.mark.parametrize("dry", [True, False])
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_server_elsewhere_that_refuses_is_said_aloud(tmp_path: Path, status: int, dry: bool) -> None:
+    config = settings(tmp_path)
+    with running(refusing(status)) as url:
+        without = refused(config, tmp_path / "file", url, dry)
+        load_or_make_token(config.token_path)
+        with_token = refused(config, tmp_path / "file", url, dry)
+    assert f"{url} asks for a token ({status})" in without
+    assert f"{url} refuses the token in {config.token_path} ({status})" in with_token
+    assert "--home" in without
+    assert "--home" in with_token
+
+
+def test_a_length_by_hand_does_not_hide_a_refusal(tmp_path: Path) -> None:
+    with running(refusing(401)) as url:
+        assert "401" in refused(settings(tmp_path, engine__max_model_len=8192), tmp_path / "file", url)
+
+
+def test_the_server_of_another_home_at_our_address_is_not_ours(tmp_path: Path) -> None:
+    with running(refusing(401)) as url:
+        config = settings(tmp_path, server__port=int(url.rsplit(":", 1)[1]))
+        assert "another home" in refused(config, tmp_path / "file", None)
+        assert "another home" in refused(config, tmp_path / "file", url)
+
+
+@pytest.mark.parametrize("kind", ["local", "upstream", "vllm"])
+def test_a_silent_server_elsewhere_has_no_context_of_ours(tmp_path: Path, tokenizer: Tokenizer, kind: str) -> None:
+    engine = StubEngine(tokenizer, lambda _: "", max_model_len=16_384)
+    with running(engine.app()) as here:
+        more = {} if kind == "local" else {"engine__kind": kind, "engine__url": here}
+        said = refused(settings(tmp_path, **more), tmp_path / "file", "http://127.0.0.1:10")
+    assert "nothing answers there" in said
+    assert "engine.max_model_len" in said
+
+
+def test_a_silent_server_elsewhere_takes_a_length_by_hand(tmp_path: Path) -> None:
+    config = settings(tmp_path, engine__max_model_len=65_536)
+    text = connected(config, "openclaw", tmp_path / "file", "http://127.0.0.1:10")
+    assert limits("openclaw", text) == (65_536, 16_384)
+    assert not config.token_path.exists()
+
+
+def test_a_server_elsewhere_without_tokens_says_its_own(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with running(saying({"id": "turnwise", "max_model_len": 32_768})) as url:
+        text = connected(config, "openclaw", tmp_path / "file", url)
+    assert limits("openclaw", text) == (32_768, 8192)
+    assert not config.token_path.exists()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1/", "http://localhost:9", "http://[::1]:9"])
+def test_our_own_address_may_be_written_out(tmp_path: Path, url: str) -> None:
+    config = settings(tmp_path)
+    assert limits("openclaw", connected(config, "openclaw", tmp_path / "file", url)) == (4096, 1024)
+    assert config.token_path.read_text().strip() in (tmp_path / "file").read_text()
+
+
+@pytest.mark.parametrize("url", ["http://a:b", "http://", "ftp://a"])
+def test_an_address_that_is_none_is_said(tmp_path: Path, url: str) -> None:
+    assert "--url" in refused(settings(tmp_path), tmp_path / "file", url)

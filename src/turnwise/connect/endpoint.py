@@ -1,7 +1,8 @@
 """What a client has to know of turnwise: where it listens, with which token, and how much fits into the model.
 
 Nothing of this is guessed: a limit that is too high makes the engine refuse every request, one that is too low makes a
-client throw its history away. Where nobody says how much fits, a client is told only of a modest answer.
+client throw its history away. Where nobody says how much fits, a client is told only of a modest answer. What this home
+knows of its own engine is never said of a server elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from turnwise.config import Config
+from turnwise.config import LOOPBACK, Config
 from turnwise.engines.examine import context_of
 from turnwise.errors import ConfigError
 from turnwise.gateway.auth import load_or_make_token
@@ -53,33 +54,57 @@ class Endpoint:
 
 
 def find_endpoint(config: Config, url: str | None, model: str | None, make_token: bool) -> Endpoint:
-    """The endpoint of this home; a server that answers is asked for its context length. Raises ConfigError.
+    """The endpoint of this home, or of the server at `url`, which is asked for its context length. Raises ConfigError.
 
-    A home without a token gets one with `make_token`; without, the endpoint is only fit to be shown.
+    A home without a token gets one with `make_token`, for its own address alone; without, the endpoint is only fit to
+    be shown. A server that refuses the token raises, whatever else is known.
     """
+    own = _own_address(config)
+    url = own if url is None else url
     if url is None:
-        if config.server.port == 0:
-            raise ConfigError("server.port is 0, so each start takes another port; set it, or give --url")
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.server.host, config.server.host)
-        url = f"http://[{host}]:{config.server.port}" if ":" in host else f"http://{host}:{config.server.port}"
+        raise ConfigError("server.port is 0, so each start takes another port; set it, or give --url")
     url = url.rstrip("/").removesuffix("/v1")
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"--url is an http:// or https:// address, not {url!r}")
+    ours = own is not None and _place(url) == _place(own)
     token = "none"
-    if config.server.auth and (make_token or config.token_path.exists()):
+    if config.token_path.exists() and (config.server.auth or not ours):
         token = load_or_make_token(config.token_path)
-    relayed = config.engine.kind == "upstream"
-    return Endpoint(url, token, model or MODEL_NAME, _context(config, url, token), relayed)
+    context = _context(config, url, token, ours)
+    if ours and make_token and config.server.auth:
+        token = load_or_make_token(config.token_path)  # only now: nobody there has refused this home
+    return Endpoint(url, token, model or MODEL_NAME, context, config.engine.kind == "upstream")
 
 
-def _context(config: Config, url: str, token: str) -> int | None:
-    """What the server says of itself, else what is known without it: the local engine's, or what the engine says.
+def _own_address(config: Config) -> str | None:
+    """Where this home's server listens; None where that is not known before it starts."""
+    if config.server.port == 0:
+        return None
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.server.host, config.server.host)
+    return f"http://[{host}]:{config.server.port}" if ":" in host else f"http://{host}:{config.server.port}"
 
-    Raises ConfigError where an engine has a context and neither the server nor the engine can be asked for it.
+
+def _place(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port, with one name for all of this machine's own. Raises ConfigError."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as e:
+        raise ConfigError(f"--url is not an address: {e}") from e
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ConfigError(f"--url is an http:// or https:// address, not {url!r}")
+    host = "localhost" if parsed.host in LOOPBACK else parsed.host
+    return parsed.scheme, host, parsed.port or (443 if parsed.scheme == "https" else 80)
+
+
+def _context(config: Config, url: str, token: str, ours: bool) -> int | None:
+    """What the server says of itself, else what is known without it.
+
+    That is, at this home's own address, the local engine's, or what the engine says; elsewhere it is what a person set.
+    Raises ConfigError where the server refuses the token, and where nobody can be asked.
     """
     headers = {"Authorization": f"Bearer {token}"}
     try:
         response = httpx.get(f"{url}/v1/models", headers=headers, timeout=PATIENCE_S, trust_env=False)
+        if response.status_code in (401, 403):
+            raise ConfigError(_refusal(config, url, token, ours, response.status_code))
         response.raise_for_status()
         told = response.json()["data"][0].get("max_model_len")
         return None if told is None else int(told)
@@ -89,13 +114,35 @@ def _context(config: Config, url: str, token: str) -> int | None:
         reason = "nothing answers there"
     except (ValueError, LookupError, TypeError, AttributeError):
         reason = "what answers there is no turnwise"
+    silent = f"{url} does not say how much fits into the model ({reason})"
+    if not ours:
+        if config.engine.upstream_context is None:
+            raise ConfigError(
+                f"{silent}; start the server there first, then connect the client, or say how much fits with "
+                "--set engine.max_model_len=TOKENS"
+            )
+        return config.engine.upstream_context
     found = asyncio.run(context_of(config))
     if found is None and config.engine.kind != "upstream":
         raise ConfigError(
-            f"{url} does not say how much fits into the model ({reason}), and neither does the engine at "
-            f"{', '.join(config.engine.addresses)}; start `turnwise serve` first, then connect the client"
+            f"{silent}, and neither does the engine at {', '.join(config.engine.addresses)}; start `turnwise serve` "
+            "first, then connect the client"
         )
     return found
+
+
+def _refusal(config: Config, url: str, token: str, ours: bool, status: int) -> str:
+    """What a person can do about a server that answers 401 or 403."""
+    if ours:
+        return (
+            f"{url} refuses this home ({status}): what listens there belongs to another home or is no turnwise; stop "
+            "it and start `turnwise serve` with this home, or name its home with --home. Nothing was written"
+        )
+    said = "asks for a token" if token == "none" else f"refuses the token in {config.token_path}"
+    return (
+        f"{url} {said} ({status}); put that server's own token into a file named `token` in a folder of its own and "
+        "give the folder with --home. Nothing was written"
+    )
 
 
 def home_of(environment: dict[str, str]) -> Path:
