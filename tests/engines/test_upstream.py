@@ -16,6 +16,7 @@ import pytest
 from tests.support.raw_http import Part, Played, answer, plays, sse
 from turnwise.config import load_config
 from turnwise.engines.upstream import (
+    LINGER_S,
     LONGEST_LINE,
     LONGEST_REFUSAL,
     ChatParams,
@@ -135,6 +136,22 @@ async def test_a_cut_after_the_answer_is_complete_does_not_matter() -> None:
     assert isinstance(data, bytes)
     async with plays([head, b"%x\r\n%b\r\n" % (len(data), data), b"40\r\nhalf"]) as played:
         assert [event.text for event in await ask(played)] == ["all"]
+
+
+USAGE = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+
+
+@pytest.mark.parametrize("usage", [[], [0.1, sse(USAGE)[1]]])
+async def test_silence_after_the_answer_is_complete_ends_it(usage: list[Part]) -> None:
+    async with plays([*sse(content("all", "stop"), done=False), *usage, 30.0]) as played:
+        events = await ask(played, stall_s=2.0)
+    assert "".join(event.text for event in events) == "all"
+    assert events[-1].usage == (UpstreamUsage(9, 1) if usage else None)
+
+
+async def test_signs_of_life_do_not_keep_a_complete_answer_open() -> None:
+    async with plays([*sse(content("all", "stop"), done=False), *[0.1, b": still here\n\n"] * 300]) as played:
+        assert [event.text for event in await ask(played, stall_s=1.0)] == ["all"]
 
 
 async def test_silence_is_a_timeout_before_and_after_the_first_event() -> None:
@@ -304,6 +321,7 @@ def test_the_page_names_the_caps_and_what_is_refused() -> None:
     upstream = " ".join(PAGE.read_text(encoding="utf-8").partition("## Upstream")[2].split())
     assert f"event of more than {LONGEST_LINE >> 20} MiB" in upstream
     assert f"of more than {LONGEST_REFUSAL >> 20} MiB" in upstream
+    assert f"waited for {LINGER_S:.0f} seconds" in upstream
     assert "Log-probs are refused" in upstream
     for name in UNKNOWN_HERE:
         assert f"`{name}`" in upstream

@@ -10,6 +10,7 @@ their status and their Retry-After, and its key, read from the environment, stan
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator
@@ -40,6 +41,8 @@ __all__ = ["ChatParams", "ToolCallPiece", "UpstreamEngine", "UpstreamEvent", "Up
 LONGEST_LINE = 4 << 20
 LONGEST_REFUSAL = 1 << 20
 """Bytes that are read for one event, and for a whole answer that is no stream, before it is given up."""
+LINGER_S = 3.0
+"""How long a finished answer is kept open for what may follow it, such as its usage."""
 
 
 class UpstreamEngine:
@@ -52,6 +55,7 @@ class UpstreamEngine:
         self._wire = wire
         self._key = key
         self._model = model
+        self._linger_s = min(LINGER_S, stall_s / 2)
         self._client = engine_client(self.url, stall_s, wire().headers(key))
 
     async def chat(
@@ -60,24 +64,30 @@ class UpstreamEngine:
         """The answer to messages (role, content, tool_calls, tool_call_id: OpenAI's shape) as it comes.
 
         Raises EngineError: the upstream's own status for a refusal, 502 for what is no answer, half of one or no
-        server, 504 for silence. Closing the iterator early hangs up.
+        server, 504 for silence. An answer that has its finish_reason is whole, however its stream then ends. Closing the
+        iterator early hangs up.
         """
         wire = self._wire()
         body = wire.body(messages, tools, params, self._model or model)
-        finished, calls = False, 0
+        until, calls = None, 0  # when the wait for what follows a finished answer ends
         try:
             async with aclosing(self._events(wire.path, body)) as events:
-                async for data in events:
+                while True:
+                    async with asyncio.timeout_at(until):
+                        data = await anext(events, None)
+                    if data is None:
+                        break
                     event = self._read(wire, data)
                     if event is None:
                         continue
                     calls = count_calls(event, calls)
-                    finished = finished or event.finish_reason is not None
+                    if event.finish_reason is not None and until is None:
+                        until = asyncio.get_running_loop().time() + self._linger_s
                     yield event
-        except EngineUnreachable:
-            if not finished:
+        except (EngineUnreachable, TimeoutError):
+            if until is None:
                 raise
-        if not finished:
+        if until is None:
             raise EngineError("the upstream ended its stream in the middle of the answer", 502)
 
     async def healthy(self) -> bool:
