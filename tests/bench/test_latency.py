@@ -40,9 +40,18 @@ def test_a_growing_history_repeats_itself_and_the_answer(size: int) -> None:
     assert all(messages[-1]["role"] == "user" for messages in turns)
 
 
-def test_single_questions_have_nothing_in_common() -> None:
-    first = [messages[0]["content"] for messages in bodies(2_000, False, 20)]
-    assert len(set(first)) == 20
+@pytest.mark.parametrize("growing", [True, False])
+@pytest.mark.parametrize("size", [100, 2_000, 20_000])
+def test_no_message_of_a_conversation_was_in_another_one(size: int, growing: bool) -> None:
+    every = TURNS if growing else 1
+    # two runs of one cell, as two arms see them, of two conversations each
+    ends = [messages for _ in range(2) for messages in bodies(size, growing, 2 * every)[every - 1 :: every]]
+    said = [m["content"] for messages in ends for m in messages if m["content"] != SAID]
+    assert len(ends) == 4
+    assert len(set(said)) == len(said)
+    for one, other in itertools.combinations(ends, 2):
+        same = [a for a, b in zip(one, other, strict=True) if a["content"][:16] == b["content"][:16]]
+        assert {m["content"] for m in same} <= {SAID}, "they differ from their beginning on"
 
 
 def test_the_arms_answer_alike_and_turnwise_records_what_was_measured(model_dir: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The requests of the latency bench: single questions, and agents' histories that grow by what was said.
 
-Bodies are put together from bytes made beforehand, so that making the load costs next to nothing. Every conversation
-opens with words of its own: no cache can know it before its first request.
+Bodies are put together from bytes made beforehand, so that making the load costs next to nothing. Every message but the
+engine's own answer begins with its conversation's number: no cache, of prefixes or of messages, can know one before.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ MESSAGE_BYTES = 2_000
 
 REPLY_BYTES = 200
 _HEAD = b'{"model":"turnwise","stream":true,"max_tokens":64,"messages":['
+_END = b"]}"
+_NUMBER = "\0"
+"""Where the number of the conversation goes: a character that no JSON has."""
 _WORDS = [
     "the",
     "file",
@@ -71,22 +74,29 @@ class Histories:
 
     def __init__(self, size: int, growing: bool, answer: str) -> None:
         rng = random.Random(size)
-        self.growing = growing
-        rest = max(0, size - MESSAGE_BYTES)
-        self._opening = _text(rng, min(size, MESSAGE_BYTES) - 24)
-        pairs = rest // (2 * MESSAGE_BYTES)
-        filler = [_message(role, _text(rng, MESSAGE_BYTES)) for _ in range(pairs) for role in ("assistant", "user")]
-        self._filler = b"".join(b"," + message for message in filler)
-        self._answer = b"," + _message("assistant", answer)
-        self._replies = [b"," + _message("user", f"{i} " + _text(rng, REPLY_BYTES)) for i in range(TURNS)]
+        pairs = max(0, size - MESSAGE_BYTES) // (2 * MESSAGE_BYTES)
+        opening = [_message("user", f"task {_NUMBER}: " + _text(rng, min(size, MESSAGE_BYTES) - 24))]
+        for role in ("assistant", "user") * pairs:
+            opening.append(_message(role, f"{_NUMBER} " + _text(rng, MESSAGE_BYTES - 10)))
+        said = "," + _message("assistant", answer) + ","
+        replies = [_message("user", f"{_NUMBER} {i} " + _text(rng, REPLY_BYTES)) for i in range(1, TURNS)]
+        self._opening = _pieces(",".join(opening))
+        self._replies = [_pieces(said + reply) for reply in replies] if growing else []
 
     def __iter__(self) -> Iterator[bytes]:
         """One client's bodies, without end."""
         while True:
-            history = _message("user", f"task {next(_numbers)}: {self._opening}") + self._filler
-            for reply in self._replies if self.growing else self._replies[:1]:
-                yield _HEAD + history + b"]}"
-                history += self._answer + reply
+            number = b"%09d" % next(_numbers)
+            history = number.join(self._opening)
+            yield _HEAD + history + _END
+            for reply in self._replies:
+                history += number.join(reply)
+                yield _HEAD + history + _END
+
+
+def _pieces(text: str) -> list[bytes]:
+    """What stands between the places of the number, so that one join makes a body of any size."""
+    return text.encode().split(_NUMBER.encode())
 
 
 def _text(rng: random.Random, size: int) -> str:
@@ -96,5 +106,5 @@ def _text(rng: random.Random, size: int) -> str:
     return words[: max(size, 1)]
 
 
-def _message(role: str, content: str) -> bytes:
-    return f'{{"role":"{role}","content":"{content}"}}'.encode()
+def _message(role: str, content: str) -> str:
+    return f'{{"role":"{role}","content":"{content}"}}'
