@@ -64,6 +64,37 @@ def test_openai_tool_calls_and_reasoning_come_in_pieces() -> None:
     assert found[-1].finish_reason == "tool_calls"
 
 
+def call(arguments: str, **fields: Any) -> dict[str, Any]:
+    name = fields.pop("name", None)
+    return fields | {"function": {"arguments": arguments} | ({"name": name} if name else {})}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "places"),
+    [
+        ([[call("{}", index=0, id="a", name="f")], [call("{}", index=0, id="b", name="g")]], [0, 1]),
+        ([[call("{}", index=0, id="a", name="f"), call("{}", index=0, id="b", name="g")]], [0, 1]),
+        ([[call("{}", id="a", name="f")], [call("{}", id="b", name="g")]], [0, 1]),
+        ([[call("{}", index=0, name="f")], [call("{}", index=0, name="f")]], [0, 1]),
+        (
+            [[call("", index=0, id="a", name="f")], [call("", index=0, id="b", name="g")], [call("{}", index=0)]],
+            [0, 1, 1],
+        ),
+        ([[call("{}", index=0, id="a", name="f")], [call("", index=0, id="b")], [call("{}", index=1)]], [0, 1, 2]),
+        ([[call('{"a"', index=0, id="a", name="f")], [call(": 1}", index=0, id="a", name="f")]], [0, 0]),
+        ([[call("{", index=0, name="f")], [call("}", index=0, id="a", name="f")]], [0, 0]),
+        ([[call("{", index=0, id="a", name="f")], [call("}", index=0, id="of the chunk")]], [0, 0]),
+        (
+            [[call("{}", index=0, id="x", name="f")], [call("{}", index=1, id="x", name="f")], [call("", index=0)]],
+            [0, 1, 0],
+        ),
+    ],
+)
+def test_openai_calls_are_told_apart_by_more_than_their_index(chunks: list[list[Any]], places: list[int]) -> None:
+    found = read(OpenAIWire(), [{"choices": [{"delta": {"tool_calls": chunk}}]} for chunk in chunks])
+    assert [piece.index for event in found for piece in event.tool_calls] == places
+
+
 def test_anthropic_gets_turns_of_blocks() -> None:
     body = AnthropicWire().body(CONVERSATION, [TOOL], ChatParams(stop=("a",), max_tokens=9), "m")
     assert body["system"] == "Be kind."

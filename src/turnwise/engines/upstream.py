@@ -64,8 +64,8 @@ class UpstreamEngine:
         """The answer to messages (role, content, tool_calls, tool_call_id: OpenAI's shape) as it comes.
 
         Raises EngineError: the upstream's own status for a refusal, 502 for what is no answer, half of one or no
-        server, 504 for silence. An answer that has its finish_reason is whole, however its stream then ends. Closing the
-        iterator early hangs up.
+        server, 504 for silence. An answer that has its finish_reason is whole, however its stream then ends.
+        Closing the iterator early hangs up.
         """
         wire = self._wire()
         body = wire.body(messages, tools, params, self._model or model)

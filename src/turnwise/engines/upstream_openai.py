@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from turnwise.engines.upstream_faults import fault
@@ -24,6 +26,9 @@ class OpenAIWire:
 
     path: ClassVar[str] = "/chat/completions"
     base_suffix: ClassVar[str] = "/chat/completions"
+
+    def __init__(self) -> None:
+        self._calls = _Calls()
 
     def headers(self, key: str | None) -> dict[str, str]:
         return {"Authorization": f"Bearer {key}"} if key else {}
@@ -65,10 +70,59 @@ class OpenAIWire:
         return UpstreamEvent(
             text=(delta.get("content") or "") + (delta.get("refusal") or ""),
             reasoning=delta.get("reasoning_content") or delta.get("reasoning") or "",
-            tool_calls=[_piece(i, call) for i, call in enumerate(delta.get("tool_calls") or [])],
+            tool_calls=[self._calls.place(_piece(i, call)) for i, call in enumerate(delta.get("tool_calls") or [])],
             finish_reason=FINISH.get(reason, "stop") if reason else None,
             usage=usage,
         )
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call under way: its place among all of the answer's, and what has come of it."""
+
+    place: int
+    id: str | None = None
+    arguments: str = ""
+
+    def ended_by(self, piece: ToolCallPiece) -> bool:
+        """Whether a piece with this call's index begins another one.
+
+        It does where two of three signs are there: it has a name, it has another id, and these arguments are complete.
+        """
+        if piece.id is not None and piece.id == self.id:
+            return False
+        named, other = bool(piece.name), piece.id is not None and self.id is not None
+        return (named and other) or ((named or other) and _is_json(self.arguments))
+
+
+class _Calls:
+    """Tells calls apart: some servers give several the same index, or give none and send each in a chunk of its own."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Call] = {}
+        self._count = 0
+
+    def place(self, piece: ToolCallPiece) -> ToolCallPiece:
+        """The piece with its call's place as its index. An index that cannot be is left for `count_calls` to refuse."""
+        index: Any = piece.index
+        if type(index) is not int or not 0 <= index <= self._count:
+            return piece
+        call = self._open.get(index)
+        if call is None or call.ended_by(piece):
+            call = self._open[index] = _Call(self._count)
+            self._count += 1
+        call.id = call.id or piece.id
+        if isinstance(piece.arguments, str):
+            call.arguments += piece.arguments
+        return replace(piece, index=call.place)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _piece(place: int, call: dict[str, Any]) -> ToolCallPiece:
