@@ -61,6 +61,41 @@ async def test_a_choice_of_tools_reaches_the_upstream(
         assert answered.json()["tool_choice"] == fields["tool_choice"]
 
 
+USED: dict[str, list[Any]] = {
+    "chat/completions": [
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": "done"},
+    ],
+    "responses": [
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "done"},
+    ],
+    "messages": [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "done"}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+@pytest.mark.parametrize("path", list(USED))
+async def test_tools_that_may_not_be_called_now_are_told_with_the_history_that_used_them(
+    tmp_path: Path, api: str, path: str
+) -> None:
+    said = {"input" if path == "responses" else "messages": [{"role": "user", "content": "hi"}, *USED[path]]}
+    choice = {"type": "none"} if path == "messages" else "none"
+    async with in_front_of(tmp_path, OPENAI_DONE if api == "openai" else ANTHROPIC_DONE, api=api) as fronted:
+        answered = await fronted.ask(path, **asked_with(path, tool_choice=choice, **said))
+        assert answered.status_code == 200, answered.text
+        (body,) = fronted.asked()
+    (tool,) = body["tools"]
+    assert (tool["name"] if api == "anthropic" else tool["function"]["name"]) == "f"
+    assert body["tool_choice"] == ({"type": "none"} if api == "anthropic" else "none")
+
+
 @pytest.mark.parametrize(
     ("path", "fields"),
     [

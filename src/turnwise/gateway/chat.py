@@ -181,6 +181,7 @@ class ChatCodec:
             model=given.model,
             messages=messages,
             tools=tools if tools and choice != "none" else None,
+            withheld=tools if choice == "none" else None,
             tool_choice=openai_choice(choice, named_tool, tools),
             parallel_tool_calls=given.parallel_tool_calls is not False,
             thinking=asked_thinking(kept),

@@ -122,6 +122,7 @@ def parse_request(body: bytes) -> ModelRequest:
         model=given.model,
         messages=messages,
         tools=tools if tools and not (choice is not None and choice.type == "none") else None,
+        withheld=tools if choice is not None and choice.type == "none" else None,
         tool_choice=must_call(tools, choice.name) if choice is not None and choice.type in ("any", "tool") else None,
         parallel_tool_calls=not (choice is not None and choice.disable_parallel_tool_use),
         thinking=asked_thinking(kept),

@@ -49,7 +49,7 @@ class Relaying(Closing):
             top_k=request.top_k if (request.top_k or 0) > 0 else None,  # 0 and -1 are words for no limit
             seed=request.seed,
             stop=request.stops,
-            tool_choice=request.tool_choice,
+            tool_choice="none" if request.withheld else request.tool_choice,
             parallel_tool_calls=None if request.parallel_tool_calls else False,
             response_format=_format(request),
             reasoning_effort=_effort(request.record),
@@ -57,7 +57,8 @@ class Relaying(Closing):
             as_given=request.options.get("as_given", {}),
         )
         async with self.closing(turn) as close:
-            events = self.upstream.chat(request.messages, request.tools, params, model=request.model)
+            tools = request.tools or request.withheld
+            events = self.upstream.chat(request.messages, tools, params, model=request.model)
             async with aclosing(events):
                 async for event in events:
                     parts = _take(answer, event)

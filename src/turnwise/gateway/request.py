@@ -44,17 +44,19 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 class ModelRequest:
     """What is asked of the policy.
 
-    ``tools`` are those the model may call, in OpenAI's chat shape (None: none). ``structured`` is a JSON schema that
-    the answer must match, and ``structured_field`` where the format has it. ``record`` holds the given fields beside
-    messages and tools. ``session`` is an id the body itself names; ``previous`` the id of the turn whose history comes
-    before ``messages``. ``options`` is the codec's. ``tool_choice`` is the call that must be made, in OpenAI's chat
-    shape (None: the model is free), and without ``parallel_tool_calls`` it makes one at most. ``thinking`` says whether
-    the model should think first (None: as it does by itself).
+    ``tools`` are those the model may call, in OpenAI's chat shape (None: none), and ``withheld`` those that it is
+    forbidden to call: a history may speak of them. ``structured`` is a JSON schema that the answer must match, and
+    ``structured_field`` where the format has it. ``record`` holds the given fields beside messages and tools.
+    ``session`` is an id the body itself names; ``previous`` the id of the turn whose history comes before
+    ``messages``. ``options`` is the codec's. ``tool_choice`` is the call that must be made, in OpenAI's chat shape
+    (None: the model is free), and without ``parallel_tool_calls`` it makes one at most. ``thinking`` says whether the
+    model should think first (None: as it does by itself).
     """
 
     model: str
     messages: list[Message]
     tools: list[dict[str, Any]] | None = None
+    withheld: list[dict[str, Any]] | None = None
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None

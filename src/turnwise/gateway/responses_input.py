@@ -139,6 +139,7 @@ def parse_request(body: bytes) -> ModelRequest:
         model=given.model,
         messages=messages,
         tools=tools.offered if tools.offered and choice != "none" else None,
+        withheld=tools.offered if choice == "none" else None,
         tool_choice=openai_choice(choice, named_tool, tools.offered),
         parallel_tool_calls=given.parallel_tool_calls is not False,
         thinking=asked_thinking(kept),
