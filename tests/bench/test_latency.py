@@ -11,12 +11,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from turnwise.bench import litellm_peer
+from turnwise.bench import latency, litellm_peer
 from turnwise.bench.arms import NONE, TURNWISE, answer, open_arms
 from turnwise.bench.conversations import TURNS, Histories
-from turnwise.bench.latency import Cell, Measured, _grid, _summary, percentile
+from turnwise.bench.latency import Cell, Measured, _grid, _summary, _tokenising_note, percentile
 from turnwise.bench.load import Load, Target, drive
 from turnwise.bench.report import BenchReport, Figure, Grid
+from turnwise.bench.tokenising import measure_tokenising
 from turnwise.config import load_config
 from turnwise.journal import Journal
 from turnwise.types import TurnState
@@ -110,11 +111,48 @@ def test_ratios_are_of_what_is_added() -> None:
     other = Cell(8, 2_000, growing=False)
     figures = _summary({cell: arms, other: arms}, with_peer=True)
     assert [figure.ratio for figure in figures[:3]] == ["0.20", "10.00", "0.25"]
-    row = _grid({cell: arms}, growing=True).rows[0]
-    assert row[:5] == ["2 kB", "8", "2.0 · 2.0 · 2.0", "10.0 · 10.0 · 10.0", "0.20"]
+    spent = {(2_000, True): 0.0005}
+    grid = _grid({cell: arms}, True, spent)
+    assert grid.rows[0][:6] == ["2 kB", "8", "2.0 · 2.0 · 2.0", "10.0 · 10.0 · 10.0", "0.20", "0.50"]
+    assert grid.header[5] == "tokenising alone (ms)"
+    assert len(grid.header) == len(grid.rows[0])
     alone = {name: arm for name, arm in arms.items() if name != "LiteLLM"}
-    assert _grid({cell: alone}, growing=True).rows[0][4] == "–"
+    assert _grid({cell: alone}, True, spent).rows[0][4] == "–"
     assert _summary({cell: alone}, with_peer=False) == []
+
+
+def test_the_share_of_tokenising_is_said_of_large_prompts_and_one_client() -> None:
+    arms = {"no proxy": measured([0.001], 1.0, 0.0), "LiteLLM": measured([0.011], 1.0, 0.004)}
+    cells = [Cell(n, size, growing=False) for n in (1, 8) for size in (100, 20_000)]
+    spent = {(100, False): 0.001, (20_000, False): 0.004}
+    note = _tokenising_note(dict.fromkeys(cells, arms), spent)
+    assert note.endswith("With one client: single, 20 kB: 4.0 ms, 40 % of the 10.0 ms that LiteLLM adds (p50).")
+    del arms["LiteLLM"]
+    note = _tokenising_note(dict.fromkeys(cells, arms), spent)
+    assert note.endswith("With one client: single, 20 kB: 4.0 ms.")
+
+
+def test_tokenising_is_measured_for_every_size_and_shape(model_dir: Path) -> None:
+    spent = measure_tokenising(model_dir, answer(model_dir), [100, 2_000])
+    assert set(spent) == {(100, True), (100, False), (2_000, True), (2_000, False)}
+    assert all(seconds > 0 for seconds in spent.values())
+
+
+def test_a_report_has_tokenising_in_both_tables(
+    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path))  # with no peer in it
+    for name, value in (("QUICK_CLIENTS", (1,)), ("QUICK_SIZES", (100,)), ("LARGE", 100)):
+        monkeypatch.setattr(latency, name, value)
+    config = load_config(overrides={"model.path": str(model_dir)})
+    report = latency.bench_latency(config, quick=True, install_litellm=False, seconds=0.1)
+    assert [grid.title for grid in report.grids] == ["Growing histories", "Single questions"]
+    for grid in report.grids:
+        [row] = grid.rows
+        assert float(row[grid.header.index("tokenising alone (ms)")]) > 0
+    [note] = [note for note in report.notes if note.startswith("'Tokenising alone'")]
+    assert "growing, 100 B: " in note
+    assert "single, 100 B: " in note
 
 
 def test_percentiles_are_values_that_were_seen() -> None:

@@ -20,6 +20,7 @@ from turnwise.bench.conversations import TURNS, Histories
 from turnwise.bench.load import Load, drive
 from turnwise.bench.processes import cpu_seconds
 from turnwise.bench.report import BenchReport, Figure, Grid
+from turnwise.bench.tokenising import measure_tokenising
 from turnwise.config import Config, cache_dir
 from turnwise.errors import TurnwiseError
 from turnwise.models import resolve_model
@@ -28,6 +29,8 @@ CLIENTS = (1, 8, 64, 256)
 SIZES = (100, 2_000, 20_000, 200_000)
 QUICK_CLIENTS = (1, 64)
 QUICK_SIZES = (100, 20_000)
+LARGE = 20_000
+"""From this size on, a note says what share of the added time tokenising alone is."""
 MAX_FAILED_SHARE = 0.01
 
 
@@ -66,6 +69,7 @@ def bench_latency(config: Config, *, quick: bool, install_litellm: bool, seconds
     sizes, clients = (QUICK_SIZES, QUICK_CLIENTS) if quick else (SIZES, CLIENTS)
     cells = [Cell(n, size, growing) for growing, size, n in itertools.product((True, False), sizes, clients)]
     results: dict[Cell, dict[str, Measured]] = {}
+    alone = measure_tokenising(model, said, sizes)
     # In the cache folder, which is on a disk: a journal in a memory file system would cost nothing.
     cache_dir().mkdir(parents=True, exist_ok=True)
     with (
@@ -81,7 +85,7 @@ def bench_latency(config: Config, *, quick: bool, install_litellm: bool, seconds
     return BenchReport(
         command=f"turnwise bench serve --only gateway{options}",
         figures=_summary(results, peer is not None),
-        grids=[_grid(results, growing) for growing in (True, False)],
+        grids=[_grid(results, growing, alone) for growing in (True, False)],
         notes=[
             f"Peer: LiteLLM proxy {peer or missing}. Each proxy is one process; all arms, the clients and the engine "
             "share the cores. The journal is on disk, a token is checked, token-exact capture is on.",
@@ -89,6 +93,7 @@ def bench_latency(config: Config, *, quick: bool, install_litellm: bool, seconds
             "of no proxy in the same cell. 'Growing': a history opens with so many bytes of messages and is sent again "
             f"with {TURNS - 1} answers and replies added one by one; 'single': every history is new. Each arm ran for "
             f"{seconds:g} s and then answered what was under way.",
+            _tokenising_note(results, alone),
             _generator_note(results),
         ],
     )
@@ -129,9 +134,11 @@ def _summary(results: dict[Cell, dict[str, Measured]], with_peer: bool) -> list[
     return figures
 
 
-def _grid(results: dict[Cell, dict[str, Measured]], growing: bool) -> Grid:
+def _grid(results: dict[Cell, dict[str, Measured]], growing: bool, alone: dict[tuple[int, bool], float]) -> Grid:
+    """One shape's table. `alone` is the time of tokenising by itself, in seconds, by size and shape."""
     header = ["prompt", "clients"]
     header += ["added to first token, p50 · p95 · p99 (ms)", "LiteLLM", "ratio p50"]
+    header += ["tokenising alone (ms)"]
     header += ["added per token (ms)", "LiteLLM"]
     header += ["requests/s", "LiteLLM", "no proxy", "ratio"]
     header += ["CPU a request (ms)", "LiteLLM"]
@@ -147,6 +154,7 @@ def _grid(results: dict[Cell, dict[str, Measured]], growing: bool) -> Grid:
                 _added(ours, none),
                 _added(peer, none) if peer else "–",
                 f"{_added_ratio(arms):.2f}" if peer else "–",
+                f"{alone[cell.size, growing] * 1000:.2f}",
                 _per_token(ours, none),
                 _per_token(peer, none) if peer else "–",
                 f"{ours.load.requests_per_second:.0f}",
@@ -158,6 +166,25 @@ def _grid(results: dict[Cell, dict[str, Measured]], growing: bool) -> Grid:
             ]
         )
     return Grid("Growing histories" if growing else "Single questions", header, rows)
+
+
+def _tokenising_note(results: dict[Cell, dict[str, Measured]], alone: dict[tuple[int, bool], float]) -> str:
+    """What a gateway that keeps exact tokens cannot save, beside all that LiteLLM adds, which makes no tokens."""
+    parts = []
+    for cell, arms in results.items():
+        if cell.clients > 1 or cell.size < LARGE:
+            continue
+        spent = alone[cell.size, cell.growing]
+        part = f"{'growing' if cell.growing else 'single'}, {_bytes(cell.size)}: {spent * 1000:.1f} ms"
+        if peer := arms.get(LITELLM):
+            added = peer.first(50) - arms[NONE].first(50)
+            part += f", {spent / added * 100:.0f} % of the {added * 1000:.1f} ms that LiteLLM adds (p50)"
+        parts.append(part)
+    return (
+        "'Tokenising alone': the median time of the served model's own renderer, in the bench's process with nothing "
+        "else running; of a growing history it renders only the new message. Every gateway that keeps exact tokens "
+        f"pays it. With one client: {'; '.join(parts)}."
+    )
 
 
 def _generator_note(results: dict[Cell, dict[str, Measured]]) -> str:
