@@ -27,9 +27,9 @@ def of_index(number: int, **place: int) -> dict[str, Any]:
     return place | {"id": f"call_{number}", "function": {"name": "f", "arguments": json.dumps({"a": number})}}
 
 
-async def calls_of(fronted: Fronted, path: str, stream: bool) -> list[tuple[str, Any]]:
+async def calls_of(fronted: Fronted, path: str, stream: bool, **fields: Any) -> list[tuple[str, Any]]:
     """The calls in the answer: name and arguments."""
-    answered = await fronted.ask(path, stream=stream, **asked_with(path))
+    answered = await fronted.ask(path, stream=stream, **asked_with(path, **fields))
     assert answered.status_code == 200, answered.text
     if stream:
         return streamed(path, [json.loads(line[6:]) for line in answered.text.splitlines() if line[:7] == "data: {"])

@@ -37,8 +37,8 @@ CASES: list[tuple[str, dict[str, Any], Any, Any]] = [
     (
         "responses",
         {"tools": GROUPED, "tool_choice": {"type": "function", "name": "f", "namespace": "g"}},
-        {"type": "function", "function": {"name": "g.f"}},
-        {"type": "tool", "name": "g.f"},
+        {"type": "function", "function": {"name": "g_f"}},
+        {"type": "tool", "name": "g_f"},
     ),
     ("messages", {"tool_choice": {"type": "any"}}, "required", {"type": "any"}),
     ("messages", {"tool_choice": {"type": "tool", "name": "f"}}, NAMED, {"type": "tool", "name": "f"}),

@@ -23,6 +23,7 @@ from turnwise.config import Config
 from turnwise.engines.http import engine_client, error_message, faults, retry_after
 from turnwise.engines.upstream_anthropic import AnthropicWire
 from turnwise.engines.upstream_faults import code_in, fault
+from turnwise.engines.upstream_names import FittingNames
 from turnwise.engines.upstream_openai import OpenAIWire
 from turnwise.engines.upstream_wire import (
     ChatParams,
@@ -68,7 +69,9 @@ class UpstreamEngine:
         Closing the iterator early hangs up.
         """
         wire = self._wire()
-        body = wire.body(messages, tools, params, self._model or model)
+        names = FittingNames(messages, tools, wire.longest_name)
+        told = names.messages(messages), names.tools(tools), names.params(params)
+        body = wire.body(*told, self._model or model)
         until, calls = None, 0  # when the wait for what follows a finished answer ends
         try:
             async with aclosing(self._events(wire.path, body)) as events:
@@ -83,7 +86,7 @@ class UpstreamEngine:
                     calls = count_calls(event, calls)
                     if event.finish_reason is not None and until is None:
                         until = asyncio.get_running_loop().time() + self._linger_s
-                    yield event
+                    yield names.restored(event)
         except (EngineUnreachable, TimeoutError):
             if until is None:
                 raise

@@ -43,6 +43,7 @@ class AnthropicWire:
 
     path: ClassVar[str] = "/v1/messages"
     base_suffix: ClassVar[str] = "/v1"
+    longest_name: ClassVar[int] = 128
 
     def __init__(self) -> None:
         self._calls: dict[int, int] = {}  # content block -> its place among the tool calls

@@ -26,6 +26,7 @@ class OpenAIWire:
 
     path: ClassVar[str] = "/chat/completions"
     base_suffix: ClassVar[str] = "/chat/completions"
+    longest_name: ClassVar[int] = 64
 
     def __init__(self) -> None:
         self._calls = _Calls()

@@ -96,6 +96,8 @@ class WireFormat(Protocol):
     path: ClassVar[str]
     base_suffix: ClassVar[str]
     """What `path` begins with, taken off an address that already ends with it."""
+    longest_name: ClassVar[int]
+    """Characters of a tool's name that the API takes."""
 
     def headers(self, key: str | None) -> dict[str, str]: ...
 

@@ -1,0 +1,81 @@
+"""Names of tools as an upstream takes them: letters, digits, `_` and `-`, and only so many.
+
+Clients use others, as `GROUP.NAME`. Such a name is told in a form that fits, and a call of it gets its own name back. A
+name that fits is told as it is. The same tools always have the same forms, so that an upstream's cache holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from turnwise.engines.upstream_wire import ChatParams, UpstreamEvent
+from turnwise.types import Message
+
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+Tools = list[dict[str, Any]] | None
+
+
+class FittingNames:
+    """The names in one conversation and the forms, of at most `longest` characters, in which it is told."""
+
+    def __init__(self, messages: list[Message], tools: Tools, longest: int) -> None:
+        names = dict.fromkeys(_names(messages, tools))
+        taken = {name for name in names if name and len(name) <= longest and not _FOREIGN.search(name)}
+        self._told: dict[str, str] = {}
+        for name in names:
+            if name not in taken:
+                self._told[name] = form = next(form for form in _forms(name, longest) if form not in taken)
+                taken.add(form)
+        self._own = {form: name for name, form in self._told.items()}
+
+    def messages(self, messages: list[Message]) -> list[Message]:
+        """The messages with the names in their tool calls as they are told."""
+        if not self._told:
+            return messages
+        return [
+            message | {"tool_calls": [self._renamed(call) for call in message["tool_calls"]]}
+            if message.get("tool_calls")
+            else message
+            for message in messages
+        ]
+
+    def tools(self, tools: Tools) -> Tools:
+        return [self._renamed(tool) for tool in tools] if tools and self._told else tools
+
+    def params(self, params: ChatParams) -> ChatParams:
+        """The params with the tool that must be called, if one must, as it is told."""
+        choice = params.tool_choice
+        return replace(params, tool_choice=self._renamed(choice)) if isinstance(choice, dict) else params
+
+    def restored(self, event: UpstreamEvent) -> UpstreamEvent:
+        """The event with the calls' own names."""
+        if not self._own or not event.tool_calls:
+            return event
+        pieces = [replace(piece, name=self._own.get(piece.name or "", piece.name)) for piece in event.tool_calls]
+        return replace(event, tool_calls=pieces)
+
+    def _renamed(self, call: dict[str, Any]) -> dict[str, Any]:
+        """A call, a tool or a choice of one, which all have their name in `function`."""
+        function = call["function"]
+        return call | {"function": function | {"name": self._told.get(function["name"], function["name"])}}
+
+
+def _names(messages: list[Message], tools: Tools) -> Iterator[str]:
+    for tool in tools or []:
+        yield tool["function"]["name"]
+    for message in messages:
+        for call in message.get("tool_calls") or []:
+            yield call["function"]["name"]
+
+
+def _forms(name: str, longest: int) -> Iterator[str]:
+    """What may stand for a name, the likest first."""
+    plain = _FOREIGN.sub("_", name) or "_"
+    yield plain[:longest]
+    for number in count(2):
+        mark = f"_{number}"
+        yield plain[: longest - len(mark)] + mark

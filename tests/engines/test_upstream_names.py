@@ -1,0 +1,57 @@
+"""Names of tools in the form that an upstream takes, and back: pure, tested by value."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from turnwise.engines.upstream import ChatParams, ToolCallPiece, UpstreamEvent
+from turnwise.engines.upstream_names import FittingNames
+
+LONGEST = 16
+
+
+def tool(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
+
+
+def said(name: str) -> list[dict[str, Any]]:
+    return [{"role": "assistant", "tool_calls": [{"id": "c"} | tool(name)]}, {"role": "user", "content": "go on"}]
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["f", "get-it_2"], ["f", "get-it_2"]),
+        (["a.b", "a:b", "a_b"], ["a_b_2", "a_b_3", "a_b"]),
+        (["x" * LONGEST], ["x" * LONGEST]),
+        (["x" * 20, "x" * 21, "x" * LONGEST], ["x" * 14 + "_2", "x" * 14 + "_3", "x" * LONGEST]),
+        (["öffnen", "日本"], ["_ffnen", "__"]),
+    ],
+)
+def test_every_name_has_a_form_of_its_own_and_is_found_again(names: list[str], told: list[str]) -> None:
+    tools = [tool(name) for name in names]
+    fitting = FittingNames([], tools, LONGEST)
+    assert [t["function"]["name"] for t in fitting.tools(tools) or []] == told
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,16}", name) for name in told)
+    pieces = [ToolCallPiece(i, f"c{i}", name) for i, name in enumerate(told)]
+    restored = fitting.restored(UpstreamEvent(tool_calls=pieces))
+    assert [piece.name for piece in restored.tool_calls] == names
+
+
+def test_a_call_in_the_history_and_a_choice_have_the_form_of_their_tool() -> None:
+    tools = [tool("a.b")]
+    fitting = FittingNames(said("a.b"), tools, LONGEST)
+    told, last = fitting.messages(said("a.b"))
+    assert told["tool_calls"] == [{"id": "c"} | tool("a_b")]
+    assert last == said("a.b")[1]
+    assert fitting.params(ChatParams(tool_choice=tool("a.b"))).tool_choice == tool("a_b")
+    assert fitting.params(ChatParams(tool_choice="required")).tool_choice == "required"
+    assert tools == [tool("a.b")], "what was given stays as it was"
+
+
+def test_a_call_of_a_tool_that_is_gone_is_told_too() -> None:
+    fitting = FittingNames(said("no tool"), None, LONGEST)
+    assert fitting.messages(said("no tool"))[0]["tool_calls"] == [{"id": "c"} | tool("no_tool")]
