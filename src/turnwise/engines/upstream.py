@@ -34,6 +34,7 @@ from turnwise.engines.upstream_wire import (
     check_types,
     count_calls,
 )
+from turnwise.engines.upstream_words import RefusedWords
 from turnwise.errors import ConfigError, EngineError, EngineUnreachable
 from turnwise.types import Message
 
@@ -56,6 +57,7 @@ class UpstreamEngine:
         self._wire = wire
         self._key = key
         self._model = model
+        self._refused_words = RefusedWords()
         self._linger_s = min(LINGER_S, stall_s / 2)
         self._client = engine_client(self.url, stall_s, wire().headers(key))
 
@@ -71,10 +73,9 @@ class UpstreamEngine:
         wire = self._wire()
         names = FittingNames(messages, tools, wire.longest_name)
         told = names.messages(messages), names.tools(tools), names.params(params)
-        body = wire.body(*told, self._model or model)
         until, calls = None, 0  # when the wait for what follows a finished answer ends
         try:
-            async with aclosing(self._events(wire.path, body)) as events:
+            async with aclosing(self._events(wire, *told, self._model or model)) as events:
                 while True:
                     async with asyncio.timeout_at(until):
                         data = await anext(events, None)
@@ -104,20 +105,35 @@ class UpstreamEngine:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _events(self, path: str, body: dict[str, Any]) -> AsyncGenerator[str, None]:
-        with faults("the upstream"):
-            async with self._client.stream("POST", path, json=body) as response:
-                if response.status_code != 200:
-                    raise self._refusal(await _whole(response))
-                kind = response.headers.get("content-type", "")
-                if not kind.startswith("text/event-stream"):
-                    raise self._no_stream(await _whole(response), kind)
-                async for line in _lines(response):
-                    data = line[5:].strip() if line.startswith("data:") else ""
-                    if data == "[DONE]":
-                        return
-                    if data:
-                        yield data
+    async def _events(
+        self,
+        wire: WireFormat,
+        messages: list[Message],
+        tools: list[dict[str, Any]] | None,
+        params: ChatParams,
+        model: str,
+    ) -> AsyncGenerator[str, None]:
+        """The data of each event. Where the model refuses a word that the client did not choose, it is asked again."""
+        while True:
+            fitting = self._refused_words.fitting(params, model)
+            body = wire.body(messages, tools, fitting, model)
+            with faults("the upstream"):
+                async with self._client.stream("POST", wire.path, json=body) as response:
+                    if response.status_code != 200:
+                        refusal = await _whole(response)
+                        if self._refused_words.learn(fitting, model, refusal):
+                            continue
+                        raise self._refusal(refusal)
+                    kind = response.headers.get("content-type", "")
+                    if not kind.startswith("text/event-stream"):
+                        raise self._no_stream(await _whole(response), kind)
+                    async for line in _lines(response):
+                        data = line[5:].strip() if line.startswith("data:") else ""
+                        if data == "[DONE]":
+                            return
+                        if data:
+                            yield data
+                    return
 
     def _read(self, wire: WireFormat, data: str) -> UpstreamEvent | None:
         try:

@@ -15,7 +15,8 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 class ChatParams:
     """What the client asked for; None is left to the upstream. ``tool_choice`` and ``response_format`` are OpenAI's.
 
-    ``max_tokens_key`` is the word the client used: some OpenAI models refuse the older one, some servers the newer.
+    ``max_tokens_key`` is OpenAI's word for the limit: some models refuse the older one, some servers the newer.
+    ``translated`` are those of `max_tokens` and `reasoning_effort` that the client said in another format's words.
     ``as_given`` are fields of servers beside OpenAI's own that a chat client sends for them; Anthropic's API gets none.
     """
 
@@ -31,6 +32,7 @@ class ChatParams:
     response_format: dict[str, Any] | None = None
     reasoning_effort: str | None = None
     verbosity: str | None = None
+    translated: frozenset[str] = frozenset()
     as_given: dict[str, Any] = field(default_factory=dict)
 
 

@@ -198,6 +198,7 @@ class ChatCodec:
             session=session_name(kept.get("prompt_cache_key")),
             options={
                 "include_usage": given.stream_options is not None and given.stream_options.include_usage,
+                "limit_word": "max_tokens" if given.max_completion_tokens is None else "max_completion_tokens",
                 "as_given": {name: kept[name] for name in UPSTREAMS_OWN & kept.keys()},
             },
         )

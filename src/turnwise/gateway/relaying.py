@@ -43,7 +43,7 @@ class Relaying(Closing):
             raise unsupported(name, "the upstream's log-probs are not known; ask for none")
         params = ChatParams(
             max_tokens=request.max_tokens,
-            max_tokens_key="max_completion_tokens" if "max_completion_tokens" in request.record else "max_tokens",
+            max_tokens_key=request.options.get("limit_word", "max_tokens"),
             temperature=request.temperature,
             top_p=request.top_p,
             top_k=request.top_k if (request.top_k or 0) > 0 else None,  # 0 and -1 are words for no limit
@@ -54,6 +54,7 @@ class Relaying(Closing):
             response_format=_format(request),
             reasoning_effort=_effort(request.record),
             verbosity=_verbosity(request.record),
+            translated=_translated(request),
             as_given=request.options.get("as_given", {}),
         )
         async with self.closing(turn) as close:
@@ -122,6 +123,12 @@ def _effort(record: dict[str, Any]) -> str | None:
     if record.get("reasoning_effort") is not None:
         return record["reasoning_effort"]
     return _within(record, "reasoning", "effort") or _within(record, "output_config", "effort")
+
+
+def _translated(request: ModelRequest) -> frozenset[str]:
+    """Which of OpenAI's words for the limit and the effort the client did not itself choose."""
+    own = {"max_tokens": "limit_word" in request.options, "reasoning_effort": "reasoning_effort" in request.record}
+    return frozenset(word for word, chosen in own.items() if not chosen)
 
 
 def _verbosity(record: dict[str, Any]) -> str | None:
