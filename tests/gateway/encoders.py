@@ -21,9 +21,11 @@ class Habits:
 
 
 def _parts(text: str, kind: str, habits: Habits) -> Any:
+    """Text as a list of two parts, cut at white space where there is any, for parts of their own stand apart."""
     if not habits.lists:
         return text
-    half = len(text) // 2
+    cuts = [i for i, c in enumerate(text) if c.isspace() and i]
+    half = cuts[len(cuts) // 2] if cuts else len(text)
     parts: list[dict[str, Any]] = [{"type": kind, "text": text[:half]}, {"type": kind, "text": text[half:]}]
     if habits.marks:
         parts[-1]["cache_control"] = {"type": "ephemeral"}

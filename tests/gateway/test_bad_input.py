@@ -46,7 +46,7 @@ def post(gateway: Running, body: Any, **kwargs: Any) -> httpx.Response:
         ({"model": "turnwise", "messages": HI, "max_completion_tokens": -5}, "max_completion_tokens", "greater"),
         ({"model": "turnwise", "messages": HI, "temperature": -1}, "temperature", "greater"),
         ({"model": "turnwise", "messages": HI, "temperature": float("nan")}, None, "not valid JSON"),
-        ({"model": "turnwise", "messages": HI, "top_p": 0}, "top_p", "greater"),
+        ({"model": "turnwise", "messages": HI, "top_p": -0.1}, "top_p", "greater"),
         ({"model": "turnwise", "messages": HI, "n": 2}, "n", "not supported"),
         ({"model": "turnwise", "messages": HI, "stop": [""]}, "stop", "non-empty"),
         ({"model": "turnwise", "messages": HI, "frequency_penalty": 1}, "frequency_penalty", "not supported"),

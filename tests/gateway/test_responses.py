@@ -338,3 +338,60 @@ def test_wishes_that_change_nothing_are_no_reason_to_fail(qwen: Agents, options:
         f"{qwen.url}/v1/responses", headers=qwen.auth, json={"model": "turnwise", "input": f"say: {options}"} | options
     )
     assert answer.status_code == 200, answer.text
+
+
+def test_an_empty_answer_is_an_empty_message_that_can_be_sent_back(qwen: Agents) -> None:
+    for how in (ask, lambda *given: streamed(*given)[1]):
+        asked = {"role": "user", "content": f"say: {how}"}
+        qwen.stub.reply = lambda _: ""
+        first = how(qwen, [asked])
+        assert [(item.type, item.content[0].text) for item in first.output] == [("message", "")]  # type: ignore[union-attr]
+        qwen.stub.reply = lambda _: "here again"
+        second = turn(qwen, how(qwen, [asked, *history(first), {"role": "user", "content": "say: hm"}]))
+        assert (second.parent_id, second.session_id) == (turn(qwen, first).id, turn(qwen, first).session_id)
+
+
+def test_items_that_are_only_named_stand_for_what_was_answered(qwen: Agents) -> None:
+    """As the Vercel AI SDK sends a conversation back that its server has stored."""
+    asked = {
+        "role": "user",
+        "content": "say: <think>\nTwo sums.\n</think>\n\nI add." + nested_calls({"a": 1}, {"a": 2}),
+    }
+    tools = [{"type": "function"} | TOOL]
+    first = ask(qwen, [asked], tools=tools)
+    kinds = [item.type for item in first.output]
+    assert kinds == ["reasoning", "message", "function_call", "function_call"]
+    named = [{"type": "item_reference", "id": item.id} for item in first.output]
+    results = [
+        {"type": "function_call_output", "call_id": item.call_id, "output": "3"}  # type: ignore[union-attr]
+        for item in first.output[2:]
+    ]
+    second = turn(qwen, ask(qwen, [asked, *named, *results], tools=tools))
+    before = turn(qwen, first)
+    assert (second.parent_id, second.session_id) == (before.id, before.session_id)
+    known = [*before.prompt_ids, *before.response_ids]
+    assert second.bridged and second.prompt_ids[: len(known)] == known
+    by_id_alone = turn(qwen, ask(qwen, [asked, *({"id": item["id"]} for item in named), *results], tools=tools))
+    assert by_id_alone.prompt_ids == second.prompt_ids
+    mixed = [first.output[0].model_dump(), named[1], *(item.model_dump() for item in first.output[2:])]
+    assert turn(qwen, ask(qwen, [asked, *mixed, *results], tools=tools)).prompt_ids == second.prompt_ids
+
+
+@pytest.mark.parametrize(
+    ("id", "words"), [("msg_0123456789abcdef", "any more"), ("msg_x", "send the item itself"), (None, "no item None")]
+)
+def test_items_that_nobody_was_sent_cannot_be_named(qwen: Agents, id: Any, words: str) -> None:
+    with pytest.raises(openai.BadRequestError, match=words):
+        ask(qwen, [{"type": "item_reference", "id": id}, {"role": "user", "content": "hi"}])
+
+
+def test_items_that_are_not_stored_or_anothers_cannot_be_named(qwen: Agents) -> None:
+    first = ask(qwen, "say: once, and not to be named", store=False)
+    again = [{"type": "item_reference", "id": first.output[0].id}, {"role": "user", "content": "go on"}]
+    with pytest.raises(openai.BadRequestError, match="any more") as refused:
+        ask(qwen, again)
+    assert refused.value.code == "item_not_found"
+    kept = ask(qwen, "say: kept, but one client's")
+    again[0]["id"] = kept.output[0].id
+    with pytest.raises(openai.BadRequestError, match="any more"):
+        ask(qwen, again, user="somebody else", extra_headers={"User-Agent": "another client"})

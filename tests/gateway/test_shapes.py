@@ -162,3 +162,57 @@ def test_an_answer_of_nothing_but_reasoning_may_be_sent_back(qwen: Agents, field
         f"{qwen.url}/v1/chat/completions", headers=qwen.auth, json={"model": "turnwise", "messages": empty}
     )
     assert refused.status_code == 400 and "content is missing" in json.dumps(refused.json())
+
+
+SENT: list[tuple[str, dict[str, Any]]] = [
+    ("chat", {"moderation": None, "prompt_cache_options": {"mode": "implicit"}, "unheard_of": None}),
+    ("chat", {"top_p": 0}),
+    ("responses", {"top_p": 0, "unheard_of": None}),
+    ("messages", {"top_p": 0, "container": None, "output_config": {"task_budget": {"type": "tokens", "total": 9}}}),
+    ("chat", {"tools": [{"type": "function", "function": TOOL | {"cache_control": {"type": "ephemeral"}}}]}),
+    ("responses", {"tools": [{"type": "function", "async": False} | TOOL]}),
+    ("responses", {"input": [ITEMS[0], CALL | {"async_": None, "caller": None, "unheard_of": None}, RESULT]}),
+    ("responses", {"input": [ITEMS[0] | {"internal_chat_message_metadata_passthrough": {"a": 1}}, *ITEMS[2:]]}),
+]
+"""What clients and the SDKs of both makers send without meaning anything by it."""
+
+
+@pytest.mark.parametrize(("name", "more"), SENT)
+def test_what_says_nothing_is_no_reason_to_fail(qwen: Agents, name: str, more: dict[str, Any]) -> None:
+    response = post(qwen, name, "so be it", **more)
+    assert response.status_code == 200, response.text
+    turn = qwen.journal.get_turn(response.headers["x-turnwise-turn-id"])
+    assert turn is not None and turn.temperature == (0 if more.get("top_p") == 0 else 1)
+
+
+def test_what_would_mean_something_is_refused(qwen: Agents) -> None:
+    assert named("chat", post(qwen, "chat", "hm", unheard_of=False), "unheard_of")
+    waiting = post(qwen, "responses", "hm", tools=[{"type": "function", "async": True} | TOOL])
+    assert named("responses", waiting, "tools.0.async")
+
+
+def test_the_tool_loop_of_the_sdks_parser_goes_on(qwen: Agents) -> None:
+    strict = {"additionalProperties": False, "required": ["a"]}
+    parameters = {"type": "object", "properties": {"a": {"type": "integer"}}} | strict
+    function = {"name": "add", "strict": True, "parameters": parameters}
+    asked: list[Any] = [user('say: <tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>')]
+    tools: Any = [{"type": "function", "function": function}]
+    first = qwen.openai.chat.completions.parse(model="turnwise", messages=asked, tools=tools)
+    [call] = first.choices[0].message.tool_calls or []
+    result: Any = {"role": "tool", "tool_call_id": call.id, "content": "2"}
+    asked += [first.choices[0].message, result]
+    second = qwen.openai.chat.completions.parse(model="turnwise", messages=asked, tools=tools)
+    assert qwen.journal.get_turn(second.id.removeprefix("chatcmpl-")) is not None
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_parts_of_a_message_stand_apart(qwen: Agents, name: str) -> None:
+    """A client's own words behind a person's, as agents put them, do not run into each other."""
+    kind = "input_text" if name == "responses" else "text"
+    texts = ["say: fix it", "<system-reminder>", "now \n", "please", " do"]
+    parts = [{"type": kind, "text": text} for text in texts]
+    key = "input" if name == "responses" else "messages"
+    response = post(qwen, name, "", **{key: [{"role": "user", "content": parts}]})
+    turn = qwen.journal.get_turn(response.headers["x-turnwise-turn-id"])
+    assert turn is not None
+    assert turn.messages[-1]["content"] == "say: fix it\n<system-reminder>\nnow \nplease do"

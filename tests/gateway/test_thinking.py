@@ -42,6 +42,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("chat", {"enable_thinking": False, "thinking": {"type": "enabled"}}, "thinking"),
     ("messages", {"thinking": {"type": "off"}}, "thinking.type"),
     ("messages", {"thinking": "no"}, "thinking.type"),
+    ("messages", {"thinking": {"type": ["enabled"]}}, "thinking.type"),
 ]
 CLOSED = "<think>\n\n</think>\n\n"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -19,7 +19,7 @@ from turnwise.engines.base import Chunk, Engine, SamplingParams
 from turnwise.engines.rendering import Prompt, PromptRenderer
 from turnwise.errors import EngineError, EngineUnreachable, JournalError, UnknownModel
 from turnwise.gateway.errors import ApiError
-from turnwise.gateway.request import Delta, Final, ModelRequest, Usage, call_id
+from turnwise.gateway.request import Again, Delta, Final, ModelRequest, Usage, call_id
 from turnwise.gateway.serving import ServingVersions
 from turnwise.gateway.sessions import hash_answer
 from turnwise.journal import Answer, Journal
@@ -27,6 +27,8 @@ from turnwise.types import FinishReason, Message
 
 log = logging.getLogger(__name__)
 
+MOST_BREAKS = 2
+"""How often a whole answer may be broken off by the end of an engine before it fails."""
 
 Close = Callable[[FinishReason, Message], Awaitable[None]]
 
@@ -54,6 +56,10 @@ class OpenTurn:
     text: str = ""
     stop_string: str | None = None
     cached_tokens: int | None = None
+
+    def forget_answer(self) -> None:
+        self.response_ids, self.logprobs, self.text = [], [], ""
+        self.stop_string = self.cached_tokens = None
 
 
 class Closing:
@@ -142,6 +148,14 @@ class Closing:
             await asyncio.wait(set(self._finishing), timeout=5)
 
 
+@dataclass(slots=True)
+class _Reading:
+    """An answer as far as it has been read."""
+
+    parser: AnswerParser
+    reason: FinishReason = FinishReason.ERROR
+
+
 class Answering(Closing):
     """Answers and closes turns with an engine that takes token ids."""
 
@@ -151,8 +165,11 @@ class Answering(Closing):
         self.renderer = renderer
         self.versions = versions
 
-    async def stream(self, turn: OpenTurn) -> AsyncGenerator[Delta | Final, None]:
-        """The answer as it is sampled, then the Final, which is yielded only once the turn is durable."""
+    async def stream(self, turn: OpenTurn) -> AsyncGenerator[Delta | Again | Final, None]:
+        """The answer as it is sampled, then the Final, which is yielded only once the turn is durable.
+
+        A whole answer that an engine's end breaks off begins again with the next engine: its client has seen nothing.
+        """
         if turn.replay is not None:
             yield Delta(whole_parts(turn.replay.message))
             yield turn.replay
@@ -161,17 +178,15 @@ class Answering(Closing):
             await asyncio.shield(self._finish(turn, FinishReason.ERROR))
             raise turn.refused
         in_reasoning = self.renderer.ends_in_reasoning(turn.prompt.ids)
-        parser = AnswerParser(
-            self.renderer.grammar, with_tools=turn.request.tools is not None, in_reasoning=in_reasoning
-        )
-        reason = FinishReason.ERROR
+        reading = _Reading(self._parser(turn, in_reasoning))
         async with self.closing(turn) as close:
-            async with self.versions.using(turn.version), aclosing(self._chunks(turn)) as chunks:
-                async for chunk in chunks:
-                    reason = _take(turn, chunk) or reason
-                    parts = parser.feed(chunk.text)
-                    if parts or chunk.token_ids:
-                        yield Delta(parts, list(zip(chunk.token_ids, chunk.logprobs or [], strict=False)))
+            async with (
+                self.versions.using(turn.version),
+                aclosing(self._sampled(turn, reading, in_reasoning)) as deltas,
+            ):
+                async for delta in deltas:
+                    yield delta
+            parser, reason = reading.parser, reading.reason
             last = parser.finish()
             if self.renderer.grammar.calls != "json":
                 last.extend(await asyncio.to_thread(self._family_reading, turn, parser))
@@ -186,6 +201,29 @@ class Answering(Closing):
                 reasoning = await asyncio.to_thread(self.renderer.reasoning_tokens, turn.response_ids, in_reasoning)
             usage = Usage(len(turn.prompt.ids), len(turn.response_ids), reasoning, cached_tokens=turn.cached_tokens)
             yield Final(message, reason, usage, turn.stop_string)
+
+    async def _sampled(
+        self, turn: OpenTurn, reading: _Reading, in_reasoning: bool
+    ) -> AsyncGenerator[Delta | Again, None]:
+        """What is sampled, read into `reading` on the way."""
+        for left in reversed(range(MOST_BREAKS + 1)):
+            try:
+                async with aclosing(self._chunks(turn)) as chunks:
+                    async for chunk in chunks:
+                        reading.reason = _take(turn, chunk) or reading.reason
+                        parts = reading.parser.feed(chunk.text)
+                        if parts or chunk.token_ids:
+                            yield Delta(parts, list(zip(chunk.token_ids, chunk.logprobs or [], strict=False)))
+                return
+            except EngineUnreachable:
+                if turn.request.stream or not turn.response_ids or not left:
+                    raise
+            turn.forget_answer()
+            reading.parser = self._parser(turn, in_reasoning)
+            yield Again()
+
+    def _parser(self, turn: OpenTurn, in_reasoning: bool) -> AnswerParser:
+        return AnswerParser(self.renderer.grammar, with_tools=turn.request.tools is not None, in_reasoning=in_reasoning)
 
     def token_text(self, token_id: int) -> str:
         return self.renderer.decode([token_id])

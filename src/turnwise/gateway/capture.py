@@ -23,6 +23,7 @@ from turnwise.engines.rendering import Prompt, PromptRenderer
 from turnwise.gateway.answering import OpenTurn
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.placing import Claim, own_session, place
+from turnwise.gateway.references import has_references, is_kept, resolve
 from turnwise.gateway.relaying import UpstreamVersions
 from turnwise.gateway.request import Final, ModelRequest, Usage, check_conversation, unsupported
 from turnwise.gateway.serving import ServingVersions
@@ -204,11 +205,17 @@ class Capture:
         return None
 
     def _with_previous(self, request: ModelRequest, client: Client) -> tuple[ModelRequest, Client]:
-        """The request with the history of the response it names put before it, in that response's session."""
+        """The request whole: items that are only named put in, and the history of the response it goes on from before
+        it, in that response's session."""
+        referring = has_references(request.messages)
+        if referring:
+            request = replace(request, messages=resolve(request.messages, self.journal, client.key))
         if request.previous is None:
+            if referring:
+                check_conversation(request.messages, "input")
             return request, client
         row = self.journal.turn_row(request.previous)
-        if row is None or row.answer is None or row.client != client.key or not _complete(row) or not _kept(row):
+        if row is None or row.answer is None or row.client != client.key or not _complete(row) or not is_kept(row):
             raise ApiError(
                 400,
                 "there is no such previous response; send the history in 'input' instead",
@@ -249,10 +256,11 @@ class Capture:
 
     def _sampling(self, request: ModelRequest, room: int) -> SamplingParams:
         temperature = 1.0 if request.temperature is None else request.temperature
+        greedy = temperature < LEAST_TEMPERATURE or request.top_p == 0
         return SamplingParams(
             max_tokens=min(request.max_tokens or room, room),
-            temperature=0.0 if temperature < LEAST_TEMPERATURE else temperature,
-            top_p=1.0 if request.top_p is None else request.top_p,
+            temperature=0.0 if greedy else temperature,
+            top_p=request.top_p or 1.0,
             top_k=-1 if not request.top_k else request.top_k,
             seed=request.seed,
             stop=request.stops,
@@ -299,11 +307,6 @@ def _beside(placement: Placement, sibling: Any) -> Placement:
 
 def _complete(row: Any) -> bool:
     return row.finish_reason not in (None, FinishReason.ABORT, FinishReason.ERROR)
-
-
-def _kept(row: Any) -> bool:
-    """Whether a client may go on from an answer: not when it asked for `store: false`. Recorded it is all the same."""
-    return unpack_json(row.params).get("store") is not False
 
 
 def _digest(*parts: object) -> str:

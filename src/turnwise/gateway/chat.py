@@ -50,6 +50,7 @@ KEPT_FIELDS = UPSTREAMS_OWN | frozenset(
         "store",
         "service_tier",
         "prompt_cache_key",
+        "prompt_cache_options",
         "prompt_cache_retention",
         "safety_identifier",
         "reasoning_effort",
@@ -80,11 +81,12 @@ MESSAGE_FIELDS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "reasoning_content", "reasoning"}
 )
 MESSAGE_MARKS = frozenset(
-    {"cache_control", "annotations", "audio", "function_call", "id", "status", "phase", "provider_specific_fields"}
+    {"cache_control", "annotations", "id", "status", "phase", "parsed", "provider_specific_fields"}
 )
-"""Fields of a message that a client sends along and no model sees; `audio` and `function_call` only as null.
+"""Fields of a message that a client sends along and no model sees.
 
-`provider_specific_fields` is what LiteLLM adds to an answer, and its clients send it back.
+OpenAI's SDK puts `parsed` beside the content. `provider_specific_fields` is what LiteLLM adds to an answer, and its
+clients send it back.
 """
 
 
@@ -141,7 +143,7 @@ class ChatFields(BaseModel):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_p: float | None = Field(default=None, ge=0, le=1)
     top_k: int | None = Field(default=None, ge=-1, le=LARGEST_TOP_K)
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
@@ -340,18 +342,18 @@ def _plain(i: int, message: Message) -> Message:
     role = message.get("role")
     if role not in ROLES:
         raise refuse(f"the role must be one of {', '.join(ROLES)}, not {role!r}")
-    for key in message.keys() - MESSAGE_FIELDS:
-        if key not in MESSAGE_MARKS:
+    for key in message.keys() - MESSAGE_FIELDS - MESSAGE_MARKS:
+        if message[key] is not None:  # a field that is null says nothing
+            if key in ("audio", "function_call"):
+                raise refuse(f"{key!r} is not supported", "unsupported_parameter")
             raise refuse(f"unknown field {key!r}", "unknown_parameter")
-        if key in ("audio", "function_call") and message[key] is not None:
-            raise refuse(f"{key!r} is not supported", "unsupported_parameter")
     content, calls = message.get("content"), message.get("tool_calls")
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     if content is None and not (role == "assistant" and (calls or message.get("refusal") or reasoning)):
         raise refuse("content is missing")
     if isinstance(content, list):
         kinds = ("text", "input_text", "output_text", "refusal")
-        content = text_of(content, kinds, f"messages.{i}.content")
+        content = text_of(content, kinds, f"messages.{i}.content", apart=role != "assistant")
     elif content is not None and not isinstance(content, str):
         raise refuse("content must be a string or a list of text parts")
     plain: Message = {"role": "system" if role == "developer" else role, "content": content or _refused(message)}

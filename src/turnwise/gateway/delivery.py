@@ -19,12 +19,12 @@ from turnwise.gateway.capture import Capture
 from turnwise.gateway.clients import read_body, read_client
 from turnwise.gateway.errors import ApiError, as_api_error
 from turnwise.gateway.metrics import Metrics
-from turnwise.gateway.request import AnswerHead, Codec, Delta, Final
+from turnwise.gateway.request import Again, AnswerHead, Codec, Delta, Final
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Events = AsyncGenerator[Delta | Final, None]
+Events = AsyncGenerator[Delta | Again | Final, None]
 
 
 class Answers(Protocol):
@@ -124,7 +124,10 @@ async def _collect(events: Events) -> tuple[Final, list[tuple[int, float]]]:
         async for event in events:
             if isinstance(event, Final):
                 return event, tokens
-            tokens += event.tokens
+            if isinstance(event, Again):
+                tokens.clear()
+            else:
+                tokens += event.tokens
     raise ApiError(502, "the engine gave no answer", code="engine_error")
 
 
@@ -155,19 +158,21 @@ async def _written(
     head: AnswerHead,
     answers: Answers,
     metrics: Metrics,
-    first: Delta | Final,
+    first: Delta | Again | Final,
     events: Events,
 ) -> AsyncGenerator[bytes, None]:
     writer = codec.writer(head)
     yield writer.begin()
-    event: Delta | Final | None = first
+    event: Delta | Again | Final | None = first
     async with aclosing(events):
         try:
             while event is not None:
                 if isinstance(event, Final):
                     yield writer.end(event)
                     return
-                if data := writer.delta(event.parts, _texts(turn, answers, event.tokens)):
+                if isinstance(event, Delta) and (
+                    data := writer.delta(event.parts, _texts(turn, answers, event.tokens))
+                ):
                     yield data
                 event = await anext(events, None)
         except Exception as e:

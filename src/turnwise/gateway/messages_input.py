@@ -77,6 +77,7 @@ class OutputConfig(BaseModel):
     model_config = ConfigDict(extra="forbid")
     effort: str | None = None
     format: dict[str, Any] | None = None
+    task_budget: dict[str, Any] | None = None
 
 
 class MessagesFields(BaseModel):
@@ -90,7 +91,7 @@ class MessagesFields(BaseModel):
     system: str | list[dict[str, Any]] | None = None
     stream: bool | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_p: float | None = Field(default=None, ge=0, le=1)
     top_k: int | None = Field(default=None, ge=0, le=LARGEST_TOP_K)
     stop_sequences: list[str] | None = None
     tools: list[dict[str, Any]] | None = None
@@ -142,7 +143,7 @@ def parse_request(body: bytes) -> ModelRequest:
 def _plain(i: int, message: dict[str, Any]) -> list[Message]:
     """One message with blocks as plain messages: tool results first, then the text; or the assistant's one."""
     where = f"messages.{i}"
-    unknown = message.keys() - {"role", "content", "cache_control", "id"}
+    unknown = {key for key, value in message.items() if value is not None} - {"role", "content", "cache_control", "id"}
     if unknown:
         raise ApiError(400, f"{where}: unknown field {min(unknown)!r}", param=where, code="unknown_parameter")
     role, content = message.get("role"), message.get("content")

@@ -180,6 +180,7 @@ def _by_answer(
         added=messages,
         answers=row.id if fresh else None,
         next_state=own_words(messages[at + 1 :]) if fresh else [],
+        follows=row.id,
     )
 
 

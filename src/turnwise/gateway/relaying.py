@@ -10,7 +10,7 @@ from typing import Any
 from turnwise.engines.answers import AnswerParts, CallPiece
 from turnwise.engines.upstream import ChatParams, UpstreamEngine, UpstreamEvent
 from turnwise.gateway.answering import Closing, OpenTurn, whole_parts, with_call_ids
-from turnwise.gateway.request import Delta, Final, ModelRequest, Usage, unsupported
+from turnwise.gateway.request import Again, Delta, Final, ModelRequest, Usage, unsupported
 from turnwise.journal import Journal
 from turnwise.types import BASE_VERSION, FinishReason, Message
 
@@ -27,7 +27,7 @@ class Relaying(Closing):
         super().__init__(journal)
         self.upstream = upstream
 
-    async def stream(self, turn: OpenTurn) -> AsyncGenerator[Delta | Final, None]:
+    async def stream(self, turn: OpenTurn) -> AsyncGenerator[Delta | Again | Final, None]:
         """The answer as the upstream gives it, then the Final, which is yielded only once the turn is durable."""
         if turn.replay is not None:
             yield Delta(whole_parts(turn.replay.message))

@@ -27,6 +27,7 @@ LARGEST_TOP_K = 2**31 - 1
 TOOL_MARKS = frozenset(
     {
         "allowed_callers",
+        "async",
         "cache_control",
         "defer_loading",
         "eager_input_streaming",
@@ -34,7 +35,10 @@ TOOL_MARKS = frozenset(
         "output_schema",
     }
 )
-"""Fields beside a tool's definition that change nothing here: a deferred tool is offered at once."""
+"""Fields beside a tool's definition that change nothing here: a deferred tool is offered at once.
+
+`allowed_callers` and `async` only with the values that say what is done anyway.
+"""
 Tool = TypeVar("Tool", bound=BaseModel)
 _LINE_BREAKS = tuple((c.encode(), f"\\u{ord(c):04x}".encode()) for c in "\x85\u2028\u2029")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -92,6 +96,11 @@ class Delta:
 
     parts: AnswerParts
     tokens: list[tuple[int, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What was given of the answer so far is void: it is sampled anew. No stream ever has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +199,8 @@ def take_kept(raw: dict[str, Any], kept: frozenset[str], neutral: dict[str, tupl
         if name in raw and not any(raw[name] == value and type(raw[name]) is type(value) for value in allowed):
             raise unsupported(name)
         raw.pop(name, None)
+    for name in [name for name, value in raw.items() if value is None]:
+        del raw[name]  # a field that is null says nothing, whether it is known here or not
     return {name: raw.pop(name) for name in kept & raw.keys()}
 
 
@@ -224,8 +235,12 @@ def check_stops(stops: tuple[Any, ...], param: str) -> tuple[str, ...]:
     return stops
 
 
-def text_of(parts: list[Any], kinds: tuple[str, ...], param: str) -> str:
-    """The text of a list of content parts. Raises ApiError for a part that is not text."""
+def text_of(parts: list[Any], kinds: tuple[str, ...], param: str, *, apart: bool = True) -> str:
+    """The text of a list of content parts. Raises ApiError for a part that is not text.
+
+    What a person or a program put into several parts stands `apart`: a line break comes between two where none is. A
+    model's own parts are pieces of one text.
+    """
     texts = []
     for part in parts:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -235,7 +250,10 @@ def text_of(parts: list[Any], kinds: tuple[str, ...], param: str) -> str:
         text = part.get("refusal" if kind == "refusal" else "text")
         if not isinstance(text, str):
             raise ApiError(400, f"{param}: a text part needs a string 'text'", param=param, code="invalid_value")
-        texts.append(text)
+        if apart and texts and text and not texts[-1][-1:].isspace() and not text[0].isspace():
+            texts.append("\n")
+        if text:
+            texts.append(text)
     return "".join(texts)
 
 
@@ -294,7 +312,13 @@ def _marks_of(tools: Any, where: str) -> dict[str, Any]:
         if not isinstance(tool, dict):
             continue
         at = f"{where}.{i}"
-        if found := {name: tool.pop(name) for name in TOOL_MARKS & tool.keys()}:
+        function = tool.get("function")
+        found = {name: tool.pop(name) for name in TOOL_MARKS & tool.keys()}
+        if isinstance(function, dict):
+            found |= {name: function.pop(name) for name in TOOL_MARKS & function.keys()}
+        if found:
+            if found.get("async"):
+                raise unsupported(f"{at}.async", "an answer waits for its tools; leave it out")
             callers = found.get("allowed_callers")
             if callers is not None and (not isinstance(callers, list) or "direct" not in callers):
                 raise unsupported(f"{at}.allowed_callers", "the model itself calls tools; add 'direct'")

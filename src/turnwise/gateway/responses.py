@@ -43,7 +43,9 @@ class ResponsesCodec:
         for i, call in enumerate(final.message.get("tool_calls") or []):
             function = call["function"]
             output.append(items.call(i, function["name"], function["arguments"], "completed"))
-        if output and not is_complete(output[-1].get("arguments", "")):
+        if not output:  # a client that sends the conversation back must have something to send
+            output.append(items.message("", "completed", tokens))
+        if not is_complete(output[-1].get("arguments", "")):
             output[-1]["status"] = _status(final)
         body = _response(head, output, _status(final), _now()) | {
             "usage": usage_body(final.usage),
@@ -120,6 +122,8 @@ class ItemWriter:
 
     def end(self, final: Final) -> bytes:
         out = b"".join(map(self._write, self._order.finish()))
+        if self._open is None and not self._output:
+            out += self._begin("message")
         if self._open == "message":
             self._logprobs += self._waiting  # the last token has no text
         status = _status(final)

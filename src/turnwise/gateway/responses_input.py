@@ -9,6 +9,7 @@ from openai.types.shared import Reasoning
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from turnwise.gateway.errors import ApiError
+from turnwise.gateway.references import add_reference, has_references
 from turnwise.gateway.request import (
     LARGEST_TOP_K,
     ModelRequest,
@@ -61,12 +62,17 @@ ITEM_FIELDS = {
     "reasoning": {"content", "summary", "encrypted_content"},
     "function_call": {"call_id", "name", "arguments", "namespace"},
     "function_call_output": {"call_id", "output", "name", "namespace"},
+    "item_reference": set(),
 }
 ITEM_MARKS = frozenset(
     {"type", "id", "status", "phase", "end_turn", "caller", "created_by", "metadata", "cache_control"}
-    | {"parsed_arguments", "provider_specific_fields"}
+    | {"parsed_arguments", "provider_specific_fields", "async", "async_"}
+    | {"internal_chat_message_metadata_passthrough", "encrypted_function_args"}
 )
-"""Fields of an item that a client sends along and no model sees. The SDK puts `parsed_arguments` beside arguments."""
+"""Fields of an item that a client sends along and no model sees.
+
+OpenAI's SDK puts `parsed_arguments` beside arguments and dumps `async` as `async_`; the last two are Codex CLI's.
+"""
 TEXT_PARTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
 
@@ -96,7 +102,7 @@ class ResponsesFields(BaseModel):
     previous_response_id: str | None = None
     stream: bool | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_p: float | None = Field(default=None, ge=0, le=1)
     top_k: int | None = Field(default=None, ge=-1, le=LARGEST_TOP_K)
     top_logprobs: int | None = None
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
@@ -129,7 +135,7 @@ def parse_request(body: bytes) -> ModelRequest:
         raise invalid("input", "needs something new after the previous response")
     if given.instructions:
         messages.insert(0, {"role": "system", "content": given.instructions})
-    if previous is None:
+    if previous is None and not has_references(messages):  # what is put in later is checked then
         check_conversation(messages, "input")
     tools = read_tools(given.tools or [])
     choice = given.tool_choice
@@ -174,8 +180,10 @@ def _messages(given: str | list[dict[str, Any]] | None) -> list[Message]:
     turn: Message | None = None  # the assistant message under way
     for i, item in enumerate(given):
         where = f"input.{i}"
-        kind = item.get("type") or ("message" if "role" in item else None)
-        unknown = item.keys() - ITEM_MARKS - ITEM_FIELDS.get(str(kind), item.keys())
+        named = "item_reference" if item.keys() == {"id"} else None
+        kind = item.get("type") or ("message" if "role" in item else named)
+        said = {key for key, value in item.items() if value is not None}
+        unknown = said - ITEM_MARKS - ITEM_FIELDS.get(str(kind), said)
         if unknown:
             param = f"{where}.{min(unknown)}"
             raise ApiError(400, f"unknown field '{param}'", param=param, code="unknown_parameter")
@@ -187,6 +195,8 @@ def _messages(given: str | list[dict[str, Any]] | None) -> list[Message]:
                 turn = {"role": "assistant", "content": ""}
                 messages.append(turn)
             _extend(where, turn, kind, item)
+        elif kind == "item_reference":
+            turn = add_reference(where, messages, turn, item)
         elif kind == "function_call_output":
             turn = None
             messages.append(_output(where, item))
@@ -205,10 +215,10 @@ def _message(where: str, item: dict[str, Any]) -> Message:
 
 def _extend(where: str, turn: Message, kind: str, item: dict[str, Any]) -> None:
     if kind == "message":
-        turn["content"] += _text(where, item.get("content"))
+        turn["content"] += _text(where, item.get("content"), apart=False)
     elif kind == "reasoning":
         content = item.get("content") or item.get("summary") or []
-        text = text_of(content, TEXT_PARTS, f"{where}.content") if isinstance(content, list) else ""
+        text = text_of(content, TEXT_PARTS, f"{where}.content", apart=False) if isinstance(content, list) else ""
         if text:
             turn["reasoning_content"] = turn.get("reasoning_content", "") + text
     else:
@@ -228,12 +238,12 @@ def _output(where: str, item: dict[str, Any]) -> Message:
     return {"role": "tool", "content": _text(where, item.get("output"), "output"), "tool_call_id": item["call_id"]}
 
 
-def _text(where: str, content: Any, key: str = "content") -> str:
+def _text(where: str, content: Any, key: str = "content", *, apart: bool = True) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
         raise invalid(f"{where}.{key}", "must be a string or a list of text parts")
-    return text_of(content, TEXT_PARTS, f"{where}.{key}")
+    return text_of(content, TEXT_PARTS, f"{where}.{key}", apart=apart)
 
 
 def _echoed_reasoning(given: Any) -> dict[str, Any] | None:

@@ -64,7 +64,7 @@ def _thinking(given: Any) -> bool | None:
     if given is None or isinstance(given, bool):
         return given
     kind = given.get("type") if isinstance(given, dict) else None
-    if kind not in _TYPES:
+    if not isinstance(kind, str) or kind not in _TYPES:
         raise invalid("thinking.type", f"must be one of {', '.join(map(repr, _TYPES))}, not {kind!r}")
     return _TYPES[kind]
 
