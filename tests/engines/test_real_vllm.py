@@ -30,6 +30,7 @@ from tests.support.versions import publish
 from tests.support.vllm_server import PYTHON, VllmServer, vllm_server
 from turnwise.config import Config, load_config
 from turnwise.engines.base import Chunk, SamplingParams
+from turnwise.engines.forced_calls import forced_call
 from turnwise.engines.replicas import Replicas
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import EngineError, UnknownModel
@@ -163,6 +164,19 @@ async def test_a_prompt_seen_before_comes_from_the_prefix_cache(engine: VllmEngi
 async def test_an_answer_follows_a_json_schema(engine: VllmEngine) -> None:
     answer = await ask(engine, ids(5, 20), structured={"enum": ["left", "right"]}, max_tokens=40)
     assert json.loads(answer.text) in ("left", "right")
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "sub"}}])
+async def test_an_answer_is_the_call_that_must_be_made(engine: VllmEngine, choice: Any) -> None:
+    number = {"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}, "required": ["n"]}
+    number |= {"additionalProperties": False, "$defs": {"N": {"enum": [1, 22, 333]}}}
+    tools = [{"type": "function", "function": {"name": name, "parameters": number}} for name in ("add", "sub")]
+    for space in ("", "\n"):
+        answer = await ask(engine, ids(5, 20), call=forced_call(choice, tools, space), max_tokens=60)
+        call = json.loads(answer.text.removeprefix(f"<tool_call>{space}").removesuffix(f"{space}</tool_call>"))
+        assert call["name"] in (("add", "sub") if choice == "required" else ("sub",))
+        assert call["arguments"]["n"] in (1, 22, 333) and answer.finish_reason == "stop"
+        assert answer.logprobs is not None and len(answer.logprobs) == len(answer.token_ids)
 
 
 async def test_hanging_up_stops_the_computation(server: VllmServer, engine: VllmEngine) -> None:

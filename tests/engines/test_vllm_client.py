@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.raw_http import Part, answer, plays, sse
 from turnwise.engines.base import Chunk, SamplingParams, merged
+from turnwise.engines.forced_calls import forced_call
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
@@ -21,6 +22,9 @@ VLLM = answer(200, {"data": [{"id": "base", "max_model_len": 64, "owned_by": "vl
 def params(**changes: Any) -> SamplingParams:
     fields = {"max_tokens": 8, "temperature": 1.0, "top_p": 1.0, "top_k": -1, "seed": None}
     return SamplingParams(**(fields | {"stop": (), "stop_token_ids": ()} | changes))
+
+
+TOOL_A = {"type": "function", "function": {"name": "a", "parameters": {"type": "object"}}}
 
 
 def one_token(logprob: float | None) -> list[Part]:
@@ -43,6 +47,16 @@ async def test_a_json_schema_is_passed_on() -> None:
         await ask(played.url)
     assert played.received[0].body["structured_outputs"] == {"json": schema}
     assert "structured_outputs" not in played.received[1].body
+
+
+async def test_a_call_that_must_be_made_is_a_structural_tag() -> None:
+    tag = forced_call("required", [TOOL_A], "")
+    async with plays(one_token(-0.5)) as played:
+        await ask(played.url, call=tag)
+    assert json.loads(played.received[0].body["structured_outputs"]["structural_tag"]) == tag
+    assert tag["format"]["begin"] == '<tool_call>{"name": "a", "arguments": '
+    with pytest.raises(EngineError, match="'b'"):
+        forced_call({"type": "function", "function": {"name": "b"}}, [TOOL_A], "")
 
 
 async def test_cached_tokens_are_read_from_the_usage() -> None:

@@ -39,6 +39,7 @@ class StubEngine:
     known: set[str] = field(default_factory=lambda: {"base"})
     loads: list[str] = field(default_factory=list)
     sampled: list[tuple[list[int], list[int], str]] = field(default_factory=list)  # prompt ids, response ids, model
+    structured: list[Any] = field(default_factory=list)  # what each answer was to be held to
     cancelled: int = 0
 
     def app(self) -> FastAPI:
@@ -74,6 +75,7 @@ class StubEngine:
             body = await request.json()
             if self.refuse_with is not None:
                 return JSONResponse({"error": {"message": "the stub refuses"}}, self.refuse_with)
+            self.structured.append(body.get("structured_outputs"))
             if body["model"] not in self.known:
                 return JSONResponse({"error": {"message": f"no model {body['model']}"}}, 404)
             return StreamingResponse(self._events(body), media_type="text/event-stream")

@@ -29,11 +29,13 @@ class AnswerGrammar:
     """How a family writes an answer.
 
     ``reasoning``: it may begin with `<think>…</think>`. ``calls``: "json" as above; "tagged" has another notation
-    between the same tags; "whole" can only be read by the family's own parser when the answer is complete.
+    between the same tags; "whole" can only be read by the family's own parser when the answer is complete. ``space``
+    stands between those tags and the JSON.
     """
 
     reasoning: bool = False
     calls: Literal["json", "tagged", "whole"] = "json"
+    space: str = "\n"
 
 
 @dataclass(slots=True)

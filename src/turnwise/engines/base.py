@@ -15,7 +15,8 @@ BASE_MODEL = "base"
 class SamplingParams:
     """How to sample. ``max_tokens`` counts response tokens; ``stop`` strings end the answer, cut from its text.
 
-    ``structured`` is a JSON schema that the answer must follow, for engines that can (`engines.capabilities`).
+    ``structured`` is a JSON schema that the answer must follow, ``call`` the structural tag of a tool call that it must
+    be (`engines.forced_calls`), both for engines that can (`engines.capabilities`).
     """
 
     max_tokens: int
@@ -26,6 +27,7 @@ class SamplingParams:
     stop: tuple[str, ...]
     stop_token_ids: tuple[int, ...]
     structured: dict[str, Any] | None = None
+    call: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

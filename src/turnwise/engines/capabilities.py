@@ -32,6 +32,8 @@ class Capabilities:
     """Forgets a version that is not used any more."""
     structured: bool
     """Holds an answer to a JSON schema."""
+    forced_calls: bool
+    """Makes the model call a tool, or the one that is named."""
     cancel: bool
     """Stops computing when the client goes away."""
     external: bool
@@ -52,6 +54,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         adapters=True,
         unload=True,
         structured=False,
+        forced_calls=False,
         cancel=True,
         external=False,
         replicas=False,
@@ -62,6 +65,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         adapters=True,
         unload=True,
         structured=True,
+        forced_calls=True,
         cancel=True,
         external=True,
         replicas=True,
@@ -72,6 +76,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         adapters=True,
         unload=True,
         structured=True,
+        forced_calls=False,
         cancel=True,
         external=True,
         replicas=True,
@@ -82,6 +87,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         adapters=False,
         unload=False,
         structured=True,
+        forced_calls=True,
         cancel=True,
         external=True,
         replicas=False,

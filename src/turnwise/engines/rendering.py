@@ -24,7 +24,7 @@ from turnwise.types import Message
 _CHATML_SYSTEM_MARK = "<|im_start|>system\n"
 
 GRAMMARS = {
-    "ChatMLRenderer": AnswerGrammar(reasoning=False, calls="json"),
+    "ChatMLRenderer": AnswerGrammar(reasoning=False, calls="json", space=""),
     "Qwen3Renderer": AnswerGrammar(reasoning=True, calls="json"),
     "Qwen3VLRenderer": AnswerGrammar(reasoning=True, calls="json"),
     "Qwen35Renderer": AnswerGrammar(reasoning=True, calls="tagged"),

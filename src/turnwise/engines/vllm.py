@@ -7,6 +7,7 @@ before the temperature unless it was started with `--logprobs-mode processed_log
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -176,6 +177,8 @@ def _request(model: str, prompt_ids: list[int], params: SamplingParams) -> dict[
         body["stop"] = list(params.stop)
     if params.structured is not None:
         body["structured_outputs"] = {"json": params.structured}
+    if params.call is not None:
+        body["structured_outputs"] = {"structural_tag": json.dumps(params.call)}
     return body
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from turnwise.config import Config
 from turnwise.engines.base import SamplingParams
 from turnwise.engines.capabilities import capabilities
+from turnwise.engines.forced_calls import forced_call
 from turnwise.engines.rendering import Prompt, PromptRenderer
 from turnwise.gateway.answering import OpenTurn
 from turnwise.gateway.errors import ApiError
@@ -29,7 +30,7 @@ from turnwise.gateway.request import Final, ModelRequest, Usage, check_conversat
 from turnwise.gateway.serving import ServingVersions
 from turnwise.gateway.sessions import Placement, hash_history, turn_kind
 from turnwise.gateway.thinking import refuse_template_arguments
-from turnwise.gateway.tool_choice import refuse_choice
+from turnwise.gateway.tool_choice import check_choice
 from turnwise.journal import Journal, NewTurn
 from turnwise.journal.schema import unpack_ids, unpack_json
 from turnwise.types import FinishReason, TurnKind
@@ -80,7 +81,8 @@ class Capture:
                 f"the {kind} engine cannot hold an answer to a schema; ask for JSON in the prompt",
             )
         if self._able.token_ids:
-            refuse_choice(request)
+            can_force = self._able.forced_calls and self.renderer is not None and self.renderer.grammar.calls == "json"
+            check_choice(request, can_force)
             refuse_template_arguments(request)
             if request.structured is not None and request.tools is not None:
                 raise unsupported(
@@ -235,23 +237,22 @@ class Capture:
     def _prompt(self, request: ModelRequest, parent: Any, placement: Placement, session_id: str) -> tuple[Prompt, bool]:
         """The prompt, bridged from its parent where that is exact, and whether it is stored as an extension.
 
-        A grammar binds from the first token on, so a model is asked for JSON with its thinking behind it.
+        A grammar binds from the first token on, so a model is asked for JSON or a call with its thinking behind it.
         """
         renderer, tools = self.renderer, request.tools
         if renderer is None:
             return Prompt([], None, False), False
-        thinking = request.thinking if request.structured is None else False
+        bound = request.structured is not None or request.tool_choice is not None
+        thinking = False if bound else request.thinking
         prompt, extends = None, False
         if parent is not None and _bridgeable(parent, tools):
             prompt_ids, response_ids = self.journal.context_ids(parent)
             prompt = renderer.bridge(prompt_ids, response_ids, parent.hint_at, placement.added, tools, thinking)
             extends = prompt is not None and parent.session_id == session_id
         prompt = prompt or renderer.render(request.messages, tools, thinking)
-        if request.structured is not None and renderer.ends_in_reasoning(prompt.ids):
-            raise unsupported(
-                request.structured_field,
-                "this model thinks first, which no schema allows; ask for JSON in words",
-            )
+        if bound and renderer.ends_in_reasoning(prompt.ids):
+            field = request.structured_field if request.structured is not None else "tool_choice"
+            raise unsupported(field, "this model thinks first, which no grammar allows; ask for it in words")
         return prompt, extends
 
     def _sampling(self, request: ModelRequest, room: int) -> SamplingParams:
@@ -266,7 +267,13 @@ class Capture:
             stop=request.stops,
             stop_token_ids=() if self.renderer is None else tuple(self.renderer.stop_token_ids),
             structured=request.structured,
+            call=self._call(request),
         )
+
+    def _call(self, request: ModelRequest) -> dict[str, Any] | None:
+        if request.tool_choice is None or request.tools is None or self.renderer is None:
+            return None
+        return forced_call(request.tool_choice, request.tools, self.renderer.grammar.space)
 
     def _replay(self, row: Any, request: ModelRequest) -> OpenTurn:
         message = unpack_json(row.answer)

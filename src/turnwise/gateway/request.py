@@ -292,7 +292,7 @@ def checked_tool(i: int, raw: dict[str, Any], model: type[Tool]) -> Tool:
 
 def unforced() -> ApiError:
     """The refusal of a choice of tools that would have to make the model call one."""
-    return unsupported("tool_choice", "only 'auto' and 'none' are: a model cannot be forced to call a tool")
+    return unsupported("tool_choice", "only 'auto' and 'none' are: this engine cannot make a model call a tool")
 
 
 def no_function(i: int, kind: Any) -> ApiError:

@@ -1,6 +1,7 @@
 """How a client wants tools to be called: that one is, which one, and only one at a time.
 
-An upstream is told. An engine that takes token ids samples freely and cannot be held to it, so there it is refused.
+An upstream is told. An engine that samples with a grammar is held to one call; one that samples freely cannot be, so
+there it is refused.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ def must_call(offered: list[dict[str, Any]], name: str | None = None) -> Choice:
     return {"type": "function", "function": {"name": name}}
 
 
-def refuse_choice(request: ModelRequest) -> None:
-    """For an engine that cannot be held to a choice. Raises ApiError (400) that names the field."""
+def check_choice(request: ModelRequest, can_force: bool) -> None:
+    """For an engine that samples; `can_force` it to one call. Raises ApiError (400) that names what it cannot do."""
     if request.tool_choice is not None:
+        if can_force:
+            return  # the grammar ends behind one call, so there is one at a time
         raise unforced()
     if not request.parallel_tool_calls:
         in_openai = "parallel_tool_calls" in request.record
