@@ -177,6 +177,7 @@ async def test_an_answer_is_the_call_that_must_be_made(engine: VllmEngine, choic
         assert call["name"] in (("add", "sub") if choice == "required" else ("sub",))
         assert call["arguments"]["n"] in (1, 22, 333) and answer.finish_reason == "stop"
         assert answer.logprobs is not None and len(answer.logprobs) == len(answer.token_ids)
+        assert answer.logprobs[0] > -1e-3, "log-probs are those of what the grammar leaves to choose from"
 
 
 async def test_hanging_up_stops_the_computation(server: VllmServer, engine: VllmEngine) -> None:

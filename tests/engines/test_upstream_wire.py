@@ -80,7 +80,22 @@ def call(arguments: str, **fields: Any) -> dict[str, Any]:
             [[call("", index=0, id="a", name="f")], [call("", index=0, id="b", name="g")], [call("{}", index=0)]],
             [0, 1, 1],
         ),
-        ([[call("{}", index=0, id="a", name="f")], [call("", index=0, id="b")], [call("{}", index=1)]], [0, 1, 2]),
+        ([[call("{}", index=0, id="a", name="f")], [call("", index=0, id="b")], [call("{}", index=1)]], [0, 0, 1]),
+        (
+            [[call('{"a"', index=0, name="f")], [call(": 1}", index=0, name="f")], [call("", index=0, name="f")]],
+            [0] * 3,
+        ),
+        ([[call('{"a"', index=0, id="1", name="f")], [call(": 1}", index=0, id="2", name="f")]], [0, 0]),
+        ([[call("{}", index=0, id="1", name="f")], [call("", index=0, id="2", name="f")]], [0, 0]),
+        ([[call("", index=0, id="1", name="f")], [call("", index=0, id="2", name="f")]], [0, 1]),
+        (
+            [
+                [call("{}", index=0, id="a", name="f")],
+                [call("{", index=0, id="b", name="g")],
+                [call("", index=0, id="a")],
+            ],
+            [0, 1, 0],
+        ),
         ([[call('{"a"', index=0, id="a", name="f")], [call(": 1}", index=0, id="a", name="f")]], [0, 0]),
         ([[call("{", index=0, name="f")], [call("}", index=0, id="a", name="f")]], [0, 0]),
         ([[call("{", index=0, id="a", name="f")], [call("}", index=0, id="of the chunk")]], [0, 0]),

@@ -17,6 +17,7 @@ from tests.gateway.conftest import Agents
 from tests.gateway.encoders import Habits
 from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.gateway.test_thinking import CLOSED, shown
+from turnwise.journal.schema import unpack_json
 from turnwise.types import FinishReason
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -100,6 +101,36 @@ def test_one_forced_call_at_a_time_is_what_a_forced_call_is(able: Caller) -> Non
         choice, single = choice | {"disable_parallel_tool_use": True}, {}
     response = able.post([user("say: hm")], tools=True, tool_choice=choice, **single)
     assert response.status_code == 200, response.text
+
+
+def test_a_retry_is_given_no_answer_to_another_wish(able: Caller) -> None:
+    """A client whose first attempt was lost on its way, behind one that asked in another way."""
+    said = [user('say: {"n": 3}')]
+    again = {"x-stainless-retry-count": "1"}
+    free = able.ask(said)
+    bound = able.ask(said, headers=again, **HELD[able.name])
+    assert bound.id != free.id and shown(able.gateway, bound).endswith(CLOSED)  # type: ignore[arg-type]
+    assert able.ask(said, headers=again, **HELD[able.name]).id == bound.id
+    assert able.ask(said, headers=again).id == free.id
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_tools_that_may_not_be_called_stand_in_the_record(qwen: Agents, name: str) -> None:
+    caller = Caller(qwen, name, False)
+    none: Any = {"type": "none"} if name == "messages" else "none"
+    more = {} if name == "messages" else {"parallel_tool_calls": False}
+    turn = caller.ask([user("say: nothing to call")], tools=True, tool_choice=none, **more)
+    row = qwen.journal.turn_row(turn.id)
+    assert row is not None and turn.tools is None
+    assert unpack_json(row.params)["withheld_tools"][0]["function"]["name"] == "add"
+
+
+def test_the_prompt_that_is_counted_is_the_one_that_is_sent(_able: Agents) -> None:
+    caller = Caller(_able, "messages", False)
+    body = caller.body([user("say: count me")], Habits()) | {"tools": [caller.tool]}
+    body |= {"tool_choice": {"type": "any"}}
+    counted = httpx.post(f"{_able.url}/v1/messages/count_tokens", headers=_able.auth, json=body).json()
+    assert counted["input_tokens"] == len(caller.turn(caller.send(body)).prompt_ids)
 
 
 def test_an_engine_that_samples_freely_is_not_said_to_be_held(qwen: Agents) -> None:

@@ -371,14 +371,41 @@ def test_items_that_are_only_named_stand_for_what_was_answered(qwen: Agents) -> 
     assert (second.parent_id, second.session_id) == (before.id, before.session_id)
     known = [*before.prompt_ids, *before.response_ids]
     assert second.bridged and second.prompt_ids[: len(known)] == known
-    by_id_alone = turn(qwen, ask(qwen, [asked, *({"id": item["id"]} for item in named), *results], tools=tools))
-    assert by_id_alone.prompt_ids == second.prompt_ids
-    mixed = [first.output[0].model_dump(), named[1], *(item.model_dump() for item in first.output[2:])]
-    assert turn(qwen, ask(qwen, [asked, *mixed, *results], tools=tools)).prompt_ids == second.prompt_ids
+    by_id_alone = [{"type": None, "id": item["id"]} for item in named]
+    whole = [item.model_dump() for item in first.output]
+    for given in (by_id_alone, [{"id": item["id"]} for item in named], whole[:1] + named[1:2] + whole[2:]):
+        assert turn(qwen, ask(qwen, [asked, *given, *results], tools=tools)).prompt_ids == second.prompt_ids
+    for given in (whole[:2] + named[2:3] + whole[3:], named[:2] + whole[2:3] + named[3:]):
+        assert turn(qwen, ask(qwen, [asked, *given, *results], tools=tools)).prompt_ids == second.prompt_ids
+
+
+def test_the_text_of_an_answer_that_came_in_several_items_is_there_once(qwen: Agents) -> None:
+    call = nested_calls({"a": 1})
+    asked = {"role": "user", "content": f"say: before {call} after it all"}
+    tools = [{"type": "function"} | TOOL]
+    first = streamed(qwen, [asked], tools=tools)[1]
+    assert [item.type for item in first.output] == ["message", "function_call", "message"]
+    named = [{"type": "item_reference", "id": item.id} for item in first.output]
+    result = {"type": "function_call_output", "call_id": first.output[1].call_id, "output": "3"}  # type: ignore[union-attr]
+    second = turn(qwen, ask(qwen, [asked, *named, result], tools=tools))
+    assert second.bridged and second.parent_id == turn(qwen, first).id
+
+
+def test_an_answer_that_was_cut_off_cannot_be_named(qwen: Agents) -> None:
+    qwen.stub.token_delay_s = 0.02
+    body = {"model": "turnwise", "input": "say: " + "word " * 200, "stream": True}
+    with httpx.stream("POST", f"{qwen.url}/v1/responses", headers=qwen.auth, json=body) as response:
+        cut = response.headers["x-turnwise-turn-id"]
+        next(response.iter_lines())
+    wait_until(lambda: (row := qwen.journal.turn_row(cut)) is not None and row.finish_reason == FinishReason.ABORT)
+    qwen.stub.token_delay_s = 0
+    with pytest.raises(openai.BadRequestError, match="any more"):
+        named = {"type": "item_reference", "id": cut.replace("turn-", "msg_")}
+        ask(qwen, [named, {"role": "user", "content": "go on"}])
 
 
 @pytest.mark.parametrize(
-    ("id", "words"), [("msg_0123456789abcdef", "any more"), ("msg_x", "send the item itself"), (None, "no item None")]
+    ("id", "words"), [("msg_0123456789abcdef", "any more"), ("msg_x", "no item 'msg_x'"), (None, "no item None")]
 )
 def test_items_that_nobody_was_sent_cannot_be_named(qwen: Agents, id: Any, words: str) -> None:
     with pytest.raises(openai.BadRequestError, match=words):

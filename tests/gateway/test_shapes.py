@@ -61,11 +61,13 @@ def test_a_schema_that_is_not_there_is_refused(qwen: Agents, given: dict[str, An
     assert named("responses", responses, "text.format")
 
 
-@pytest.mark.parametrize("kind", ["auto", "none"])
-def test_single_calls_only_is_refused_by_its_own_name(qwen: Agents, kind: str) -> None:
-    choice = {"type": kind, "disable_parallel_tool_use": True}
-    response = post(qwen, "messages", "one call", tool_choice=choice, tools=[FORMATS["messages"][2]])
+def test_single_calls_only_is_refused_by_its_own_name(qwen: Agents) -> None:
+    choice = {"type": "auto", "disable_parallel_tool_use": True}
+    tools = [FORMATS["messages"][2]]
+    response = post(qwen, "messages", "one call", tool_choice=choice, tools=tools)
     assert named("messages", response, "tool_choice.disable_parallel_tool_use"), response.text
+    for more in ({"tool_choice": choice}, {"tool_choice": choice | {"type": "none"}, "tools": tools}):
+        assert post(qwen, "messages", "no call", **more).status_code == 200  # where there are none, one at a time is
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def find_endpoint(config: Config, url: str | None, model: str | None, make_token
     context = _context(config, url, token, ours)
     if ours and make_token and config.server.auth:
         token = load_or_make_token(config.token_path)  # only now: nobody there has refused this home
-    return Endpoint(url, token, model or MODEL_NAME, context, config.engine.kind == "upstream")
+    return Endpoint(url, token, model or MODEL_NAME, context, ours and config.engine.kind == "upstream")
 
 
 def _own_address(config: Config) -> str | None:

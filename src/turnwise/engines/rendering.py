@@ -91,8 +91,8 @@ class PromptRenderer:
     def parse(
         self, response_ids: list[int], tools: list[dict[str, Any]] | None, prompt_ids: list[int]
     ) -> ParsedResponse:
-        """The family's own reading of a complete answer."""
-        return self.renderer.parse_response(response_ids, tools=_shown(tools), prompt_ids=prompt_ids)
+        """The family's own reading of a complete answer to a prompt."""
+        return self._renderer_of(prompt_ids).parse_response(response_ids, tools=_shown(tools), prompt_ids=prompt_ids)
 
     def render(
         self, messages: list[Message], tools: list[dict[str, Any]] | None, thinking: bool | None = None
@@ -136,11 +136,18 @@ class PromptRenderer:
         new_hint_at = self._hint_at(rendered, added)
         return Prompt(rendered.token_ids, hint_at if new_hint_at is None else new_hint_at, bridged=True)
 
+    def _renderer_of(self, prompt_ids: list[int]) -> Renderer:
+        """The one that wrote a prompt, told by where the answer begins: some read an answer by what they asked for."""
+        for wish, opening in sorted(self._openings.items(), key=lambda item: -len(item[1])):
+            if prompt_ids[-len(opening) :] == opening:
+                return self._thinking[wish]
+        return self.renderer
+
     def _asking(self, thinking: bool | None) -> Renderer:
         return self.renderer if thinking is None else self._thinking.get(thinking, self.renderer)
 
     def _hint_at(self, rendered: RenderedTokens, messages: list[Message]) -> int | None:
-        """The offset just before the token that closes the last user message."""
+        """The offset just before the token that closes the last user message, or behind a message that has none."""
         user = next((i for i in range(len(messages) - 1, -1, -1) if messages[i]["role"] == "user"), None)
         owners = rendered.message_indices
         end = next((k for k in range(len(owners) - 1, -1, -1) if owners[k] == user), None)
@@ -149,7 +156,8 @@ class PromptRenderer:
         at = end  # some templates attribute a line break after the closing token to the message
         while at > 0 and owners[at - 1] == user and rendered.token_ids[at] not in self._closers:
             at -= 1
-        return at if rendered.token_ids[at] in self._closers else end + 1
+        opens = at == 0 or owners[at - 1] != user  # the token with which a message begins closes none
+        return end + 1 if opens or rendered.token_ids[at] not in self._closers else at
 
 
 def load_renderer(model: Path | str) -> PromptRenderer:

@@ -83,17 +83,21 @@ class _Call:
 
     place: int
     id: str | None = None
+    name: str | None = None
     arguments: str = ""
 
     def ended_by(self, piece: ToolCallPiece) -> bool:
         """Whether a piece with this call's index begins another one.
 
-        It does where two of three signs are there: it has a name, it has another id, and these arguments are complete.
+        Only one with a name does: by another id, unless it goes on where these arguments stop; or where these arguments
+        are complete, unless it says the same name again and nothing else.
         """
-        if piece.id is not None and piece.id == self.id:
+        if not piece.name or (piece.id is not None and piece.id == self.id):
             return False
-        named, other = bool(piece.name), piece.id is not None and self.id is not None
-        return (named and other) or ((named or other) and _is_json(self.arguments))
+        complete, same = _is_json(self.arguments), piece.name == self.name
+        if piece.id is not None and self.id is not None and (complete or not self.arguments or not same):
+            return bool(piece.arguments) or not same or not complete
+        return complete and (bool(piece.arguments) or not same)
 
 
 class _Calls:
@@ -101,6 +105,7 @@ class _Calls:
 
     def __init__(self) -> None:
         self._open: dict[int, _Call] = {}
+        self._by_id: dict[tuple[int, str], _Call] = {}
         self._count = 0
 
     def place(self, piece: ToolCallPiece) -> ToolCallPiece:
@@ -108,11 +113,14 @@ class _Calls:
         index: Any = piece.index
         if type(index) is not int or not 0 <= index <= self._count:
             return piece
-        call = self._open.get(index)
+        known = self._by_id.get((index, piece.id)) if isinstance(piece.id, str) else None
+        call = known or self._open.get(index)
         if call is None or call.ended_by(piece):
             call = self._open[index] = _Call(self._count)
             self._count += 1
-        call.id = call.id or piece.id
+        call.id, call.name = call.id or piece.id, call.name or piece.name
+        if isinstance(piece.id, str) and piece.id == call.id:
+            self._by_id[index, piece.id] = call
         if isinstance(piece.arguments, str):
             call.arguments += piece.arguments
         return replace(piece, index=call.place)

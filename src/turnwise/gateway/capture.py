@@ -24,12 +24,12 @@ from turnwise.engines.rendering import Prompt, PromptRenderer
 from turnwise.gateway.answering import OpenTurn
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.placing import Claim, own_session, place
-from turnwise.gateway.references import has_references, is_kept, resolve
+from turnwise.gateway.references import can_be_named, has_references, resolve
 from turnwise.gateway.relaying import UpstreamVersions
 from turnwise.gateway.request import Final, ModelRequest, Usage, check_conversation, unsupported
 from turnwise.gateway.serving import ServingVersions
 from turnwise.gateway.sessions import Placement, hash_history, turn_kind
-from turnwise.gateway.thinking import refuse_template_arguments
+from turnwise.gateway.thinking import is_bound, refuse_template_arguments, thinking_of
 from turnwise.gateway.tool_choice import check_choice
 from turnwise.journal import Journal, NewTurn
 from turnwise.journal.schema import unpack_ids, unpack_json
@@ -102,7 +102,7 @@ class Capture:
         await self.versions.resolve(request.model)
         if self.renderer is None:
             raise unsupported("count_tokens", "this engine does not take token ids, so there is nothing to count")
-        rendered = await asyncio.to_thread(self.renderer.render, request.messages, request.tools, request.thinking)
+        rendered = await asyncio.to_thread(self.renderer.render, request.messages, request.tools, thinking_of(request))
         return len(rendered.ids)
 
     def _prepare(
@@ -121,7 +121,10 @@ class Capture:
         )
         own = own_session(self.journal, claim)
         # The name in the body is part of what makes two requests the same one, for their session may be another.
-        request_hash = _digest(history.chain[-1], json.dumps(tools), request.model, kind, request.session)
+        # So are wishes that change the prompt or bind the answer; where there are none the digest is as it always was.
+        wishes = (request.tool_choice, request.structured, request.thinking)
+        parts = [history.chain[-1], json.dumps(tools), request.model, kind, request.session]
+        request_hash = _digest(*parts, *([json.dumps(wishes)] if wishes != (None, None, None) else []))
         same = self.journal.same_request(client.key, request_hash, 0.0)
         if client.session_id is not None:
             same = [row for row in same if row.session_id == own]
@@ -167,7 +170,7 @@ class Capture:
             hint_at=prompt.hint_at,
             messages=placement.added if extends else messages,
             tools=tools,
-            params=request.record,
+            params=request.record | ({"withheld_tools": request.withheld} if request.withheld else {}),
             prompt_ids=prompt.ids[known:] if extends else prompt.ids,
             prompt_tokens=len(prompt.ids),
             next_state=placement.next_state,
@@ -217,7 +220,7 @@ class Capture:
                 check_conversation(request.messages, "input")
             return request, client
         row = self.journal.turn_row(request.previous)
-        if row is None or row.answer is None or row.client != client.key or not _complete(row) or not is_kept(row):
+        if row is None or not can_be_named(row, client.key):
             raise ApiError(
                 400,
                 "there is no such previous response; send the history in 'input' instead",
@@ -235,22 +238,18 @@ class Capture:
         return replace(request, messages=messages), replace(client, session_id=session, source="previous_response")
 
     def _prompt(self, request: ModelRequest, parent: Any, placement: Placement, session_id: str) -> tuple[Prompt, bool]:
-        """The prompt, bridged from its parent where that is exact, and whether it is stored as an extension.
-
-        A grammar binds from the first token on, so a model is asked for JSON or a call with its thinking behind it.
-        """
+        """The prompt, bridged from its parent where that is exact, and whether it is stored as an extension."""
         renderer, tools = self.renderer, request.tools
         if renderer is None:
             return Prompt([], None, False), False
-        bound = request.structured is not None or request.tool_choice is not None
-        thinking = False if bound else request.thinking
+        thinking = thinking_of(request)
         prompt, extends = None, False
         if parent is not None and _bridgeable(parent, tools):
             prompt_ids, response_ids = self.journal.context_ids(parent)
             prompt = renderer.bridge(prompt_ids, response_ids, parent.hint_at, placement.added, tools, thinking)
             extends = prompt is not None and parent.session_id == session_id
         prompt = prompt or renderer.render(request.messages, tools, thinking)
-        if bound and renderer.ends_in_reasoning(prompt.ids):
+        if is_bound(request) and renderer.ends_in_reasoning(prompt.ids):
             field = request.structured_field if request.structured is not None else "tool_choice"
             raise unsupported(field, "this model thinks first, which no grammar allows; ask for it in words")
         return prompt, extends

@@ -9,7 +9,7 @@ from openai.types.shared import Reasoning
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from turnwise.gateway.errors import ApiError
-from turnwise.gateway.references import add_reference, has_references
+from turnwise.gateway.references import add_reference, fragment, has_references
 from turnwise.gateway.request import (
     LARGEST_TOP_K,
     ModelRequest,
@@ -180,8 +180,7 @@ def _messages(given: str | list[dict[str, Any]] | None) -> list[Message]:
     turn: Message | None = None  # the assistant message under way
     for i, item in enumerate(given):
         where = f"input.{i}"
-        named = "item_reference" if item.keys() == {"id"} else None
-        kind = item.get("type") or ("message" if "role" in item else named)
+        kind = item.get("type") or ("message" if "role" in item else "item_reference" if "id" in item else None)
         said = {key for key, value in item.items() if value is not None}
         unknown = said - ITEM_MARKS - ITEM_FIELDS.get(str(kind), said)
         if unknown:
@@ -194,9 +193,9 @@ def _messages(given: str | list[dict[str, Any]] | None) -> list[Message]:
             if turn is None:
                 turn = {"role": "assistant", "content": ""}
                 messages.append(turn)
-            _extend(where, turn, kind, item)
+            _extend(where, fragment(turn), kind, item)
         elif kind == "item_reference":
-            turn = add_reference(where, messages, turn, item)
+            turn = add_reference(messages, turn, item.get("id"))
         elif kind == "function_call_output":
             turn = None
             messages.append(_output(where, item))

@@ -33,6 +33,16 @@ def asked_thinking(fields: dict[str, Any]) -> bool | None:
     return given.pop() if given else None
 
 
+def is_bound(request: ModelRequest) -> bool:
+    """Whether the answer is held to a grammar, by an engine that samples."""
+    return request.structured is not None or request.tool_choice is not None
+
+
+def thinking_of(request: ModelRequest) -> bool | None:
+    """Whether the model is asked to think. A grammar binds from the first token on: there, thinking lies behind it."""
+    return False if is_bound(request) else request.thinking
+
+
 def refuse_template_arguments(request: ModelRequest) -> None:
     """For prompts that are rendered here, where a template's other arguments change nothing. Raises ApiError (400)."""
     given = request.record.get("chat_template_kwargs") or {}

@@ -42,7 +42,7 @@ def check_choice(request: ModelRequest, can_force: bool) -> None:
         if can_force:
             return  # the grammar ends behind one call, so there is one at a time
         raise unforced()
-    if not request.parallel_tool_calls:
+    if not request.parallel_tool_calls and request.tools is not None:
         in_openai = "parallel_tool_calls" in request.record
         field = "parallel_tool_calls" if in_openai else "tool_choice.disable_parallel_tool_use"
         raise unsupported(field, "the model decides how many tools it calls at once; leave it out")
