@@ -17,7 +17,7 @@ from turnwise.config import LOOPBACK, Config
 from turnwise.engines.examine import context_of
 from turnwise.errors import ConfigError
 from turnwise.gateway.auth import load_or_make_token
-from turnwise.gateway.serving import MODEL_NAME
+from turnwise.gateway.serving import MODEL_NAME, UPSTREAM
 
 PROVIDER = "turnwise"
 """The name of our entry in every client's configuration."""
@@ -68,10 +68,10 @@ def find_endpoint(config: Config, url: str | None, model: str | None, make_token
     token = "none"
     if config.token_path.exists() and (config.server.auth or not ours):
         token = load_or_make_token(config.token_path)
-    context = _context(config, url, token, ours)
+    context, relayed = _limits(config, url, token, ours)
     if ours and make_token and config.server.auth:
         token = load_or_make_token(config.token_path)  # only now: nobody there has refused this home
-    return Endpoint(url, token, model or MODEL_NAME, context, ours and config.engine.kind == "upstream")
+    return Endpoint(url, token, model or MODEL_NAME, context, relayed)
 
 
 def _own_address(config: Config) -> str | None:
@@ -94,8 +94,8 @@ def _place(url: str) -> tuple[str, str, int]:
     return parsed.scheme, host, parsed.port or (443 if parsed.scheme == "https" else 80)
 
 
-def _context(config: Config, url: str, token: str, ours: bool) -> int | None:
-    """What the server says of itself, else what is known without it.
+def _limits(config: Config, url: str, token: str, ours: bool) -> tuple[int | None, bool]:
+    """The context and whether an upstream answers: what the server says of itself, else what is known without it.
 
     That is, at this home's own address, the local engine's, or what the engine says; elsewhere it is what a person set.
     Raises ConfigError where the server refuses the token, and where nobody can be asked.
@@ -106,8 +106,9 @@ def _context(config: Config, url: str, token: str, ours: bool) -> int | None:
         if response.status_code in (401, 403):
             raise ConfigError(_refusal(config, url, token, ours, response.status_code))
         response.raise_for_status()
-        told = response.json()["data"][0].get("max_model_len")
-        return None if told is None else int(told)
+        model = response.json()["data"][0]
+        told = model.get("max_model_len")
+        return None if told is None else int(told), model.get("owned_by") == UPSTREAM
     except httpx.HTTPStatusError as e:
         reason = f"it answers {e.response.status_code}"
     except httpx.HTTPError:
@@ -121,14 +122,14 @@ def _context(config: Config, url: str, token: str, ours: bool) -> int | None:
                 f"{silent}; start the server there first, then connect the client, or say how much fits with "
                 "--set engine.max_model_len=TOKENS"
             )
-        return config.engine.upstream_context
+        return config.engine.upstream_context, False
     found = asyncio.run(context_of(config))
     if found is None and config.engine.kind != "upstream":
         raise ConfigError(
             f"{silent}, and neither does the engine at {', '.join(config.engine.addresses)}; start `turnwise serve` "
             "first, then connect the client"
         )
-    return found
+    return found, config.engine.kind == "upstream"
 
 
 def _refusal(config: Config, url: str, token: str, ours: bool, status: int) -> str:

@@ -30,7 +30,7 @@ from turnwise.gateway.openapi import request_schema
 from turnwise.gateway.relaying import UNKNOWN_CONTEXT
 from turnwise.gateway.request import Codec, read_object
 from turnwise.gateway.responses import ResponsesCodec
-from turnwise.gateway.serving import MODEL_NAME
+from turnwise.gateway.serving import MODEL_NAME, UPSTREAM
 from turnwise.judges.text import clean
 
 log = logging.getLogger(__name__)
@@ -97,6 +97,8 @@ def make_app(
             "engine": engine,
         }
 
+    owner = UPSTREAM if config.engine.kind == "upstream" else MODEL_NAME
+
     async def context() -> int | None:
         told = await answering.max_model_len()
         return None if told == UNKNOWN_CONTEXT else told
@@ -110,7 +112,7 @@ def make_app(
         names = [MODEL_NAME, f"{MODEL_NAME}@base", *(f"{MODEL_NAME}@v{v.number}" for v in versions)]
         return {
             "object": "list",
-            "data": [_model(name, limit) for name in names],
+            "data": [_model(name, limit, owner) for name in names],
             "has_more": False,
             "first_id": names[0],
             "last_id": names[-1],
@@ -121,7 +123,7 @@ def make_app(
     async def model(name: str, session: str | None = None) -> dict[str, Any]:
         """One of them."""
         await capture.versions.resolve(name)
-        return _model(name, await context())
+        return _model(name, await context(), owner)
 
     @app.api_route("/v1/responses/{response_id}", methods=["GET", "DELETE"], include_in_schema=False)
     async def no_response(response_id: str) -> None:
@@ -223,9 +225,9 @@ async def _refuse_route(request: Request, error: Exception) -> Response:
     return _shaped(request.url.path, ApiError(error.status_code, message, headers=headers))
 
 
-def _model(name: str, limit: int | None) -> dict[str, Any]:
-    """A model for the clients of both makers, whose fields do not collide."""
-    openai = {"object": "model", "created": 0, "owned_by": "turnwise", "max_model_len": limit}
+def _model(name: str, limit: int | None, owner: str) -> dict[str, Any]:
+    """A model for the clients of both makers, whose fields do not collide. The owner of what is relayed is `UPSTREAM`."""
+    openai = {"object": "model", "created": 0, "owned_by": owner, "max_model_len": limit}
     anthropic = {"type": "model", "created_at": "1970-01-01T00:00:00Z", "max_input_tokens": limit}
     return {"id": name, "display_name": name} | openai | anthropic
 

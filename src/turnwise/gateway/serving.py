@@ -23,6 +23,8 @@ from turnwise.types import BASE_VERSION
 log = logging.getLogger(__name__)
 
 MODEL_NAME = "turnwise"
+UPSTREAM = "upstream"
+"""Whose the models are that turnwise only relays."""
 _PINNED = re.compile(rf"^{MODEL_NAME}@(?:(base)|v(\d{{1,9}}))$")
 POLL_S = 0.3
 KEEP_LOADED = 2
