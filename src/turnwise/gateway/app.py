@@ -226,7 +226,7 @@ async def _refuse_route(request: Request, error: Exception) -> Response:
 
 
 def _model(name: str, limit: int | None, owner: str) -> dict[str, Any]:
-    """A model for the clients of both makers, whose fields do not collide. The owner of what is relayed is `UPSTREAM`."""
+    """A model for the clients of both makers, whose fields do not collide. What is relayed belongs to `UPSTREAM`."""
     openai = {"object": "model", "created": 0, "owned_by": owner, "max_model_len": limit}
     anthropic = {"type": "model", "created_at": "1970-01-01T00:00:00Z", "max_input_tokens": limit}
     return {"id": name, "display_name": name} | openai | anthropic
