@@ -9,7 +9,7 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, bindparam, select
+from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select
 
 from turnwise.journal import schema
 from turnwise.journal.contexts import RecentContexts
@@ -46,7 +46,11 @@ _SAME_REQUEST: Select[*tuple[Any, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Turns by one of their hashes, newest first: in a session, or of a client."""
+    """Turns by one of their hashes, newest first: in a session, or of a client.
+
+    A hash tells more than its scope does, so the scope is compared as an expression, which no index is looked up for:
+    SQLite would else read all turns of a client to find those with one of two hashes.
+    """
 
     in_session: Select[*tuple[Any, ...]]
     of_client: Select[*tuple[Any, ...]]
@@ -60,7 +64,8 @@ def _by(column: ColumnElement[Any]) -> _Places:
         .limit(20)
     )
     scope = bindparam("scope")
-    return _Places(query.where(T.session_id == scope), query.where(T.client == scope))
+    session, client = func.coalesce(T.session_id, ""), func.coalesce(T.client, "")
+    return _Places(query.where(session == scope), query.where(client == scope))
 
 
 _BY_CONTEXT, _BY_THREAD, _BY_ANSWER = _by(T.context_hash), _by(T.thread_hash), _by(T.answer_hash)
