@@ -59,11 +59,11 @@ test-vllm: pull ## the engine contract on a real vLLM server on the CPU, in an e
 	TURNWISE_VLLM_PYTHON=$(VLLM)/bin/python $(PYTEST) -m vllm -s
 
 .PHONY: check
-check: install ## lint, types and the fast tests
+check: install ## lint, types and the fast tests: under two minutes
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
 	$(BIN)/pyright
-	$(PYTEST) -m "not slow and not clients" -n 2
+	$(PYTEST) -m "not slow and not clients and not vllm and not wide" -n 2
 
 .PHONY: format
 format: install ## format and mend what the linter can

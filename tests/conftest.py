@@ -54,6 +54,17 @@ def journal(config: Config) -> Iterator[Journal]:
     opened.close()
 
 
+WIDE = frozenset((Path(__file__).parent / "wide.txt").read_text(encoding="utf-8").split())
+"""Files that take seconds each, with many examples, processes or waits: `make check` leaves them out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(tests).with_suffix("").as_posix() in WIDE:
+            item.add_marker(pytest.mark.wide)
+
+
 def scripted(prompt: str) -> str:
     """The stub's answer: what the last user message asks it to say, else a number that grows with the conversation."""
     last = prompt.rsplit("<|im_start|>user\n", 1)[-1].split("<|im_end|>")[0]
