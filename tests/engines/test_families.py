@@ -166,12 +166,10 @@ def test_a_hint_goes_behind_what_the_user_said(name: str, thinking: bool | None)
     assert "Where" not in renderer.decode(prompt.ids[prompt.hint_at :])
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {"Qwen3-VL"}))  # its template has no such switch
 def test_what_is_said_without_thinking_is_no_reasoning(name: str) -> None:
     renderer, tokenizer = renderer_of(name)
     prompt = renderer.render(ASKED, TOOLS, False)
-    if renderer.ends_in_reasoning(prompt.ids):
-        pytest.skip("the family's template has no such switch")
     answer = tokenizer.encode(f"By the door.{FAMILIES[name].end}", add_special_tokens=False)
     message, _ = read(renderer, prompt.ids, answer)
     assert (message["content"].strip(), message.get("reasoning_content")) == ("By the door.", None)
