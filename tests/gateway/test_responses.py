@@ -393,10 +393,9 @@ def test_the_text_of_an_answer_that_came_in_several_items_is_there_once(qwen: Ag
 
 def test_an_answer_that_was_cut_off_cannot_be_named(qwen: Agents) -> None:
     qwen.stub.token_delay_s = 0.02
-    body = {"model": "turnwise", "input": "say: " + "word " * 200, "stream": True}
-    with httpx.stream("POST", f"{qwen.url}/v1/responses", headers=qwen.auth, json=body) as response:
-        cut = response.headers["x-turnwise-turn-id"]
-        next(response.iter_lines())
+    with qwen.openai.responses.create(model="turnwise", input="say: " + "word " * 200, stream=True) as events:
+        begun: Any = next(iter(events))  # the same client asks below: another's is refused anyway
+    cut = begun.response.id.replace("resp_", "turn-")
     wait_until(lambda: (row := qwen.journal.turn_row(cut)) is not None and row.finish_reason == FinishReason.ABORT)
     qwen.stub.token_delay_s = 0
     with pytest.raises(openai.BadRequestError, match="any more"):
