@@ -37,8 +37,12 @@ demo-quick: pull ## the same path with fewer interactions (a few minutes)
 
 .PHONY: test
 test: pull ## everything the project promises
-	$(PYTEST) -m "not slow and not clients" -n 2
-	$(PYTEST) -m "slow and not clients"
+	$(PYTEST) -m "not slow and not clients and not attacks" -n 2
+	$(PYTEST) -m "slow and not clients and not attacks"
+
+.PHONY: test-attacks
+test-attacks: pull ## the attack suite in full: 100,000 hostile requests and all else in tests/attacks (half an hour)
+	TURNWISE_ATTACKS=full $(PYTEST) tests/attacks -rs
 
 .PHONY: test-clients
 test-clients: pull ## real agents through the gateway; installs them into the cache folder first (3 GB, minutes)
@@ -63,7 +67,7 @@ check: install ## lint, types and the fast tests: under two minutes
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
 	$(BIN)/pyright
-	$(PYTEST) -m "not slow and not clients and not vllm and not wide" -n 2
+	$(PYTEST) -m "not slow and not clients and not vllm and not wide and not attacks" -n 2
 
 .PHONY: format
 format: install ## format and mend what the linter can
@@ -82,6 +86,10 @@ bench: pull ## measure serving and training on this machine
 .PHONY: bench-latency
 bench-latency: pull ## what the gateway adds, beside the LiteLLM proxy, which is installed for it
 	$(BIN)/turnwise bench serve --only gateway --litellm --write BENCHMARKS.md
+
+.PHONY: bench-soak
+bench-soak: pull ## half an hour of load, kills, hangs, clock steps and a full disk: nothing lost, nothing twice, flat
+	$(BIN)/turnwise bench soak --write BENCHMARKS.md
 
 .PHONY: lock
 lock: install ## write constraints.txt from what is installed

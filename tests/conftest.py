@@ -55,13 +55,14 @@ def journal(config: Config) -> Iterator[Journal]:
 
 
 WIDE = frozenset((Path(__file__).parent / "wide.txt").read_text(encoding="utf-8").split())
-"""Files that take seconds each, with many examples, processes or waits: `make check` leaves them out."""
+"""Files that take seconds each, with many examples, processes or waits: `make check` leaves them out, and attacks."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tests = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(tests).with_suffix("").as_posix() in WIDE:
+        name = item.path.relative_to(tests).with_suffix("").as_posix()
+        if name in WIDE or name.startswith("attacks/"):
             item.add_marker(pytest.mark.wide)
 
 
@@ -90,6 +91,14 @@ class Running:
     def auth(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
 
+    @property
+    def person(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {(self.config.home / 'token.person').read_text().strip()}"}
+
+    @property
+    def admin(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {(self.config.home / 'token.admin').read_text().strip()}"}
+
     def turn(self, response_or_id: Any) -> Any:
         """The recorded turn of an OpenAI response."""
         turn_id = getattr(response_or_id, "id", response_or_id).removeprefix("chatcmpl-")
@@ -116,8 +125,8 @@ class GatewayThread:
 
     def start(self, config: Config) -> None:
         self._thread.start()
-        token = config.home / "token"
-        wait_until(lambda: self.error or (token.exists() and token.stat().st_size))  # there, and written
+        last = config.home / "token.admin"
+        wait_until(lambda: self.error or (last.exists() and last.stat().st_size))  # there, and written
         assert self.error is None, self.error
 
     def stop(self) -> None:

@@ -40,6 +40,8 @@ FORBIDDEN = {
 EVERYWHERE = re.compile(r"""["'](0\.0\.0\.0|::|\*)["']""")
 TURNS_WILDCARD_INTO_LOOPBACK = re.compile(r"""\{"0\.0\.0\.0": "127\.0\.0\.1", "::": "::1"\}""")
 """Where these addresses may stand: a person may bind to all with a token, and is then shown one to connect to."""
+ANY_HEADER = 'allow_headers=["*"]'
+"""No address: which headers a page of an origin that was allowed may send."""
 
 
 def test_nothing_ends_or_searches_processes_by_name() -> None:
@@ -50,7 +52,7 @@ def test_nothing_ends_or_searches_processes_by_name() -> None:
 
 def test_nothing_binds_to_every_address_by_itself() -> None:
     for path in SOURCE.rglob("*.py"):
-        text = TURNS_WILDCARD_INTO_LOOPBACK.sub("", path.read_text(encoding="utf-8"))
+        text = TURNS_WILDCARD_INTO_LOOPBACK.sub("", path.read_text(encoding="utf-8").replace(ANY_HEADER, ""))
         assert EVERYWHERE.findall(text) == [], path
         assert "0.0.0.0" not in text, path
         assert not re.search(r"""bind\(\s*\(\s*["']["']""", text), f"{path} binds to the empty, that is every, address"
@@ -59,3 +61,9 @@ def test_nothing_binds_to_every_address_by_itself() -> None:
 def test_a_file_stays_readable_at_a_sitting() -> None:
     long = {str(p.relative_to(SOURCE)): len(p.read_text().splitlines()) for p in SOURCE.rglob("*.py")}
     assert {name: lines for name, lines in long.items() if lines > 460} == {}
+
+
+def test_no_program_of_ours_imports_from_the_folder_it_was_started_in() -> None:
+    """`python -m` would look there first, and an agent may write there; `-P` leaves it out."""
+    for path in SOURCE.rglob("*.py"):
+        assert not re.search(r"""sys\.executable,\s*["']-m["']""", path.read_text(encoding="utf-8")), path

@@ -151,7 +151,7 @@ def test_make_targets_in_the_documents_exist() -> None:
 
 def test_every_route_of_the_api_page_exists_and_every_route_stands_there() -> None:
     nothing: Any = None  # the routes are known before anything is served
-    routes = {(method, route.path) for route in make_app(Config(), nothing, nothing, None, nothing).routes
+    routes = {(method, route.path) for route in make_app(Config(), nothing, nothing, nothing, nothing).routes
               if isinstance(route, APIRoute) for method in route.methods}  # fmt: skip
     known = {f"{method} {re.sub(r'{[a-z_]+}', '{id}', path)}" for method, path in routes if not path.startswith("/s/")}
     named = set(re.findall(r"(?:DELETE|GET|HEAD|POST) /[\w/{}]+", (ROOT / "docs/api.md").read_text(encoding="utf-8")))

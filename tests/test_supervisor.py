@@ -11,11 +11,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+import httpx
 import psutil
 import pytest
 
 from turnwise import supervisor as module
 from turnwise.config import Config
+from turnwise.errors import JournalFull
+from turnwise.journal import Journal
+from turnwise.loop_table import Asked
 from turnwise.supervisor import Address, Loop, Supervisor
 
 SERVER = """
@@ -171,3 +175,29 @@ async def test_asked_twice_it_kills_at_once(tmp_path: Path, monkeypatch: pytest.
     process = supervisor.loops[0].process
     assert process is not None
     assert process.returncode == -signal.SIGKILL
+
+
+def test_leases_that_a_full_disk_keeps_do_not_keep_the_loops_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The full disk is a stand-in, and so is the model."""
+
+    def full(_: Journal) -> None:
+        raise JournalFull("the journal cannot be written: the disk is full")
+
+    monkeypatch.setattr(Journal, "end_leases", full)
+    monkeypatch.setattr(module, "resolve_model", lambda _: tmp_path)
+    supervisor = Supervisor(Config.model_validate({"home": tmp_path, "server": {"port": 0}}), [])
+    with socket.create_server(("127.0.0.1", 0)) as sock, supervisor._open:
+        supervisor._prepare(sock)
+    assert {loop.name for loop in supervisor._loops} == {"engine", "gateway", "judge", "trainer"}
+
+
+async def test_asking_that_fails_for_a_fault_of_ours_ends_the_supervisor_with_its_reason(tmp_path: Path) -> None:
+    """Not in silence: a loop that lives would be taken for one that hangs, again and again."""
+    supervisor = Small(tmp_path)
+    asked = Asked("http://127.0.0.1:no-port", "/healthz")
+    supervisor.loops = [Loop("asked", [sys.executable, "-c", STUBBORN], asked=asked)]
+    with pytest.raises(httpx.InvalidURL):
+        await asyncio.wait_for(supervisor.run(nothing, asyncio.Event()), 60)
+    assert children() == []

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -18,10 +19,14 @@ from rich.table import Table
 
 from turnwise import __version__
 from turnwise.cli_bench import bench_app, judge_app
+from turnwise.cli_hints import hints_app
+from turnwise.cli_journal import forget_session, journal_app
 from turnwise.cli_options import ConfigFile, Home, Json, Set, err, out, read_config, read_journal, write_private
+from turnwise.cli_person import feedback, token
 from turnwise.cli_records import sessions_app, versions_app
 from turnwise.engines.capabilities import capabilities
 from turnwise.errors import TurnwiseError
+from turnwise.loop_states import read_states
 
 app = typer.Typer(
     name="turnwise",
@@ -32,8 +37,13 @@ app = typer.Typer(
 )
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(versions_app, name="versions")
+app.add_typer(journal_app, name="journal")
+app.command("forget")(forget_session)
 app.add_typer(judge_app, name="judge")
+app.add_typer(hints_app, name="hints")
 app.add_typer(bench_app, name="bench")
+app.command()(feedback)
+app.command()(token)
 
 
 @app.command()
@@ -64,9 +74,11 @@ def serve(
     async def ready(address: Address) -> None:
         if ready_file is not None:
             write_private(ready_file, json.dumps({"url": address.url, "token": address.token, "pid": os.getpid()}))
-        key = address.token or "none"
+        # Where it is no terminal this goes into a log, which others may read and which is kept.
+        key = (address.token if sys.stdout.isatty() else "TOKEN") if address.token else "none"
+        where = f"; `turnwise token --home {settings.home}` prints it" if key == "TOKEN" else ""
         out.print(f"\nturnwise serves [bold]{address.url}[/] (ready in {time.monotonic() - started:.1f} s)")
-        out.print(f"token: {key}\n\nConnect any OpenAI client:", highlight=False)
+        out.print(f"token: {key}{where}\n\nConnect any OpenAI client:", highlight=False, markup=False, soft_wrap=True)
         out.print(
             f'  from openai import OpenAI\n  client = OpenAI(base_url="{address.url}/v1", api_key="{key}")\n'
             '  client.chat.completions.create(model="turnwise", messages=[{"role": "user", "content": "Hello"}])\n',
@@ -108,6 +120,8 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
 
     settings = read_config(config, home, None)
     figures = read_journal(settings, lambda journal: journal.status())
+    states = read_states(settings.home)
+    figures["supervised"] = {name: asdict(state) for name, state in states.items()}
     if as_json:
         out.print_json(json.dumps(figures))
         return
@@ -128,6 +142,10 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
         said = escape(", ".join(f"{k}={v}" for k, v in loop.items() if k not in hidden and v is not None))
         wrong = "".join(f"\n[red]error: {escape(error)}[/]" for error in loop_errors(loop))
         table.add_row(name, said + alive + wrong)
+    for name, state in states.items():
+        words = "".join(f"\n  {escape(line)}" for line in state.last_words) if state.troubled else ""
+        colour = "red" if state.troubled else "green"
+        table.add_row(f"{name} process", f"[{colour}]{escape(state.said())}[/]{words}")
     out.print(table)
 
 
@@ -173,7 +191,7 @@ def demo(
     simulator_url: Annotated[str | None, typer.Option(help="OpenAI-compatible model that writes the replies.")] = None,
     simulator_model: Annotated[str | None, typer.Option(help="Its name there.")] = None,
     url: Annotated[str | None, typer.Option(help="Play against a running turnwise instead of starting one.")] = None,
-    token: Annotated[str | None, typer.Option(help="Its token.")] = None,
+    token: Annotated[str | None, typer.Option(help="Its admin token (`turnwise token admin`).")] = None,
 ) -> None:
     """Play a person whose agent learns their wishes, and measure what was learned."""
     from turnwise.demo.play import DemoOptions, run_demo
@@ -204,6 +222,10 @@ def connect(
     url: Annotated[
         str | None, typer.Option(help="Address of the server; default: server.host and server.port.")
     ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="TURNWISE_TOKEN", help="Token of a server at --url that is not this home's."),
+    ] = None,
     model: Annotated[str | None, typer.Option(help="Model name to ask for; default: turnwise.")] = None,
     client_config: Annotated[
         Path | None, typer.Option("--client-config", help="The client's configuration file, where it is not the usual.")
@@ -228,7 +250,7 @@ def connect(
         out.print(difference, highlight=False, markup=False, soft_wrap=True)
         return yes or typer.confirm("Write this?")
 
-    said = connect_client(settings, client, client_config, url, model, None if dry_run else ask)
+    said = connect_client(settings, client, client_config, url, model, None if dry_run else ask, token)
     out.print(said, highlight=False, markup=False, soft_wrap=True)
 
 

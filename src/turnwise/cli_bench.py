@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from turnwise.cli_options import ConfigFile, Home, Json, Set, out, read_config
+from turnwise.cli_options import ConfigFile, Home, Json, Set, err, out, read_config
 from turnwise.errors import TurnwiseError
 
 judge_app = typer.Typer(help="The judge.", no_args_is_help=True)
@@ -80,6 +80,47 @@ def bench_train(
     from turnwise.bench.training import bench_training
 
     finish_bench(bench_training(read_config(config, home, sets), samples, repeats), write)
+
+
+@bench_app.command("journal")
+def bench_journal_command(
+    turns: Annotated[int, typer.Option(min=1000, help="Turns in the journal.")] = 1_000_000,
+    versions: Annotated[int, typer.Option(min=10, help="Published versions.")] = 3000,
+    backlog: Annotated[int, typer.Option(min=100, help="Turns that wait for the judge or the trainer.")] = 30_000,
+    repeats: Repeats = 50,
+    write: Write = None,
+) -> None:
+    """What is asked of a journal of this size, and of a tenth and a hundredth of it; durable turns beside SQLite."""
+    from turnwise.bench.journal import bench_journal
+    from turnwise.bench.journal_fill import Size
+
+    finish_bench(bench_journal(Size(turns, versions, backlog), repeats), write)
+
+
+@bench_app.command("soak")
+def bench_soak(
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    minutes: Annotated[float, typer.Option(min=1, help="How long it is soaked.")] = 30.0,
+    quick: Annotated[bool, typer.Option("--quick", help="Two and a half minutes of it.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the clients and of what is done to the program.")] = 0,
+    out_folder: Annotated[Path, typer.Option("--out", help="Where the plot, the log and the ledger go.")] = Path(
+        "soak-out"
+    ),
+    write: Write = None,
+) -> None:
+    """The whole program under load, kills, hangs, clock steps and a full disk: nothing lost, nothing twice, flat."""
+    from turnwise.bench.soak.run import SoakOptions, bench_soak
+
+    model = str(read_config(config, home, sets).model.path)
+    report, faults = bench_soak(
+        SoakOptions(model=model, out=out_folder.absolute(), minutes=minutes, quick=quick, seed=seed),
+        lambda text: err.print(text, highlight=False),
+    )
+    finish_bench(report, write)
+    if faults:
+        raise TurnwiseError("the soak found faults:\n  " + "\n  ".join(faults) + f"\nmore is in {out_folder}")
 
 
 def finish_bench(report: Any, write: Path | None) -> None:

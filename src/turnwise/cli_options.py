@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 
 from turnwise.config import Config, load_config
 from turnwise.errors import TurnwiseError
@@ -20,8 +20,23 @@ from turnwise.loops import parse_overrides
 if TYPE_CHECKING:
     from turnwise.journal import Journal
 
-out = Console()
-err = Console(stderr=True)
+
+class Screen(Console):
+    """A console as wide as COLUMNS says when it prints; rich alone would keep what it said at import."""
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        columns = os.environ.get("COLUMNS", "")
+        found = super().size
+        return ConsoleDimensions(int(columns), found.height) if columns.isdecimal() and int(columns) else found
+
+    @size.setter
+    def size(self, new_size: tuple[int, int]) -> None:
+        self._width, self._height = new_size
+
+
+out = Screen()
+err = Screen(stderr=True)
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="TOML file; default: config.toml in the home folder.")

@@ -75,7 +75,11 @@ def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = 
     for v in versions:
         mark = " (serving)" if v.number == serving else ""
         loss = f"{v.metrics['loss']:.4f}" if "loss" in v.metrics else ""
-        gate = str(v.gate.get("reason") or ("passed" if v.gate.get("accepted", True) else "refused"))
+        gate = (
+            "pruned"
+            if v.pruned
+            else str(v.gate.get("reason") or ("passed" if v.gate.get("accepted", True) else "refused"))
+        )
         table.add_row(f"{v.number}{mark}", str(v.parent), ago(v.created_at), str(len(v.turn_ids)), loss, gate)
     out.print(table)
 
@@ -97,5 +101,5 @@ def versions_rollback(number: int, config: ConfigFile = None, home: Home = None)
 
 
 def version_body(version: Any) -> dict[str, Any]:
-    names = ("number", "parent", "path", "created_at", "metrics", "gate", "turn_ids")
+    names = ("number", "parent", "path", "created_at", "metrics", "gate", "turn_ids", "pruned")
     return {name: getattr(version, name) for name in names}

@@ -16,8 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from turnwise.engines.capabilities import check
 from turnwise.errors import ConfigError
+from turnwise.patterns import anchored
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+
+_HOST_NAME = anchored(r"[A-Za-z0-9_.-]+")
+FILE_ORIGINS = frozenset({"null", "file://"})
+"""What a browser engine sends for pages from files. Any page can have itself sent as 'null', so a token is needed."""
+_ORIGIN = anchored(r"[a-z][a-z0-9+.-]*://[^/\s*]+")
 
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -32,17 +38,55 @@ class ServerConfig(_Section):
     host: str = Field(default="127.0.0.1", description="Address to listen on. Anything but loopback needs a token.")
     port: int = Field(default=8377, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     auth: bool = Field(default=True, description="Require the bearer token. Only a loopback address may switch it off.")
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(), description="Names beside its own that a request may ask for, as behind a reverse proxy."
+    )
+    cors_origins: tuple[str, ...] = Field(
+        default=(), description="Web pages that may ask, such as 'https://chat.example.com'; no others may."
+    )
     max_body_mb: float = Field(default=8.0, gt=0, description="Largest request body, in megabytes.")
+    max_header_kb: int = Field(default=64, ge=4, le=1024, description="Largest request line and headers, in KB.")
+    header_timeout_s: Seconds = Field(default=10.0, description="Longest time a client may take to send its headers.")
+    max_connections: int = Field(default=512, ge=8, description="Most connections at once; more get a 503.")
+    max_connections_per_address: int = Field(
+        default=256, ge=4, description="Most of them from one address. All programs of this machine share one."
+    )
     request_timeout_s: Seconds = Field(default=600.0, description="Longest time one answer may take.")
     engine_stall_s: Seconds = Field(default=60.0, description="Longest wait for the engine's next token.")
     engine_return_s: Seconds = Field(
         default=60.0, description="How long a request without a token yet waits for an engine that is restarted."
     )
 
+    @field_validator("allowed_hosts", "cors_origins", mode="before")
+    @classmethod
+    def _from_the_command_line(cls, given: object) -> object:
+        return [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _names_alone(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _HOST_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no host name; write it without scheme, port and wildcards")
+        return names
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins_alone(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not _ORIGIN.fullmatch(origin) and origin not in FILE_ORIGINS:
+                raise ValueError(
+                    f"{origin!r} is no origin; write it as 'https://chat.example.com', without a path, or as 'null' or "
+                    "'file://' for a page that a program loads from its files"
+                )
+        return origins
+
     @model_validator(mode="after")
     def _open_bind_needs_token(self) -> ServerConfig:
         if not self.auth and self.host not in LOOPBACK:
             raise ValueError(f"server.auth = false is only allowed on loopback, not on {self.host}")
+        if not self.auth and FILE_ORIGINS.intersection(self.cors_origins):
+            raise ValueError("server.cors_origins may hold 'null' and 'file://' only with server.auth = true")
         return self
 
 
@@ -70,7 +114,7 @@ class EngineConfig(_Section):
     )
     model: str | None = Field(default=None, description="The model's name at an 'upstream'; unset: as requested.")
     api_key_env: str = Field(
-        default="TURNWISE_ENGINE_API_KEY", description="Environment variable with the key of an 'upstream'."
+        default="TURNWISE_ENGINE_API_KEY", description="Environment variable with the key of the server at engine.url."
     )
     dtype: Literal["bfloat16", "float32"] = Field(default="bfloat16", description="Number format of the local engine.")
     threads: int = Field(default=0, ge=0, description="CPU threads of the local engine; 0 takes all cores.")
@@ -138,6 +182,9 @@ class JudgeConfig(_Section):
     max_attempts: int = Field(default=4, ge=1, description="Tries before a turn is excluded as 'no valid vote'.")
     retry_s: Seconds = Field(default=5.0, description="First wait after a failed try; doubles each time.")
     lease_s: Seconds = Field(default=120.0, description="A judge that is silent for this long loses the turn.")
+    deadline_s: Seconds = Field(
+        default=10.0, description="Longest reading of one turn's texts; then the process that reads them is killed."
+    )
     concurrency: int = Field(default=4, ge=1, description="Turns judged at once.")
 
 
@@ -189,7 +236,7 @@ class TrainConfig(_Section):
         description="Number format of the frozen base; 'auto' is bfloat16 where the processor computes in it.",
     )
     lease_s: Seconds = Field(default=60.0, description="A trainer that is silent for this long loses its batch.")
-    keep_checkpoints: int = Field(default=3, ge=1, description="Optimiser states kept; adapters are all kept.")
+    keep_checkpoints: int = Field(default=3, ge=1, description="Optimiser states kept.")
 
     @model_validator(mode="after")
     def _some_signal(self) -> TrainConfig:
@@ -228,6 +275,19 @@ class JournalConfig(_Section):
     busy_timeout_s: Seconds = Field(default=15.0, description="Longest wait for another writer.")
     records: bool = Field(
         default=True, description="Also write every interaction, vote, hint and decision to records.jsonl."
+    )
+    keep_days: float | None = Field(
+        default=None, gt=0, description="Turns older than this are deleted (see journal.md); unset: kept."
+    )
+    keep_mb: float | None = Field(
+        default=None, gt=0, description="The oldest turns are deleted while rows and indexes take more; unset: kept."
+    )
+    keep_versions: int | None = Field(
+        default=None, ge=1, description="Newest versions whose weights are kept, beside those in use; unset: all."
+    )
+    when_full: Literal["refuse", "serve"] = Field(
+        default="refuse",
+        description="On a full disk: refuse requests with a 507, or serve them and record and learn nothing of them.",
     )
 
 

@@ -21,6 +21,9 @@ from turnwise.config import Config, load_config
 from turnwise.doctor_journal import examine_journal
 from turnwise.engines.examine import context_of, examine_engine
 from turnwise.errors import TurnwiseError
+from turnwise.gateway.auth import token_path
+from turnwise.gateway.scopes import Scope
+from turnwise.loop_states import read_states
 from turnwise.models import resolve_model
 
 Level = Literal["ok", "note", "fault"]
@@ -50,6 +53,7 @@ def examine(config_file: Path | None, home: Path | None) -> list[Finding]:
         _engine,
         _home,
         _journal,
+        _loops,
         _server,
         _clients,
         _machine,
@@ -106,16 +110,25 @@ def _home(config: Config) -> Iterator[Finding]:
         yield Finding("home", "fault", f"{home} is not writable for you; change its owner or choose another --home")
         return
     yield Finding("home", "ok", str(home))
-    token = config.token_path
-    if token.exists() and stat.S_IMODE(token.stat().st_mode) & 0o077:
+    tokens = [path for path in (token_path(config, scope) for scope in Scope) if path.exists()]
+    open_ones = [path for path in tokens if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    for token in open_ones:
         yield Finding("token", "fault", f"others can read {token}; run: chmod 600 {token}")
-    elif token.exists():
+    if tokens and not open_ones:
         yield Finding("token", "ok", "readable by its owner alone")
 
 
 def _journal(config: Config) -> Iterator[Finding]:
     for check, level, text in examine_journal(config):
         yield Finding(check, level, text)
+
+
+def _loops(config: Config) -> Iterator[Finding]:
+    """What the supervisor that runs now says of the loops; nothing while none runs."""
+    for name, state in read_states(config.home).items():
+        if state.troubled:
+            words = "; its last words: " + " / ".join(state.last_words) if state.last_words else ""
+            yield Finding(name, "fault", f"{state.said()}{words}")
 
 
 def _server(config: Config) -> Iterator[Finding]:

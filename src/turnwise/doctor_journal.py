@@ -12,6 +12,7 @@ from typing import Any, Literal
 from turnwise.config import Config
 from turnwise.errors import JournalError
 from turnwise.journal import Journal
+from turnwise.journal.counts import differences, read_counts, recount
 from turnwise.journal.read_only import SchemaAge, read_only, schema_age
 from turnwise.types import PolicyVersion
 
@@ -41,7 +42,12 @@ def examine_journal(config: Config) -> Iterator[Said]:
     for name, loop in status["loops"].items():
         for said in loop_errors(loop):
             yield name, "fault", f"says: {said}"
+    if wrong := seen.wrong_counts:
+        found = ", ".join(f"{name}: {kept} kept, {counted} counted" for name, (kept, counted) in wrong.items())
+        yield "figures", "fault", f"they differ from what is recorded ({found}); run `turnwise journal recount`"
     for version in versions:
+        if version.pruned:
+            continue
         folder = config.home / version.path
         for name in ("adapter_model.safetensors", "adapter_config.json"):
             if not (folder / name).is_file():
@@ -54,6 +60,7 @@ class _Sound:
 
     status: dict[str, Any]
     versions: list[PolicyVersion]
+    wrong_counts: dict[str, tuple[int, int]]
 
 
 def _look(journal: Journal) -> _Sound | Said:
@@ -66,7 +73,9 @@ def _look(journal: Journal) -> _Sound | Said:
     if damage != "ok":
         # An error, because the file may only have changed while it was read.
         raise JournalError(f"the journal {journal.path} is damaged ({damage}); move it away and restore a copy")
-    return _Sound(journal.status(), journal.list_versions())
+    with journal.reading() as c:
+        wrong = differences(read_counts(c), recount(c))
+    return _Sound(journal.status(), journal.list_versions(), wrong)
 
 
 def loop_errors(loop: dict[str, object]) -> list[str]:

@@ -19,6 +19,14 @@ class JournalError(TurnwiseError):
     """The journal cannot be opened or refused a move."""
 
 
+class JournalUnavailable(JournalError):
+    """No write would succeed now, whatever is written: locked by another, read-only, damaged, or failing to be read."""
+
+
+class JournalFull(JournalUnavailable):
+    """The disk has no room for a write. What is recorded stays, and writes succeed again once there is room."""
+
+
 class LeaseLost(JournalError):
     """The lease expired or another worker took it over: drop the work, it is not yours any more."""
 
@@ -49,6 +57,10 @@ class EngineUnreachable(EngineError):
 
 class AdapterError(TurnwiseError):
     """An adapter directory is missing, broken or does not fit the model."""
+
+
+class DiskFull(TurnwiseError):
+    """There is no room for a file. None is half written; the work goes on once there is room."""
 
 
 class UnknownTurn(JournalError):

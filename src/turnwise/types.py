@@ -131,11 +131,23 @@ class Vote:
 
 
 @dataclass(frozen=True, slots=True)
+class Proposal:
+    """What might be a hint, but comes from a source without trust: for the person to look at, never trained on.
+
+    ``source`` says where it came from ("tool web_search").
+    """
+
+    source: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What a judge made of a turn.
 
     ``score``: +1, 0 or -1. ``hint``: the directive part of the next state made into an instruction, or None.
-    ``judge``: who decided ("signals", "model", "person"). ``rewards`` are the votes behind the score.
+    ``judge``: who decided ("signals", "model", "person"). ``rewards`` are the votes behind the score. ``proposal``: a
+    hint that nobody vouches for, which goes to the review list and into nothing else.
     """
 
     score: int
@@ -146,13 +158,14 @@ class Verdict:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
+    proposal: Proposal | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeTask:
     """A turn leased to a judge. The lease is lost when another worker holds a newer ``lease_token``.
 
-    ``cut_off``: a token limit ended the answer.
+    ``cut_off``: a token limit ended the answer. ``tools``: the definitions that the request had.
     """
 
     turn_id: str
@@ -162,6 +175,7 @@ class JudgeTask:
     answer: Message
     next_state: list[Message]
     cut_off: bool = False
+    tools: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +206,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class PolicyVersion:
-    """A published set of weights: a PEFT adapter directory, its parent and what it was trained on."""
+    """A published set of weights: a PEFT adapter directory, its parent and what it was trained on.
+
+    ``pruned``: its directory was deleted; what is known of it stays.
+    """
 
     number: int
     parent: int | None
@@ -201,3 +218,4 @@ class PolicyVersion:
     metrics: dict[str, float] = field(default_factory=dict)
     gate: dict[str, Any] = field(default_factory=dict)
     turn_ids: list[str] = field(default_factory=list)
+    pruned: bool = False

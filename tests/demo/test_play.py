@@ -34,7 +34,13 @@ def language(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def options(gateway: Running, out: Path, **changes: object) -> DemoOptions:
-    given = {"quick": True, "interactions": 5, "out": out, "url": gateway.url, "token": gateway.token} | changes
+    given = {
+        "quick": True,
+        "interactions": 5,
+        "out": out,
+        "url": gateway.url,
+        "token": gateway.admin["Authorization"].removeprefix("Bearer "),
+    } | changes
     return DemoOptions(**given)  # pyright: ignore[reportArgumentType]
 
 
@@ -109,7 +115,7 @@ def test_failed_requests_are_counted_and_are_a_fault(gateway: Running, tmp_path:
     [
         ({"persona": "pirate"}, "no persona 'pirate'"),
         ({"simulator_url": "http://127.0.0.1:1/v1"}, "go together"),
-        ({"url": "http://127.0.0.1:1"}, "needs the server's --token"),
+        ({"url": "http://127.0.0.1:1"}, "needs the server's admin --token"),
         ({"interactions": 0}, "at least 1"),
     ],
 )

@@ -42,7 +42,9 @@ def test_termination_unwinds_like_an_exception():
 def test_a_server_serves_and_is_gone_afterwards(tmp_path: Path, model_dir: Path):
     home = tmp_path / "home"
     with running_server(home, {"train": {"enabled": False}, "model": {"path": str(model_dir)}}) as server:
-        answer = httpx.get(f"{server.url}/v1/status", headers={"Authorization": f"Bearer {server.token}"}, timeout=10)
+        answer = httpx.get(
+            f"{server.url}/v1/status", headers={"Authorization": f"Bearer {server.person_token}"}, timeout=10
+        )
         assert answer.json()["versions_published"] == 0
         pid = json.loads((home / "ready.json").read_text())["pid"]
         os.kill(pid, 0)

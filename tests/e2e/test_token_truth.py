@@ -129,7 +129,7 @@ def test_what_was_sampled_is_what_is_recorded_and_recomputed(
     """``conversations`` in chat, and ``others`` in each other format: half of them before a version is published."""
     talks: list[Talk] = []
     config = load_config(overrides={"home": tmp_path / "home"})
-    with engine_process(model_dir, dtype, max_num_seqs=16) as engine_url:
+    with engine_process(model_dir, dtype, max_num_seqs=16, adapters_dir=config.versions_dir) as engine_url:
         witness = Witness(engine_url)
         with running(witness.app()) as proxy_url:
             thread = GatewayThread(config, proxy_url)

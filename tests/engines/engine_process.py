@@ -18,8 +18,12 @@ from tests.support.servers import wait_until
 
 @contextmanager
 def start_engine(model: Path, log: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Run the engine on a free port until the block ends; gives its URL and process."""
+    """Run the engine on a free port until the block ends; gives its URL and process.
+
+    Adapters may come from all folders of this test run.
+    """
     command = [sys.executable, "-m", "turnwise.engines.local", "--model", str(model), "--port", "0"]
+    command += ["--adapters-dir", str(log.parent.parent)]
     with log.open("wb") as out:
         process = subprocess.Popen([*command, "--threads", "1", *options], stdout=out, stderr=out, env=os.environ)
     try:

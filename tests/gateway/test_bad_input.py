@@ -148,10 +148,10 @@ def test_an_engine_that_sends_garbage(gateway: Running) -> None:
 
 def test_metrics_and_status(gateway: Running) -> None:
     post(gateway, {"model": "turnwise", "messages": HI})
-    text = httpx.get(f"{gateway.url}/metrics", headers=gateway.auth).text
+    text = httpx.get(f"{gateway.url}/metrics", headers=gateway.admin).text
     assert 'turnwise_requests_total{route="/v1/chat/completions",status="200"} 1.0' in text
     assert 'turnwise_turns{state="waiting"} 1.0' in text
-    status = httpx.get(f"{gateway.url}/v1/status", headers=gateway.auth).json()
+    status = httpx.get(f"{gateway.url}/v1/status", headers=gateway.admin).json()
     assert (status["turns"]["waiting"], status["failed_requests"]) == (1, 0)
     names = [m["id"] for m in httpx.get(f"{gateway.url}/v1/models", headers=gateway.auth).json()["data"]]
     assert names == ["turnwise", "turnwise@base"]

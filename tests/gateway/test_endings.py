@@ -36,7 +36,7 @@ def test_a_client_that_hangs_up_aborts_its_turn(qwen: Agents, name: str, seen: s
     assert (turn["state"], turn["exclusion"]) == (TurnState.EXCLUDED, Exclusion.ABORTED)
     assert (turn["finish_reason"], turn["response_tokens"] > 0) == ("abort", seen != "nothing")
     wait_until(lambda: stub.cancelled == cancelled + 1)  # the engine stopped computing
-    refused = httpx.post(f"{qwen.url}/v1/turns/{turn['id']}/feedback", headers=qwen.auth, json={"score": 1})
+    refused = httpx.post(f"{qwen.url}/v1/turns/{turn['id']}/feedback", headers=qwen.person, json={"score": 1})
     assert "already aborted" in refused.text, "not even a person's score makes a sample of it"
     assert qwen.journal.status()["samples_ready"] == ready
 

@@ -79,11 +79,11 @@ def test_a_client_that_hangs_up_while_it_sends_is_no_failure_of_ours(
     label = f'turnwise_requests_total{{route="{path}",status='
 
     def counted() -> list[str]:
-        text = httpx.get(f"{gateway.url}/metrics", headers=gateway.auth).text
+        text = httpx.get(f"{gateway.url}/metrics", headers=gateway.admin).text
         return [line for line in text.splitlines() if line.startswith(label)]
 
     assert wait_until(counted) == [f'{label}"499"}} 1.0']
-    assert httpx.get(f"{gateway.url}/v1/status", headers=gateway.auth).json()["failed_requests"] == 0
+    assert httpx.get(f"{gateway.url}/v1/status", headers=gateway.admin).json()["failed_requests"] == 0
     assert not [record for record in caplog.records if record.exc_info], "no traceback"
 
 

@@ -22,7 +22,7 @@ CALLERS = [(name, stream) for name in FORMATS for stream in (False, True)]
 
 def score(gateway: Agents, turn_id: str, value: int, text: str) -> None:
     url = f"{gateway.url}/v1/turns/{turn_id}/feedback"
-    httpx.post(url, headers=gateway.auth, json={"score": value, "text": text}, timeout=20).raise_for_status()
+    httpx.post(url, headers=gateway.person, json={"score": value, "text": text}, timeout=20).raise_for_status()
 
 
 def learn(gateway: Agents) -> list[tuple[Any, ...]]:
@@ -64,7 +64,8 @@ def test_records_that_cannot_be_written_stop_neither_serving_nor_learning(
     tmp_path: Path, qwen3_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = settings(tmp_path / "home", qwen3_dir, train__min_batch=1, sessions__idle_close_s=2.0)
-    config.records_path.mkdir(parents=True)  # nobody can append to a folder, not even root
+    lock = config.records_path.with_name("records.jsonl.lock")
+    lock.mkdir(parents=True)  # nobody can lock a folder, not even root
     with stub_engine(qwen3_dir) as (stub, url):
         with gateway_on(config, stub, url) as gateway:
             samples = learn(gateway)
@@ -73,7 +74,7 @@ def test_records_that_cannot_be_written_stop_neither_serving_nor_learning(
             wait_until(lambda: "gateway" in gateway.journal.status()["loops"])
             wait_until(lambda: "records.jsonl" in caplog.text)
         assert len(samples) == 2 * len(CALLERS)
-        config.records_path.rmdir()
+        lock.rmdir()
         with gateway_on(config, stub, url) as gateway:  # the one before let go of the home
             again = Caller(gateway, "chat", False).ask([user("say: again")])
             assert again.state is TurnState.WAITING

@@ -30,7 +30,7 @@ def take_up(gateway: Agents) -> str:
     """Publish a version and wait until it serves; gives the engine's name for it."""
     number = publish(gateway.journal)
     url = f"{gateway.url}/v1/status"
-    wait_until(lambda: httpx.get(url, headers=gateway.auth).json()["version"]["number"] == number)
+    wait_until(lambda: httpx.get(url, headers=gateway.admin).json()["version"]["number"] == number)
     return f"v{number}"
 
 

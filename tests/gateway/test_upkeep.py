@@ -26,7 +26,7 @@ CALLERS = list(itertools.product(FORMATS, (False, True)))
 
 
 def status(gateway: Agents) -> dict[str, Any]:
-    return httpx.get(f"{gateway.url}/v1/status", headers=gateway.auth, timeout=20).json()
+    return httpx.get(f"{gateway.url}/v1/status", headers=gateway.admin, timeout=20).json()
 
 
 def test_idle_sessions_are_closed_and_open_again(tmp_path: Path, qwen3_dir: Path) -> None:

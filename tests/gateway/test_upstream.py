@@ -260,6 +260,6 @@ async def test_any_error_keeps_its_retry_after(
 
 
 def test_status_says_that_nothing_is_trained(relay: Running) -> None:
-    status = httpx.get(f"{relay.url}/v1/status", headers=relay.auth).json()
+    status = httpx.get(f"{relay.url}/v1/status", headers=relay.admin).json()
     assert status["engine"] == {"kind": "upstream", "trainable": False}
     assert httpx.get(f"{relay.url}/readyz").status_code == 200

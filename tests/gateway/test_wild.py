@@ -271,7 +271,7 @@ def test_an_answer_regenerated_much_later_takes_the_old_ones_place(gateway: Runn
     follow = [user("say: Yes."), answer, user("say: Why.")]
     old, _ = chat(gateway, follow)
     with gateway.journal.transaction() as c:
-        c.exec_driver_sql("UPDATE turns SET created_at = created_at - 4000")
+        c.exec_driver_sql("UPDATE turns SET begun_mono = begun_mono - 4000")
     new, _ = chat(gateway, follow)
     assert session_of(gateway, old) == session_of(gateway, new)
     assert gateway.journal.get_turn(old).exclusion is Exclusion.SUPERSEDED

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.dialects import sqlite
 
+from tests.support.versions import answered, new_turn
 from turnwise.config import load_config
-from turnwise.journal import Journal, lookups
+from turnwise.journal import Answer, Journal, lookups
+from turnwise.journal.records import RecordsExporter
+from turnwise.journal.retention import bound_outbox, prune, prune_versions
+from turnwise.types import Exclusion, FinishReason, PolicyVersion, Verdict
 
 
 @pytest.mark.parametrize("hashes", [["a"], ["a", "b"], [str(n) for n in range(lookups.MOST_HASHES)]], ids=len)
@@ -19,6 +28,156 @@ def test_a_turn_is_looked_up_by_its_hash(tmp_path: Path, by: str, scope: str, ha
     sql = query.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
     journal = Journal.open(load_config(overrides={"home": tmp_path / "home"}))
     with journal.reading() as c:
-        [search, *_] = [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}")]
+        steps = [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}")]
+        search = next(step for step in steps if "turns" in step)
     journal.close()
     assert f"ix_turns_{by} ({by}_hash=?)" in search
+
+
+YES = {"role": "assistant", "content": "yes"}
+BIG = ("turns", "verdicts", "events", "sessions", "samples")
+SMALL_INDEXES = {"served", "waiting", "judging", "ready", "good"}
+"""Indexes that hold the few turns of one state: walking all of one is no walk over all turns."""
+
+
+def asked(journal: Journal) -> dict[str, Callable[[], object]]:
+    """Everything that is asked while turnwise runs, by name."""
+    turn_id = answered(journal)
+    reply = [{"role": "user", "content": "no"}]
+    follow = answered(journal, answers=turn_id, next_state=reply, parent_id=turn_id, extends_parent=True)
+    config = journal.config
+
+    def with_a_task() -> None:
+        for task in journal.claim_for_judging("judge", 4, 60):
+            journal.renew_judging(task, 60)
+            journal.judging_failed(task, "no answer", 0.0, 3)
+        for task in journal.claim_for_judging("judge", 4, 60):
+            journal.record_verdict(task, Verdict(1, "Be brief.", "signals"))
+
+    def with_a_batch() -> None:
+        journal.config = config.model_copy(update={"train": config.train.model_copy(update={"min_batch": 1})})
+        batch = journal.claim_batch("trainer", 60)
+        assert batch is not None
+        journal.renew_batch(batch, 60)
+        journal.finish_batch(batch, PolicyVersion(1, 0, "versions/v1", 0.0))
+        journal.config = config
+
+    row = journal.turn_row(follow)
+    assert row is not None
+    return {
+        "status": journal.status,
+        "models": lambda: journal.newest_versions(100),
+        "latest_version": journal.latest_version,
+        "judging": with_a_task,
+        "claim_batch": with_a_batch,
+        "gate_probes": lambda: journal.gate_probes(8, exclude=[turn_id]),
+        "get_version": lambda: journal.get_version(1),
+        "same_request": lambda: journal.same_request("client", "hash"),
+        "turns_by_context": lambda: journal.turns_by_context("client", ["a", "b"], "s"),
+        "turns_by_thread": lambda: journal.turns_by_thread("client", "a", None),
+        "turns_by_answer": lambda: journal.turns_by_answer("client", "a", "s"),
+        "was_answered_by": lambda: journal.was_answered_by(turn_id),
+        "last_main_turn": lambda: journal.last_main_turn("session-1"),
+        "has_answers": lambda: journal.has_answers("session-1"),
+        "context_ids": lambda: journal.context_ids(row),
+        "context_messages": lambda: journal.context_messages(follow),
+        "same_tools": lambda: journal.same_tools(row, None),
+        "begin and finish": lambda: answered(journal, session_id="other", tools=[{"type": "function"}]),
+        "feedback": lambda: journal.feedback(follow, 1, None),
+        "idle_sessions": lambda: journal.idle_sessions(journal.monotonic() + 1),
+        "recover_interrupted": lambda: journal.recover_interrupted(lambda _: True),
+        "close_session": lambda: journal.close_session("session-1", "idle"),
+        "export": RecordsExporter(journal).export_some,
+        "forget_contexts": journal.forget_contexts,
+        "set_status": lambda: journal.set_status("gateway", {}),
+        "retention": lambda: prune(journal, journal.clock() + 1, None),
+        "bound_outbox": lambda: bound_outbox(journal, 5),
+        "prune_versions": lambda: prune_versions(journal, 1),
+        "list_sessions": journal.list_sessions,
+        "show_session": lambda: journal.show_session("session-1"),
+    }
+
+
+def test_nothing_that_is_asked_often_reads_a_whole_table(journal: Journal) -> None:
+    """The statements are those that really run, taken from the connection, with their own values."""
+    operations = asked(journal)
+    ran: list[tuple[str, Any]] = []
+
+    @event.listens_for(journal.engine, "before_cursor_execute")
+    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, many: bool) -> None:
+        ran.append((statement, parameters[0] if many else parameters))
+
+    scans = []
+    for name, operation in operations.items():
+        ran.clear()
+        operation()
+        seen = [one for one in ran if one[0].split()[0] in ("SELECT", "UPDATE", "DELETE", "WITH")]
+        with sqlite3.connect(journal.path) as db:
+            for statement, parameters in seen:
+                plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+                scans += [f"{name}: {step}: {statement}" for step in plan if reads_all(step)]
+        db.close()
+    assert scans == []
+
+
+def reads_all(step: str) -> bool:
+    found = re.match(r"SCAN (\w+)(?: USING (?:COVERING )?INDEX ix_turns_(\w+))?", step)
+    if found is None or found[1] not in BIG:
+        return False
+    # In order of an index, and only as far as a LIMIT goes.
+    ordered = step in ("SCAN sessions USING INDEX ix_sessions_seen",)
+    return found[2] not in SMALL_INDEXES and not ordered
+
+
+@pytest.mark.parametrize(
+    ("step", "found"),
+    [
+        ("SCAN turns", True),
+        ("SCAN verdicts USING INDEX ix_verdicts_turn", True),
+        ("SCAN turns USING COVERING INDEX ix_turns_session", True),
+        ("SCAN turns USING COVERING INDEX ix_turns_judging", False),
+        ("SEARCH turns USING INDEX ix_turns_session (session_id=?)", False),
+    ],
+)
+def test_a_walk_over_a_table_is_told_from_a_search(step: str, found: bool) -> None:
+    assert reads_all(step) == found
+
+
+def test_an_answer_that_was_often_given_is_found_in_the_order_of_turns(journal: Journal) -> None:
+    ids: dict[str, list[str]] = {"one": [], "two": []}
+    for n in range(60):
+        client = "one" if n % 3 else "two"
+        new = new_turn(session_id=f"{client}-{n % 2}", client=client)
+        journal.begin_turn(new)
+        journal.finish_turn(new.id, Answer(YES, f"c{n}", FinishReason.STOP, [7], [-0.5], "thread", "answer"))
+        ids[client].append(new.id)
+    for client, turns in ids.items():
+        assert [row.id for row in journal.turns_by_answer(client, "answer", None)] == turns[:-21:-1]
+    in_session = journal.turns_by_answer("one", "answer", "one-0")
+    assert len(in_session) == 20 and {row.session_id for row in in_session} == {"one-0"}
+    places = [ids["one"].index(row.id) for row in in_session]
+    assert places == sorted(places, reverse=True) and places[0] >= 38
+
+
+def test_stale_samples_go_in_steps_and_keep_no_fresh_one_waiting(journal: Journal) -> None:
+    serving = 9
+    for n in range(200):
+        journal.feedback(answered(journal, session_id=f"old-{n}", version=0), 1, None)
+    fresh = [answered(journal, session_id=f"new-{n}", version=serving) for n in range(3)]
+    for turn_id in fresh:
+        journal.feedback(turn_id, 1, None)
+    train = journal.config.train.model_copy(update={"min_batch": 1, "max_staleness": 2})
+    journal.config = journal.config.model_copy(update={"train": train})
+    with journal.transaction() as c:
+        for number in range(1, serving + 1):
+            c.exec_driver_sql(
+                "INSERT INTO versions (number, parent, path, metrics, gate, created_at, published_at, serve_seq)"
+                f" VALUES ({number}, 0, 'x', x'007b7d', x'007b7d', 1, 1, {number})"
+            )
+    gone = []
+    for _ in range(4):
+        batch = journal.claim_batch("trainer", 60)
+        assert batch is not None and [sample.turn_id for sample in batch.samples] == fresh
+        gone.append(journal.status()["excluded"][Exclusion.STALE])
+        journal.release_batch(batch)
+    assert gone == [64, 128, 192, 200]

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from tests.support.versions import answered
 from turnwise.config import load_config
 from turnwise.errors import LeaseLost
-from turnwise.journal import Journal
+from turnwise.journal import Journal, schema
 from turnwise.types import Exclusion, PolicyVersion, TurnState, Verdict
 
 
@@ -57,7 +58,7 @@ def waiting_for_judge(journal: Journal, turn_id: str) -> None:
 def publish_next(journal: Journal) -> PolicyVersion:
     batch = journal.claim_batch("t", 60)
     assert batch is not None
-    number = journal.next_version_number()
+    number = journal.reserve_version(batch)
     version = PolicyVersion(number, batch.parent, f"versions/v{number}", journal.clock())
     journal.finish_batch(batch, version)
     return version
@@ -129,6 +130,35 @@ def test_an_outage_is_a_retry_and_then_an_exclusion_never_a_zero(queue: Journal,
     turn = queue.get_turn(turn_id)
     assert turn.exclusion is Exclusion.NO_VALID_VOTE
     assert queue.show_session("session-1")["turns"][0]["verdicts"] == []
+
+
+def test_a_turn_whose_judges_die_is_given_up_where_it_is_claimed(queue: Journal, clock: Clock) -> None:
+    """Nobody can say that such a try failed: the judge was killed, or holds its interpreter for ever."""
+    turn_id = answered(queue)
+    waiting_for_judge(queue, turn_id)
+    limit = queue.config.judge.max_attempts
+    for attempt in range(limit):
+        [task] = queue.claim_for_judging(f"judge {attempt}", 5, lease_s=10)
+        assert task.attempts == attempt + 1
+        clock.now += 11
+    assert queue.claim_for_judging("one more", 5, lease_s=10) == []
+    turn = queue.get_turn(turn_id)
+    assert turn is not None
+    assert (turn.state, turn.exclusion) == (TurnState.EXCLUDED, Exclusion.NO_VALID_VOTE)
+    with queue.reading() as c:
+        error = c.execute(select(schema.turns.c.last_error).where(schema.turns.c.id == turn_id)).scalar_one()
+    assert error == f"its judge ended {limit} times without a verdict"
+
+
+def test_a_judge_that_is_asked_to_stop_counts_as_no_try(queue: Journal) -> None:
+    turn_id = answered(queue)
+    waiting_for_judge(queue, turn_id)
+    for _ in range(2 * queue.config.judge.max_attempts):
+        [task] = queue.claim_for_judging("j", 5, lease_s=10)
+        assert task.attempts == 1
+        queue.release_judging(task)
+    with pytest.raises(LeaseLost):
+        queue.release_judging(task)
 
 
 def test_a_persons_word_settles_a_turn_that_a_judge_holds(queue: Journal) -> None:
@@ -265,7 +295,7 @@ def test_whatever_happens_every_turn_is_somewhere_and_none_is_trained_twice(tmp_
         elif step.startswith("train"):
             batch = journal.claim_batch("t", 30)
             if batch is not None and step == "train":
-                number = journal.next_version_number()
+                number = journal.reserve_version(batch)
                 journal.finish_batch(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", clock.now))
                 trained += [s.turn_id for s in batch.samples]
         elif step == "close":

@@ -84,22 +84,23 @@ def test_an_instruction_never_fails(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "part"),
+    "output",
     [
-        ('{"error": {"field": "day", "message": "use ISO dates such as 2025-06-01"}}', "use ISO dates"),
-        ('{"count": 3, "tip": "Filter with last_name=<value>."}', "Filter with last_name"),
-        ("TypeError: f() got an unexpected keyword argument 'colour'. Did you mean 'color'?", "Did you mean 'color'"),
-        ("error[E0382]: use of moved value\nhelp: consider borrowing: `&cfg`", "consider borrowing"),
+        '{"error": {"field": "day", "message": "use ISO dates such as 2025-06-01"}}',
+        '{"count": 3, "tip": "Filter with last_name=<value>. Always use it."}',
+        "TypeError: f() got an unexpected keyword argument 'colour'. Did you mean 'color'?",
+        "error[E0382]: use of moved value\nhelp: consider borrowing: `&cfg`",
     ],
 )
-def test_advice_of_a_tool_is_quoted(output: str, part: str) -> None:
+def test_advice_of_a_tool_is_for_the_review_list_and_no_hint(output: str) -> None:
     verdict = judge_from_signals(
         [{"role": "user", "content": "Do it"}],
         {"role": "assistant", "content": "call(x)"},
         [{"role": "tool", "content": output}],
     )
-    assert verdict.hint is not None
-    assert part in verdict.hint
+    assert verdict.hint is None
+    assert verdict.proposal is not None
+    assert verdict.proposal.source == "a tool"
 
 
 def test_a_bare_failure_of_a_tool_gives_no_hint() -> None:

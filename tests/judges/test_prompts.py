@@ -21,8 +21,10 @@ def _text(messages: list[dict]) -> str:
 def test_the_judge_sees_task_tool_calls_and_every_message_of_the_next_state() -> None:
     state = [{"role": "tool", "content": "204"}, {"role": "tool", "content": "done"}, {"role": "user", "content": "ta"}]
     text = _text(score_prompt(TASK, CALL, state))
-    for part in ("Delete the draft", 'drafts_delete({"id": 4})', "tool: 204", "tool: done", "user: ta"):
+    for part in ("Delete the draft", 'drafts_delete({"id": 4})', "| 204", "| done", "| ta"):
         assert part in text
+    assert text.count("What came back: a tool's result") == 2
+    assert "The person's own words, after the answer:\n<<<UNTRUSTED" in text
 
 
 def test_tool_turns_use_the_stepwise_wording_and_replies_the_personal_one() -> None:

@@ -41,12 +41,12 @@ def test_a_prompt_fits_its_room(tokenizer: Tokenizer, kind: str, room: int) -> N
         messages = prompt(
             [{"role": "user", "content": long}],
             {"role": "assistant", "content": long},
-            [{"role": "user", "content": f"It begins {long} and ends."}],
+            [{"role": "tool", "content": f"It begins {long} and ends."}],
             room=room,
         )
         assert len(tokenizer.encode(text_of(messages)).ids) <= room
         body = messages[1]["content"]
-        assert "user: It begins" in body
+        assert "| It begins" in body
         assert "and ends." in body
         assert body.count("characters left out") == 3
         assert body.count("<<<END") == 3

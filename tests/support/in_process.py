@@ -16,6 +16,7 @@ from turnwise.engines.base import Chunk, SamplingParams
 from turnwise.engines.rendering import PromptRenderer
 from turnwise.gateway.answering import Answering
 from turnwise.gateway.app import make_app
+from turnwise.gateway.auth import Tokens
 from turnwise.gateway.capture import Capture
 from turnwise.gateway.serving import ServingVersions
 from turnwise.journal import Journal
@@ -108,6 +109,15 @@ class InProcess:
         return turn_id, seen
 
 
+TOKENS = Tokens("tw-agent-0123456789abcdef", "tw-person-0123456789abcdef", "tw-admin-0123456789abcdef")
+
+
+def open_to(config: Config) -> Config:
+    """The same, without a token for what agents do, and with a name for the server that is none."""
+    server = config.server.model_copy(update={"auth": False, "allowed_hosts": ("test",)})
+    return config.model_copy(update={"server": server})
+
+
 @asynccontextmanager
 async def in_process(config: Config, renderer: PromptRenderer, pieces: list[str]) -> AsyncIterator[InProcess]:
     """The real application over a real journal, open to everyone."""
@@ -122,7 +132,7 @@ async def in_process(config: Config, renderer: PromptRenderer, pieces: list[str]
         yield
 
     try:
-        yield InProcess(make_app(config, capture, answering, None, nothing), answering, journal)
+        yield InProcess(make_app(open_to(config), capture, answering, TOKENS, nothing), answering, journal)
     finally:
         await answering.drain()
         journal.close()

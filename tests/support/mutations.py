@@ -108,7 +108,7 @@ BODIES.append(
 )
 
 
-def _nested(depth: int, in_lists: bool) -> Any:
+def nested(depth: int, in_lists: bool) -> Any:
     value: Any = 1
     for _ in range(depth):
         value = [value] if in_lists else {"a": value}
@@ -160,7 +160,7 @@ NASTY: list[Any] = [
         [1, "x"],
         {"\ud800": 1},
     ),
-    *(_nested(30, True), _nested(150, False), _nested(195, True), _nested(220, False), int("9" * 4000)),
+    *(nested(30, True), nested(150, False), nested(195, True), nested(220, False), int("9" * 4000)),
 ]
 FIELDS = [
     "type",
@@ -204,7 +204,7 @@ def _places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-def _change(body: dict[str, Any], rng: random.Random) -> None:
+def change(body: dict[str, Any], rng: random.Random) -> None:
     """One change in place, at any depth."""
     places = _places(body)
     if not places:
@@ -245,7 +245,7 @@ def _change(body: dict[str, Any], rng: random.Random) -> None:
         holder[key] = copy.deepcopy(holder)
 
 
-def _spoil(data: bytes, rng: random.Random) -> bytes:
+def spoil(data: bytes, rng: random.Random) -> bytes:
     """A change of the text itself."""
     at = rng.randrange(len(data) + 1)
     what = rng.randrange(6)
@@ -268,12 +268,12 @@ def mutated(seed: int) -> tuple[str, bytes, dict[str, str]]:
     path, valid = rng.choice(BODIES)
     body = copy.deepcopy(valid)
     for _ in range(rng.choice([0, 1, 1, 1, 2, 2, 3, 5])):
-        _change(body, rng)
+        change(body, rng)
     if rng.random() < 0.5 and not path.endswith("count_tokens"):
         body["stream"] = rng.random() < 0.5
     data = json.dumps(body, ensure_ascii=rng.random() < 0.6).encode("utf-8", "surrogatepass")
     if rng.random() < 0.1:
-        data = _spoil(data, rng)
+        data = spoil(data, rng)
     if rng.random() < 0.05:
         path = "/s/" + rng.choice(["one", "a%0A", "a%20b", "%D0%BA", "x" * 300, "a:b", "%ff"]) + path
     return path, data, {"content-type": "application/json"} | (rng.choice(HEADERS) if rng.random() < 0.15 else {})

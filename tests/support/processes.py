@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,13 +20,8 @@ from openai import OpenAI
 
 from tests.support.servers import wait_until
 from turnwise.config import Config, load_config
+from turnwise.gateway.server import bind
 from turnwise.journal import Journal
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 @dataclass
@@ -47,8 +41,12 @@ class Server:
     def auth(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
 
+    @property
+    def person(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {(self.config.home / 'token.person').read_text().strip()}"}
+
     def status(self) -> dict[str, Any]:
-        return httpx.get(f"{self.url}/v1/status", headers=self.auth, timeout=20).json()
+        return httpx.get(f"{self.url}/v1/status", headers=self.person, timeout=20).json()
 
     def loop(self, name: str) -> psutil.Process | None:
         """The process of one loop, or None while there is none."""
@@ -72,8 +70,13 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(home: Path, model: Path | str | None = None, **settings: object) -> Iterator[Server]:
-    """`turnwise serve` in this home until the block ends. Settings have two underscores for the dot."""
+def serving(
+    home: Path, model: Path | str | None = None, program: str | None = None, **settings: object
+) -> Iterator[Server]:
+    """`turnwise serve` in this home until the block ends. Settings have two underscores for the dot.
+
+    `program` is Python that runs the command line after what it changes.
+    """
     home.mkdir(parents=True, exist_ok=True)
     pairs = {key.replace("__", "."): value for key, value in settings.items()}
     if model is not None:
@@ -83,8 +86,7 @@ def serving(home: Path, model: Path | str | None = None, **settings: object) -> 
     ready.unlink(missing_ok=True)
     command = [
         sys.executable,
-        "-m",
-        "turnwise",
+        *(("-m", "turnwise") if program is None else ("-c", program)),
         "serve",
         "--home",
         str(home),
@@ -112,16 +114,17 @@ def serving(home: Path, model: Path | str | None = None, **settings: object) -> 
 
 @contextlib.contextmanager
 def engine_process(model: Path, dtype: str = "bfloat16", **options: object) -> Iterator[str]:
-    """The real local engine alone; gives its URL."""
-    port = free_port()
+    """The real local engine alone, on a socket that it inherits; gives its URL."""
+    sock = bind("127.0.0.1", 0)
     extra = [arg for key, value in options.items() for arg in (f"--{key.replace('_', '-')}", str(value))]
-    command = [sys.executable, "-m", "turnwise.engines.local", "--model", str(model), "--host", "127.0.0.1"]
+    command = [sys.executable, "-m", "turnwise.engines.local", "--model", str(model), "--fd", str(sock.fileno())]
     process = subprocess.Popen(
-        [*command, "--port", str(port), "--dtype", dtype, *extra],
+        [*command, "--dtype", dtype, *extra],
         stdout=subprocess.DEVNULL,
         env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},
+        pass_fds=(sock.fileno(),),
     )
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{sock.getsockname()[1]}"
 
     def healthy() -> bool:
         assert process.poll() is None, "the engine ended"
@@ -133,6 +136,7 @@ def engine_process(model: Path, dtype: str = "bfloat16", **options: object) -> I
         wait_until(healthy, 120)
         yield url
     finally:
+        sock.close()
         process.terminate()
         try:
             process.wait(timeout=15)

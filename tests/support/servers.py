@@ -13,12 +13,12 @@ import uvicorn
 
 
 @contextmanager
-def running(app: Any, port: int = 0) -> Iterator[str]:
-    """Serve an ASGI app until the block ends; gives its URL."""
+def running(app: Any, port: int = 0, **options: Any) -> Iterator[str]:
+    """Serve an ASGI app until the block ends; gives its URL. `options` are uvicorn's."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", port))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2, **options))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
     thread.start()
     deadline = time.monotonic() + 20

@@ -61,6 +61,6 @@ def publish(journal: Journal) -> int:
     batch = journal.claim_batch("test", 60)
     journal.config = before
     assert batch is not None
-    number = journal.next_version_number()
+    number = journal.reserve_version(batch)
     journal.finish_batch(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", journal.clock()))
     return number

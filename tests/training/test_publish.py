@@ -16,8 +16,14 @@ from turnwise.errors import AdapterError
 from turnwise.training import files, publish
 from turnwise.training.checkpoints import Checkpoint, CheckpointStore
 from turnwise.training.policy import Policy
-from turnwise.training.publish import load_adapter_dir, recent_checkpoints, version_dir, write_version
+from turnwise.training.publish import load_adapter_dir, recent_checkpoints, staged_version, version_dir
 from turnwise.types import PolicyVersion
+
+
+def write_version(version: PolicyVersion, policy: Policy, checkpoint: str, model: str) -> None:
+    """What publishing does on disk, without the journal's part of it."""
+    with staged_version(version, policy.state(), policy.lora_config, checkpoint, model) as put_in_place:
+        put_in_place()
 
 
 @pytest.fixture
@@ -37,7 +43,7 @@ def version(tmp_path: Path) -> PolicyVersion:
 def written(policy: Policy, version: PolicyVersion, tiny_dir: Path) -> Path:
     generator = torch.Generator().manual_seed(1)
     policy.load({n: t + 0.1 * torch.randn(t.shape, generator=generator) for n, t in policy.state().items()})
-    write_version(version, policy.state(), policy.lora_config, "batch-000001-step-001", str(tiny_dir))
+    write_version(version, policy, "batch-000001-step-001", str(tiny_dir))
     return Path(version.path)
 
 
@@ -71,7 +77,7 @@ def test_it_is_a_plain_peft_directory(policy: Policy, written: Path, tiny_dir: P
 
 def test_a_leftover_of_a_crash_is_replaced(policy: Policy, written: Path, version: PolicyVersion) -> None:
     (written / publish.META).write_text("{}")
-    write_version(version, policy.state(), policy.lora_config, "other", "model")
+    write_version(version, policy, "other", "model")
     assert load_adapter_dir(written).meta["checkpoint"] == "other"
     assert [p.name for p in written.parent.iterdir()] == ["v4"]
 
@@ -184,5 +190,5 @@ def test_pruning_keeps_the_named_ones(tmp_path: Path) -> None:
 def test_the_newest_versions_name_the_checkpoints_to_keep(tmp_path: Path, policy: Policy) -> None:
     for number in (1, 2, 10):
         version = PolicyVersion(number, number - 1, str(version_dir(tmp_path, number)), 0.0)
-        write_version(version, policy.state(), policy.lora_config, f"checkpoint-{number}", "model")
+        write_version(version, policy, f"checkpoint-{number}", "model")
     assert recent_checkpoints(tmp_path, 2) == ["checkpoint-10", "checkpoint-2"]

@@ -14,6 +14,7 @@ import torch
 
 from tests.support.servers import wait_until
 from tests.training.homes import Bench, Killed, feed, same
+from turnwise.errors import JournalUnavailable
 from turnwise.training import files, worker
 from turnwise.training.policy import Policy
 from turnwise.training.publish import version_dir
@@ -162,3 +163,26 @@ def test_versions_that_a_killed_trainer_left_half_are_swept_at_its_start(make: C
     half.mkdir(parents=True)
     Trainer(bench.config, Path(bench.config.model.path))
     assert not half.exists()
+
+
+def test_a_trainer_that_waits_for_the_journal_gives_signs_of_life(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The locked journal is a stand-in. Without a sign the supervisor would end it, and start it for nothing."""
+    bench, beats, tries = make("bench"), [], []
+    feed(bench.journal, range(4))
+    batch = bench.journal.claim_batch("trainer", 60)
+    assert batch is not None
+    real = bench.journal.suspend_batch
+
+    def locked(which: Batch) -> None:
+        tries.append(which.id)
+        if len(tries) < 4:
+            raise JournalUnavailable("the journal is locked")
+        real(which)
+
+    monkeypatch.setattr(bench.journal, "suspend_batch", locked)
+    monkeypatch.setattr(worker, "POLL_S", 0.01)
+    monkeypatch.setattr(worker, "beat", lambda: beats.append(len(tries)))
+    worker._suspend_when_possible(bench.journal, batch, bench.stop)
+    assert set(beats) == {1, 2, 3}, "in each wait"

@@ -14,9 +14,10 @@ from tokenizers import Tokenizer
 
 from turnwise.bench import litellm_peer
 from turnwise.bench.load import Target
-from turnwise.bench.processes import child, free_port
+from turnwise.bench.processes import child
 from turnwise.config import load_config
 from turnwise.errors import TurnwiseError
+from turnwise.gateway.server import bind
 
 NONE, TURNWISE, LITELLM = "no proxy", "turnwise", "LiteLLM"
 WORDS = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
@@ -61,7 +62,7 @@ def answer(model: Path) -> Said:
 def open_arms(model: Path, said: Said, scratch: Path, with_litellm: bool) -> Iterator[list[Arm]]:
     """All arms, started; every proxy in a process of its own."""
     with ExitStack() as stack:
-        engine = stack.enter_context(_engine(said))
+        engine = stack.enter_context(instant_engine(said))
         arms = [Arm(NONE, Target(engine), None), stack.enter_context(_gateway(model, engine, scratch / "home"))]
         if with_litellm:
             target, pid = stack.enter_context(litellm_peer.proxy(engine, scratch))
@@ -70,8 +71,8 @@ def open_arms(model: Path, said: Said, scratch: Path, with_litellm: bool) -> Ite
 
 
 @contextmanager
-def _engine(said: Said) -> Iterator[int]:
-    command = [sys.executable, "-m", "turnwise.bench.instant_engine", json.dumps(said.pieces)]
+def instant_engine(said: Said) -> Iterator[int]:
+    command = [sys.executable, "-P", "-m", "turnwise.bench.instant_engine", json.dumps(said.pieces)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -86,9 +87,11 @@ def _engine(said: Said) -> Iterator[int]:
 @contextmanager
 def _gateway(model: Path, engine_port: int, home: Path) -> Iterator[Arm]:
     """The gateway as `turnwise serve` starts it, with its journal on disk and token-exact capture."""
-    port = free_port()
-    command = [sys.executable, "-m", "turnwise.gateway", "--engine-url", f"http://127.0.0.1:{engine_port}"]
-    command += ["--home", str(home), "--set", f"server.port={port}", "--set", f"model.path={model}"]
-    with child(command, f"http://127.0.0.1:{port}/readyz") as process:
-        token = load_config(overrides={"home": home}).token_path.read_text(encoding="ascii").strip()
-        yield Arm(TURNWISE, Target(port, headers=(f"Authorization: Bearer {token}",)), process.pid)
+    with bind("127.0.0.1", 0) as sock:
+        port, fd = sock.getsockname()[1], sock.fileno()
+        command = [sys.executable, "-P", "-m", "turnwise.gateway", "--engine-url", f"http://127.0.0.1:{engine_port}"]
+        command += ["--fd", str(fd), "--home", str(home), "--set", f"server.port={port}"]
+        command += ["--set", f"model.path={model}"]
+        with child(command, f"http://127.0.0.1:{port}/readyz", pass_fds=(fd,)) as process:
+            token = load_config(overrides={"home": home}).token_path.read_text(encoding="ascii").strip()
+            yield Arm(TURNWISE, Target(port, headers=(f"Authorization: Bearer {token}",)), process.pid)

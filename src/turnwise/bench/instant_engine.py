@@ -10,14 +10,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import re
 import time
 from typing import Any, cast
 
 import uvloop
 
+from turnwise.patterns import IGNORECASE, pattern
+
 MAX_MODEL_LEN = 1_000_000
-_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_LENGTH = pattern(rb"\r\ncontent-length: *(\d+)", IGNORECASE)
 
 
 class InstantEngine(asyncio.Protocol):

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from turnwise.bench.load import Target
-from turnwise.bench.processes import child, free_port
+from turnwise.bench.processes import child
 from turnwise.config import cache_dir
 from turnwise.errors import TurnwiseError
+from turnwise.gateway.server import bind
 
 PACKAGE = "litellm[proxy]"
 KEY = "sk-bench"
@@ -45,7 +46,7 @@ def install() -> str:
         return found
     python = folder() / "bin" / "python"
     for command in (
-        [sys.executable, "-m", "venv", str(folder())],
+        [sys.executable, "-P", "-m", "venv", str(folder())],
         [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE],
     ):
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_LIMIT_S)
@@ -67,7 +68,8 @@ def proxy(engine_port: int, scratch: Path) -> Iterator[tuple[Target, int]]:
         "general_settings": {"master_key": KEY},
     }
     config.write_text(json.dumps(tree), encoding="utf-8")  # JSON is YAML
-    port = free_port()
+    with bind("127.0.0.1", 0) as sock:  # LiteLLM takes no socket, and of port 0 it does not say which one it got
+        port = sock.getsockname()[1]
     command = [str(folder() / "bin" / "litellm"), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     command += ["--num_workers", "1", "--telemetry", "False"]
     with child(command, f"http://127.0.0.1:{port}/health/liveliness", ENVIRONMENT) as process:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +15,9 @@ from typing import cast
 
 import uvloop
 
-_TOKEN = re.compile(rb'"content": ?"[^"]')
+from turnwise.patterns import pattern
+
+_TOKEN = pattern(rb'"content": ?"[^"]')
 _END = b"\r\n0\r\n\r\n"
 DRAIN_S = 90.0
 """How long requests that are under way when the time is up may still take."""

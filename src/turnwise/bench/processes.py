@@ -14,29 +14,29 @@ import httpx
 import psutil
 
 from turnwise.errors import TurnwiseError
-from turnwise.gateway.server import bind
 from turnwise.supervisor import CHILD_ENVIRONMENT
 
 START_LIMIT_S = 120.0
 
 
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with bind("127.0.0.1", 0) as sock:
-        return sock.getsockname()[1]
-
-
 @contextlib.contextmanager
 def child(
-    command: list[str], health: str | None = None, environment: Mapping[str, str] | None = None
+    command: list[str],
+    health: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    pass_fds: tuple[int, ...] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process, once its health address answers; SIGTERM at the end. Raises TurnwiseError with what it said."""
+    """A process, once its health address answers; SIGTERM at the end. Raises TurnwiseError with what it said.
+
+    `pass_fds` are what it inherits, such as a socket that listens already.
+    """
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             command,
             stdout=said,
             stderr=subprocess.STDOUT,
             env=os.environ | CHILD_ENVIRONMENT | dict(environment or {}),
+            pass_fds=pass_fds,
         )
         try:
             deadline = time.monotonic() + START_LIMIT_S

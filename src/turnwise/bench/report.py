@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import platform
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from turnwise import __version__
+from turnwise.patterns import MULTILINE, pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,13 @@ class BenchReport:
         """Put this report into the file in place of the last one of the same command."""
         text = path.read_text(encoding="utf-8") if path.exists() else "# Benchmarks\n"
         section = self._markdown()
-        pattern = re.compile(rf"^## `{re.escape(self.command)}`\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
-        known = pattern.search(text) is not None
-        text = pattern.sub(lambda _: section, text) if known else f"{text.rstrip()}\n\n{section}"
+        head = f"## `{self.command}`\n"
+        before, known, after = f"\n{text}".partition(f"\n{head}")
+        if known:
+            next_one = f"\n{after}".find("\n## ")
+            text = f"{before}\n"[1:] + section + (after[next_one:] if next_one >= 0 else "")
+        else:
+            text = f"{text.rstrip()}\n\n{section}"
         path.write_text(text.rstrip() + "\n", encoding="utf-8")
 
     def _markdown(self) -> str:
@@ -102,10 +106,13 @@ def machine() -> str:
     )
 
 
+_PROCESSOR = pattern(r"^model name\s*: (.+)$", MULTILINE)
+
+
 def _processor() -> str:
     info = Path("/proc/cpuinfo")
     if info.exists():
-        found = re.search(r"^model name\s*: (.+)$", info.read_text(encoding="utf-8"), re.MULTILINE)
+        found = _PROCESSOR.search(info.read_text(encoding="utf-8"))
         if found:
             return found.group(1).strip()
     return platform.processor() or platform.machine()

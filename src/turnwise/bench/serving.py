@@ -11,18 +11,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import psutil
 
 from turnwise.bench import engine_speed
-from turnwise.bench.processes import START_LIMIT_S, child, free_port
+from turnwise.bench.processes import START_LIMIT_S, child
 from turnwise.bench.report import BenchReport, Figure
 from turnwise.config import Config
 from turnwise.errors import TurnwiseError
+from turnwise.gateway.server import bind
+from turnwise.loop_table import engine_command
 from turnwise.models import resolve_model
-from turnwise.supervisor import engine_command
 
 
 def bench_engine(config: Config, repeats: int) -> BenchReport:
@@ -46,7 +48,17 @@ def bench_engine(config: Config, repeats: int) -> BenchReport:
 
 def _peer(model: Path, adapter: Path, repeats: int) -> dict[int, float]:
     done = subprocess.run(
-        [sys.executable, "-m", "turnwise.bench.peer", str(model), "--adapter", str(adapter), "--repeats", str(repeats)],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "turnwise.bench.peer",
+            str(model),
+            "--adapter",
+            str(adapter),
+            "--repeats",
+            str(repeats),
+        ],
         capture_output=True,
         text=True,
         timeout=900,
@@ -57,11 +69,13 @@ def _peer(model: Path, adapter: Path, repeats: int) -> dict[int, float]:
 
 
 def _engine_figures(config: Config, model: Path, adapter: Path, peer: dict[int, float], repeats: int) -> list[Figure]:
-    port = free_port()
-    started = time.perf_counter()
-    with child(engine_command(config, model, port), f"http://127.0.0.1:{port}/health") as process:
+    with ExitStack() as stack:
+        sock = stack.enter_context(bind("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        command = engine_command(config, model, sock.fileno(), adapters_dir=adapter.parent)
+        started = time.perf_counter()
+        process = stack.enter_context(child(command, f"{url}/health", pass_fds=(sock.fileno(),)))
         ready = time.perf_counter() - started
-        url = f"http://127.0.0.1:{port}"
         httpx.post(
             f"{url}/v1/load_lora_adapter", json={"lora_name": "v1", "lora_path": str(adapter)}, timeout=60
         ).raise_for_status()
@@ -85,6 +99,7 @@ def _serve_figures(config: Config, home: Path) -> list[Figure]:
     home.mkdir()
     command = [
         sys.executable,
+        "-P",
         "-m",
         "turnwise",
         "serve",

@@ -20,13 +20,15 @@ def connect_client(
     url: str | None,
     model: str | None,
     ask: Callable[[str], bool] | None,
+    token: str | None = None,
 ) -> str:
     """Connect a client and say what was done. `ask` is given the difference and decides; None only shows it.
+    `token` is that of a server that is not this home's.
 
     Raises ConfigError.
     """
     client = _client(name)
-    endpoint = find_endpoint(config, url, model, make_token=ask is not None)
+    endpoint = find_endpoint(config, url, model, make_token=ask is not None, given=token)
     plan = plan_change(name, file or client.file(dict(os.environ)), lambda text: client.edit(text, endpoint))
     if not plan.changes:
         return f"{name} is connected to {endpoint.url} already; {plan.path} needs no change"

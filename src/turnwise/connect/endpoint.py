@@ -18,6 +18,7 @@ from turnwise.engines.examine import context_of
 from turnwise.errors import ConfigError
 from turnwise.gateway.auth import load_or_make_token
 from turnwise.gateway.serving import MODEL_NAME, UPSTREAM
+from turnwise.home import running_url
 
 PROVIDER = "turnwise"
 """The name of our entry in every client's configuration."""
@@ -53,23 +54,30 @@ class Endpoint:
         return min(quarter, MODEST_ANSWER) if self.relayed else quarter
 
 
-def find_endpoint(config: Config, url: str | None, model: str | None, make_token: bool) -> Endpoint:
+def find_endpoint(
+    config: Config, url: str | None, model: str | None, make_token: bool, given: str | None = None
+) -> Endpoint:
     """The endpoint of this home, or of the server at `url`, which is asked for its context length. Raises ConfigError.
 
     A home without a token gets one with `make_token`, for its own address alone; without, the endpoint is only fit to
     be shown. A server that refuses the token raises, whatever else is known.
+
+    This home's token is sent only to its own gateway while that runs. A server elsewhere is asked with `given` or with
+    nothing; it may be anybody's.
     """
     own = _own_address(config)
     url = own if url is None else url
     if url is None:
         raise ConfigError("server.port is 0, so each start takes another port; set it, or give --url")
     url = url.rstrip("/").removesuffix("/v1")
-    ours = own is not None and _place(url) == _place(own)
-    token = "none"
-    if config.token_path.exists() and (config.server.auth or not ours):
+    running = running_url(config)
+    runs_here = running is not None and _place(url) == _place(running)
+    ours = runs_here or (own is not None and _place(url) == _place(own))
+    token = given or "none"
+    if not given and runs_here and config.server.auth:
         token = load_or_make_token(config.token_path)
     context, relayed = _limits(config, url, token, ours)
-    if ours and make_token and config.server.auth:
+    if ours and not given and config.server.auth and (make_token or config.token_path.exists()):
         token = load_or_make_token(config.token_path)  # only now: nobody there has refused this home
     return Endpoint(url, token, model or MODEL_NAME, context, relayed)
 
@@ -139,10 +147,10 @@ def _refusal(config: Config, url: str, token: str, ours: bool, status: int) -> s
             f"{url} refuses this home ({status}): what listens there belongs to another home or is no turnwise; stop "
             "it and start `turnwise serve` with this home, or name its home with --home. Nothing was written"
         )
-    said = "asks for a token" if token == "none" else f"refuses the token in {config.token_path}"
+    said = "asks for a token" if token == "none" else "refuses the token"
     return (
-        f"{url} {said} ({status}); put that server's own token into a file named `token` in a folder of its own and "
-        "give the folder with --home. Nothing was written"
+        f"{url} {said} ({status}); give the agents' token of that server, which `turnwise token` prints there, "
+        "with --token or in the variable TURNWISE_TOKEN. Nothing was written"
     )
 
 

@@ -7,18 +7,22 @@ order, quotes and line ends of everything else survive, which no load-and-dump c
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from turnwise.errors import ConfigError
+from turnwise.patterns import DOTALL, Match, anchored, pattern
 
-_SPACE = re.compile(r"(?:[\s\ufeff]|//[^\n\r\u2028\u2029]*|/\*.*?\*/)*", re.DOTALL)
-_WORD = re.compile(r"[\w$]+")
-_NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|Infinity|NaN)(?![\w$])")
-_STRING = re.compile(r'"(?:[^"\\\n\r]|\\(?:\r\n|.))*"|' + r"'(?:[^'\\\n\r]|\\(?:\r\n|.))*'", re.DOTALL)
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.DOTALL)
+_SPACE = anchored(r"(?:[\s\ufeff]|//[^\n\r\u2028\u2029]*|/\*.*?\*/)*", DOTALL, unbounded=True)
+_WORD = anchored(r"[\w$]+", unbounded=True)
+_NUMBER = anchored(
+    r"[+-]?(?:0[xX][0-9a-fA-F]++|(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?|Infinity|NaN)(?![\w$])", unbounded=True
+)
+_STRING = anchored(r'"(?:[^"\\\n\r]|\\(?:\r\n|.))*"|' + r"'(?:[^'\\\n\r]|\\(?:\r\n|.))*'", DOTALL, unbounded=True)
+_ESCAPE = pattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", DOTALL, unbounded=True)
+_LINE_END = pattern(r"[\n\r]", unbounded=True)
+_INDENT = pattern(r"\n([ \t]+)\S", unbounded=True)
 _PLAIN = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0", "\n": "", "\r": "", "\r\n": ""}
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
@@ -86,7 +90,7 @@ def _nest(path: tuple[str, ...], value: Any) -> Any:
 def _insert(text: str, node: Node, key: str, value: Any) -> str:
     """One more member at the end of an object; a comment behind the last member stays there."""
     close = node.end - 1
-    flat = bool(node.members) and not re.search(r"[\n\r]", text[node.start : node.end])
+    flat = bool(node.members) and not _LINE_END.search(text[node.start : node.end])
     newline = "\r\n" if "\r\n" in text else "\n"
     indent = _member_indent(text, node)
     member = f"{json.dumps(key, ensure_ascii=False)}: {_dump(text, value, indent, flat)}"
@@ -94,7 +98,7 @@ def _insert(text: str, node: Node, key: str, value: Any) -> str:
     if flat:
         comma = "" if node.comma else ","
         return f"{text[:end]}{comma} {member}{text[end:]}"
-    closing = text[end:close] if re.search(r"[\n\r]", text[end:close]) else newline + _line_indent(text, node.start)
+    closing = text[end:close] if _LINE_END.search(text[end:close]) else newline + _line_indent(text, node.start)
     tail = "," if node.comma else ""
     head = text[:end]
     if node.members and not node.comma:
@@ -117,7 +121,7 @@ def _line_indent(text: str, position: int) -> str:
 
 
 def _unit(text: str) -> str:
-    found = re.search(r"\n([ \t]+)\S", text)
+    found = _INDENT.search(text)
     return found.group(1) if found else "  "
 
 
@@ -226,7 +230,7 @@ class _Parser:
         return ConfigError(f"line {self.text.count(chr(10), 0, self.at) + 1}: {what}")
 
 
-def _unescape(match: re.Match[str]) -> str:
+def _unescape(match: Match[str]) -> str:
     code = match.group(1) or match.group(2)
     if code:
         return chr(int(code, 16))

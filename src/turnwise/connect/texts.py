@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import re
 import tomllib
 from collections.abc import Callable
 from typing import Any
@@ -16,13 +15,12 @@ import yaml
 from dotenv.parser import parse_stream
 
 from turnwise.errors import ConfigError
+from turnwise.patterns import DOTALL, anchored, pattern
 
-_ASSIGNMENT = re.compile(
-    r"""\A(\s*(?:export\s+)?[^\s=]+[^\S\r\n]*=?[^\S\r\n]*)"""
-    r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|(?:(?!\s#)[^\r\n])*?)((?:[^\S\r\n]+#[^\r\n]*)?\s*)\Z""",
-    re.DOTALL,
-)
-"""The name, the value and what follows of one line; the value alone is replaced."""
+_HEAD = anchored(r"\A\s*+(?:export\s++)?[^\s=]++[^\S\r\n]*+(?:=[^\S\r\n]*+)?", unbounded=True)
+_IN_QUOTES = anchored(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", DOTALL, unbounded=True)
+_COMMENT = pattern(r"\s#", unbounded=True)
+_TAIL = anchored(r"(?:[^\S\r\n]++#[^\r\n]*+)?\s*+", unbounded=True)
 
 
 def set_toml(text: str, values: dict[tuple[str, ...], Any]) -> str:
@@ -107,9 +105,24 @@ def set_dotenv(text: str, values: dict[str, str]) -> str:
             gap = newline if text and not text.endswith("\n") else ""
             text = f"{text}{gap}{key}='{value}'{newline}"
         elif bindings[places[-1]].value != value:
-            line = _ASSIGNMENT.match(parts[places[-1]])
-            if line is None:
+            around = _around_value(parts[places[-1]])
+            if around is None:
                 raise ConfigError(f"the line of {key} cannot be changed safely")
-            parts[places[-1]] = f"{line[1]}'{value}'{line[2]}"
+            parts[places[-1]] = f"{around[0]}'{value}'{around[1]}"
             text = "".join(parts)
     return text
+
+
+def _around_value(line: str) -> tuple[str, str] | None:
+    """What stands before and behind the value in one line of a dotenv file: the value alone is replaced."""
+    head = _HEAD.match(line)
+    if head is None:
+        return None
+    start = head.end()
+    quoted = _IN_QUOTES.match(line, start)
+    if quoted and _TAIL.fullmatch(line, quoted.end()):
+        return head.group(), line[quoted.end() :]
+    comment = _COMMENT.search(line, start)
+    bare = line[start : comment.start() if comment else len(line)].rstrip()
+    tail = line[start + len(bare) :]
+    return (head.group(), tail) if not set("\r\n") & set(bare) and _TAIL.fullmatch(tail) else None

@@ -51,7 +51,7 @@ def mean_nll(groups: dict[str, Sequence[Text]], model: str, *, timeout_s: float 
         task, result = Path(scratch) / "task.json", Path(scratch) / "result.json"
         texts = {name: [asdict(text) for text in group] for name, group in groups.items()}
         task.write_text(json.dumps({"model": model, "groups": texts}), encoding="utf-8")
-        command = [sys.executable, "-m", "turnwise.demo.coherence", str(task), str(result)]
+        command = [sys.executable, "-P", "-m", "turnwise.demo.coherence", str(task), str(result)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
         except subprocess.TimeoutExpired:

@@ -131,7 +131,7 @@ def _checked(options: DemoOptions) -> tuple[Persona, _Scale]:
     if bool(options.simulator_url) != bool(options.simulator_model):
         raise ConfigError("--simulator-url and --simulator-model go together")
     if options.url and not options.token:
-        raise ConfigError("--url needs the server's --token")
+        raise ConfigError("--url needs the server's admin --token (`turnwise token admin` prints it there)")
     if options.interactions is not None and options.interactions < 1:
         raise ConfigError(f"--interactions must be at least 1, not {options.interactions}")
     persona = PERSONAS[options.persona]
@@ -166,7 +166,7 @@ class _Run:
         async with AsyncExitStack() as stack:
             writer = await _writer(self.options, stack)
             if self.options.url:
-                server = Server(self.options.url.rstrip("/"), self.options.token or "")
+                server = Server(self.options.url.rstrip("/"), self.options.token or "", self.options.token or "")
                 async with self._talk(server, writer) as talk:
                     await self._control_arm(talk, stages, model="turnwise@base")
                     await self._learning_arm(talk, stages)

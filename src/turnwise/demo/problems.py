@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import reasoning_gym
 
 from turnwise.errors import TurnwiseError
+from turnwise.patterns import pattern
 
 MAX_WORDS = 75
 """Longer questions are left out: they cost prompt tokens and show nothing more."""
@@ -23,8 +23,9 @@ HELD_OUT_SHARE = 0.4
 """Share of the families that is kept for evaluation."""
 
 _SUFFIX = "Give the result as your final answer. Do not include units."
-_CALCULATION = re.compile(r"<<[^>]*>>")
-_RESULT = re.compile(r"=(\s*[€$£¥]?)(\d+)(?![\d.,/])")
+_CALCULATION = pattern(r"<<[^>]*>>")
+_OWN_NUMBER = pattern(r"(?<![\d.,])\d+(?![\d.,/]\d|\d)")
+_RESULT = pattern(r"=(\s*[€$£¥]?)(\d+)(?![\d.,/])")
 _NAMES = (
     "Amira", "Ben", "Chloe", "Daniel", "Elif", "Finn", "Greta", "Hugo", "Ines", "Jonas", "Kofi", "Lena",
     "Mateo", "Nora", "Oskar", "Priya", "Rafi", "Sofia", "Tariq", "Yuki",
@@ -111,8 +112,13 @@ def hand_in(problem: Problem, rng: random.Random, *, flawed: bool) -> Problem:
         right = last.group(2)
         wrong = _slip(right, rng)
         head = solution[: last.start(2)]
-        solution = head + re.sub(rf"(?<![\d.,]){re.escape(right)}(?![\d.,/]\d|\d)", wrong, solution[last.start(2) :])
+        solution = head + _with_result(solution[last.start(2) :], right, wrong)
     return replace(problem, pupil=Pupil(rng.choice(_NAMES), solution, planted))
+
+
+def _with_result(text: str, right: str, wrong: str) -> str:
+    """The text with another number wherever `right` stands as a number of its own."""
+    return _OWN_NUMBER.sub(lambda match: wrong if match[0] == right else match[0], text)
 
 
 def _slip(right: str, rng: random.Random) -> str:

@@ -22,10 +22,10 @@ _FUNCTION_WORDS_TEXT = (
 )
 _FUNCTION_WORDS = frozenset(_FUNCTION_WORDS_TEXT.split())
 _MARKUP = re.compile(
-    r"(?m)\*\*|^\s{0,3}#{1,6}\s|^\s*[-*+•–]\s|^\s*\(?\d{1,2}[.)]\s|^\s*[a-h]\)\s|^\|.*\||`{3}"  # bold, headings, items
+    r"(?m)\*\*|^\s{0,3}#{1,6}\s|^[^\S\n]*(?:[-*+•–]|\(?\d{1,2}[.)]|[a-h]\))\s|^\|.*\||`{3}"  # bold, headings, items
     r"|\$\$|\\(?:frac|text|times|begin|boxed|cdot|[\[(])"  # TeX
 )
-_COLUMN = re.compile(r"(?m)^[^a-z\n]*\d[^a-z\n]*=[^a-z\n]*$")  # a line that is an equation and nothing else
+_COLUMN = re.compile(r"(?m)^(?=[^a-z\n]*$)[^\d\n]*\d[^=\n]*=.*$")  # a line that is an equation and nothing else
 _SCHEMATIC = re.compile(
     r"(?i)step[- ]by[- ]step|\bstep \d|\bstep (?:one|two|three)\b|\bfirst(?:ly)?, |\bsecond(?:ly)?, |\bfinally, "
     r"|break(?:ing)? (?:it|this|that|the \w+) (?:down|into)|\bfollow these\b"
@@ -50,6 +50,11 @@ _COLD = re.compile(
     r"(?i)\b(?:terrible|awful|sloppy|stupid|lazy|poor work|disappoint\w+|careless|unacceptable|nonsense|hopeless)\b"
 )
 _SELF = re.compile(r"(?i)\b(?:my name is|i'm here to help|as a teacher, i|dear sir|best regards|\[your name\])")
+_WORD = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
+_PARAGRAPH = re.compile(r"\n\s*\n")
+_PLAIN_WORD = re.compile(r"(?<!\S)[A-Za-z'’]+(?=[\s.,;:!?]|$)")
+_QUANTITY = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_LONG_WORD = re.compile(r"[a-z]{4,}")
 
 
 def score(persona: Literal["student", "teacher"], answer: str, question: str, solution: str = "") -> float:
@@ -64,8 +69,8 @@ def is_gibberish(answer: str) -> bool:
 
     Fluent nonsense passes: only a language model sees it, which is why the report measures likelihood beside the score.
     """
-    words = re.findall(r"[^\W\d_]+(?:'[a-z]+)?", answer.lower())
-    dense = re.sub(r"\s", "", answer)
+    words = _WORD.findall(answer.lower())
+    dense = "".join(answer.split())
     if not words:
         return True
     letters = sum(character.isalnum() or character in ".,;:!?'\"()=+-*/%$€£#" for character in dense)
@@ -91,8 +96,8 @@ def _student(answer: str, question: str, solution: str) -> float:
     faults += 2 if _MARKUP.search(answer) else 0
     faults += 1 if _SCHEMATIC.search(answer) else 0
     faults += 1 if _STILTED.search(answer.strip()) else 0
-    faults += 1 if len(_COLUMN.findall(answer)) >= 2 or len(re.findall(r"\n\s*\n", answer.strip())) >= 2 else 0
-    faults += 1 if len(re.findall(r"(?<!\S)[A-Za-z'’]+(?=[\s.,;:!?]|$)", answer)) < 0.5 * words else 0  # mostly sums
+    faults += 1 if len(_COLUMN.findall(answer)) >= 2 or len(_PARAGRAPH.findall(answer.strip())) >= 2 else 0
+    faults += 1 if len(_PLAIN_WORD.findall(answer)) < 0.5 * words else 0  # mostly sums
     best = 4 if words >= 8 else 2 if words >= 4 else 1  # a bare number is no homework answer
     return LEVELS[max(0, best - faults)]
 
@@ -109,11 +114,11 @@ def _teacher(answer: str, question: str, solution: str) -> float:
 
 
 def _quantities(text: str) -> set[str]:
-    return {number.replace(",", "").rstrip(".") for number in re.findall(r"\d[\d,]*(?:\.\d+)?", text)}
+    return {number.replace(",", "").rstrip(".") for number in _QUANTITY.findall(text)}
 
 
 def _content_words(text: str) -> set[str]:
-    return {word.rstrip("s") for word in re.findall(r"[a-z]{4,}", text.lower()) if word not in _FUNCTION_WORDS}
+    return {word.rstrip("s") for word in _LONG_WORD.findall(text.lower()) if word not in _FUNCTION_WORDS}
 
 
 def _loops(words: list[str]) -> bool:

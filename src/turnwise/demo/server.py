@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,18 +35,23 @@ class Server:
 
     url: str
     token: str
+    person_token: str
+    """Reads the status; the agents' token does not."""
 
 
 @contextlib.contextmanager
-def running_server(home: Path, settings: dict[str, dict[str, object]]) -> Iterator[Server]:
+def running_server(
+    home: Path, settings: Mapping[str, Mapping[str, object]], environment: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """Start a server in the new folder ``home`` with ``settings`` (sections of config.toml); stop it at the end.
 
-    Raises ServerError with the end of the server's log when it is not ready within START_LIMIT_S.
+    ``environment`` has variables beside this process's own. Raises ServerError with the end of the server's log when it
+    is not ready within START_LIMIT_S.
     """
     home.mkdir(parents=True)
     (home / "config.toml").write_text(_toml(settings), encoding="utf-8")
     ready, log = home / "ready.json", home / "serve.log"
-    command = [sys.executable, "-m", "turnwise", "serve", "--port", "0", "--ready-file", str(ready)]
+    command = [sys.executable, "-P", "-m", "turnwise", "serve", "--port", "0", "--ready-file", str(ready)]
     with log.open("wb") as out:
         # Its own session, so that a Ctrl-C in the terminal reaches the demo alone, which then stops the server.
         child = subprocess.Popen(
@@ -54,7 +59,7 @@ def running_server(home: Path, settings: dict[str, dict[str, object]]) -> Iterat
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "TURNWISE_HOME": str(home), "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "TURNWISE_HOME": str(home), "PYTHONUNBUFFERED": "1", **(environment or {})},
             start_new_session=True,
         )
         try:
@@ -90,7 +95,7 @@ def _wait_until_ready(child: subprocess.Popen[bytes], ready: Path, log: Path) ->
             raise ServerError(f"`turnwise serve` ended with {child.returncode} before it was ready:\n{_tail(log)}")
         if ready.exists():
             told = json.loads(ready.read_text(encoding="utf-8"))
-            return Server(url=told["url"].rstrip("/"), token=told["token"])
+            return Server(told["url"].rstrip("/"), told["token"], (ready.parent / "token.person").read_text().strip())
         time.sleep(0.2)
     raise ServerError(f"`turnwise serve` was not ready after {START_LIMIT_S:.0f} s:\n{_tail(log)}")
 
@@ -109,7 +114,7 @@ def _tail(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:].strip() or "(its log is empty)"
 
 
-def _toml(settings: dict[str, dict[str, object]]) -> str:
+def _toml(settings: Mapping[str, Mapping[str, object]]) -> str:
     """TOML of flat sections. JSON's spelling of strings, numbers and booleans is TOML's, too."""
     lines: list[str] = []
     for section, values in settings.items():

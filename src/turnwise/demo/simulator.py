@@ -7,20 +7,21 @@ simulator looks at answers with the persona's own eyes; it shares neither code n
 from __future__ import annotations
 
 import random
-import re
 from dataclasses import dataclass
 
 from openai import AsyncOpenAI
 
 from turnwise.demo.personas import Persona
 from turnwise.demo.problems import Problem
+from turnwise.patterns import IGNORECASE, pattern
 
 DIRECTIVE_SHARE = 0.85
 """Share of the replies to an unsatisfying answer that say what is wanted; the others only grumble."""
 
-_ALTERNATIVES = re.compile(r"\[([^\[\]]*)\]")
-_WORD = re.compile(r"[A-Za-z]{5,}")
+_ALTERNATIVES = pattern(r"\[([^\[\]]*)\]")
+_WORD = pattern(r"[A-Za-z]{5,}")
 _SHORT_FORMS = {"please": "pls", "because": "cuz", "you": "u", "don't": "dont", "that's": "thats", "thanks": "thx"}
+_SHORTENED = pattern(r"\b(" + "|".join(_SHORT_FORMS) + r")\b", IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,7 @@ def _typed(text: str, persona: Persona, rng: random.Random) -> str:
     """The text as this person would type it: lower case, short forms and a typo now and then."""
     manner = persona.manner
     if rng.random() < manner.short_forms:
-        pattern = re.compile(r"\b(" + "|".join(map(re.escape, _SHORT_FORMS)) + r")\b", re.IGNORECASE)
-        text = pattern.sub(lambda match: _SHORT_FORMS[match.group(1).lower()], text)
+        text = _SHORTENED.sub(lambda match: _SHORT_FORMS[match.group(1).lower()], text)
     if rng.random() < manner.typo:
         text = _with_typo(text, rng)
     if rng.random() < manner.no_full_stop:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
+
+from turnwise.patterns import pattern
 
 RESAMPLES = 10_000
 
@@ -43,9 +44,12 @@ def distinct_share(texts: Sequence[str]) -> float:
     return float(np.mean(shares)) if shares else 0.0
 
 
+_NUMBER = pattern(r"-?\d[\d,]*(?:\.\d+)?")
+
+
 def last_number(text: str) -> str | None:
     """The last number in ``text`` without thousands separators, or None."""
-    numbers = re.findall(r"-?\d[\d,]*(?:\.\d+)?", text)
+    numbers = _NUMBER.findall(text)
     return numbers[-1].replace(",", "") if numbers else None
 
 

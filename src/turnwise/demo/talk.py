@@ -80,7 +80,7 @@ class Talk:
         self._writer = writer
         # A retried request would hide a failed one, and the demo promises to count them.
         self._http = httpx.AsyncClient(
-            base_url=server.url, headers={"Authorization": f"Bearer {server.token}"}, timeout=REQUEST_LIMIT_S
+            base_url=server.url, headers={"Authorization": f"Bearer {server.person_token}"}, timeout=REQUEST_LIMIT_S
         )
         self._openai = openai.AsyncOpenAI(
             base_url=f"{server.url}/v1", api_key=server.token, max_retries=0, timeout=REQUEST_LIMIT_S

@@ -8,18 +8,18 @@ ChatML write them) leave in pieces while they are sampled; those of other famili
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from turnwise.engines.parts import AnswerParts, CallPiece
+from turnwise.patterns import DOTALL, anchored, pattern
 from turnwise.types import Message
 
 OPEN_CALL, CLOSE_CALL = "<tool_call>", "</tool_call>"
 OPEN_THINK, CLOSE_THINK = "<think>", "</think>"
-_BLOCK = re.compile(f"{OPEN_CALL}.*?(?:{CLOSE_CALL}|\\Z)", re.DOTALL)
-_HEAD = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)+")\s*,\s*"arguments"\s*:\s*(?=\{)')
+_BLOCK = pattern(f"{OPEN_CALL}.*?(?:{CLOSE_CALL}|\\Z)", DOTALL, unbounded=True)
+_HEAD = anchored(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)+")\s*,\s*"arguments"\s*:\s*(?=\{)', unbounded=True)
 FamilyCall = tuple[str, dict[str, Any] | str]
 """Name and arguments of a call, as a family's own parser reads it."""
 

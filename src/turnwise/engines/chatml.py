@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,9 @@ from renderers.base import (
 )
 from tokenizers import Tokenizer
 
-TOOL_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
-OPEN_TOOL_CALL = "<tool_call>"
+from turnwise.patterns import blocks
+
+OPEN_TOOL_CALL, CLOSE_TOOL_CALL = "<tool_call>", "</tool_call>"
 TOOLS_PREAMBLE = (
     "You may call the functions below. To call one, write a JSON object with its name and arguments between tags, "
     'like this: <tool_call>{"name": "…", "arguments": {…}}</tool_call>\nFunctions:\n'
@@ -134,13 +134,13 @@ def parse_text(text: str, *, with_tools: bool) -> ParsedResponse:
     calls: list[ParsedToolCall] = []
     kept: list[str] = []
     end = 0
-    for match in TOOL_CALL.finditer(text):
-        call = _parse_call(match.group(1))
+    for start, stop in blocks(text, OPEN_TOOL_CALL, CLOSE_TOOL_CALL):
+        call = _parse_call(text[start + len(OPEN_TOOL_CALL) : stop - len(CLOSE_TOOL_CALL)].strip())
         calls.append(call)
-        kept.append(text[end : match.start()])
+        kept.append(text[end:start])
         if call.status is not ToolCallParseStatus.OK:
-            kept.append(match.group(0))
-        end = match.end()
+            kept.append(text[start:stop])
+        end = stop
     rest = text[end:]
     if OPEN_TOOL_CALL in rest:
         raw = rest[rest.index(OPEN_TOOL_CALL) :]
@@ -152,7 +152,7 @@ def parse_text(text: str, *, with_tools: bool) -> ParsedResponse:
 def _parse_call(raw: str) -> ParsedToolCall:
     try:
         body = json.loads(raw)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return ParsedToolCall(raw=raw, status=ToolCallParseStatus.INVALID_JSON)
     if not isinstance(body, dict) or not isinstance(body.get("name"), str) or not body["name"]:
         return ParsedToolCall(raw=raw, status=ToolCallParseStatus.MISSING_NAME)
@@ -184,7 +184,7 @@ def _text(message: Message) -> str:
         function = call.get("function", {"name": "", "arguments": {}})
         arguments = function["arguments"]
         if isinstance(arguments, str):
-            with contextlib.suppress(json.JSONDecodeError):  # a broken string is shown as it is
+            with contextlib.suppress(ValueError, RecursionError):  # a broken string is shown as it is
                 arguments = json.loads(arguments)
         body = json.dumps({"name": function["name"], "arguments": arguments}, ensure_ascii=False)
         calls.append(f"<tool_call>{body}</tool_call>")

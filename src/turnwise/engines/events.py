@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import httpx
 
-from turnwise.engines.http import CONNECT_S, faults, refusal
+from turnwise.engines.http import AWAY, CONNECT_S, ON_A_SOCKET, bearer, faults, refusal, socket_path, without_key
 from turnwise.errors import EngineError, EngineUnreachable
 
 LONGEST_EVENT = 1 << 22
@@ -22,10 +22,15 @@ LONGEST_EVENT = 1 << 22
 
 
 class EventClient:
-    """Posts to one server at `url`. `stall_s` is the longest silence that is waited through."""
+    """Posts to one server at `url`. `stall_s` is the longest silence that is waited through.
 
-    def __init__(self, url: str, stall_s: float) -> None:
-        self._url = url.rstrip("/")
+    With an `api_key`, each request carries it as a bearer token. Redirects are not followed: it goes nowhere else.
+    """
+
+    def __init__(self, url: str, stall_s: float, api_key: str | None = None) -> None:
+        self._socket = socket_path(url)
+        self._url = url.rstrip("/") if self._socket is None else ON_A_SOCKET
+        self._api_key = api_key
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=stall_s)
         self._session: aiohttp.ClientSession | None = None
 
@@ -41,14 +46,15 @@ class EventClient:
                 started = True
                 if response.status != 200:
                     said = await response.read()
-                    raise refusal(httpx.Response(response.status, headers=_told(response), content=said))
+                    told = httpx.Response(response.status, headers=_told(response), content=said)
+                    raise refusal(told, self._api_key)
                 lines = _Lines()
                 async for data in _pieces(response.content):
                     events, fault = [], None
                     try:
                         for event in lines.feed(data):
                             with faults():
-                                events.append(json.loads(event))
+                                events.append(json.loads(event if b'"error"' not in event else self._fit(event)))
                     except EngineError as e:
                         fault = e
                     if events:
@@ -61,12 +67,17 @@ class EventClient:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as e:
             raise EngineUnreachable(f"the engine cannot be reached: {type(e).__name__}", 502) from e
         except TimeoutError:
+            if self._socket is not None and not started:  # it lay in the socket's queue
+                raise EngineUnreachable(AWAY, 504) from None
             raise EngineError("the engine was silent for too long", 504) from None
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, ConnectionError) as e:
             when = "in the middle of its answer" if started else "before it answered"
             raise EngineUnreachable(f"the engine went away {when}", 502) from e
         except (aiohttp.ClientError, ValueError) as e:
             raise EngineError(f"the engine sent something that is not HTTP: {type(e).__name__}", 502) from e
+
+    def _fit(self, event: bytes) -> str:
+        return without_key(event.decode(), self._api_key)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -80,19 +91,20 @@ class EventClient:
         """
         if self._session is None:
             # The waits of `_timeout` are the only limits: a hundred answers may be under way.
-            connector = aiohttp.TCPConnector(limit=0)
+            where = self._socket
+            connector = aiohttp.TCPConnector(limit=0) if where is None else aiohttp.UnixConnector(where, limit=0)
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 timeout=self._timeout,
                 read_bufsize=LONGEST_EVENT,
-                headers={"Content-Type": "application/json", "Accept": "text/event-stream"},
+                headers={"Content-Type": "application/json", "Accept": "text/event-stream"} | bearer(self._api_key),
             )
         try:
-            return await self._session.post(self._url + path, data=content)
+            return await self._session.post(self._url + path, data=content, allow_redirects=False)
         except aiohttp.ClientConnectorError:
             raise  # there was no connection to close
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            return await self._session.post(self._url + path, data=content)
+            return await self._session.post(self._url + path, data=content, allow_redirects=False)
 
 
 def _told(response: aiohttp.ClientResponse) -> dict[str, str]:

@@ -19,7 +19,7 @@ import httpx
 
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams
 from turnwise.engines.events import EventClient
-from turnwise.engines.http import engine_client, refusal, send
+from turnwise.engines.http import bearer, engine_client, refusal, send
 from turnwise.engines.tempered import SAME_EITHER_WAY, Tempered
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
@@ -35,12 +35,16 @@ RAW_LOGPROBS = (
 
 
 class SglangEngine:
-    """Talks to one SGLang server at `url`. `stall_s` is the longest wait for the next token."""
+    """Talks to one SGLang server at `url`. `stall_s` is the longest wait for the next token.
 
-    def __init__(self, url: str, stall_s: float = 60.0) -> None:
+    With an `api_key`, each request carries it as a bearer token.
+    """
+
+    def __init__(self, url: str, stall_s: float = 60.0, api_key: str | None = None) -> None:
         self.url = url
-        self._client = engine_client(url, stall_s)
-        self._events = EventClient(url, stall_s)
+        self._api_key = api_key
+        self._client = engine_client(url, stall_s, bearer(api_key))
+        self._events = EventClient(url, stall_s, api_key)
         self._max_model_len: int | None = None
         self._loaded: dict[str, Path] = {}
         self.no_adapters = NO_ADAPTERS.format(url=url)
@@ -124,7 +128,7 @@ class SglangEngine:
     async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         response = await send(self._client, method, path, body)
         if response.status_code != 200:
-            raise refusal(response)
+            raise refusal(response, self._api_key)
         return response
 
 

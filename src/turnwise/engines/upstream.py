@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import httpx
 
 from turnwise.config import Config
-from turnwise.engines.http import engine_client, error_message, faults, retry_after
+from turnwise.engines.http import engine_client, error_message, faults, key_from, retry_after
 from turnwise.engines.upstream_anthropic import AnthropicWire
 from turnwise.engines.upstream_faults import code_in, fault
 from turnwise.engines.upstream_names import FittingNames
@@ -187,9 +186,7 @@ def make_upstream(config: Config) -> UpstreamEngine:
     if engine.kind != "upstream" or len(engine.addresses) != 1:
         raise ConfigError('an upstream needs engine.kind = "upstream" and its address in engine.url')
     wire = AnthropicWire if engine.api == "anthropic" else OpenAIWire
-    key = os.environ.get(engine.api_key_env, "").strip() or None
-    if key is not None and not (key.isascii() and key.isprintable()):
-        raise ConfigError(f"the key in {engine.api_key_env} has characters that no key has; set it anew")
+    key = key_from(engine.api_key_env)
     return UpstreamEngine(engine.addresses[0], wire, key, engine.model, config.server.engine_stall_s)
 
 

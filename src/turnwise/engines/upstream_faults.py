@@ -6,17 +6,17 @@ most servers that speak OpenAI's API only say it in words.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from turnwise.errors import EngineError
+from turnwise.patterns import IGNORECASE, pattern
 
 OVERFLOW = "context_length_exceeded"
 LONGEST_CODE = 64
-_TOO_LONG = re.compile(
+_TOO_LONG = pattern(
     r"prompt (is )?too long|maximum context length|context.length.exceeded"
     r"|exceeds? .{0,60}context (length|size|window)",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 
 

@@ -6,16 +6,17 @@ name that fits is told as it is. The same tools always have the same forms, so t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 from turnwise.engines.upstream_wire import ChatParams, UpstreamEvent
+from turnwise.patterns import pattern
 from turnwise.types import Message
 
-_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_MARK = 8
+_FOREIGN = pattern(r"[^a-zA-Z0-9_-]")
 Tools = list[dict[str, Any]] | None
 
 
@@ -26,9 +27,10 @@ class FittingNames:
         names = dict.fromkeys(_names(messages, tools))
         taken = {name for name in names if name and len(name) <= longest and not _FOREIGN.search(name)}
         self._told: dict[str, str] = {}
+        numbers: dict[str, int] = {}
         for name in names:
             if name not in taken:
-                self._told[name] = form = next(form for form in _forms(name, longest) if form not in taken)
+                self._told[name] = form = _free_form(name, longest, taken, numbers)
                 taken.add(form)
         self._own = {form: name for name, form in self._told.items()}
 
@@ -72,10 +74,16 @@ def _names(messages: list[Message], tools: Tools) -> Iterator[str]:
             yield call["function"]["name"]
 
 
-def _forms(name: str, longest: int) -> Iterator[str]:
-    """What may stand for a name, the likest first."""
-    plain = _FOREIGN.sub("_", name) or "_"
-    yield plain[:longest]
-    for number in count(2):
+def _free_form(name: str, longest: int, taken: set[str], numbers: dict[str, int]) -> str:
+    """What is told for a name, the likest that is free. `numbers` are the next ones for names that begin alike."""
+    plain = (_FOREIGN.sub("_", name) or "_")[:longest]
+    if plain not in taken:
+        return plain
+    alike = plain[: longest - _LONGEST_MARK]
+    for number in count(numbers.get(alike, 2)):
         mark = f"_{number}"
-        yield plain[: longest - len(mark)] + mark
+        form = plain[: longest - len(mark)] + mark
+        if form not in taken:
+            numbers[alike] = number + 1
+            return form
+    raise AssertionError("numbers do not end")

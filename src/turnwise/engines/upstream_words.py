@@ -8,17 +8,17 @@ it is.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
 import httpx
 
 from turnwise.engines.upstream_wire import ChatParams
+from turnwise.patterns import IGNORECASE, has_word, pattern
 
 REMEMBERED = 1024
 """Refused words that are kept in mind, of all models together."""
-_NOT_TAKEN = re.compile(r"unsupported|not supported|does not support|unrecognized|unknown|extra inputs", re.IGNORECASE)
+_NOT_TAKEN = pattern(r"unsupported|not supported|does not support|unrecognized|unknown|extra inputs", IGNORECASE)
 
 
 class RefusedWords:
@@ -62,7 +62,7 @@ class RefusedWords:
 def _names(word: str, refusal: httpx.Response) -> bool:
     """Whether a refusal is about a setting: by its `param`, or without one in what it says."""
     param = _param(refusal)
-    return param == word if isinstance(param, str) else re.search(rf"\b{word}\b", refusal.text) is not None
+    return param == word if isinstance(param, str) else has_word(refusal.text, word)
 
 
 def _param(refusal: httpx.Response) -> Any:

@@ -17,11 +17,13 @@ from renderers.base import ToolCallParseStatus
 from turnwise.engines.answers import AnswerParser, AnswerParts, CallPiece
 from turnwise.engines.base import Chunk, Engine, SamplingParams
 from turnwise.engines.rendering import Prompt, PromptRenderer
-from turnwise.errors import EngineError, EngineUnreachable, JournalError, UnknownModel
+from turnwise.errors import EngineError, EngineUnreachable, JournalError, JournalFull, UnknownModel
 from turnwise.gateway.errors import ApiError
+from turnwise.gateway.in_hand import InHand
 from turnwise.gateway.request import Again, Delta, Final, ModelRequest, Usage, call_id
 from turnwise.gateway.serving import ServingVersions
 from turnwise.gateway.sessions import hash_answer
+from turnwise.gateway.unrecorded import Unrecorded
 from turnwise.journal import Answer, Journal
 from turnwise.types import FinishReason, Message
 
@@ -56,6 +58,10 @@ class OpenTurn:
     text: str = ""
     stop_string: str | None = None
     cached_tokens: int | None = None
+    in_hand: InHand = field(default_factory=InHand)
+    unrecorded: Unrecorded = field(default_factory=Unrecorded)
+    recorded: bool = True
+    """False where the disk had no room for it, and it is answered all the same."""
 
     def forget_answer(self) -> None:
         self.response_ids, self.logprobs, self.text = [], [], ""
@@ -97,6 +103,8 @@ class Closing:
 
     def _finish(self, turn: OpenTurn, reason: FinishReason, message: Message | None = None) -> asyncio.Task[None]:
         """Submit the end of a turn to the journal; the task is done once it is durable."""
+        if not turn.recorded:
+            return asyncio.get_running_loop().create_task(asyncio.sleep(0))
         message = message or {"role": "assistant", "content": turn.text}
         served = reason not in (FinishReason.ABORT, FinishReason.ERROR)
         context, thread, alone = hash_answer(turn.context_hash, turn.thread, message) if served else (None, None, None)
@@ -113,8 +121,19 @@ class Closing:
             ),
         )
 
+        turn.in_hand.take(turn.id)
+
         async def wait() -> None:
-            await asyncio.wrap_future(written)
+            try:
+                await asyncio.wrap_future(written)
+            except JournalFull as e:
+                if not (served and turn.unrecorded.serve):
+                    raise
+                turn.unrecorded.note(turn.id, e)
+                turn.recorded = False
+                return
+            finally:
+                turn.in_hand.let_go(turn.id)
             if turn.session_done:
                 await asyncio.to_thread(self.journal.close_session, turn.session_id, "the client said it is done")
 

@@ -6,19 +6,22 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as ASGIMessage
 
 from turnwise import __version__
 from turnwise.config import Config
 from turnwise.engines.capabilities import capabilities
-from turnwise.errors import EngineError, JournalError, TooLate, UnknownTurn
-from turnwise.gateway.auth import check_token
+from turnwise.errors import EngineError, JournalError, JournalFull, JournalUnavailable, TooLate, UnknownTurn
+from turnwise.gateway.auth import Tokens, check_access
 from turnwise.gateway.capture import Capture
 from turnwise.gateway.chat import ChatCodec
 from turnwise.gateway.clients import read_body
@@ -27,25 +30,30 @@ from turnwise.gateway.errors import ApiError, as_api_error
 from turnwise.gateway.messages import MessagesCodec
 from turnwise.gateway.metrics import Metrics
 from turnwise.gateway.openapi import request_schema
+from turnwise.gateway.origins import EXPOSED, Origins
 from turnwise.gateway.relaying import UNKNOWN_CONTEXT
 from turnwise.gateway.request import Codec, read_object
 from turnwise.gateway.responses import ResponsesCodec
+from turnwise.gateway.scopes import refuse_unlisted
 from turnwise.gateway.serving import MODEL_NAME, UPSTREAM
 from turnwise.judges.text import clean
+from turnwise.loop_states import read_states, troubled
+from turnwise.types import BASE_VERSION
 
 log = logging.getLogger(__name__)
 
-OPEN_ROUTES = ("/healthz", "/readyz")
+MOST_LISTED = 100
+"""Versions that /v1/models lists, the newest ones and the serving one."""
 
 
 def make_app(
     config: Config,
     capture: Capture,
     answering: Answers,
-    token: str | None,
+    tokens: Tokens,
     background: Callable[[], AbstractAsyncContextManager[None]],
 ) -> FastAPI:
-    """The application. `token` None leaves it open; `background` gives the context in which it runs."""
+    """The application. `background` gives the context in which it runs."""
     metrics = Metrics()
 
     @asynccontextmanager
@@ -61,7 +69,21 @@ def make_app(
     for kind in (ApiError, EngineError, JournalError, Exception):
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(HTTPException, _refuse_route)
-    app.add_middleware(Guard, token=token, metrics=metrics)
+    app.add_middleware(Guard, tokens=tokens, auth=config.server.auth, metrics=metrics)
+    if config.server.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=config.server.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=EXPOSED,
+        )
+
+    async def refuse(scope: Scope, error: ApiError, receive: Receive, send: Send) -> None:
+        metrics.count("other", error.status)
+        await _shaped(scope["path"], error)(scope, receive, send)
+
+    app.add_middleware(Origins, server=config.server, refuse=refuse)  # the last one added is asked first
 
     @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz")
@@ -72,16 +94,25 @@ def make_app(
     @app.head("/readyz", include_in_schema=False)
     @app.get("/readyz")
     async def readyz() -> Response:
-        """The gateway can answer: its engine is there."""
-        if not await answering.healthy():
-            return ApiError(503, "the engine does not answer yet", headers={"Retry-After": "1"}).response()
-        if not capture.versions.ready:
-            return ApiError(503, "the serving version is not loaded yet", headers={"Retry-After": "1"}).response()
-        return JSONResponse({"status": "ready", "version": capture.versions.number})
+        """The gateway can answer: its engine is there. Which loops are in trouble is said either way, and whether the
+        journal takes nothing.
+        """
+        engine = await answering.healthy()
+        wrong = troubled(await asyncio.to_thread(read_states, config.home))
+        parts = {name: state.open_part() for name, state in wrong.items()}
+        if fault := capture.journal.write_fault:
+            parts["journal"] = _closed(fault)
+        degraded = {"degraded": parts} if parts else {}
+        if not engine or not capture.versions.ready:
+            missing = "the serving version is not loaded yet" if engine else "the engine does not answer yet"
+            refusal = ApiError(503, missing, headers={"Retry-After": "1"})
+            return JSONResponse(refusal.body() | degraded, refusal.status, refusal.headers)
+        return JSONResponse({"status": "ready", "version": capture.versions.number} | degraded)
 
     @app.get("/metrics")
     async def metrics_text() -> Response:
         status = await asyncio.to_thread(capture.journal.status)
+        metrics.unrecorded.set(capture.unrecorded.count)
         return PlainTextResponse(metrics.render(status), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v1/status")
@@ -90,9 +121,12 @@ def make_app(
         figures = await asyncio.to_thread(capture.journal.status)
         serving = {"number": capture.versions.number, "error": capture.versions.error}
         engine = {"kind": config.engine.kind, "trainable": capabilities(config).trainable}
+        states = await asyncio.to_thread(read_states, config.home)
         return figures | {
+            "supervised": {name: asdict(state) for name, state in states.items()},
             "version": serving,
             "failed_requests": metrics.failed,
+            "unrecorded": capture.unrecorded.count,
             "model": config.model.path,
             "engine": engine,
         }
@@ -106,14 +140,15 @@ def make_app(
     @app.get("/v1/models")
     @app.get("/s/{session}/v1/models")
     async def models(session: str | None = None) -> dict[str, Any]:
-        """The serving policy, the base model and every published version."""
+        """The serving policy, the base model and the newest published versions; an older one is found by its name."""
         limit = await context()
-        versions = await asyncio.to_thread(capture.journal.list_versions)
-        names = [MODEL_NAME, f"{MODEL_NAME}@base", *(f"{MODEL_NAME}@v{v.number}" for v in versions)]
+        newest = await asyncio.to_thread(capture.journal.newest_versions, MOST_LISTED + 1)
+        listed = sorted({*newest[-MOST_LISTED:], capture.versions.number} - {BASE_VERSION})
+        names = [MODEL_NAME, f"{MODEL_NAME}@base", *(f"{MODEL_NAME}@v{number}" for number in listed)]
         return {
             "object": "list",
             "data": [_model(name, limit, owner) for name in names],
-            "has_more": False,
+            "has_more": len(newest) > MOST_LISTED,
             "first_id": names[0],
             "last_id": names[-1],
         }
@@ -169,15 +204,17 @@ def make_app(
             raise ApiError(409, str(e), code="feedback_refused") from e
         return {"turn": turn_id, "result": result}
 
+    refuse_unlisted(route.path for route in app.routes if isinstance(route, Route))
     return app
 
 
 class Guard:
     """Checks the token before anything is read, and counts answers by route and status."""
 
-    def __init__(self, app: ASGIApp, token: str | None, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, tokens: Tokens, auth: bool, metrics: Metrics) -> None:
         self.app = app
-        self.token = token
+        self.tokens = tokens
+        self.auth = auth
         self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -191,8 +228,7 @@ class Guard:
             await send(message)
 
         try:
-            if scope["path"] not in OPEN_ROUTES:
-                check_token(Request(scope), self.token)
+            check_access(Request(scope), self.tokens, self.auth)
         except ApiError as e:
             await _shaped(scope["path"], e)(scope, receive, counted)
             return
@@ -223,6 +259,13 @@ async def _refuse_route(request: Request, error: Exception) -> Response:
     message = missing.get(error.status_code, str(error.detail))
     headers = None if error.headers is None else dict(error.headers)
     return _shaped(request.url.path, ApiError(error.status_code, message, headers=headers))
+
+
+def _closed(fault: JournalUnavailable) -> dict[str, object]:
+    """What anybody may know of a journal that takes nothing: no place of a file."""
+    if isinstance(fault, JournalFull):
+        return {"state": "full", "why": "the disk is full"}
+    return {"state": "unavailable", "why": "no write succeeds: it is locked, read-only or damaged; see turnwise doctor"}
 
 
 def _model(name: str, limit: int | None, owner: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The access token: made at first start, readable by its owner alone, compared in constant time."""
+"""The access tokens: made at first start, readable by their owner alone, compared in constant time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,48 @@ import hashlib
 import hmac
 import os
 import secrets
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastapi import Request
 
+from turnwise.config import Config
 from turnwise.errors import ConfigError
 from turnwise.gateway.errors import ApiError
+from turnwise.gateway.scopes import Scope, scopes_of
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of a home, which never show in a log."""
+
+    agent: str = field(repr=False)
+    person: str = field(repr=False)
+    admin: str = field(repr=False)
+
+    def scope_of(self, given: str) -> Scope | None:
+        """Whose token it is. All are compared, whichever it is, so that the time taken says nothing."""
+        held = None
+        sent = given.encode()
+        for scope, token in ((Scope.AGENT, self.agent), (Scope.PERSON, self.person), (Scope.ADMIN, self.admin)):
+            held = scope if hmac.compare_digest(sent, token.encode()) else held
+        return held
+
+
+def token_path(config: Config, scope: Scope) -> Path:
+    """The agents' token has the plain name: it is the one that `connect` writes into their configurations."""
+    return config.token_path if scope is Scope.AGENT else config.home / f"token.{scope}"
+
+
+def load_tokens(config: Config) -> Tokens:
+    """All tokens of this home, made where they do not exist. Raises ConfigError."""
+    made = {str(scope): load_or_make_token(token_path(config, scope)) for scope in Scope}
+    if len(set(made.values())) < len(made):
+        raise ConfigError(
+            f"two of the files token, token.person and token.admin in {config.home} hold the same token, so an agent "
+            "would be taken for another; delete one of the two to have a new one made"
+        )
+    return Tokens(**made)
 
 
 def load_or_make_token(path: Path) -> str:
@@ -43,17 +79,46 @@ def given_token(request: Request) -> str:
     return value.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
 
 
-def check_token(request: Request, token: str | None) -> None:
-    """Raises ApiError (401) unless the request carries the token. None: no token is required."""
-    if token is None:
+def check_access(request: Request, tokens: Tokens, auth: bool) -> None:
+    """Raises ApiError: 401 without one of our tokens, 403 with one that this route does not take.
+
+    Without `auth` what agents use is open; what a person or an admin does still takes their token.
+    """
+    takes = scopes_of(request.scope["path"])
+    if takes is not None and not takes:
         return
-    if not hmac.compare_digest(given_token(request).encode(), token.encode()):
-        raise ApiError(
-            401,
-            "wrong or missing token; send 'Authorization: Bearer TOKEN' with the token that `turnwise serve` printed",
-            code="invalid_api_key",
-            headers={"WWW-Authenticate": "Bearer"},
-        )
+    held = tokens.scope_of(given_token(request))
+    if takes is None:
+        if held is None and auth:
+            raise _unknown(Scope.AGENT)
+        return  # there is nothing, and whoever may ask is told so
+    if held in takes or (not auth and Scope.AGENT in takes):
+        return
+    wanted = next(scope for scope in Scope if scope in takes)
+    if held is None:
+        raise _unknown(wanted)
+    raise ApiError(
+        403,
+        f"this is {_OWNERS[held]} token, and here {_OWNERS[wanted]} is wanted, which `turnwise token {wanted}` prints"
+        + _WHY.get((held, wanted), ""),
+        code="wrong_scope",
+    )
+
+
+_OWNERS = {Scope.AGENT: "the agents'", Scope.PERSON: "the person's", Scope.ADMIN: "the admin's"}
+_WHY = {
+    (Scope.AGENT, Scope.PERSON): "; an agent cannot reward itself. A person gives feedback with `turnwise feedback`",
+    (Scope.PERSON, Scope.AGENT): "; keep the person's out of agents' configurations",
+}
+
+
+def _unknown(wanted: Scope) -> ApiError:
+    return ApiError(
+        401,
+        f"wrong or missing token; send 'Authorization: Bearer TOKEN' with what `turnwise token {wanted}` prints",
+        code="invalid_api_key",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
 
 
 def client_key(request: Request) -> str:

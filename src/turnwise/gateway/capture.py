@@ -21,8 +21,10 @@ from turnwise.engines.base import SamplingParams
 from turnwise.engines.capabilities import capabilities
 from turnwise.engines.forced_calls import forced_call
 from turnwise.engines.rendering import Prompt, PromptRenderer
+from turnwise.errors import JournalFull
 from turnwise.gateway.answering import OpenTurn
 from turnwise.gateway.errors import ApiError
+from turnwise.gateway.in_hand import InHand
 from turnwise.gateway.placing import Claim, own_session, place
 from turnwise.gateway.references import can_be_named, has_references, resolve
 from turnwise.gateway.relaying import UpstreamVersions
@@ -31,6 +33,7 @@ from turnwise.gateway.serving import ServingVersions
 from turnwise.gateway.sessions import Placement, hash_history, turn_kind
 from turnwise.gateway.thinking import is_bound, refuse_template_arguments, thinking_of
 from turnwise.gateway.tool_choice import check_choice
+from turnwise.gateway.unrecorded import Unrecorded
 from turnwise.journal import Journal, NewTurn
 from turnwise.journal.schema import unpack_ids, unpack_json
 from turnwise.types import FinishReason, TurnKind
@@ -71,9 +74,14 @@ class Capture:
         self.versions = versions
         self._able = capabilities(config)
         self._max_model_len = max_model_len
+        self.in_hand = InHand()
+        self.unrecorded = Unrecorded(config.journal.when_full)
 
     async def open_turn(self, request: ModelRequest, client: Client, format_name: str) -> OpenTurn:
-        """Place, render and record a request. Raises ApiError, with nothing recorded unless the next state was."""
+        """Place, render and record a request. Raises ApiError, with nothing recorded unless the next state was.
+
+        The turn is in hand from here on; whoever opened it lets it go.
+        """
         if request.structured is not None and not self._able.structured:
             kind = self.config.engine.kind
             raise unsupported(
@@ -93,9 +101,26 @@ class Capture:
         limit = await self._max_model_len()
         prepared = await asyncio.to_thread(self._prepare, request, client, format_name, version, pinned, limit)
         turn, new = prepared
-        if new is not None:
-            await asyncio.shield(asyncio.wrap_future(self.journal.begin_turn_soon(new)))
+        turn.in_hand, turn.unrecorded = self.in_hand, self.unrecorded
+        self.in_hand.take(turn.id)
+        try:
+            if new is not None:
+                await self._record(turn, new)
+        except BaseException:
+            self.in_hand.let_go(turn.id)
+            raise
         return turn
+
+    async def _record(self, turn: OpenTurn, new: NewTurn) -> None:
+        try:
+            await asyncio.shield(asyncio.wrap_future(self.journal.begin_turn_soon(new)))
+        except JournalFull as e:
+            if not self.unrecorded.serve:
+                raise
+            self.unrecorded.note(turn.id, e)
+            turn.recorded = False
+        else:
+            self.unrecorded.room_again()
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """Tokens of the prompt that a request would make. Nothing is recorded."""
@@ -125,10 +150,10 @@ class Capture:
         wishes = (request.tool_choice, request.structured, request.thinking)
         parts = [history.chain[-1], json.dumps(tools), request.model, kind, request.session]
         request_hash = _digest(*parts, *([json.dumps(wishes)] if wishes != (None, None, None) else []))
-        same = self.journal.same_request(client.key, request_hash, 0.0)
+        same = self.journal.same_request(client.key, request_hash)
         if client.session_id is not None:
             same = [row for row in same if row.session_id == own]
-        recent = [row for row in same if row.created_at >= self.journal.clock() - self.config.sessions.retry_window_s]
+        recent = [row for row in same if self.journal.is_recent(row, self.config.sessions.retry_window_s)]
         answered = self._retried(recent, client)
         if answered is not None:
             return self._replay(answered, request), None
@@ -244,7 +269,7 @@ class Capture:
             return Prompt([], None, False), False
         thinking = thinking_of(request)
         prompt, extends = None, False
-        if parent is not None and _bridgeable(parent, tools):
+        if parent is not None and _bridgeable(parent) and self.journal.same_tools(parent, tools):
             prompt_ids, response_ids = self.journal.context_ids(parent)
             prompt = renderer.bridge(prompt_ids, response_ids, parent.hint_at, placement.added, tools, thinking)
             extends = prompt is not None and parent.session_id == session_id
@@ -293,17 +318,14 @@ class Capture:
         )
 
 
-def _bridgeable(parent: Any, tools: list[dict[str, Any]] | None) -> bool:
-    """Whether a prompt may go on from what the parent's engine sampled.
+def _bridgeable(parent: Any) -> bool:
+    """Whether a prompt with the same tools (they stand in it) may go on from what the parent's engine sampled.
 
-    Not after a stop string: the client never saw it, so the history it sends is another text. Not with other tools:
-    they stand in the prompt.
+    Not after a stop string: the client never saw it, so the history it sends is another text.
     """
     if parent.response_ids is None or not parent.response_tokens:
         return False
-    if "stop_string" in unpack_json(parent.answer):
-        return False
-    return (unpack_json(parent.tools) if parent.tools else None) == tools
+    return "stop_string" not in unpack_json(parent.answer)
 
 
 def _beside(placement: Placement, sibling: Any) -> Placement:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from typing import Protocol, TypeVar
 
 from fastapi import Request, Response
@@ -19,7 +19,8 @@ from turnwise.gateway.capture import Capture
 from turnwise.gateway.clients import read_body, read_client
 from turnwise.gateway.errors import ApiError, as_api_error
 from turnwise.gateway.metrics import Metrics
-from turnwise.gateway.request import Again, AnswerHead, Codec, Delta, Final
+from turnwise.gateway.request import Again, AnswerHead, Codec, Delta, Final, ModelRequest
+from turnwise.gateway.unrecorded import HEADER as UNRECORDED
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,13 @@ def answers_in(
         client = read_client(request, session)
         with metrics.open_turn.time():
             turn = await capture.open_turn(parsed, client, codec.name)
+        with ExitStack() as held:
+            held.callback(capture.in_hand.let_go, turn.id)
+            return await respond(request, parsed, turn, started, held)
+
+    async def respond(
+        request: Request, parsed: ModelRequest, turn: OpenTurn, started: float, held: ExitStack
+    ) -> Response:
         headers = {
             "x-turnwise-turn-id": turn.id,
             "x-turnwise-session-id": turn.session_id,
@@ -62,6 +70,8 @@ def answers_in(
         }
         if parsed.options.get("ignored"):
             headers["x-turnwise-ignored"] = ", ".join(parsed.options["ignored"])
+        if not turn.recorded:
+            headers[UNRECORDED] = "no"
         head = AnswerHead(turn.id, turn.request, len(turn.prompt.ids))
         events = _timed(answers.stream(turn), config.server.request_timeout_s, metrics, started)
         if parsed.stream:
@@ -71,8 +81,11 @@ def answers_in(
                 _written(codec, turn, head, answers, metrics, first, events),
                 events,
                 headers=headers | {"Cache-Control": "no-cache"},
+                held=held.pop_all(),
             )
         final, tokens = await _until_gone(request, _collect(events))
+        if not turn.recorded:
+            headers[UNRECORDED] = "no"
         return JSONResponse(codec.whole(head, final, _texts(turn, answers, tokens)), headers=headers)
 
     answer.__doc__ = type(codec).__doc__
@@ -83,18 +96,22 @@ class _Stream(StreamingResponse):
     """Server-sent events that are closed however the response ends.
 
     A client that goes away leaves the generators where they stand; the turn is not left open until they are collected.
+    It is in hand (`held`) until then.
     """
 
-    def __init__(self, written: AsyncGenerator[bytes, None], events: Events, headers: dict[str, str]) -> None:
+    def __init__(
+        self, written: AsyncGenerator[bytes, None], events: Events, headers: dict[str, str], held: ExitStack
+    ) -> None:
         super().__init__(written, media_type="text/event-stream", headers=headers)
-        self._written, self._events = written, events
+        self._written, self._events, self._held = written, events, held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._written.aclose()
-            await self._events.aclose()  # a writer that was never begun does not close them
+        with self._held:
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                await self._written.aclose()
+                await self._events.aclose()  # a writer that was never begun does not close them
 
 
 async def _timed(events: Events, limit_s: float, metrics: Metrics, started: float) -> Events:

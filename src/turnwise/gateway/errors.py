@@ -19,6 +19,8 @@ TYPES = {
     408: "timeout_error",
     409: "conflict_error",
     413: "invalid_request_error",
+    415: "invalid_request_error",
+    421: "invalid_request_error",
     429: "rate_limit_error",
     503: "service_unavailable_error",
     504: "timeout_error",

@@ -29,6 +29,11 @@ class Metrics:
             registry=self.registry,
         )
         self.version = Gauge("turnwise_policy_version", "The serving policy version.", registry=self.registry)
+        self.unrecorded = Gauge(
+            "turnwise_unrecorded_turns",
+            "Turns served since the start that a full disk did not record.",
+            registry=self.registry,
+        )
         self.turns = Gauge("turnwise_turns", "Recorded turns by state.", ["state"], registry=self.registry)
         self.failed = 0
 

@@ -8,7 +8,6 @@ behind it; the session that the client named; else a new session.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from turnwise.gateway.sessions import (
@@ -25,6 +24,7 @@ from turnwise.gateway.sessions import (
     without_side_tail,
 )
 from turnwise.journal import Journal
+from turnwise.patterns import anchored
 from turnwise.types import Message
 
 LIKE_ENOUGH = 0.5
@@ -34,7 +34,7 @@ LIKE_ENOUGH = 0.5
 MOST_PUT_BEHIND = 3
 """Answers of a client's own that are looked past to find ours."""
 
-_COUNTED = re.compile(r"^(.+:)(\d{1,6})$")
+_COUNTED = anchored(r"^(.+:)(\d{1,6})$")
 
 
 @dataclass(frozen=True, slots=True)

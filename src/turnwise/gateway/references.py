@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from turnwise.gateway.errors import ApiError
 from turnwise.journal import Journal
 from turnwise.journal.schema import unpack_json
+from turnwise.patterns import pattern
 from turnwise.types import FinishReason, Message
 
 KEY = "references"
 """Where a message under way that names items has its fragments, in order: ids, and messages of what came whole."""
 
-_ID = re.compile(r"(rs|msg|fc)_([0-9a-f]{8,64})(?:_(\d{1,4}))?\Z")
+_ID = pattern(r"\A(rs|msg|fc)_([0-9a-f]{8,64})(?:_(\d{1,4}))?\Z")
 _FIELDS = {"rs": "reasoning_content", "msg": "content"}
 
 

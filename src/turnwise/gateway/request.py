@@ -8,7 +8,6 @@ with `id`, `function.name` and `function.arguments` (JSON text), `reasoning_cont
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -18,11 +17,12 @@ from starlette.responses import Response
 
 from turnwise.engines.answers import AnswerParts
 from turnwise.gateway.errors import ApiError
+from turnwise.patterns import anchored, pattern
 from turnwise.types import FinishReason, Message
 
 MAX_STOPS = 16
 TOOL_NAME = r"^[a-zA-Z0-9_.:-]{1,128}$"
-SESSION_ID = re.compile(r"[A-Za-z0-9._:@=+-]{1,200}\Z")
+SESSION_ID = anchored(r"[A-Za-z0-9._:@=+-]{1,200}\Z")
 LARGEST_TOP_K = 2**31 - 1
 TOOL_MARKS = frozenset(
     {
@@ -41,7 +41,7 @@ TOOL_MARKS = frozenset(
 """
 Tool = TypeVar("Tool", bound=BaseModel)
 _LINE_BREAKS = tuple((c.encode(), f"\\u{ord(c):04x}".encode()) for c in "\x85\u2028\u2029")
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = pattern(rb"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,9 @@ def _marks_of(tools: Any, where: str) -> dict[str, Any]:
 
 
 def check_tool_names(tools: list[dict[str, Any]] | None) -> None:
-    names = [tool["function"]["name"] for tool in tools or []]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ApiError(400, f"two tools have the name {twice!r}", param="tools", code="invalid_value")
+    seen: set[str] = set()
+    for tool in tools or []:
+        name = tool["function"]["name"]
+        if name in seen:
+            raise ApiError(400, f"two tools have the name {name!r}", param="tools", code="invalid_value")
+        seen.add(name)

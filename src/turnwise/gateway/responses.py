@@ -17,7 +17,7 @@ from turnwise.gateway.blocks import OneAtATime, is_complete
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.request import AnswerHead, Final, ModelRequest, Usage, call_id, event
 from turnwise.gateway.responses_input import parse_request
-from turnwise.gateway.text_tokens import tokens_of_message, tokens_of_part, without_reasoning
+from turnwise.gateway.text_tokens import split_behind, tokens_of_message, tokens_of_part, without_reasoning
 from turnwise.types import FinishReason
 
 CUT_SHORT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
@@ -103,10 +103,12 @@ class ItemWriter:
             return out + self._add("response.reasoning_text.delta", delta=piece.text, content_index=0)
         out = self._begin("message")
         self._text += piece.text
-        tokens = (tokens_of_part if self._mixed else without_reasoning)(piece.text, self._waiting)
+        if self._mixed:
+            tokens, self._waiting = tokens_of_part(piece.text, self._waiting), []
+        else:
+            tokens, self._waiting = split_behind(piece.text, without_reasoning(piece.text, self._waiting))
         values = _logprobs(tokens)
         self._logprobs += tokens
-        self._waiting = []
         return out + self._add("response.output_text.delta", delta=piece.text, content_index=0, logprobs=values)
 
     def _write_call(self, piece: CallPiece) -> bytes:

@@ -22,15 +22,18 @@ from turnwise.engines.capabilities import capabilities
 from turnwise.engines.choose import token_engine
 from turnwise.engines.rendering import load_renderer
 from turnwise.engines.upstream import make_upstream
-from turnwise.errors import ConfigError, TurnwiseError
+from turnwise.errors import ConfigError, JournalFull, TurnwiseError
 from turnwise.gateway.answering import Answering
 from turnwise.gateway.app import make_app
-from turnwise.gateway.auth import load_or_make_token
+from turnwise.gateway.auth import load_tokens
 from turnwise.gateway.capture import Capture
+from turnwise.gateway.hang_ups import HangUps
+from turnwise.gateway.limits import KEPT_S, Door, Limits, raise_file_limit
 from turnwise.gateway.relaying import Relaying, UpstreamVersions
 from turnwise.gateway.serving import ServingVersions
 from turnwise.journal import Journal
 from turnwise.journal.records import CHUNK, RecordsExporter
+from turnwise.journal.retention import Keeper
 from turnwise.loops import loop_main
 from turnwise.models import resolve_model
 
@@ -38,8 +41,8 @@ log = logging.getLogger(__name__)
 
 UPKEEP_S = 1.0
 GRACE_S = 6
-LOST_AFTER_S = 120.0
-"""A turn without an end this long after its time limit has lost it."""
+LOST_AFTER_S = 10.0
+"""A turn without an end that nobody has had in hand for this long has lost it."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -61,6 +64,13 @@ def bind(host: str, port: int) -> socket.socket:
     return sock
 
 
+def url_of(config: Config, sock: socket.socket) -> str:
+    """Where this machine's own programs reach a listening socket; a socket for all addresses is on loopback, too."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.server.host, config.server.host)
+    port = sock.getsockname()[1]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 class _Server(uvicorn.Server):
     """Leaves the signals alone: the loop's own handlers set `stop`."""
 
@@ -77,9 +87,15 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
     journal = await asyncio.to_thread(Journal.open, config)
     lock = FileLock(config.home / "gateway.lock")
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=1)  # a command may hold it for a moment, to see whether we run
     except Timeout:
-        raise ConfigError(f"another gateway already serves the home {config.home}") from None
+        said = f"another gateway already serves the home {config.home}, or `turnwise journal vacuum` is at work there"
+        raise ConfigError(said) from None
+    url = url_of(config, sock)
+    try:
+        await asyncio.to_thread(journal.set_status, "gateway", {"pid": os.getpid(), "url": url})
+    except JournalFull as e:
+        log.warning("where the gateway is found is written down once there is room: %s", e)
     urls = [engine_url] if isinstance(engine_url, str) else engine_url
     if capabilities(config).token_ids:
         engine = token_engine(config, urls)
@@ -90,14 +106,19 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
         engine, renderer, versions = make_upstream(config), None, UpstreamVersions()
         answering = Relaying(journal, engine)
     capture = Capture(config, journal, renderer, versions, answering.max_model_len)
-    token = load_or_make_token(config.token_path) if config.server.auth else None
-    interrupted = await asyncio.to_thread(journal.recover_interrupted)
+    tokens = load_tokens(config)
+    try:
+        interrupted = await asyncio.to_thread(journal.recover_interrupted)
+    except JournalFull as e:
+        interrupted = 0
+        log.warning("turns of an earlier gateway are closed once there is room: %s", e)
     if interrupted:
         log.warning("%d turns had been interrupted by an earlier stop; they are excluded from training", interrupted)
 
     @asynccontextmanager
     async def background() -> AsyncGenerator[None, None]:
-        tasks = [asyncio.create_task(versions.follow()), asyncio.create_task(upkeep(config, journal, capture))]
+        kept = upkeep(config, journal, capture, url)
+        tasks = [asyncio.create_task(versions.follow()), asyncio.create_task(kept)]
         try:
             yield
         finally:
@@ -105,15 +126,19 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    app = make_app(config, capture, answering, token, background)
+    app = make_app(config, capture, answering, tokens, background)
+    limits = Limits.of(config.server)
+    raise_file_limit(limits)
     server = _Server(
         uvicorn.Config(
-            app,
+            HangUps(app),
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
+            timeout_keep_alive=KEPT_S,
             server_header=False,
-            h11_max_incomplete_event_size=64 * 1024,
+            http=Door(limits).protocol(),
+            ws="none",
         )
     )
     serving = asyncio.create_task(server.serve(sockets=[sock]))
@@ -133,36 +158,45 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
         lock.release()
 
 
-async def upkeep(config: Config, journal: Journal, capture: Capture) -> None:
-    """Close idle sessions, export records, say that we live."""
-    exporter = RecordsExporter(journal)
+async def upkeep(config: Config, journal: Journal, capture: Capture, url: str) -> None:
+    """Close idle sessions, export records, keep to the limits of what is kept, say that we live, and where."""
+    exporter, keeper = RecordsExporter(journal), Keeper(journal)
 
     async def close_idle() -> None:
-        before = journal.clock() - config.sessions.idle_close_s
+        before = journal.monotonic() - config.sessions.idle_close_s
         for session_id in await asyncio.to_thread(journal.idle_sessions, before):
-            await asyncio.to_thread(journal.close_session, session_id, "idle")
+            await asyncio.to_thread(journal.close_session, session_id, "idle", before)
 
     async def close_lost() -> None:
         """Answers whose end could not be written, because the disk was full for example."""
-        before = journal.clock() - config.server.request_timeout_s - LOST_AFTER_S
-        await asyncio.to_thread(journal.recover_interrupted, before)
+        await asyncio.to_thread(journal.recover_interrupted, capture.in_hand.lost_for(LOST_AFTER_S))
 
     async def export() -> None:
         if config.journal.records:
             while await asyncio.to_thread(exporter.export_some) >= CHUNK:  # as fast as events come
                 pass
 
+    async def keep() -> None:
+        """Drop from memory what was forgotten, and from the journal what is beyond its limits."""
+        await asyncio.to_thread(journal.forget_contexts)
+        await asyncio.to_thread(keeper.tick)
+
     async def heartbeat() -> None:
         versions = capture.versions
-        status = {"pid": os.getpid(), "version": versions.number, "version_error": versions.error}
+        status = {"pid": os.getpid(), "url": url, "version": versions.number, "version_error": versions.error}
         await asyncio.to_thread(journal.set_status, "gateway", status)
 
+    said: dict[str, str] = {}  # what fails again and again, on a full disk say, is said once
     while True:
-        for task in (close_idle, close_lost, export, heartbeat):  # what fails does not keep the others from their work
+        # What fails does not keep the others from their work.
+        for task in (close_idle, close_lost, export, keep, heartbeat):
             try:
                 await task()
+                said.pop(task.__name__, None)
             except (TurnwiseError, OSError) as e:
-                log.warning("upkeep: %s", e)
+                if said.get(task.__name__) != str(e):
+                    log.warning("upkeep: %s", e)
+                said[task.__name__] = str(e)
             except Exception:
                 log.exception("upkeep failed; it goes on")
         await asyncio.sleep(UPKEEP_S)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -18,14 +17,15 @@ from turnwise.engines.vllm import BASE_MODEL
 from turnwise.errors import EngineError
 from turnwise.gateway.errors import ApiError
 from turnwise.journal import Journal
-from turnwise.types import BASE_VERSION
+from turnwise.patterns import anchored
+from turnwise.types import BASE_VERSION, PolicyVersion
 
 log = logging.getLogger(__name__)
 
 MODEL_NAME = "turnwise"
 UPSTREAM = "upstream"
 """Whose the models are that turnwise only relays."""
-_PINNED = re.compile(rf"^{MODEL_NAME}@(?:(base)|v(\d{{1,9}}))$")
+_PINNED = anchored(rf"^{MODEL_NAME}@(?:(base)|v(\d{{1,9}}))$")
 POLL_S = 0.3
 KEEP_LOADED = 2
 
@@ -63,14 +63,18 @@ class ServingVersions:
                 code="model_not_found",
             )
         version = BASE_VERSION if match.group(1) else int(match.group(2))
-        if version != BASE_VERSION and await asyncio.to_thread(self._journal.get_version, version) is None:
-            raise ApiError(
-                404,
-                f"there is no version {version}; see GET /v1/models or `turnwise versions list`",
-                param="model",
-                code="model_not_found",
-            )
+        if version != BASE_VERSION:
+            await self._published(version)
         return version, True
+
+    async def _published(self, version: int) -> PolicyVersion:
+        """A version whose weights are there. Raises ApiError (404)."""
+        found = await asyncio.to_thread(self._journal.get_version, version)
+        if found is not None and not found.pruned:
+            return found
+        fault = f"there is no version {version}" if found is None else f"version {version} was pruned"
+        text = f"{fault}; see GET /v1/models or `turnwise versions list`"
+        raise ApiError(404, text, param="model", code="model_not_found")
 
     @asynccontextmanager
     async def using(self, version: int) -> AsyncGenerator[None, None]:
@@ -90,12 +94,11 @@ class ServingVersions:
             if again and version in self._loaded:
                 self._loaded = {BASE_VERSION: None}  # restarted: it knows none of them
             if version not in self._loaded:
-                found = await asyncio.to_thread(self._journal.get_version, version)
-                if found is None:
-                    raise ApiError(404, f"there is no version {version}", param="model", code="model_not_found")
+                found = await self._published(version)
                 path = self._journal.config.home / found.path
-                if not path.exists():  # the home was moved or copied
-                    path = self._journal.config.versions_dir / f"v{version}"
+                ours = self._journal.config.versions_dir / f"v{version}"
+                if not path.is_relative_to(ours.parent) and (ours.exists() or not path.exists()):
+                    path = ours  # the home was moved or copied
                 await self._engine.load_adapter(adapter_name(version), path)
                 self._loaded[version] = None
                 self._to_unload = True

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import jiter
 
+from turnwise.patterns import DOTALL, IGNORECASE, Pattern, blocks, pattern
 from turnwise.types import Message, TurnKind, TurnState
-
-_THINK = re.compile(r"<think>.*?</think>", re.DOTALL)
 
 
 class RecordedTurn(Protocol):
@@ -66,13 +64,22 @@ def canonical(message: Message) -> str:
     """
     role, text = message.get("role"), content_text(message)
     if role == "assistant":
-        text = " ".join((_THINK.sub("", text) if "<think>" in text else text).split())
+        text = " ".join(_without_thinking(text).split())
     calls = message.get("tool_calls")
     if not calls:
         return f"{role}\x1f{text.strip()}"
     functions = [call.get("function", {}) for call in calls]
     known = [[function.get("name"), _arguments(function.get("arguments"))] for function in functions]
     return f"{role}\x1f{text.strip()}\x1f{json.dumps(known, ensure_ascii=False, sort_keys=True)}"
+
+
+def _without_thinking(text: str) -> str:
+    kept: list[str] = []
+    at = 0
+    for start, end in blocks(text, "<think>", "</think>"):
+        kept.append(text[at:start])
+        at = end
+    return "".join([*kept, text[at:]])
 
 
 def content_text(message: Message) -> str:
@@ -226,47 +233,47 @@ _THIS_TALK = (
     r"(?! (app|application|room|bot|protocol|window|page|server|client|program|feature|table|[a-z]+ (in|of|from))\b)"
 )
 
-SIDE_RULES: list[tuple[str, re.Pattern[str]]] = [
+SIDE_RULES: list[tuple[str, Pattern[str]]] = [
     (
         "title",
-        re.compile(
+        pattern(
             r"\b(generate|write|create|suggest)\b[^\n]{0,60}\btitle\b.{0,60}" + _THIS_TALK,
-            re.I | re.S,
+            IGNORECASE | DOTALL,
         ),
     ),
-    ("title", re.compile(r"\b(summari[sz]e|name) " + _THIS_TALK + r".{0,60}\b(words?|title)\b", re.I | re.S)),
-    ("heartbeat", re.compile(r"^\W*HEARTBEAT\W*(:|$)|\b([Rr]eply|[Rr]espond|[Aa]nswer)\b.{0,40}\bHEARTBEAT_OK\b")),
-    ("heartbeat", re.compile(r"\bHEARTBEAT_OK\b.{0,5} if\b|^\W*HEARTBEAT_OK\b\W*$")),
+    ("title", pattern(r"\b(summari[sz]e|name) " + _THIS_TALK + r".{0,60}\b(words?|title)\b", IGNORECASE | DOTALL)),
+    ("heartbeat", pattern(r"^\W*HEARTBEAT\W*(:|$)|\b([Rr]eply|[Rr]espond|[Aa]nswer)\b.{0,40}\bHEARTBEAT_OK\b")),
+    ("heartbeat", pattern(r"\bHEARTBEAT_OK\b.{0,5} if\b|^\W*HEARTBEAT_OK\b\W*$")),
     (
         "heartbeat",
-        re.compile(r"^\W*follow the heartbeat monitor\b|^(\[[^\]\n]{1,40}\] )?\[OpenClaw heartbeat poll\]", re.I),
+        pattern(r"^\W*follow the heartbeat monitor\b|^(\[[^\]\n]{1,40}\] )?\[OpenClaw heartbeat poll\]", IGNORECASE),
     ),
-    ("memory", re.compile(r"^\W*(pre-compaction )?memory flush\b|\bstore durable memories\b", re.I)),
+    ("memory", pattern(r"^\W*(pre-compaction )?memory flush\b|\bstore durable memories\b", IGNORECASE)),
     (
         "suggestions",
-        re.compile(r"\bsuggest\b.{0,40}\bfollow[- ]?up (questions|prompts)\b.{0,80}\bthe user\b", re.I | re.S),
+        pattern(r"\bsuggest\b.{0,40}\bfollow[- ]?up (questions|prompts)\b.{0,80}\bthe user\b", IGNORECASE | DOTALL),
     ),
 ]
 """Requests that an agent makes for its own housekeeping, by the words of their last message."""
 
 
-INSTRUCTION_RULES: list[tuple[str, re.Pattern[str]]] = [
+INSTRUCTION_RULES: list[tuple[str, Pattern[str]]] = [
     (
         "title",
-        re.compile(
+        pattern(
             r"^\W*(generate|write|create)\b[^\n]{0,40}\b(session|conversation|chat|thread) title\b"
             r"[^\n]{0,80}\b(first message|the conversation|user's message)\b",
-            re.I,
+            IGNORECASE,
         ),
     ),
-    ("compaction", re.compile(r"^\W*you are a context summari[sz]ation assistant\b", re.I)),
+    ("compaction", pattern(r"^\W*you are a context summari[sz]ation assistant\b", IGNORECASE)),
 ]
 """The same by the beginning of the instructions, for a request that has nothing but them and one message."""
 
 HOUSEKEEPING = frozenset({"heartbeat", "memory"})
 """Side turns in which an agent calls tools, and which it may leave in its history. No person writes their words."""
 
-_INTERNAL = re.compile(r"^\W*BEGIN_OPENCLAW_INTERNAL_CONTEXT\b")
+_INTERNAL = pattern(r"^\W*BEGIN_OPENCLAW_INTERNAL_CONTEXT\b")
 
 
 def is_internal(message: Message) -> bool:
@@ -300,7 +307,7 @@ def side_rule(messages: list[Message], max_tokens: int | None) -> str | None:
     return None if under_way and rule not in HOUSEKEEPING else rule
 
 
-def _first_match(rules: list[tuple[str, re.Pattern[str]]], message: Message) -> str | None:
+def _first_match(rules: list[tuple[str, Pattern[str]]], message: Message) -> str | None:
     text = content_text(message)
     return next((name for name, rule in rules if rule.search(text[:600])), None) if len(text) <= 4000 else None
 

@@ -44,6 +44,17 @@ def tokens_of_part(text: str, tokens: Tokens) -> Tokens:
     return _within(tokens, whole.index(text), whole.index(text) + len(text))
 
 
+def split_behind(text: str, tokens: Tokens) -> tuple[Tokens, Tokens]:
+    """The tokens of `text` and those behind it, which may begin a call that cannot be told yet.
+
+    All are those of `text` where they do not spell it: a token with a part of a character has no text of its own.
+    """
+    if not joined(tokens).startswith(text):
+        return tokens, []
+    mine = _within(tokens, 0, len(text))
+    return mine, tokens[len(mine) :]
+
+
 def joined(tokens: Tokens) -> str:
     return "".join(text for text, _ in tokens)
 

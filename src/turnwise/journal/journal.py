@@ -6,16 +6,19 @@ short; asynchronous callers run them in a thread.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import Connection, func, literal_column, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from turnwise.errors import JournalError
 from turnwise.journal import schema
+from turnwise.journal.clocks import boot_id, meta
+from turnwise.journal.counts import HINTS, read_counts
 from turnwise.journal.queue import Queue
 from turnwise.journal.schema import NOT_SERVING, pack_json, unpack_json
-from turnwise.types import BASE_VERSION, PolicyVersion, TurnState
+from turnwise.types import BASE_VERSION, PolicyVersion, TurnKind, TurnState
 
 S, T, V = schema.sessions.c, schema.turns.c, schema.versions.c
 
@@ -28,32 +31,23 @@ class Journal(Queue):
     def latest_version(self) -> int:
         """The number of the serving version; 0 is the base model."""
         with self.reading() as c:
-            return self._serving(c)
+            return self.serving(c)
 
     def get_version(self, number: int) -> PolicyVersion | None:
         with self.reading() as c:
             row = c.execute(select(schema.versions).where(V.number == number)).one_or_none()
-            if row is None:
-                return None
-            turn_ids = c.execute(
-                select(T.id).where(T.batch_id == row.batch_id, T.state == TurnState.TRAINED).order_by(T.id)
-            ).scalars()
-            return PolicyVersion(
-                number=row.number,
-                parent=row.parent,
-                path=row.path,
-                created_at=row.created_at,
-                metrics=unpack_json(row.metrics),
-                gate=unpack_json(row.gate),
-                turn_ids=list(turn_ids),
-            )
+            return None if row is None else _version(row)
 
     def list_versions(self) -> list[PolicyVersion]:
         """All versions, oldest first."""
         with self.reading() as c:
-            numbers = c.execute(select(V.number).order_by(V.number)).scalars().all()
-        found = [self.get_version(n) for n in numbers]
-        return [v for v in found if v is not None]
+            return [_version(row) for row in c.execute(select(schema.versions).order_by(V.number))]
+
+    def newest_versions(self, limit: int) -> list[int]:
+        """The numbers of the newest versions that can be served, oldest first."""
+        newest = select(V.number).where(V.pruned_at.is_(None)).order_by(V.number.desc()).limit(limit)
+        with self.reading() as c:
+            return list(reversed(c.execute(newest).scalars().all()))
 
     def serve_version(self, number: int) -> None:
         """Make an earlier version, or the base model (0), the serving one again. Raises JournalError for no version.
@@ -62,50 +56,43 @@ class Journal(Queue):
         """
         with self.transaction() as c:
             if number == BASE_VERSION:  # it has no row: it serves where no version does
-                c.execute(update(schema.versions).values(served_at=NOT_SERVING))
+                c.execute(update(schema.versions).values(serve_seq=NOT_SERVING))
             elif not c.execute(
-                update(schema.versions).where(V.number == number).values(served_at=self.clock())
+                update(schema.versions).where(V.number == number).values(serve_seq=self._next_in_line(c))
             ).rowcount:
                 raise JournalError(f"there is no published version {number}; see `turnwise versions list`")
+            elif c.execute(select(V.pruned_at).where(V.number == number)).scalar_one() is not None:
+                raise JournalError(f"version {number} was pruned: its weights are deleted, so it cannot serve again")
             for batch in c.execute(select(schema.batches.c.id).where(schema.batches.c.state == "open")).scalars().all():
-                self._release(c, batch)
+                self.release(c, batch)
 
     # -- status -------------------------------------------------------------------------------------------------
 
     def set_status(self, loop: str, data: dict[str, Any]) -> None:
         """What a loop says of itself, with the time: its heartbeat."""
-        row = {"name": loop, "data": pack_json(data), "updated_at": self.clock()}
+        now = {"updated_at": self.clock(), "seen_mono": self.monotonic()}
+        row = {"name": loop, "data": pack_json(data)} | now
         with self.transaction() as c:
             c.execute(upsert(schema.loops).values(row).on_conflict_do_update(index_elements=["name"], set_=row))
 
     def status(self) -> dict[str, Any]:
         """The figures of `turnwise status`: sessions, turns by state, verdicts, samples, versions, loops."""
         with self.reading() as c:
-            turns = dict(c.execute(select(T.state, func.count()).group_by(T.state)).all())
-            exclusions = c.execute(
-                select(T.exclusion, func.count()).where(T.exclusion.is_not(None)).group_by(T.exclusion)
-            )
-            verdicts = c.execute(
-                select(schema.verdicts.c.judge, schema.verdicts.c.score, func.count()).group_by(
-                    schema.verdicts.c.judge, schema.verdicts.c.score
-                )
-            )
+            counts = read_counts(c)
             loops = c.execute(select(schema.loops)).all()
-            open_sessions, all_sessions = c.execute(
-                select(func.count().filter(S.closed_at.is_(None)), func.count()).select_from(schema.sessions)
-            ).one()
-            hints = c.execute(
-                select(func.count()).select_from(schema.verdicts).where(schema.verdicts.c.hint.is_not(None))
-            ).scalar_one()
-            now = self.clock()
+            turns = dict.fromkeys(TurnState, 0)
+            for (kind, *name), n in counts.items():
+                if kind == "turns":
+                    turns[TurnState(name[0])] += n
+            open_sessions, closed_sessions = (counts.get(("sessions", kind), 0) for kind in ("open", "closed"))
             return {
-                "sessions": {"open": open_sessions, "total": all_sessions},
-                "turns": {str(s): turns.get(s, 0) for s in TurnState},
-                "excluded": dict(exclusions.all()),
-                "verdicts": {f"{judge} {score:+d}": n for judge, score, n in verdicts.all()},
-                "hints": hints,
-                "samples_ready": turns.get(TurnState.READY, 0),
-                "version": {"number": self._serving(c)},
+                "sessions": {"open": open_sessions, "total": open_sessions + closed_sessions},
+                "turns": {str(state): n for state, n in turns.items()},
+                "excluded": {name[2]: n for name, n in counts.items() if name[0] == "turns" and name[2]},
+                "verdicts": {f"{name[1]} {int(name[2]):+d}": n for name, n in counts.items() if name[0] == "verdicts"},
+                "hints": counts.get((HINTS,), 0),
+                "samples_ready": turns[TurnState.READY],
+                "version": {"number": self.serving(c)},
                 "versions_published": c.execute(select(func.count()).select_from(schema.versions)).scalar_one(),
                 "batches": {
                     str(state): n
@@ -113,10 +100,14 @@ class Journal(Queue):
                         select(schema.batches.c.state, func.count()).group_by(schema.batches.c.state)
                     )
                 },
-                "loops": {
-                    row.name: {"seconds_ago": round(now - row.updated_at, 1)} | unpack_json(row.data) for row in loops
-                },
+                "loops": {row.name: {"seconds_ago": self._ago(c, row)} | unpack_json(row.data) for row in loops},
             }
+
+    def _ago(self, c: Connection, loop: Any) -> float:
+        """Seconds since a loop last spoke; by the wall clock only where that was in an earlier boot of the machine."""
+        if loop.seen_mono is not None and meta(c, "boot") == boot_id():
+            return round(max(0.0, self.monotonic() - loop.seen_mono), 1)
+        return round(max(0.0, self.clock() - loop.updated_at), 1)
 
     def list_sessions(self, limit: int = 50) -> list[dict[str, Any]]:
         """The sessions last seen, newest first."""
@@ -124,15 +115,21 @@ class Journal(Queue):
             rows = c.execute(
                 select(
                     schema.sessions,
-                    func.count(T.id).label("turns"),
-                    func.count(T.id).filter(T.state == TurnState.TRAINED).label("trained"),
+                    select(func.count()).where(T.session_id == S.id).scalar_subquery().label("turns"),
+                    select(func.count()).where(T.session_id == S.id, schema.TRAINED).scalar_subquery().label("trained"),
                 )
-                .outerjoin(schema.turns, T.session_id == S.id)
-                .group_by(S.id)
-                .order_by(S.last_seen_at.desc())
+                .order_by(S.seen_seq.desc(), literal_column("sessions.rowid").desc())
                 .limit(limit)
             ).all()
             return [dict(row._mapping) for row in rows]
+
+    def newest_answer(self, session_id: str | None = None) -> str | None:
+        """The id of the main turn that was recorded last of those with an answer, of one session or of all."""
+        query = select(T.id).where(T.kind == TurnKind.MAIN, T.answer.is_not(None))
+        if session_id is not None:
+            query = query.where(T.session_id == session_id)
+        with self.reading() as c:
+            return c.execute(query.order_by(literal_column("turns.rowid").desc()).limit(1)).scalar()
 
     def show_session(self, session_id: str) -> dict[str, Any] | None:
         """One session with its turns, next states and verdicts, in order."""
@@ -141,10 +138,12 @@ class Journal(Queue):
             if session is None:
                 return None
             turns = []
+            verdicts = defaultdict(list)
+            of_session = select(T.id).where(T.session_id == session_id)
+            given = schema.verdicts.c
+            for v in c.execute(select(schema.verdicts).where(given.turn_id.in_(of_session)).order_by(given.id)):
+                verdicts[v.turn_id].append({"judge": v.judge, "score": v.score, "hint": v.hint, "reason": v.reason})
             for row in c.execute(select(schema.turns).where(T.session_id == session_id).order_by(T.idx)):
-                verdicts = c.execute(
-                    select(schema.verdicts).where(schema.verdicts.c.turn_id == row.id).order_by(schema.verdicts.c.id)
-                ).all()
                 turns.append(
                     {
                         "id": row.id,
@@ -161,9 +160,20 @@ class Journal(Queue):
                         "added": unpack_json(row.messages),
                         "answer": unpack_json(row.answer) if row.answer else None,
                         "next_state": unpack_json(row.next_state) if row.next_state else None,
-                        "verdicts": [
-                            {"judge": v.judge, "score": v.score, "hint": v.hint, "reason": v.reason} for v in verdicts
-                        ],
+                        "verdicts": verdicts[row.id],
                     }
                 )
             return dict(session._mapping) | {"turns": turns}
+
+
+def _version(row: Any) -> PolicyVersion:
+    return PolicyVersion(
+        number=row.number,
+        parent=row.parent,
+        path=row.path,
+        created_at=row.created_at,
+        metrics=unpack_json(row.metrics),
+        gate=unpack_json(row.gate),
+        turn_ids=unpack_json(row.turn_ids) if row.turn_ids else [],
+        pruned=row.pruned_at is not None,
+    )

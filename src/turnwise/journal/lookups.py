@@ -9,11 +9,16 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select
 
+from turnwise.errors import UnknownTurn
 from turnwise.journal import schema
+from turnwise.journal.blobs import Content
+from turnwise.journal.clocks import ORDER
 from turnwise.journal.contexts import RecentContexts
 from turnwise.journal.core import JournalCore
+from turnwise.journal.counts import FORGETS
+from turnwise.journal.schema import unpack_json
 from turnwise.types import Exclusion, FinishReason, Message, TurnKind
 
 S, T = schema.sessions.c, schema.turns.c
@@ -24,6 +29,7 @@ MOST_HASHES = 500
 _TURN: Select[*tuple[Any, ...]] = select(schema.turns).where(T.id == bindparam("which"))
 _SESSION_CLIENT = select(S.client).where(S.id == bindparam("which"))
 _CONTEXT = select(T.parent_id, T.extends_parent, T.prompt_ids, T.response_ids).where(T.id == bindparam("which"))
+_FORGETS = select(schema.counts.c.n).where(schema.counts.c.name == FORGETS)
 _FOLLOWERS = select(T.exclusion, T.finish_reason).where(T.parent_id == bindparam("which"))
 _ANSWERED = select(T.id).where(T.session_id == bindparam("which"), T.kind == TurnKind.MAIN, T.context_hash.is_not(None))
 _LAST_MAIN: Select[*tuple[Any, ...]] = (
@@ -33,13 +39,13 @@ _LAST_MAIN: Select[*tuple[Any, ...]] = (
     .limit(1)
 )
 _REPLAYED = (
-    *(T.id, T.session_id, T.version, T.retry_key, T.finish_reason, T.created_at),
+    *(T.id, T.session_id, T.version, T.retry_key, T.finish_reason, T.begun_mono, ORDER.label("place")),
     *(T.answer, T.response_ids, T.prompt_tokens, T.response_tokens),
 )
 _SAME_REQUEST: Select[*tuple[Any, ...]] = (
     select(*_REPLAYED)
-    .where(T.client == bindparam("client"), T.request_hash == bindparam("hash"), T.created_at >= bindparam("since"))
-    .order_by(T.created_at.desc())
+    .where(T.client == bindparam("client"), T.request_hash == bindparam("hash"))
+    .order_by(ORDER.desc())
     .limit(20)
 )
 
@@ -49,7 +55,8 @@ class _Places:
     """Turns by one of their hashes, newest first: in a session, or of a client.
 
     A hash tells more than its scope does, so the scope is compared as an expression, which no index is looked up for:
-    SQLite would else read all turns of a client to find those with one of two hashes.
+    SQLite would else read all turns of a client to find those with one of two hashes. An answer may have been given ten
+    thousand times: those of a session are told apart in the index alone, and so is which are the newest.
     """
 
     in_session: Select[*tuple[Any, ...]]
@@ -57,15 +64,15 @@ class _Places:
 
 
 def _by(column: ColumnElement[Any]) -> _Places:
-    query: Select[*tuple[Any, ...]] = (
-        select(T.id, T.session_id, T.state, T.context_hash, T.next_state_at)
-        .where(column.in_(bindparam("hashes", expanding=True)))
-        .order_by(T.created_at.desc())
-        .limit(20)
-    )
+    found = column.in_(bindparam("hashes", expanding=True))
+    query: Select[*tuple[Any, ...]] = select(T.id, T.session_id, T.state, T.context_hash, T.next_state_at)
     scope = bindparam("scope")
-    session, client = func.coalesce(T.session_id, ""), func.coalesce(T.client, "")
-    return _Places(query.where(session == scope), query.where(client == scope))
+    in_session = query.where(found, func.coalesce(T.session_id, "") == scope).order_by(ORDER.desc()).limit(20)
+    # The limit of -1, which is none, keeps SQLite from reading each of them before it knows the newest.
+    newest = select(ORDER.label("place")).select_from(schema.turns).where(found).order_by(ORDER.desc()).limit(-1)
+    places = newest.subquery("newest")
+    of_client = query.select_from(places.join(schema.turns, places.c.place == ORDER))
+    return _Places(in_session, of_client.where(func.coalesce(T.client, "") == scope).limit(20))
 
 
 _BY_CONTEXT, _BY_THREAD, _BY_ANSWER = _by(T.context_hash), _by(T.thread_hash), _by(T.answer_hash)
@@ -77,6 +84,7 @@ class Lookups(JournalCore):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._recent = RecentContexts()
+        self._forgets = 0
 
     def turns_by_context(self, client: str, hashes: list[str], session_id: str | None) -> list[Row[Any]]:
         """Answered turns whose messages plus answer have one of these hashes, newest first.
@@ -132,21 +140,49 @@ class Lookups(JournalCore):
         with self.reading() as c:
             return c.execute(_LAST_MAIN, {"which": session_id}).one_or_none()
 
-    def same_request(self, client: str, request_hash: str, since: float) -> list[Row[Any]]:
+    def same_request(self, client: str, request_hash: str) -> list[Row[Any]]:
         """Turns of this client with exactly this request, newest first: candidates for a retry or a regeneration.
 
         The rows hold what a replay of the answer needs, and no more.
         """
         with self.reading() as c:
-            return list(c.execute(_SAME_REQUEST, {"client": client, "hash": request_hash, "since": since}))
+            return list(c.execute(_SAME_REQUEST, {"client": client, "hash": request_hash}))
+
+    def is_recent(self, row: Any, seconds: float) -> bool:
+        """Whether a turn of `same_request` was asked for at most this long ago, in this boot of the machine."""
+        if row.begun_mono is None or row.place <= self.boot_turn:
+            return False
+        return 0 <= self.monotonic() - row.begun_mono <= seconds
 
     def context_messages(self, turn_id: str) -> list[Message]:
-        """The messages of a recorded request."""
+        """The messages of a recorded request. Raises UnknownTurn where it was deleted meanwhile."""
         with self.reading() as c:
-            return self.read_context(c, c.execute(_TURN, {"which": turn_id}).one())[0]
+            return self.read_context(c, self._still_there(c, turn_id))[0]
+
+    @staticmethod
+    def _still_there(c: Connection, turn_id: str) -> Row[Any]:
+        row = c.execute(_TURN, {"which": turn_id}).one_or_none()
+        if row is None:
+            raise UnknownTurn(f"turn {turn_id} was deleted meanwhile; ask again")
+        return row
+
+    def same_tools(self, row: Row[Any], tools: list[dict[str, Any]] | None) -> bool:
+        """Whether a recorded request had exactly these tools."""
+        if row.tools_id is None or tools is None:
+            return row.tools_id is None and (unpack_json(row.tools) if row.tools else None) == tools
+        with self.reading() as c:
+            return Content(tools).is_blob(c, row.tools_id)
+
+    def forget_contexts(self) -> None:
+        """Drop what is kept in memory if anything was forgotten since this was last asked."""
+        with self.reading() as c:
+            self.read_boot_turn(c)
+            forgets = c.execute(_FORGETS).scalar_one_or_none() or 0
+        if forgets != self._forgets:
+            self._forgets, self._recent = forgets, RecentContexts()
 
     def context_ids(self, row: Row[Any]) -> tuple[list[int], list[int]]:
-        """Prompt ids and response ids of an answered turn: what a bridge extends."""
+        """Prompt ids and response ids of an answered turn: what a bridge extends. Raises UnknownTurn."""
         prompt, response = self._recent.get(row.id) or self._add_up(row)
         return prompt.tolist(), response.tolist()
 
@@ -160,7 +196,12 @@ class Lookups(JournalCore):
                 before = parent[0] + parent[1]
                 break
             with self.reading() as c:
-                chain.append(c.execute(_CONTEXT, {"which": chain[-1].parent_id}).one())
+                found = c.execute(_CONTEXT, {"which": chain[-1].parent_id}).one_or_none()
+                if found is None:  # deleted since its child was read, which was made whole then
+                    child = self._still_there(c, row.id)
+                    whole = array("i", self.read_prompt_ids(c, child))
+                    return whole, schema.id_array(child.response_ids) if child.response_ids else array("i")
+            chain.append(found)
         prompt, response = before, array("i")
         for step in reversed(chain):
             prompt = before + schema.id_array(step.prompt_ids)

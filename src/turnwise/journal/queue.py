@@ -1,21 +1,24 @@
 """Leases: how judges and trainers take work from the journal without losing any or doing any twice.
 
 A lease is an owner, a token and a deadline on the row itself. Whoever holds an older token than the row's gets
-LeaseLost and must drop the work; a worker that dies simply lets its lease run out.
+LeaseLost and must drop the work; a worker that dies simply lets its lease run out. Deadlines are of the monotonic clock
+(clocks.py), and one that is further away than any lease lasts is over.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, func, insert, literal_column, or_, select, update
 
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
-from turnwise.journal.recording import Recording
+from turnwise.journal.clocks import LONGEST_RETRY_S, ORDER, is_due, is_free, meta, set_meta
+from turnwise.journal.review import ReviewList
 from turnwise.journal.schema import NOT_SERVING, pack_json, unpack_ids, unpack_json, unpack_logprobs
 from turnwise.types import (
     BASE_VERSION,
@@ -25,7 +28,6 @@ from turnwise.types import (
     JudgeTask,
     PolicyVersion,
     Sample,
-    TurnKind,
     TurnState,
     Verdict,
 )
@@ -33,47 +35,67 @@ from turnwise.types import (
 log = logging.getLogger(__name__)
 
 T, B, V = schema.turns.c, schema.batches.c, schema.versions.c
-_BATCH_SCAN = 256
+_STALE_AT_ONCE = 64
+"""Samples found stale that one claim excludes; the next claims do the rest, so that no request waits for it."""
+_FRESH = (
+    select(T.id, T.state, T.exclusion)
+    .where(schema.READY, T.version >= bindparam("oldest"))
+    .order_by(literal_column("+turns.rowid"))  # ORDER; the + keeps SQLite from walking all turns in it
+    .limit(bindparam("most"))
+)
 BATCH_ATTEMPTS = 3
 """Trainers that a batch may end without having come further; then it is given up, and the next one has its turn."""
 PROBED = (Exclusion.STALE, Exclusion.REFUSED_BY_GATE, Exclusion.NO_SIGNAL, Exclusion.PINNED_VERSION)
 """Exclusions that say nothing against an answer: it may still be one that the gate looks at."""
+PROBES = and_(schema.GOOD, or_(T.exclusion.is_(None), T.exclusion.in_(PROBED)))
+"""The turns that the gate may look at."""
 
 
-class Queue(Recording):
+class Queue(ReviewList):
     """The judge's and the trainer's side of the journal."""
 
     # -- judging ------------------------------------------------------------------------------------------------
 
     def claim_for_judging(self, worker: str, limit: int, lease_s: float) -> list[JudgeTask]:
-        """Lease up to `limit` turns whose next state is here, oldest first."""
-        now = self.clock()
-        free = or_(T.lease_until.is_(None), T.lease_until < now)
+        """Lease up to `limit` turns whose next state is here: oldest first, and those that failed before last."""
+        now = self.monotonic()
+        free = is_free(T.lease_until, now, max(lease_s, self.config.judge.lease_s))
+        next_ones = (
+            select(T.id, T.attempts, T.last_error)
+            .where(schema.JUDGING, is_due(T.retry_at, now), free)
+            .order_by(T.retry_at, ORDER)
+            .limit(limit)
+        )
+        tokens = {}
         with self.transaction() as c:
-            rows = c.execute(
-                select(schema.turns)
-                .where(T.state == TurnState.JUDGING, T.retry_at <= now, free)
-                .order_by(T.next_state_at, T.id)
-                .limit(limit)
-            ).all()
+            for row in c.execute(next_ones).all():
+                if row.attempts >= self.config.judge.max_attempts:
+                    self._give_up(c, row)
+                    continue
+                tokens[row.id] = uuid.uuid4().hex
+                lease = {"lease_owner": worker, "lease_token": tokens[row.id], "lease_until": now + lease_s}
+                c.execute(update(schema.turns).where(T.id == row.id).values(lease | {"attempts": row.attempts + 1}))
+        return self._judge_tasks(tokens) if tokens else []
+
+    def _judge_tasks(self, tokens: Mapping[str, str]) -> list[JudgeTask]:
+        """What there is to say of leased turns. Read outside of the transaction that leased them: others may write."""
+        with self.reading() as c:
+            rows = {row.id: row for row in c.execute(select(schema.turns).where(T.id.in_(tokens)))}
             tasks = []
-            for row in rows:
-                token = uuid.uuid4().hex
-                c.execute(
-                    update(schema.turns)
-                    .where(T.id == row.id)
-                    .values(lease_owner=worker, lease_token=token, lease_until=now + lease_s, attempts=row.attempts + 1)
-                )
+            for row in (rows[turn_id] for turn_id in tokens if turn_id in rows):  # one may be forgotten meanwhile
+                if row.lease_token != tokens[row.id]:
+                    continue
                 messages, _ = self.read_context(c, row)
                 tasks.append(
                     JudgeTask(
                         turn_id=row.id,
-                        lease_token=token,
-                        attempts=row.attempts + 1,
+                        lease_token=row.lease_token,
+                        attempts=row.attempts,
                         messages=messages,
                         answer=unpack_json(row.answer),
                         next_state=unpack_json(row.next_state),
                         cut_off=row.finish_reason == FinishReason.LENGTH,
+                        tools=self.read_tools(c, row),
                     )
                 )
             return tasks
@@ -82,13 +104,30 @@ class Queue(Recording):
         """Keep a turn for longer. Raises LeaseLost."""
         with self.transaction() as c:
             self._hold(c, task)
-            c.execute(update(schema.turns).where(T.id == task.turn_id).values(lease_until=self.clock() + lease_s))
+            c.execute(update(schema.turns).where(T.id == task.turn_id).values(lease_until=self.monotonic() + lease_s))
 
     def record_verdict(self, task: JudgeTask, verdict: Verdict) -> None:
         """Settle a leased turn. Raises LeaseLost when another worker, or the person, was faster."""
         with self.transaction() as c:
             self._hold(c, task)
             self._settle(c, task.turn_id, verdict)
+            if verdict.proposal is not None and not verdict.hint:
+                self.propose_hint(c, task.turn_id, verdict.proposal)
+
+    def _give_up(self, c: Connection, row: Any) -> None:
+        """Exclude a turn whose judges ended, every one of them, before they said anything."""
+        error = f"its judge ended {row.attempts} times without a verdict"
+        error += f"; before that: {row.last_error}" if row.last_error else ""
+        log.error("turn %s is given up: %s", row.id, error)
+        self.move(c, row.id, TurnState.EXCLUDED, exclusion=Exclusion.NO_VALID_VOTE, last_error=error)
+
+    def release_judging(self, task: JudgeTask) -> None:
+        """Give a turn back because its judge was asked to stop: no try of the turn's. Raises LeaseLost."""
+        free = {"lease_owner": None, "lease_token": None, "lease_until": None}
+        with self.transaction() as c:
+            self._hold(c, task)
+            uncounted = free | {"attempts": func.max(T.attempts - 1, 0)}
+            c.execute(update(schema.turns).where(T.id == task.turn_id).values(uncounted))
 
     def judging_failed(self, task: JudgeTask, error: str, retry_in_s: float, max_attempts: int) -> None:
         """Give a turn back to be tried again later, or exclude it after `max_attempts`: an outage is no verdict."""
@@ -104,7 +143,7 @@ class Queue(Recording):
                         lease_owner=None,
                         lease_token=None,
                         lease_until=None,
-                        retry_at=self.clock() + retry_in_s,
+                        retry_at=self.monotonic() + min(retry_in_s, LONGEST_RETRY_S),
                         last_error=error,
                     )
                 )
@@ -123,62 +162,72 @@ class Queue(Recording):
         exactly. After BATCH_ATTEMPTS trainers that died over it without coming further it is refused instead.
         Everything that is not taken stays ready.
         """
-        now = self.clock()
-        train = self.config.train
         token = uuid.uuid4().hex
+        leased = self._lease_batch(worker, lease_s, token)
+        if leased is None:
+            return None
+        batch_id, parent, ids = leased
+        with self.reading() as c:  # outside of the transaction that leased them: others may write meanwhile
+            return Batch(batch_id, token, parent, self._samples(c, ids))
+
+    def _lease_batch(self, worker: str, lease_s: float, token: str) -> tuple[int, int, list[str]] | None:
+        """The id, the parent and the turns of the batch that is leased now."""
+        now = self.monotonic()
+        train = self.config.train
         lease = {"lease_owner": worker, "lease_token": token, "lease_until": now + lease_s}
         with self.transaction() as c:
-            serving = self._serving(c)
+            serving = self.serving(c)
             left = c.execute(select(schema.batches).where(B.state == "open").order_by(B.id).limit(1)).one_or_none()
             if left is not None:
-                if left.lease_until is not None and left.lease_until >= now:
+                longest = now + max(lease_s, train.lease_s)
+                if left.lease_until is not None and now <= left.lease_until <= longest:
                     return None  # its trainer is alive
                 if left.attempts < BATCH_ATTEMPTS:
                     again = lease | {"attempts": left.attempts + 1}
                     c.execute(update(schema.batches).where(B.id == left.id).values(again))
-                    return Batch(left.id, token, left.parent, self._samples(c, unpack_json(left.turn_ids)))
+                    return left.id, left.parent, unpack_json(left.turn_ids)
                 reason = f"its trainer ended {left.attempts} times without coming further"
                 reason += f"; the last time: {left.last_error}" if left.last_error else ""
                 log.error("batch %d is given up: %s", left.id, reason)
                 self._refuse(c, left.id, {"accepted": False, "reasons": [reason]}, {}, Exclusion.FAILED_IN_TRAINING)
-            rows = c.execute(
-                select(T.id, T.version, schema.samples.c.created_at)
-                .join(schema.samples, schema.samples.c.turn_id == T.id)
-                .where(T.state == TurnState.READY)
-                .order_by(schema.samples.c.created_at, T.id)
-                .limit(max(_BATCH_SCAN, train.max_batch))
-            ).all()
-            fresh = []
-            for row in rows:
-                if self._versions_behind(c, row.version, serving) > train.max_staleness:
-                    self.move(c, row.id, TurnState.EXCLUDED, exclusion=Exclusion.STALE)
-                else:
-                    fresh.append(row)
-            old_enough = bool(fresh) and now - fresh[0].created_at >= train.max_age_s
-            if not fresh or (len(fresh) < train.min_batch and not old_enough):
+            oldest = self._oldest_fresh(c, serving, train.max_staleness)
+            stale = select(T.id, T.state, T.exclusion).where(schema.READY, T.version < oldest).limit(_STALE_AT_ONCE)
+            self.move_all(c, c.execute(stale).all(), TurnState.EXCLUDED, Exclusion.STALE)
+            fresh = c.execute(_FRESH, {"oldest": oldest, "most": train.max_batch}).all()
+            ids = [row.id for row in fresh]
+            if not fresh or (len(fresh) < train.min_batch and not self._old_enough(c, ids, now, train.max_age_s)):
                 return None
-            ids = [row.id for row in fresh[: train.max_batch]]
             batch_id = c.execute(
                 insert(schema.batches)
-                .values(state="open", parent=serving, turn_ids=pack_json(ids), created_at=now, attempts=1, **lease)
+                .values(state="open", parent=serving, turn_ids=pack_json(ids), created_at=self.clock(), attempts=1)
+                .values(lease)
                 .returning(B.id)
             ).scalar_one()
-            for turn_id in ids:
-                self.move(c, turn_id, TurnState.LEASED, batch_id=batch_id)
+            self.move_all(c, fresh, TurnState.LEASED, batch_id=batch_id)
             self.log(c, "batch", None, {"batch": batch_id, "parent": serving, "turns": ids})
-            return Batch(batch_id, token, serving, self._samples(c, ids))
+            return batch_id, serving, ids
+
+    @staticmethod
+    def _old_enough(c: Connection, ids: Sequence[str], now: float, max_age_s: float) -> bool:
+        """Whether any sample waited for long enough to be trained on with less than a whole batch.
+
+        One of an earlier boot has, and one of a time to come was not made in this boot.
+        """
+        made = schema.samples.c.ready_mono
+        made_at = c.execute(select(made).where(schema.samples.c.turn_id.in_(ids))).scalars()
+        return any(at is None or not 0 <= now - at < max_age_s for at in made_at)
 
     def renew_batch(self, batch: Batch, lease_s: float) -> None:
         """Keep a batch for longer. Raises LeaseLost."""
         with self.transaction() as c:
             self._hold_batch(c, batch)
-            c.execute(update(schema.batches).where(B.id == batch.id).values(lease_until=self.clock() + lease_s))
+            c.execute(update(schema.batches).where(B.id == batch.id).values(lease_until=self.monotonic() + lease_s))
 
     def release_batch(self, batch: Batch) -> None:
         """Put a batch's samples back to ready, because the step cannot be done now. Raises LeaseLost."""
         with self.transaction() as c:
             self._hold_batch(c, batch)
-            self._release(c, batch.id)
+            self.release(c, batch.id)
 
     def suspend_batch(self, batch: Batch) -> None:
         """Let go of a batch without undoing it: the next trainer resumes the same step at once. Raises LeaseLost."""
@@ -199,16 +248,51 @@ class Queue(Recording):
             self._hold_batch(c, batch)
             c.execute(update(schema.batches).where(B.id == batch.id).values(lease_until=None, last_error=error))
 
-    def finish_batch(self, batch: Batch, version: PolicyVersion, dropped: Mapping[str, str] | None = None) -> None:
-        """Publish a version and mark its samples trained, in one transaction. Raises LeaseLost.
+    def reserve_version(self, batch: Batch, above: int = 0) -> int:
+        """The number of the version that a batch becomes: the same for every trainer that takes the batch up.
 
-        ``dropped`` are turns of the batch that are no part of the version, with the reason of each.
+        It is higher than any number that was ever given out, and than `above`: where an older journal was put back,
+        there may be directories of later versions. Raises LeaseLost.
         """
-        now = self.clock()
         with self.transaction() as c:
             self._hold_batch(c, batch)
+            number = c.execute(select(B.version).where(B.id == batch.id)).scalar_one()
+            if number is None:
+                number = max(self._last_number(c), above) + 1
+                c.execute(update(schema.batches).where(B.id == batch.id).values(version=number))
+                set_meta(c, "last_version", number)
+            return number
+
+    @contextmanager
+    def unrecorded_versions(self) -> Iterator[set[int]]:
+        """Numbers that were kept for a batch and have no version; none is recorded while they are looked at."""
+        with self.transaction() as c:
+            kept = c.execute(select(B.version).where(B.version.is_not(None), B.version.not_in(select(V.number))))
+            yield set(kept.scalars())
+
+    def _last_number(self, c: Connection) -> int:
+        recorded = c.execute(select(func.coalesce(func.max(V.number), 0))).scalar_one()
+        return max(recorded, int(meta(c, "last_version") or 0))
+
+    def finish_batch(
+        self,
+        batch: Batch,
+        version: PolicyVersion,
+        dropped: Mapping[str, str] | None = None,
+        put_in_place: Callable[[], None] | None = None,
+    ) -> None:
+        """Publish a version and mark its samples trained, in one transaction. Raises LeaseLost.
+
+        ``dropped`` are turns of the batch that are no part of the version, with the reason of each. ``put_in_place``
+        gives the version's directory its name: last, while nobody else can write, so that who has lost the batch never
+        gets there. Raises what it raises, with nothing recorded.
+        """
+        with self.transaction() as c:
+            self._hold_batch(c, batch)
+            leased = self._leased(c, batch.id)
             c.execute(
                 insert(schema.versions).values(
+                    turn_ids=pack_json(sorted(set(leased) - (dropped or {}).keys())),
                     number=version.number,
                     parent=batch.parent,
                     path=version.path,
@@ -216,10 +300,11 @@ class Queue(Recording):
                     metrics=pack_json(version.metrics),
                     gate=pack_json(version.gate),
                     created_at=version.created_at,
-                    published_at=now,
+                    published_at=self.clock(),
+                    serve_seq=self._next_in_line(c),
                 )
             )
-            for turn_id in self._leased(c, batch.id):
+            for turn_id in leased:
                 if reason := (dropped or {}).get(turn_id):
                     failed = Exclusion.FAILED_IN_TRAINING
                     self.move(c, turn_id, TurnState.EXCLUDED, exclusion=failed, last_error=reason)
@@ -233,7 +318,10 @@ class Queue(Recording):
                 metrics=pack_json(version.metrics),
                 gate=pack_json(version.gate),
             )
+            set_meta(c, "last_version", self._last_number(c))
             self.log(c, "version", None, {"version": version.number, "metrics": version.metrics, "gate": version.gate})
+            if put_in_place is not None:
+                put_in_place()
 
     def refuse_batch(
         self,
@@ -252,35 +340,10 @@ class Queue(Recording):
 
         Of several verdicts on a turn the person's last one counts, and the judge's last one where there is none.
         """
-        verdicts = schema.verdicts.c
-        by_person = verdicts.judge == "person"
-        rank = func.row_number().over(partition_by=verdicts.turn_id, order_by=(by_person.desc(), verdicts.id.desc()))
-        ranked = select(verdicts.id, verdicts.turn_id, verdicts.score, rank.label("rank")).subquery()
+        query = select(T.id).where(PROBES, T.id.not_in(list(exclude))).order_by(T.good_verdict.desc()).limit(limit)
         with self.reading() as c:
-            ids = (
-                c.execute(
-                    select(ranked.c.turn_id)
-                    .join(schema.turns, ranked.c.turn_id == T.id)
-                    .where(
-                        ranked.c.rank == 1,
-                        ranked.c.score == 1,
-                        T.kind == TurnKind.MAIN,
-                        T.response_tokens > 0,
-                        T.id.not_in(list(exclude)),
-                        or_(T.exclusion.is_(None), T.exclusion.in_(PROBED)),
-                    )
-                    .order_by(ranked.c.id.desc())
-                    .limit(limit)
-                )
-                .scalars()
-                .all()
-            )
+            ids = c.execute(query).scalars().all()
             return self._samples(c, ids)
-
-    def next_version_number(self) -> int:
-        """The number of the next version: one more than the highest there ever was."""
-        with self.reading() as c:
-            return c.execute(select(func.coalesce(func.max(V.number), 0))).scalar_one() + 1
 
     def _hold_batch(self, c: Connection, batch: Batch) -> None:
         row = c.execute(select(B.state, B.lease_token).where(B.id == batch.id)).one_or_none()
@@ -290,7 +353,8 @@ class Queue(Recording):
     def _leased(self, c: Connection, batch: int) -> Sequence[str]:
         return c.execute(select(T.id).where(and_(T.batch_id == batch, T.state == TurnState.LEASED))).scalars().all()
 
-    def _release(self, c: Connection, batch: int) -> None:
+    def release(self, c: Connection, batch: int) -> None:
+        """Put the samples of an open batch back to ready; who holds it learns that at their next step."""
         for turn_id in self._leased(c, batch):
             self.move(c, turn_id, TurnState.READY, batch_id=None)
         self._end_batch(c, batch, "released")
@@ -315,11 +379,10 @@ class Queue(Recording):
             .outerjoin(schema.samples, schema.samples.c.turn_id == T.id)
             .where(T.id.in_(list(turn_ids)))
         ):
-            _, prompt_ids = self.read_context(c, row)
             found[row.id] = Sample(
                 turn_id=row.id,
                 session_id=row.session_id,
-                prompt_ids=prompt_ids,
+                prompt_ids=self.read_prompt_ids(c, row),
                 response_ids=unpack_ids(row.response_ids),
                 logprobs=unpack_logprobs(row.logprobs),
                 temperature=row.temperature,
@@ -330,13 +393,16 @@ class Queue(Recording):
             )
         return [found[turn_id] for turn_id in turn_ids if turn_id in found]
 
-    def _serving(self, c: Connection) -> int:
+    def serving(self, c: Connection) -> int:
         """The number of the version that serves: the last one published or made to serve again; 0 is the base model."""
-        since = func.coalesce(V.served_at, V.published_at)
-        last = select(V.number).where(since > NOT_SERVING).order_by(since.desc(), V.number.desc()).limit(1)
+        last = select(V.number).where(V.serve_seq > NOT_SERVING).order_by(V.serve_seq.desc()).limit(1)
         return c.execute(last).scalar_one_or_none() or BASE_VERSION
 
-    def _versions_behind(self, c: Connection, version: int, serving: int) -> int:
-        if version == serving:
-            return 0
-        return c.execute(select(func.count()).where(and_(V.number > version, V.number <= serving))).scalar_one()
+    def _oldest_fresh(self, c: Connection, serving: int, max_staleness: int) -> int:
+        """The lowest version whose samples are not too old: at most so many versions were published after it."""
+        newest = select(V.number).where(V.number <= serving).order_by(V.number.desc())
+        return c.execute(newest.limit(1).offset(max_staleness)).scalar_one_or_none() or BASE_VERSION
+
+    def _next_in_line(self, c: Connection) -> int:
+        """The `serve_seq` of a version that serves from now on."""
+        return c.execute(select(func.coalesce(func.max(V.serve_seq), NOT_SERVING))).scalar_one() + 1

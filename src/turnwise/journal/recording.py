@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, func, insert, select, update
 
 from turnwise.errors import TooLate, UnknownTurn
 from turnwise.journal import schema
+from turnwise.journal.blobs import Content
 from turnwise.journal.lookups import Lookups
 from turnwise.journal.schema import pack_ids, pack_json, pack_logprobs
 from turnwise.types import REVIVABLE, Exclusion, FinishReason, Message, TurnKind, TurnState, Verdict
@@ -17,10 +19,17 @@ from turnwise.types import REVIVABLE, Exclusion, FinishReason, Message, TurnKind
 S, T = schema.sessions.c, schema.turns.c
 
 # Statements of the hot path are made once: building one takes longer than SQLite takes to run it.
+_NEXT_SEEN = select(func.coalesce(func.max(S.seen_seq), 0) + 1).scalar_subquery().correlate(None)
 _SESSION_SEEN = (
     update(schema.sessions)
     .where(S.id == bindparam("which"))
-    .values(last_seen_at=bindparam("now"), closed_at=None, close_reason=None)
+    .values(
+        last_seen_at=bindparam("now"),
+        seen_mono=bindparam("mono"),
+        seen_seq=_NEXT_SEEN,
+        closed_at=None,
+        close_reason=None,
+    )
 )
 _NEXT_INDEX = select(func.coalesce(func.max(T.idx), -1) + 1).where(T.session_id == bindparam("which")).scalar_subquery()
 _INSERT_TURN = insert(schema.turns).values(idx=_NEXT_INDEX)
@@ -29,6 +38,24 @@ _UNANSWERED = (
     .join(schema.sessions, S.id == T.session_id)
     .where(T.id == bindparam("which"))
 )
+_STATE = select(T.state).where(T.id == bindparam("which"))
+CLOSED_AT_ONCE = 500
+"""Turns that closing a session moves in one transaction."""
+_WAITING = (
+    select(T.id, T.state, T.exclusion, T.response_tokens)
+    .where(T.session_id == bindparam("which"), schema.WAITING)
+    .limit(CLOSED_AT_ONCE + 1)
+)
+_MAIN = (  # as many as tell one from several
+    select(T.id)
+    .where(
+        T.session_id == bindparam("which"),
+        T.kind == TurnKind.MAIN,
+        T.finish_reason.not_in([FinishReason.ABORT, FinishReason.ERROR]),
+    )
+    .limit(2)
+)
+_IN_HAND = select(T.id, T.state, T.exclusion).where(schema.SERVED)
 _HAS_NEXT_STATE = select(T.state, T.exclusion, T.next_state_at).where(T.id == bindparam("which"))
 
 
@@ -92,7 +119,7 @@ class Recording(Lookups):
 
     def begin_turn_soon(self, new: NewTurn) -> Future[None]:
         """`begin_turn` with the next group of writes: the future is done once the request is durable."""
-        now = self.clock()
+        now, mono = self.clock(), self.monotonic()
         row = {
             "which": new.session_id,
             "id": new.id,
@@ -116,25 +143,29 @@ class Recording(Lookups):
             "prompt_tokens": new.prompt_tokens,
             "response_tokens": 0,
             "messages": pack_json(new.messages),
-            "tools": pack_json(new.tools) if new.tools else None,
             "params": pack_json(new.params),
             "prompt_ids": pack_ids(new.prompt_ids),
             "attempts": 0,
             "retry_at": 0.0,
+            "begun_mono": mono,
         }
 
+        tools = Content(new.tools) if new.tools else None
+
         def write(c: Connection) -> None:
-            if c.execute(_SESSION_SEEN, {"which": new.session_id, "now": now}).rowcount == 0:
-                self._open_session(c, new, now)
+            if new.extends_parent and c.execute(_STATE, {"which": new.parent_id}).one_or_none() is None:
+                raise UnknownTurn(f"turn {new.parent_id}, which this goes on from, was deleted meanwhile; ask again")
+            if c.execute(_SESSION_SEEN, {"which": new.session_id, "now": now, "mono": mono}).rowcount == 0:
+                self._open_session(c, new, now, mono)
             if new.supersedes is not None:
                 self._supersede(c, new.supersedes)
             if new.answers is not None and new.next_state:
                 self._next_state(c, new.answers, new.next_state, now)
-            c.execute(_INSERT_TURN, row)
+            c.execute(_INSERT_TURN, row | {"tools_id": tools.store(c) if tools else None})
 
         return self.writes.submit(write)
 
-    def _open_session(self, c: Connection, new: NewTurn, now: float) -> None:
+    def _open_session(self, c: Connection, new: NewTurn, now: float, mono: float) -> None:
         c.execute(
             insert(schema.sessions).values(
                 id=new.session_id,
@@ -143,6 +174,8 @@ class Recording(Lookups):
                 parent_id=new.branch_of,
                 created_at=now,
                 last_seen_at=now,
+                seen_mono=mono,
+                seen_seq=_NEXT_SEEN,
             )
         )
 
@@ -165,7 +198,9 @@ class Recording(Lookups):
         }
 
         def write(c: Connection) -> None:
-            row = c.execute(_UNANSWERED, {"which": turn_id}).one()
+            row = c.execute(_UNANSWERED, {"which": turn_id}).one_or_none()
+            if row is None:
+                return  # it was forgotten while it was being answered
             reason = _why_excluded(row, answer)
             to = TurnState.EXCLUDED if reason else TurnState.WAITING
             self.move(c, turn_id, to, exclusion=reason, row=row, **columns)
@@ -173,17 +208,19 @@ class Recording(Lookups):
 
         return self.writes.submit(write)
 
-    def recover_interrupted(self, before: float | None = None) -> int:
+    def recover_interrupted(self, lost: Callable[[str], bool] | None = None) -> int:
         """Exclude turns that a dead gateway left unanswered. Called by the gateway of a home at its start.
 
-        With `before`, only turns that were asked for before that time: their answers have lost their end.
+        With `lost`, only those of which it says so: their answers have lost their end. It is asked while nobody else
+        writes, so what it says of a turn that it holds cannot be overtaken by the turn's own end.
         """
-        lost = [T.state == TurnState.SERVED] + ([] if before is None else [T.created_at < before])
+        with self.reading() as c:
+            if not c.execute(_IN_HAND.limit(1)).first():
+                return 0
         with self.transaction() as c:
-            ids = c.execute(select(T.id).where(*lost)).scalars().all()
-            for turn_id in ids:
-                self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.INTERRUPTED)
-            return len(ids)
+            rows = [row for row in c.execute(_IN_HAND).all() if lost is None or lost(row.id)]
+            self.move_all(c, rows, TurnState.EXCLUDED, Exclusion.INTERRUPTED)
+            return len(rows)
 
     def _next_state(self, c: Connection, turn_id: str, messages: list[Message], now: float) -> None:
         row = c.execute(_HAS_NEXT_STATE, {"which": turn_id}).one_or_none()
@@ -203,47 +240,47 @@ class Recording(Lookups):
 
     # -- sessions and feedback ----------------------------------------------------------------------------------
 
-    def close_session(self, session_id: str, reason: str) -> bool:
+    def close_session(self, session_id: str, reason: str, idle_before: float | None = None) -> bool:
         """Close a session: its turns without a next state are excluded, or kept if binary RL needs the only one.
 
-        Returns False when there is no such session. Closing twice is harmless.
+        With `idle_before`, in seconds of the monotonic clock, only if it is idle still: not seen since, and no answer
+        under way. Returns False when there is no such session, or it is not idle. Closing twice is harmless.
         """
-        with self.transaction() as c:
-            row = c.execute(select(S.closed_at).where(S.id == session_id)).one_or_none()
-            if row is None:
-                return False
-            if row.closed_at is None:
-                c.execute(
-                    update(schema.sessions)
-                    .where(S.id == session_id)
-                    .values(closed_at=self.clock(), close_reason=reason)
-                )
-            main = c.execute(
-                select(T.id, T.state, T.response_tokens).where(
-                    T.session_id == session_id,
-                    T.kind == TurnKind.MAIN,
-                    T.finish_reason.not_in([FinishReason.ABORT, FinishReason.ERROR]),
-                )
-            ).all()
-            for turn in main:
-                if turn.state != TurnState.WAITING:
-                    continue
-                if len(main) == 1 and turn.response_tokens and self.config.train.method == "binary":
-                    self.move(c, turn.id, TurnState.READY)
-                    c.execute(insert(schema.samples).values(turn_id=turn.id, reward=0.0, created_at=self.clock()))
+        while True:
+            with self.transaction() as c:
+                row = c.execute(select(S.closed_at).where(S.id == session_id)).one_or_none()
+                if row is None:
+                    return False
+                if idle_before is not None and not c.execute(_idle(idle_before).where(S.id == session_id)).first():
+                    return False
+                waiting = c.execute(_WAITING, {"which": session_id}).all()
+                if len(waiting) > CLOSED_AT_ONCE:
+                    self.move_all(c, waiting, TurnState.EXCLUDED, Exclusion.NO_NEXT_STATE)
+                    continue  # it is closed once the rest of them fits into one short transaction
+                if row.closed_at is None:
+                    c.execute(
+                        update(schema.sessions)
+                        .where(S.id == session_id)
+                        .values(closed_at=self.clock(), close_reason=reason)
+                    )
+                keeps = self.config.train.method == "binary" and len(waiting) == 1 and waiting[0].response_tokens > 0
+                if keeps and len(c.execute(_MAIN, {"which": session_id}).all()) == 1:
+                    self.move(c, waiting[0].id, TurnState.READY)
+                    c.execute(insert(schema.samples).values(turn_id=waiting[0].id, reward=0.0, **self._ready()))
                 else:
-                    self.move(c, turn.id, TurnState.EXCLUDED, exclusion=Exclusion.NO_NEXT_STATE)
-        return True
+                    self.move_all(c, waiting, TurnState.EXCLUDED, Exclusion.NO_NEXT_STATE)
+            return True
 
     def idle_sessions(self, before: float) -> list[str]:
-        """Open sessions last seen before this time that have no answer under way."""
-        busy = select(T.session_id).where(T.state == TurnState.SERVED)
+        """Open sessions last seen before this time of the monotonic clock that have no answer under way."""
         with self.reading() as c:
-            return list(
-                c.execute(
-                    select(S.id).where(S.closed_at.is_(None), S.last_seen_at < before, S.id.not_in(busy)).limit(200)
-                ).scalars()
-            )
+            return [row.id for row in c.execute(_idle(before).limit(200))]
+
+    @staticmethod
+    def takes_feedback(state: TurnState, exclusion: str | None) -> bool:
+        """Whether the person's word can still change what is learned from a turn."""
+        open_states = {TurnState.WAITING, TurnState.JUDGING, TurnState.READY}
+        return state in open_states or (state is TurnState.EXCLUDED and exclusion in REVIVABLE)
 
     def feedback(self, turn_id: str, score: int | None, text: str | None) -> str:
         """The person's own word on a turn; it outranks every judge. Returns what came of it, as a sentence.
@@ -262,8 +299,7 @@ class Recording(Lookups):
                     return "taken as the turn's next state"
                 raise TooLate(f"the turn is already {state}; send a score to change its verdict")
             verdict = Verdict(score=score, hint=text, judge="person", reason="explicit feedback")
-            open_states = {TurnState.WAITING, TurnState.JUDGING, TurnState.READY}
-            if state not in open_states and not (state is TurnState.EXCLUDED and row.exclusion in REVIVABLE):
+            if not self.takes_feedback(state, row.exclusion):
                 self._insert_verdict(c, turn_id, verdict)
                 return f"recorded, but the turn is already {row.exclusion or state}"
             self._settle(c, turn_id, verdict)
@@ -287,8 +323,11 @@ class Recording(Lookups):
         if not turn.response_tokens:
             self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.NOT_TRAINABLE)
             return
-        c.execute(insert(schema.samples).values(turn_id=turn_id, reward=reward, hint=hint, created_at=self.clock()))
+        c.execute(insert(schema.samples).values(turn_id=turn_id, reward=reward, hint=hint, **self._ready()))
         self.move(c, turn_id, TurnState.READY)
+
+    def _ready(self) -> dict[str, float]:
+        return {"created_at": self.clock(), "ready_mono": self.monotonic()}
 
     def _insert_verdict(self, c: Connection, turn_id: str, verdict: Verdict) -> None:
         votes = [{"score": v.score, "hint": v.hint, "raw": v.raw} for v in verdict.votes]
@@ -323,6 +362,12 @@ class Recording(Lookups):
                 },
             },
         )
+
+
+def _idle(before: float) -> Select[tuple[str]]:
+    """Open sessions last seen before this time of the monotonic clock, with no answer under way."""
+    busy = select(T.session_id).where(schema.SERVED)
+    return select(S.id).where(S.closed_at.is_(None), S.seen_mono < before, S.id.not_in(busy))
 
 
 def _why_excluded(row: Any, answer: Answer) -> Exclusion | None:

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text, text
 
 metadata = MetaData()
 
@@ -29,8 +29,24 @@ sessions = Table(
     Column("last_seen_at", Float, nullable=False),
     Column("closed_at", Float),
     Column("close_reason", Text),
-    Index("ix_sessions_open", "closed_at", "last_seen_at"),
+    Column("seen_mono", Float),  # last_seen_at on the monotonic clock (clocks.py): what idle time is counted from
+    Column("seen_seq", Integer, nullable=False, server_default="0"),  # the highest had the last turn
+    Index("ix_sessions_open", "seen_mono", sqlite_where=text("closed_at IS NULL")),
+    Index("ix_sessions_seen", "seen_seq"),
+    Index("ix_sessions_parent", "parent_id", sqlite_where=text("parent_id IS NOT NULL")),
 )
+
+SERVED, WAITING, JUDGING, READY, TRAINED = (
+    text(f"turns.state = '{state}'") for state in ("served", "waiting", "judging", "ready", "trained")
+)
+"""A state as a query has to name it to find its index: most turns are in none of these."""
+GOOD = text("turns.good_verdict IS NOT NULL AND turns.kind = 'main' AND turns.response_tokens > 0")
+"""Well judged, and of a kind that the gate can look at."""
+
+
+def _found_by(column: str, name: str) -> Index:
+    return Index(name, column, "session_id", sqlite_where=text(f"{column} IS NOT NULL"))
+
 
 turns = Table(
     "turns",
@@ -73,19 +89,62 @@ turns = Table(
     Column("next_state_at", Float),
     Column("lease_owner", Text),
     Column("lease_token", Text),
-    Column("lease_until", Float),
+    Column("lease_until", Float),  # on the monotonic clock
     Column("attempts", Integer, nullable=False),
-    Column("retry_at", Float, nullable=False),
+    Column("retry_at", Float, nullable=False),  # on the monotonic clock; 0: at once
     Column("last_error", Text),
     Column("batch_id", Integer),
+    Column("begun_mono", Float),  # created_at on the monotonic clock
+    Column("tools_id", Integer),  # blobs.id; `tools` itself holds those of turns from before there were blobs
+    Column("good_verdict", Integer),  # the verdict that counts, where its score is +1: kept by a trigger
+    # An index ends with the row's number, which is the order of turns (clocks.ORDER).
     Index("ix_turns_session", "session_id", "idx"),
-    Index("ix_turns_state", "state", "retry_at"),
-    Index("ix_turns_context", "context_hash"),
-    Index("ix_turns_request", "client", "request_hash", "created_at"),
-    Index("ix_turns_thread", "thread_hash"),
-    Index("ix_turns_answer", "answer_hash"),
-    Index("ix_turns_parent", "parent_id"),
-    Index("ix_turns_batch", "batch_id"),
+    Index("ix_turns_request", "client", "request_hash"),
+    _found_by("context_hash", "ix_turns_context"),
+    _found_by("thread_hash", "ix_turns_thread"),
+    _found_by("answer_hash", "ix_turns_answer"),
+    # The rest hold few rows each, so that turns are read only where they are wanted.
+    Index("ix_turns_served", "session_id", sqlite_where=text("state = 'served'")),
+    Index("ix_turns_waiting", "session_id", sqlite_where=text("state = 'waiting'")),
+    Index("ix_turns_judging", "retry_at", sqlite_where=text("state = 'judging'")),
+    Index("ix_turns_ready", "version", sqlite_where=text("state = 'ready'")),
+    Index("ix_turns_trained", "session_id", sqlite_where=text("state = 'trained'")),
+    Index(
+        "ix_turns_good",
+        "good_verdict",
+        sqlite_where=text("good_verdict IS NOT NULL AND kind = 'main' AND response_tokens > 0"),
+    ),
+    Index("ix_turns_pinned", "version", "created_at", sqlite_where=text("pinned = 1")),
+    Index("ix_turns_tools", "tools_id", sqlite_where=text("tools_id IS NOT NULL")),
+    Index("ix_turns_parent", "parent_id", sqlite_where=text("parent_id IS NOT NULL")),
+    Index("ix_turns_batch", "batch_id", sqlite_where=text("batch_id IS NOT NULL")),
+)
+
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("hash", LargeBinary, nullable=False),  # SHA-256 of the JSON
+    Column("data", LargeBinary, nullable=False),
+    Index("ix_blobs_hash", "hash", unique=True),
+)
+
+counts = Table(
+    "counts",
+    metadata,
+    Column("name", Text, primary_key=True),  # kept by triggers: see counts.py
+    Column("n", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+provenance = Table(
+    "provenance",
+    metadata,
+    Column("turn_id", Text, primary_key=True),  # a turn that a version learned from and that was pruned
+    Column("session_id", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Index("ix_provenance_session", "session_id"),
+    sqlite_with_rowid=False,
 )
 
 verdicts = Table(
@@ -112,6 +171,7 @@ samples = Table(
     Column("reward", Float, nullable=False),
     Column("hint", Text),
     Column("created_at", Float, nullable=False),
+    Column("ready_mono", Float),  # created_at on the monotonic clock; null: of an earlier boot
 )
 
 batches = Table(
@@ -123,10 +183,10 @@ batches = Table(
     Column("turn_ids", LargeBinary, nullable=False),
     Column("lease_owner", Text),
     Column("lease_token", Text),
-    Column("lease_until", Float),
+    Column("lease_until", Float),  # on the monotonic clock
     Column("attempts", Integer, nullable=False, server_default="0"),  # leases since it last came further
     Column("last_error", Text),
-    Column("version", Integer),
+    Column("version", Integer),  # the number that is kept for what comes of it
     Column("metrics", LargeBinary),
     Column("gate", LargeBinary),
     Column("created_at", Float, nullable=False),
@@ -145,11 +205,21 @@ versions = Table(
     Column("gate", LargeBinary, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("published_at", Float, nullable=False),
-    Column("served_at", Float),  # when it was made to serve again, or NOT_SERVING; null: when it was published
+    Column("serve_seq", Integer, nullable=False, server_default="0"),  # the highest serves; NOT_SERVING: does not
+    Column("turn_ids", LargeBinary),  # what it was trained on: it stays known when the turns are pruned
+    Column("pruned_at", Float),  # its folder was deleted
+    Index("ix_versions_serve_seq", "serve_seq"),
 )
 
-NOT_SERVING = 0.0
-"""`served_at` of the versions that were left for the base model."""
+NOT_SERVING = 0
+"""`serve_seq` of the versions that were left for the base model."""
+
+meta = Table(  # the whole journal: id, boot, boot_turn (clocks.py), last_version, records, forgetting|… (forgetting.py)
+    "meta",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
 
 events = Table(
     "events",
@@ -161,12 +231,26 @@ events = Table(
     Column("data", LargeBinary, nullable=False),
 )
 
+review = Table(  # hints from sources without trust, which wait for the person's word
+    "review",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("turn_id", Text, ForeignKey("turns.id"), nullable=False),
+    Column("source", Text, nullable=False),
+    Column("hint", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("state", Text, nullable=False),  # pending, accepted, rejected
+    Index("ix_review_turn", "turn_id", unique=True),
+    Index("ix_review_state", "state", "id"),
+)
+
 loops = Table(
     "loops",
     metadata,
     Column("name", Text, primary_key=True),
     Column("data", LargeBinary, nullable=False),
     Column("updated_at", Float, nullable=False),
+    Column("seen_mono", Float),  # updated_at on the monotonic clock; null: of an earlier boot
 )
 
 
@@ -177,7 +261,8 @@ COMPRESS_FROM = 256
 """Bytes below which compressing costs more time than it saves space."""
 
 
-def _deflate(raw: bytes) -> bytes:
+def deflate(raw: bytes) -> bytes:
+    """As a blob, compressed where that pays."""
     return PLAIN + raw if len(raw) < COMPRESS_FROM else zlib.compress(raw, 1)
 
 
@@ -186,7 +271,11 @@ def _inflate(blob: bytes) -> bytes:
 
 
 def pack_json(value: Any) -> bytes:
-    return _deflate(_ENCODER.encode(value).encode("utf-8", "surrogatepass"))
+    return deflate(json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
@@ -222,7 +311,7 @@ def unpack_logprobs(blob: bytes | None) -> list[float] | None:
 def _pack(values: array[Any]) -> bytes:
     if sys.byteorder == "big":
         values.byteswap()
-    return _deflate(values.tobytes())
+    return deflate(values.tobytes())
 
 
 def _unpack(values: array[Any], blob: bytes) -> array[Any]:

@@ -7,9 +7,7 @@ denied ("not great"), or wished for ("make it nice and short", "would be perfect
 
 from __future__ import annotations
 
-import re
-
-from turnwise.judges.text import any_of
+from turnwise.patterns import IGNORECASE, MULTILINE, any_of, pattern
 
 # Praise of the answer itself.
 PRAISE = any_of(
@@ -150,7 +148,7 @@ THANKS = any_of(
     r"|grazie|bedankt|dank je|obrigad[oa]|tack)\b|谢谢|多谢|ありがと",
 )
 
-NEGATED_PRAISE = re.compile(
+NEGATED_PRAISE = pattern(
     r"\b(?:stimmt|gefällt|passt|funktioniert|klappt|geht)(?: \w+)? (?:nicht|nie|gar nicht)\b|"
     r"\b(?:not|isn't|wasn't|aren't|doesn't|don't|didn't|never|hardly|barely|far from|anything but|less than"
     r"|nicht|pas|no(?= better)|no(?:t)? (?:very|so|really|exactly|all that|particularly|that))"
@@ -158,29 +156,29 @@ NEGATED_PRAISE = re.compile(
     r"|read)\s+){0,3}"
     r"(?:great|good|better|perfect|helpful|nice|funny|ideal|clear|impressive|impressed|brilliant|amazing|cool"
     r"|like (?:it|this|that|the|how|your)|love|gut|schön|bien|bueno)\b",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 # "That's the tone I was after": the words of a reproach, said in approval.
-CONFIRMS = re.compile(
+CONFIRMS = pattern(
     r"(?:(?:\b(?:that's|this is|it's|now that's|yes,? this|c'est|das ist|genau)|^yes,?) (?:exactly |just "
     r"|precisely |pretty much |totally )?|^(?:exactly|just|precisely) )"
     r"(?:(?:the|what|how|why|something|like) (?:\w+ ){0,5}?(?:i|we)(?:'d|\b)[^.!?,;\n]*)",
-    re.IGNORECASE | re.MULTILINE,
+    IGNORECASE | MULTILINE,
 )
 
 # "Keep it up": the words of a wish for another form, said in approval of this one.
-KEEP_ON = re.compile(
+KEEP_ON = pattern(
     r"\b(?<!don't )(?<!not )keep (?:(?:it|them|'em|this|that|these|those|things) (?:exactly |just |right |always )?"
     r"(?:up|coming|going|rolling|like (?:this|that|it is)|this way|that way|as (?:it |they )?(?:is|are)"
     r"|the way (?:it|they))|doing (?:it|this|that|what|exactly|just|more)|up the)\b",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 _GOOD = (
     r"(?:great|good|nice\w*|better|best|perfect\w*|lovely|ideal|cool|helpful|awesome|amazing|brilliant|fantastic"
     r"|wonderful|excellent|super|fine|sweet|neat|kinder|clearer|enough|appreciated)"
 )
 # Approval that is asked for and not given; each up to the end of its clause.
-WISHED = re.compile(
+WISHED = pattern(
     # an order to make it so: "make it nice and short", "could you use clear and beautiful language"
     r"(?:^|[.,;:!?…-]\s*|\n|\b(?:please|pls|plz|kindly|just|maybe|ugh|ok|okay|hey|no|again|next time|instead"
     r"|(?:and|but|so|then)(?= (?:please|just|make|keep|use|try))"
@@ -204,15 +202,15 @@ WISHED = re.compile(
     # the same in other languages
     r"|(?:\b\w+ )?\b(?:wäre|würde|hätte gern|serait|aimerais|sería|estaría|gustaría|sarebbe|vorrei|zou|seria|ficaria)\b"
     r"[^.,;!?\n]*",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 # What takes praise back in the same breath: "good but …".
-TURNS = re.compile(r"[,;:]? *\b(?:but|however|yet|except|aber|mais|pero|ma|maar|mas)\b|但|可是|不过", re.IGNORECASE)
+TURNS = pattern(r"[,;:]? *\b(?:but|however|yet|except|aber|mais|pero|ma|maar|mas)\b|但|可是|不过", IGNORECASE)
 # A turn that only adds a wish for the next time, and lets the praise stand.
-SOFTENED = re.compile(
+SOFTENED = pattern(
     r"\b(?:next|future|from now on|going forward|maybe|perhaps|slightly|only thing"
     r"|(?:a|one) (?:bit|touch|little|tad|small|tiny|minor|thing|nit|detail)"
     r"|nächste\w*|künftig|vielleicht|prochaine|peut-être|próxima|quizás|prossima|forse"
     r"|volgende|misschien|talvez)\b|下次|以后",
-    re.IGNORECASE,
+    IGNORECASE,
 )

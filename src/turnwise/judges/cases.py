@@ -76,6 +76,7 @@ def _case(row: Any, number: int) -> Case:
     for message in state:
         if not isinstance(message, dict) or message.get("role") not in _ROLES or "content" not in message:
             raise ValueError("each message of next_state needs a role (user or tool) and content")
+    answer, state = _with_calls(answer, state)
     return Case(
         id=str(row.get("id", f"line-{number}")),
         setting=str(row.get("setting", "")),
@@ -86,6 +87,24 @@ def _case(row: Any, number: int) -> Case:
         directive=row.get("directive", False),
         hint=str(row.get("hint") or ""),
     )
+
+
+def _with_calls(answer: Message, state: list[Message]) -> tuple[Message, list[Message]]:
+    """The case as a gateway records it, where its action as text leaves no doubt about the call.
+
+    ``… $ pytest -q`` is a command typed into a shell, and the results of tools are its. A call written any other way
+    stays text, and its results are content.
+    """
+    text = answer.get("content")
+    if answer.get("tool_calls") or not isinstance(text, str) or not any(m.get("role") == "tool" for m in state):
+        return answer, state
+    before, prompt, command = text.rpartition("$ ")
+    if not prompt or "\n" in command.strip() or (before and not before.endswith((" ", "\n"))):
+        return answer, state
+    function = {"name": "bash", "arguments": json.dumps({"command": command.strip()})}
+    call = {"id": "case", "type": "function", "function": function}
+    state = [m | {"tool_call_id": "case"} if m.get("role") == "tool" else m for m in state]
+    return answer | {"tool_calls": [call]}, state
 
 
 def read_table(path: Path, role: str) -> list[Case]:

@@ -6,19 +6,18 @@ question). Pure functions; deterministic; a hint is text for the teacher's conte
 
 from __future__ import annotations
 
-import re
-
 from turnwise.judges.instructions import as_instruction, strip_openers
 from turnwise.judges.lexicon import KINDS
 from turnwise.judges.signals_reply import answers_a_question
-from turnwise.judges.signals_tool import json_values
-from turnwise.judges.text import clean, plain, sentences, without_judge_orders
+from turnwise.judges.sources import Sources
+from turnwise.judges.text import clean, plain, sentences
+from turnwise.patterns import IGNORECASE, pattern
 
 MAX_SENTENCES = 3
 MAX_CHARS = 300
 MIN_CHARS = 10  # P §4.2, step 2: hints of up to ten characters carry nothing
 
-_I = re.IGNORECASE
+_I = IGNORECASE
 
 # The form of the answer: wishes about length, tone, layout, words.
 _FORM = (
@@ -28,7 +27,13 @@ _FORM = (
     r"|preamble|disclaimer|format|paragraph|sentence|word|line|tone|voice|english|prose|text|dash|asterisk"
     r"|equation|source|example|figure|summary|gram)"
 )
-_REQUEST = re.compile(
+_FORM_WORD = pattern(rf"\b{_FORM}", _I)
+_CLAUSE_END = pattern(r"[,;:] ")
+_ASKS_FOR_IT = pattern(
+    r"\b(?:can|could|would|will) (?:you|u|it|this|we)\b|please|\bwhy (?:is|are|all|so|the)\b|what's with", _I
+)
+_BUT = pattern(r"(?:^|[,;.!]? )(?:but|however|only thing|one thing|though|aber|mais|pero|ma)\b[:,]? ", _I)
+_REQUEST = pattern(
     r"\b(?:can|could|would|will) (?:you|u|it|this|that|we)\b|\b(?:please|pls|plz|bitte|per favore|por favor"
     r"|s'il (?:te|vous) pla[iî]t|alsjeblieft)\b|\b(?:should|shouldn't|ought to|must|mustn't|has to|have to"
     r"|needs? to|needs? (?:a|an|more|some|to be)|supposed to|better to)\b"
@@ -43,20 +48,20 @@ _REQUEST = re.compile(
     r"|più|zonder|minder|sem)\b|不要|别|就行|只要|应该|请",
     _I,
 )
-_COMPARATIVE = re.compile(
+_COMPARATIVE = pattern(
     r"\b(?:less|fewer|more|shorter|longer|simpler|plainer|warmer|friendlier|kinder|gentler|nicer|softer|clearer"
     r"|briefer|punchier|crisper|tighter|half the)\b",
     _I,
 )
-_TOO = re.compile(r"\b(?:too|overly|way too|viel zu|zu|trop|demasiado|troppo|te|muito) \w+", _I)
-_STYLE = re.compile(
+_TOO = pattern(r"\b(?:too|overly|way too|viel zu|zu|trop|demasiado|troppo|te|muito) \w+", _I)
+_STYLE = pattern(
     r"\b(?:reads?|sounds?|feels?|looks?|comes? across|screams?) (?:\w+ ){0,3}?(?:like|as if|as though|chatbot"
     r"|robot\w*|stiff|cold|harsh)|\bnobody (?:\w+ ){0,3}(?:talks|writes|says)\b|\bi'd never (?:say|write)\b"
     r"|\b(?:robotic|wordy|buzzwords?|jargon|filler|fluff|waffle|lecture|essay)\b"
     r"|\bwhy (?:is|are) (?:there|everything|it all)\b|\bwhat's with\b|\bdo (?:we|you) (?:really )?(?:need|have) \w+",
     _I,
 )
-_IMPERATIVE = re.compile(
+_IMPERATIVE = pattern(
     r"^(?:do |don't |just |simply |only |maybe |then |but |and |so |rather |instead |at least |always "
     r"|never )*(?:add|aim|answer|ask|avoid|begin|be|break|call|cap|change|check|choose|cite|compare|convert"
     r"|count|cut|describe|don't|drop|end|explain|fix|focus|follow|format|get|give|go|handle|ignore|include|keep"
@@ -67,7 +72,7 @@ _IMPERATIVE = re.compile(
     _I,
 )
 # Corrections of fact: what the answer should have known or done, said as a statement.
-_FACT = re.compile(
+_FACT = pattern(
     r"\b(?:one|two|three|a|\d+) (?:\w+ )?(?:sentences?|lines?|paragraphs?)\b|, not (?:a|an|the|like|just|from"
     r"|in)\b|\bsomething \w+|\bthere (?:were|are|was|is|'s) (?:already|no|only|\d+|one|two|three|four|five|six"
     r"|seven|eight|nine|ten)\b"
@@ -82,13 +87,13 @@ _FACT = re.compile(
     r"|\bwas already included\b|\ballerg\w+",
     _I,
 )
-_CONTRAST = re.compile(
+_CONTRAST = pattern(
     r"\b(?:but|though|however|only thing|one thing|nit|next time|in future|in the future|maybe|perhaps"
     r"|could (?:you|be|have|use)|slightly|a bit|a little|a touch|less|shorter|fewer|pls|please don't|leave"
     r"|instead|from now on|always|never|don't|aber|nur|mais|pero|ma)\b",
     _I,
 )
-_NEW_WORK = re.compile(
+_NEW_WORK = pattern(
     r"^(?:(?:ok(?:ay)?|great|good|perfect|thanks|cool|nice|also|and|now|so|oh)[,.!]? )*(?:also|next|now|then"
     r"|another|what|who|when|where|which|how|is|are|do you|does|did|got|open a|create|merge|deploy|close"
     r"|write the|do the same|can you (?:also|do the same|write|find|look|check|create|add))\b|\bby the way\b"
@@ -96,24 +101,22 @@ _NEW_WORK = re.compile(
     _I,
 )
 # Sentences that are opinion, outcome or feeling and nothing else.
-_BARE = re.compile(
-    r"^(?:\W*(?:no+|nope|nah|yes|ok|err|hm+|meh|ugh|dude|mate|wow|ouch|again|try again|wrong|never ?mind"
-    r"|forget it|i did it (?:by hand|myself)|seriously|really|oh no|yawn|crickets|nein|non)\W*)+$"
+_BARE = pattern(
+    r"^\W*(?:(?:no+|nope|nah|yes|ok|err|hm+|meh|ugh|dude|mate|wow|ouch|again|try again|wrong|never ?mind"
+    r"|forget it|i did it (?:by hand|myself)|seriously|really|oh no|yawn|crickets|nein|non)(?:\W+|$))+$"
     r"|^(?:that's|this is|it's) (?:just |pretty |really |so |simply )?(?:wrong|bad|lame|awful|terrible"
     r"|not (?:right|true|it|good|helpful)|useless|nonsense|horrible)\W*$|\bthank (?:god|you)\b|^thanks?\b",
     _I,
 )
 
 
-def extract_hint(score: int, answer: str, reply: str, outputs: list[str], found: dict[str, float]) -> str | None:
-    """The hint of a next state: from the person's words if they hold one, else from the tool's diagnostics.
+def extract_hint(score: int, answer: str, reply: str, sources: Sources) -> str | None:
+    """The hint of a next state: from the person's words if they hold one, else from a diagnostic tool's report.
 
-    ``score`` is the verdict so far, ``found`` its evidence. None: nothing says how to do better.
+    ``score`` is the verdict so far. ``reply``: the person's words. None: nothing says how to do better.
     """
     hint = hint_from_reply(score, reply, answer) if reply else None
-    if hint is None and outputs:
-        hint = hint_from_output(score, "\n".join(outputs), found)
-    return hint
+    return hint if hint is not None else hint_from_reports(sources)
 
 
 def hint_from_reply(score: int, reply: str, answer: str) -> str | None:
@@ -136,14 +139,10 @@ def _is_directive(line: str, score: int) -> bool:
     core = strip_openers(line)
     if _BARE.search(line) or len(core) < 4:
         return False
-    form = bool(re.search(rf"\b{_FORM}", core, _I))
-    wish = bool(_REQUEST.search(core) or any(_IMPERATIVE.search(clause) for clause in re.split(r"[,;:] ", core)))
+    form = bool(_FORM_WORD.search(core))
+    wish = bool(_REQUEST.search(core) or any(_IMPERATIVE.search(clause) for clause in _CLAUSE_END.split(core)))
     if score < 0:
-        if core.endswith("?") and not re.search(
-            r"\b(?:can|could|would|will) (?:you|u|it|this|we)\b|please|\bwhy (?:is|are|all|so|the)\b|what's with",
-            core,
-            _I,
-        ):
+        if core.endswith("?") and not _ASKS_FOR_IT.search(core):
             return form and bool(_COMPARATIVE.search(core))
         return wish or bool(_TOO.search(core) or _STYLE.search(core)) or (form and len(core.split()) <= 12)
     if _NEW_WORK.search(core) and not (form and _COMPARATIVE.search(core)):
@@ -162,122 +161,24 @@ def _is_correction(line: str) -> bool:
 
 def _after_contrast(line: str) -> str:
     """What follows the praise in "good, but say it in one go"."""
-    parts = re.split(
-        r"(?:^|[,;.!]? )(?:but|however|only thing|one thing|though|aber|mais|pero|ma)\b[:,]? ",
-        line,
-        maxsplit=1,
-        flags=_I,
-    )
+    parts = _BUT.split(line, maxsplit=1)
     return parts[-1] if len(parts) > 1 and len(parts[-1]) > MIN_CHARS else line
 
 
-# ---- tool output
-
-_ADVICE = re.compile(
-    r"\bdid you mean\b|\bperhaps you meant\b|\bmost similar\b|\b(?:use|try|pass|specify|run|add|remove|set"
-    r"|include|provide|send|give|consider|replace|rename|convert|choose|enter|upload|install|change"
-    r"|filter)\b (?!of\b|by\b|to be\b|it$)[^\n]{3,}|\b(?:must|should|needs? to|has to|have to|may only|can only"
-    r"|required|is required|expects?|expected)\b"
-    r"|\b(?:instead|rather than|one of|valid (?:values|options|arguments|choices|names)|allowed|accepted"
-    r"|supported (?:values|formats)"
-    r"|bookable|available (?:values|options))\b|^\s*(?:=\s*)?(?:help|hint|tip|example|usage|suggestion"
-    r"|allow)\b\W|\bfor example\b|\be\.g\.|\blooks like an?\b|\bsuggest\w*\b|\bexpected\b.*\b(?:got|found"
-    r"|actual|but)\b"
-    r"|\bunexpected (?:EOF|keyword|indent|token)|\bmissing (?:a |an |the )?(?:required|dependency|closing"
-    r"|semicolon|quote|import|argument|parameter)|\bdoes not (?:match format|accept|support)"
-    r"|\bdeclared and not used|\bincompatible types|\bis not assignable|\bwithout \w+ing\b.{0,30}\bset\b"
-    r"|\bunnecessary\b|\bonly [^.\n]{2,40} (?:are|is) allowed",
-    _I | re.MULTILINE,
-)
-_PLACE = re.compile(
-    r"^\s*(?:File \"|at |-->|\d* ?\||\^|~|={3,}|-{3,}|\.{3}|Reading |Setting up |Collecting |Downloading )"
-)
-_UNTRUSTED_ORDER = re.compile(
-    r"\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|earlier|all|your|the)\b"
-    r"|\bsystem\s*:|\b(?:assistant|grader|grading|judge|evaluator|reward)\b|\byou (?:are|must) now\b"
-    r"|\b(?:rm -rf|curl [^|]*\| *(?:sh|bash)|password|api[_ ]?key|token=)",
-    _I,
-)
-_ADVICE_FIELDS = frozenset(
-    [
-        "error",
-        "errors",
-        "message",
-        "msg",
-        "detail",
-        "details",
-        "hint",
-        "tip",
-        "warning",
-        "warnings",
-        "suggestion",
-        "suggestions",
-        "help",
-        "disambiguation",
-        "note",
-        "reason",
-        "expected",
-        "allowed",
-        "title",
-    ]
-)
-# Outcomes that say nothing about how to act: what such an output advises is not a correction.
-_NO_HINT = (
-    "tool.content",
-    "tool.data",
-    "tool.infrastructure",
-    "tool.expected_negative",
-    "tool.unfinished",
-    "tool.no_change",
-    "tool.nothing_ran",
-)
+# ---- diagnostic tools
 
 
-def hint_from_output(score: int, output: str, found: dict[str, float]) -> str | None:
-    """Advice that a tool gave (compiler help, "did you mean", a field's required format), quoted as text, or None."""
-    payloads = list(json_values(output))
-    lines = [text for value in payloads for text in _advice_fields(value)]
-    if not payloads:
-        if any(name in found for name in _NO_HINT):
-            return None
-        lines = [line.strip() for line in plain(output).splitlines() if line.strip() and not _PLACE.match(line)]
-    advice = [line for line in lines if _ADVICE.search(line) and not _UNTRUSTED_ORDER.search(line)]
-    if not advice or without_judge_orders("\n".join(advice))[1]:
-        return None
-    # Explicit advice ("did you mean", "help:") is worth more than the error that goes with it.
-    advice = sorted(
-        dict.fromkeys(advice), key=lambda s: not re.search(r"did you mean|help:|hint|tip|\buse\b|\bexample\b", s, _I)
-    )
-    return _bounded(
-        [
-            f"Heed this message of the tool: {line.rstrip('.')}." if i == 0 else f"{line.rstrip('.')}."
-            for i, line in enumerate(advice)
-        ]
-    )
-
-
-def _advice_fields(value: object, depth: int = 0) -> list[str]:
-    if depth > 4:
-        return []
-    if isinstance(value, list):
-        return [text for item in value[:8] for text in _advice_fields(item, depth + 1)]
-    if not isinstance(value, dict):
-        return []
-    out: list[str] = []
-    place = value.get("path") or value.get("field") or value.get("param")
-    for key, item in value.items():
-        if str(key).lower() in _ADVICE_FIELDS:
-            texts = (
-                [item]
-                if isinstance(item, str)
-                else [t for t in item if isinstance(t, str)]
-                if isinstance(item, list)
-                else []
-            )
-            out += [f"{place}: {text}" if isinstance(place, str) and place not in text else text for text in texts]
-        if isinstance(item, dict | list):
-            out += _advice_fields(item, depth + 1)
-    return out
+def hint_from_reports(sources: Sources) -> str | None:
+    """A sentence of ours about a failed check; of the tool's own text it holds error codes and nothing else."""
+    failed = [result for result in sources.results if result.kind == "tool.check_failed"]
+    found = list(dict.fromkeys(code for result in failed for code in result.codes))
+    if found:
+        return f"Write code that the compiler or checker accepts; avoid {', '.join(found[:MAX_SENTENCES])}."
+    if any(result.kind == "tool.bad_call" for result in sources.results):
+        return "Give a tool every argument that its definition requires, and none that it does not have."
+    if any(result.kind == "tool.command_not_found" for result in sources.results):
+        return "Use only programs that are installed; check for one before it is run."
+    return None
 
 
 def _bounded(lines: list[str]) -> str | None:

@@ -5,23 +5,22 @@ Pure and deterministic. Where no rule fits, the sentence stays as it is: a perso
 
 from __future__ import annotations
 
-import re
+from turnwise.patterns import IGNORECASE, Anchored, Match, anchored, pattern
 
-_I = re.IGNORECASE
+_I = IGNORECASE
 
-_OPENER = re.compile(
+_OPENER = pattern(
     r"^(?:(?:hm+|mm+|um+|uh+|err?|ah+|oh+|ohh+|ok(?:ay)?|well|so|and|but|hey|hi|hello|mate|dude|bro|man|sorry"
     r"|look|listen|please|pls|plz|yeah|yes|no|nope|nah|right|sure|ugh|ouch|anyway|honestly|tbh|thanks?|thank you|"
     r"cool|nice|good|great|perfect|lovely|sweet|fine|also|just|maybe|perhaps|actually|bitte|next time"
     r"|bit of a shame|good one|wow|meh|hmm)\b[\s,.!;:…-]*)+",
     _I,
 )
-_TAIL = re.compile(
-    r"(?:[\s,]*\b(?:please|pls|plz|though|thanks|thank you|thx|tbh|ok|okay|obviously|bitte|ta|cheers|lol|haha"
-    r"|mate)\b|[\s.!?…:;,-])+$",
-    _I,
+_LAST_WORD = pattern(
+    r"\b(?:please|pls|plz|though|thanks|thank you|thx|tbh|ok|okay|obviously|bitte|ta|cheers|lol|haha|mate)\Z", _I
 )
-_CLAUSE = re.compile(
+_LAST_WORD_CHARS = 12  # more than the longest of them, so that what stands before it is seen
+_CLAUSE = anchored(
     r"^([^,;:]{3,80})[,;:] (?=(?:please|pls|just|can you|could you|would you|make|say|write|use|give|tell|keep"
     r"|talk|start|mention|name|show|try|drop|skip|leave|cut|do|don't|stop|no|one|two|three|a|plain|only|simply"
     r"|put|swap|move|return|remove|add|so)\b)",
@@ -33,8 +32,8 @@ _WOULD_BE_GOOD = (
 )
 
 # (pattern, replacement); the first that matches is used once.
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(p, _I), r)
+_RULES: tuple[tuple[Anchored[str], str], ...] = tuple(
+    (anchored(p, _I), r)
     for p, r in (
         (
             r"^(?:do you think )?(?:can|could|would|will) (?:you|u|we)(?: please| pls| maybe| just| perhaps"
@@ -125,6 +124,17 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 
+_CARRIES = anchored(r"(?:no|just|so|but) \w+", _I)
+_ALONE = anchored(r"\W*(?:no|just)\W*$", _I)
+_LIMITS = anchored(r"(no|just) (?!,)\w+", _I)
+_SMILEY = pattern(r"\s*[(\[]?[:;]-?[)(DPp]+")
+_DIRECTS = anchored(r"(?:don't|do|make|say|write|use|give|tell|keep|no|without|start|mention|just|only)\b", _I)
+_NOT = pattern(r"^not (?!an?\b|one\b|the\b|so\b|too\b|very\b|even\b|like\b|just\b|in\b)(?=\w)", _I)
+_PLEASE = pattern(r"\b(?:please|pls|plz)\b ?", _I)
+_SPACE_BEFORE_MARK = pattern(r"\s+(?=[,.;:!?])")
+_SILENT_E = pattern(r"(?:[vzcu]|[^aeiou][aeiou][sktrdnbmg]|[lr]g|[aeiou]s)$")
+_NO_E = pattern(r"(?:en|er|it|on|et|ck|ow|[aeiou]{2}\w)$")
+
 # Past participles whose infinitive the spelling rules do not give.
 _BASE = {
     "read": "read",
@@ -160,42 +170,46 @@ def strip_openers(line: str) -> str:
     """The sentence without greetings, fillers and thanks at its start."""
     rest = _OPENER.sub("", line.strip(), count=1)
     # "no lists please" and "just one line" lose their sense with their first word.
-    if re.match(r"(?:no|just|so|but) \w+", line.strip(), _I) and not re.match(r"\W*(?:no|just)\W*$", line.strip(), _I):
-        first = re.match(r"(no|just) (?!,)\w+", line.strip(), _I)
-        return line.strip() if first else rest
+    if _CARRIES.match(line.strip()) and not _ALONE.match(line.strip()):
+        return line.strip() if _LIMITS.match(line.strip()) else rest
     return rest or line.strip()
+
+
+def without_tail(text: str) -> str:
+    """The text without thanks, fillers and marks at its end."""
+    end = len(text)
+    while True:
+        while end and (text[end - 1].isspace() or text[end - 1] in ".!?…:;,-"):
+            end -= 1
+        last = _LAST_WORD.search(text[max(0, end - _LAST_WORD_CHARS) : end])
+        if last is None:
+            return text[:end]
+        end -= len(last[0])
 
 
 def as_instruction(line: str) -> str:
     """One directive sentence as an instruction with a capital letter and a full stop; "" when nothing is left."""
     text = strip_openers(line)
-    text = re.sub(r"\s*[(\[]?[:;]-?[)(DPp]+", "", text)
-    text = _TAIL.sub("", text)
+    text = _SMILEY.sub("", text)
+    text = without_tail(text)
     clause = _CLAUSE.match(text)
-    if clause and not re.match(
-        r"(?:don't|do|make|say|write|use|give|tell|keep|no|without|start|mention|just|only)\b", text, _I
-    ):
+    if clause and not _DIRECTS.match(text):
         text = strip_openers(text[clause.end() :])
-    for pattern, replacement in _RULES:
-        match = pattern.match(text)
+    for rule, replacement in _RULES:
+        match = rule.match(text)
         if match:
             text = _apply(match, replacement) + text[match.end() :]
             break
-    text = re.sub(
-        r"^not (?!an?\b|one\b|the\b|so\b|too\b|very\b|even\b|like\b|just\b|in\b)(?=\w)",
-        "Don't ",
-        text.strip(),
-        flags=_I,
-    )
-    text = re.sub(r"\s+", " ", text).strip(" ,;:-")
-    text = re.sub(r"\b(?:please|pls|plz)\b ?", "", text, flags=_I).strip()
-    text = re.sub(r"\s+(?=[,.;:!?])", "", text)
+    text = _NOT.sub("Don't ", text.strip())
+    text = " ".join(text.split()).strip(" ,;:-")
+    text = _PLEASE.sub("", text).strip()
+    text = _SPACE_BEFORE_MARK.sub("", text)
     if not text:
         return ""
     return text[0].upper() + text[1:] + ("" if text[-1] in ".!…。" else ".")
 
 
-def _apply(match: re.Match[str], replacement: str) -> str:
+def _apply(match: Match[str], replacement: str) -> str:
     if "{base}" in replacement:
         return replacement.replace("{base}", base_form(match[1]))
     return replacement.replace("{1}", match[1]) if "{1}" in replacement else replacement
@@ -214,6 +228,6 @@ def base_form(participle: str) -> str:
     if word.endswith("ied"):
         return word[:-3] + "y"
     # "moved", "replaced", "used": the infinitive keeps the e after v, c, z, u, or a lone consonant after a vowel.
-    silent = re.search(r"(?:[vzcu]|[^aeiou][aeiou][sktrdnbmg]|[lr]g|[aeiou]s)$", stem)
-    plain = re.search(r"(?:en|er|it|on|et|ck|ow|[aeiou]{2}\w)$", stem)
+    silent = _SILENT_E.search(stem)
+    plain = _NO_E.search(stem)
     return stem + "e" if silent and not plain else stem

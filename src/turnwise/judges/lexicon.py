@@ -6,10 +6,8 @@ kinds, not the phrases, carry weights (``weights.json``).
 
 from __future__ import annotations
 
-import re
-
 from turnwise.judges.approval import ADOPTED, CONCEDED, PRAISE, SUCCESS, THANKS
-from turnwise.judges.text import any_of
+from turnwise.patterns import IGNORECASE, Pattern, any_of, pattern
 
 # The answer is refused or called wrong.
 REJECTED = any_of(
@@ -276,17 +274,17 @@ STANDING_RULE = any_of(
     r"|la prossima volta|altijd|nooit|voortaan|volgende keer|da próxima vez)\b|以后|下次|总是",
 )
 
-NEGATED_DEFECT = re.compile(
+NEGATED_DEFECT = pattern(
     r"\b(?:not bad|no longer|not wrong|nothing wrong|can't complain|can't fault|never (?:been )?(?:better"
     r"|clearer)|no (?:more )?(?:problems?|issues?|errors?|bugs?|complaints?|failures?)"
     r"|without (?:a )?(?:problem|issue|hitch|error)s?"
     r"|(?:error|bug|crash|problem|issue|warning|squeak|noise|leak|lag|flicker|pain|itch|stain"
     r"|smell)s?(?: message)? (?:is|are|has|have)(?: been)?(?: all| finally| now)? (?:gone|fixed|solved|vanished"
     r"|disappeared|away)|(?:doesn't|don't|didn't) (?:crash|fail|hang|break|complain))\b",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 
-KINDS: dict[str, re.Pattern[str]] = {
+KINDS: dict[str, Pattern[str]] = {
     "praise": PRAISE,
     "success": SUCCESS,
     "adopted": ADOPTED,

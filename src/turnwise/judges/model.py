@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,18 +17,25 @@ import openai
 
 from turnwise.config import Config
 from turnwise.errors import TurnwiseError
-from turnwise.judges.parsing import majority, parse_hint, parse_score, select_hint
+from turnwise.judges.child import Work, right_here
+from turnwise.judges.parsing import majority, parse_vote, select_hint
 from turnwise.judges.prompts import LEAST_ROOM, hint_prompt, score_prompt
 from turnwise.judges.sizing import token_bound
+from turnwise.judges.sources import by_source
 from turnwise.judges.text import storable
-from turnwise.types import JudgeTask, Message, Verdict, Vote
+from turnwise.patterns import IGNORECASE, pattern
+from turnwise.types import JudgeTask, Message, Proposal, Verdict
 
 CALL_ATTEMPTS = 3
 """Tries of one call within one judging; longer outages are the worker's to wait for."""
+MAX_PROPOSED = 300
+"""Characters of a hint that goes to the review list."""
 FIRST_BACKOFF_S = 0.5
 NO_KEY = "none"
 """What is sent where no key is set: OpenAI's client wants one."""
-_TOO_LONG = re.compile(r"context.?length|maximum context|context window|too many tokens|too long|max_model_len", re.I)
+_TOO_LONG = pattern(
+    r"context.?length|maximum context|context window|too many tokens|too long|max_model_len", IGNORECASE
+)
 
 
 class JudgeUnavailable(TurnwiseError):
@@ -55,20 +61,22 @@ class ModelJudge:
         client: openai.AsyncOpenAI,
         config: Config,
         *,
+        work: Work = right_here,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
         self._client = client
         self._judge = config.judge
+        self._work = work
         self._sleep = sleep
         self._rng = rng or random.Random()
         self._context: int | None = None
         self._context_asked = False
 
     @classmethod
-    def from_config(cls, config: Config) -> ModelJudge:
+    def from_config(cls, config: Config, work: Work = right_here) -> ModelJudge:
         """A judge for ``judge.url``, or for the gateway of this installation when that is unset."""
-        return cls(make_client(config), config)
+        return cls(make_client(config), config, work=work)
 
     async def close(self) -> None:
         await self._client.close()
@@ -90,17 +98,21 @@ class ModelJudge:
             if isinstance(result, BaseException) and not isinstance(result, JudgeUnavailable):
                 raise result
         replies = [r for r in results if isinstance(r, _Reply)]
-        votes = [Vote(parse_score(r.text), raw=r.text) for r in results[:m] if isinstance(r, _Reply)]
-        hints = [
-            Vote(parse_score(r.text), hint=parse_hint(r.text), raw=r.text) for r in results[m:] if isinstance(r, _Reply)
-        ]
+        votes = [await self._work(parse_vote, r.text, False) for r in results[:m] if isinstance(r, _Reply)]
+        hints = [await self._work(parse_vote, r.text, True) for r in results[m:] if isinstance(r, _Reply)]
         score = majority(v.score for v in votes)
         if score is None:
             failures = [str(r) for r in results[:m] if isinstance(r, JudgeUnavailable)]
             raise JudgeUnavailable(failures[0] if failures else f"none of {m} votes could be read")
+        hint = select_hint([(v.score, v.hint) for v in hints])
+        # Nobody who may give a hint said anything: what the model made of it waits for the person.
+        proposed = Proposal("the judge model, from what tools returned", hint[:MAX_PROPOSED]) if hint else None
+        # The same reading as the prompt's: what it called the person's words, and nothing beside it.
+        trusted = bool((await self._work(by_source, task.answer, task.next_state, task.tools)).person)
         return Verdict(
             score=score,
-            hint=select_hint([(v.score, v.hint) for v in hints]),
+            hint=hint if trusted else None,
+            proposal=None if trusted else proposed,
             judge="model",
             reason=f"{sum(v.score == score for v in votes)} of {m} votes",
             votes=votes + hints,
@@ -132,7 +144,9 @@ class ModelJudge:
         """One vote, with as much of the material as the model's context takes beside the reply."""
         room = None if context is None else context - max_tokens
         while room is None or room >= LEAST_ROOM:
-            messages = prompt(task.messages, task.answer, task.next_state, room=room, cut_off=task.cut_off)
+            messages = await self._work(
+                prompt, task.messages, task.answer, task.next_state, room=room, cut_off=task.cut_off
+            )
             try:
                 return await self._call(messages, max_tokens)
             except _PromptTooLong:  # its tokenizer makes more of this text than we thought, or it never said how long

@@ -5,21 +5,24 @@ Pure functions. What cannot be read is None, never 0: an unreadable vote is no o
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from turnwise.judges.text import clean
+from turnwise.patterns import DOTALL, MULTILINE, anchored, blocks, pattern
+from turnwise.types import Vote
 
 MIN_HINT_CHARS = 10
 """A hint must be longer than this (P §4.2, step 2)."""
 
-_BOX = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
-_INNER = re.compile(r"\\(?:text|mathrm|mathbf|textbf|mathit|rm|bf)\s*\{([^{}]*)\}")
-_SCORE = re.compile(r"([+-]?)\s*([01])(?:\.0+)?")
-_HINT = re.compile(r"\[HINT_START\](.*?)\[HINT_END\]", re.DOTALL)
-_FENCED = re.compile(
-    r"<<<UNTRUSTED ([0-9a-f]{16})>>>.*?(?:<<<END \1>>>|\Z)|^```.*?(?:^```|\Z)|^>.*?$", re.DOTALL | re.MULTILINE
+_BOX = pattern(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}", unbounded=True)
+_INNER = pattern(r"\\(?:text|mathrm|mathbf|textbf|mathit|rm|bf)\s*\{([^{}]*)\}", unbounded=True)
+_SCORE = anchored(r"([+-]?)\s*([01])(?:\.0+)?", unbounded=True)
+OPEN_HINT, CLOSE_HINT = "[HINT_START]", "[HINT_END]"
+_FENCED = pattern(
+    r"<<<UNTRUSTED ([0-9a-f]{16})>>>.*?(?:<<<END \1>>>|\Z)|^```.*?(?:^```|\Z)|^>.*?$",
+    DOTALL | MULTILINE,
+    unbounded=True,
 )
 _SIGNS = str.maketrans({"−": "-", "–": "-", "—": "-", "﹣": "-", "－": "-", "＋": "+", "\u00a0": " ", "\u2009": " "})
 
@@ -32,8 +35,14 @@ def parse_score(reply: str) -> int | None:
 
 def parse_hint(reply: str) -> str | None:
     """The last hint between [HINT_START] and [HINT_END] outside of quoted text, or None when there is none."""
-    hints = _HINT.findall(without_quotes(reply))
+    text = without_quotes(reply)
+    hints = [text[start + len(OPEN_HINT) : end - len(CLOSE_HINT)] for start, end in blocks(text, OPEN_HINT, CLOSE_HINT)]
     return clean(hints[-1]).strip() or None if hints else None
+
+
+def parse_vote(reply: str, with_hint: bool) -> Vote:
+    """A reply as a vote with its score and, where one was asked for, its hint."""
+    return Vote(parse_score(reply), hint=parse_hint(reply) if with_hint else None, raw=reply)
 
 
 def without_quotes(reply: str) -> str:

@@ -6,56 +6,57 @@ the task; what they are worth together stands in ``weights.json``.
 
 from __future__ import annotations
 
-import re
-
 from turnwise.judges.approval import CONFIRMS, KEEP_ON, NEGATED_PRAISE, SOFTENED, TURNS, WISHED
 from turnwise.judges.lexicon import KINDS, NEGATED_DEFECT
 from turnwise.judges.text import plain, sentences, words
+from turnwise.patterns import IGNORECASE, pattern
 
 POSITIVE = ("praise", "success", "adopted", "conceded")
 NEGATIVE = ("rejected", "reproached", "defect", "revise", "incredulous", "sarcasm", "gave_up")
 NEUTRAL = ("acknowledged", "deferred", "new_topic", "outside", "accident")
 
-_QUOTED = re.compile(r"\"([^\"\n]{4,120})\"|(?<!\w)'([^'\n]{6,120})'(?!\w)")
-_ASKS = re.compile(
+_QUOTED = pattern(r"\"([^\"\n]{4,120})\"|(?<!\w)'([^'\n]{6,120})'(?!\w)")
+_ASKS = pattern(
     r"\?\s*$|^(?:and |ok(?:ay)?,? |so )?(?:what|who|when|where|which|how|is|are|do|does|did|was|can|could"
     r"|would(?!'ve| (?:be|have been|love|like|prefer) )|will|wie|was|wer|wann|wo"
     r"|quel\w*|combien|où|cómo|qué|cuándo|dónde|come|cosa|quando|hoe|wat|waar)\b",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 
 # A sentence or clause that opens with a verb of saying or editing: an order about how to answer.
-_IMPERATIVE = re.compile(
+_IMPERATIVE = pattern(
     r"(?:^|[.;:!?…-]\s*|\n|, |\b(?:please|pls|and|just|but|maybe|then|instead|rather)\s+)(?:do not |don't |please )?"
     r"(?:start|begin|end|name|tell|mention|say|show|give|use|write|add|include|explain|point|get|stick|stop"
     r"|keep|leave"
     r"|remove|put|cut|cap|strip|drop|skip|avoid|try|make|be|talk|focus|pick|choose|check|read|watch|call|format|quote"
     r"|cite|sort|split|move|round|convert|return|answer|address|spell|describe|compare|limit|replace|rename"
     r"|handle)\s",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 
 # A question for information, which may use the words of a wish ("how do I make it shorter?").
-_PLAIN_QUESTION = re.compile(
+_PLAIN_QUESTION = pattern(
     r"(?:^|[.:,] )(?:and |ok(?:ay)?,? |so )?(?:how (?:do|does|would|can|many|much|long)|what|who|when|where"
     r"|which|is|are|do|does)\b.*",
-    re.IGNORECASE,
+    IGNORECASE,
 )
-_AFTERTHOUGHT = re.compile(
+_AFTERTHOUGHT = pattern(
     r"\b(?:but|though|only thing|one thing|nit|next time|in (?:the )?future|maybe|perhaps|slightly|a (?:bit"
     r"|touch|little|tad) (?:less|more|\w+er)"
     r"|pls|please|aber|nur|mais|pero|ma|for the next)\b",
-    re.IGNORECASE,
+    IGNORECASE,
 )
+_SHOUTED = pattern(r"\b[A-Z]{4,}\b")
+_NO_LETTERS = pattern(r"\W+")
 _WISHES = ("reply.revise", "reply.imperative", "reply.reproached", "reply.defect")
-_NEXT_STEP = re.compile(
+_NEXT_STEP = pattern(
     r"^(?:(?:ok(?:ay)?|great|good|yes|yep|perfect|thanks|cool|nice|alright|right|so|and)[,.!]? )*"
     r"(?:(?:can|could|would|will) you (?:please |pls )?)?(?:also|next(?! time)|now|then|go ahead|open a|close the"
     r"|deploy|merge|release|push|commit|save it"
     r"|squash|tag|file|do the same|let's (?:build|do|start|go|ship|use|move)|(?:please |pls )?(?:also "
     r"|now )?(?:create|prepare|set up|schedule|invite|send) )\b"
     r"|\b(?:too|as well|the same for \w+.*)[.!]?$|^(?:next(?! time)|number two|question two|another)\b",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 
 
@@ -91,8 +92,8 @@ def _kinds(text: str, lines: list[str]) -> dict[str, float]:
     negative, wishes = _unapproving(kept), _unapproving(about)
     praise = "\n".join(_given_praise(line) for line in lines)
     sources = dict.fromkeys(NEGATIVE, negative) | {"praise": praise, "revise": wishes, "defect": wishes}
-    for kind, pattern in KINDS.items():
-        hits = sum(1 for _ in pattern.finditer(sources.get(kind, text)))
+    for kind, words_of_kind in KINDS.items():
+        hits = sum(1 for _ in words_of_kind.finditer(sources.get(kind, text)))
         if hits:
             found[f"reply.{kind}"] = 1.0 if hits == 1 else 1.4
     if NEGATED_DEFECT.search(text):
@@ -156,10 +157,10 @@ def _relation(task: str, answer: str, text: str, lines: list[str]) -> dict[str, 
     repeated = len(asked & said) / len(asked) if asked else 0.0
     shape = {
         "reply.only_asks": all(_ASKS.search(line) for line in lines),
-        "reply.quotes_answer": any(_in(quote, answer) for quote in quotes(text)),
+        "reply.quotes_answer": _quotes_answer(text, answer),
         "reply.terse": len(text.split()) <= 4,
         "reply.exclaims": "!" in text,
-        "reply.shouts": bool(re.search(r"\b[A-Z]{4,}\b", text)) and not text.isupper(),
+        "reply.shouts": bool(_SHOUTED.search(text)) and not text.isupper(),
         "reply.elsewhere": not said & (asked | words(answer)) and len(text.split()) > 6,
     }
     found = {name: 1.0 for name, holds in shape.items() if holds}
@@ -181,9 +182,10 @@ def quotes(text: str) -> list[str]:
     return [a or b for a, b in _QUOTED.findall(text)]
 
 
-def _in(phrase: str, answer: str) -> bool:
-    return len(phrase.split()) >= 2 and _squash(phrase) in _squash(answer)
+def _quotes_answer(text: str, answer: str) -> bool:
+    said = _squash(answer)
+    return any(len(phrase.split()) >= 2 and _squash(phrase) in said for phrase in quotes(text))
 
 
 def _squash(text: str) -> str:
-    return re.sub(r"\W+", " ", text.lower()).strip()
+    return _NO_LETTERS.sub(" ", text.lower()).strip()

@@ -6,8 +6,9 @@ tokenizers do, not counted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+
+from turnwise.patterns import pattern
 
 LETTER_TOKENS = 0.35
 """Tokens of an ASCII letter or space; words of prose take 0.2 to 0.3 a letter, names in code up to 0.35."""
@@ -15,7 +16,7 @@ LETTER_TOKENS = 0.35
 NOTE_TOKENS = 26
 """The most that the note on what was left out takes."""
 
-_LETTERS = re.compile(r"[A-Za-z ]+")
+_LETTERS = pattern(r"[A-Za-z ]+")
 
 
 def token_bound(text: str) -> int:

@@ -6,17 +6,20 @@ Pure functions. Nothing here decides whether an answer was good.
 from __future__ import annotations
 
 import json
-import re
 
+from turnwise.patterns import IGNORECASE, pattern
 from turnwise.types import Message
 
 CLIP_CHARS = 4000
 """Characters kept at each end of a long text."""
 
+WIDEST = 16
+"""Spaces in a row that are kept; layout says nothing to a pattern."""
+
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "\u00a0": " "})
 
 # A sentence or line that tries to tell a judge what to vote. Such text says nothing about the answer.
-_JUDGE_ORDER = re.compile(
+_JUDGE_ORDER = pattern(
     r"\\?\bboxed\s*\{"
     r"|\[\s*HINT_(?:START|END)\s*\]"
     r"|</?\s*next[_ ]state\s*>"
@@ -25,25 +28,26 @@ _JUDGE_ORDER = re.compile(
     r"|\b(?:give|award|assign|output|vote)\b[^.!?\n]{0,30}(?:[+-]\s?1\b|\b(?:maximum|highest|top) (?:score|reward)\b)"
     r"|\b(?:ignore|disregard|forget)\b[^.!?\n]{0,20}\b(?:previous|prior|above|earlier|all)\b[^.!?\n]{0,20}"
     r"\b(?:instruct|rule|prompt)\w*",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 
 # What a chat template or a tokenizer could take for one of its own tokens.
-_MARK = re.compile(
+_MARK = pattern(
     r"<[|｜][^<>|｜\s]{1,60}[|｜]>|</?(?:s|bos|eos|pad|unk|think|im_start|im_end|(?:start|end)_of_turn|tool_calls?"
     r"|tool_response|tool_result|function_call)>|\[/?(?:INST|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|SYSTEM_PROMPT)\]"
     r"|<</?SYS>>",
-    re.IGNORECASE,
+    IGNORECASE,
 )
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_WIDE_SPACE = pattern(rf"[^\S\n]{{{WIDEST + 1},}}+", unbounded=True)
+_BLANK_LINES = pattern(rf"\n(?:[^\S\n]{{0,{WIDEST}}}+\n){{3,}}+", unbounded=True)
+_PLANTED_END = pattern(r"\}|</?\s*next[_ ]state\s*>|\]")
+_LONG_WORD = pattern(r"[\w'-]{4,}")
+MARK_ROUNDS = 8
+_NO_BRACKETS = str.maketrans("", "", "<>[]")
+_LONE_SURROGATE = pattern("[\ud800-\udfff]")
 
 # Ends of sentences in the scripts we know; a dot inside a number, path, version or abbreviation is none.
-_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])|\n+")
-
-
-def any_of(*patterns: str) -> re.Pattern[str]:
-    """One pattern that matches where any of these does, in upper or lower case."""
-    return re.compile("|".join(patterns), re.IGNORECASE)
+_SENTENCE_END = pattern(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])|\n+")
 
 
 def content_text(message: Message) -> str:
@@ -69,14 +73,6 @@ def answer_text(answer: Message) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def task_text(messages: list[Message]) -> str:
-    """What the person asked for last: the text of the last user message before the answer."""
-    for message in reversed(messages):
-        if message.get("role") == "user":
-            return content_text(message)
-    return ""
-
-
 def storable(text: str) -> str:
     """The text without halves of surrogate pairs, which no UTF-8 file or database takes."""
     return _LONE_SURROGATE.sub("\ufffd", text)
@@ -85,9 +81,11 @@ def storable(text: str) -> str:
 def clean(text: str) -> str:
     """Text that may go into another prompt: storable, and without marks that a chat template has a meaning for."""
     text = storable(text)
-    while (less := _MARK.sub("", text)) != text:  # taking one mark out may join the halves of another
+    for _ in range(MARK_ROUNDS):  # taking one mark out may join the halves of another
+        if (less := _MARK.sub("", text)) == text:
+            return text
         text = less
-    return text
+    return text.translate(_NO_BRACKETS)  # marks in marks in marks: somebody's work
 
 
 def plain(text: str) -> str:
@@ -109,17 +107,26 @@ def without_judge_orders(text: str) -> tuple[str, bool]:
             continue
         found = True
         # What follows a planted tag or box on the same line may still be the person's own words.
-        rest = re.split(r"\}|</?\s*next[_ ]state\s*>|\]", sentence)[-1].strip(" .,;:-")
+        rest = _PLANTED_END.split(sentence)[-1].strip(" .,;:-")
         if rest and rest != sentence.strip(" .,;:-") and not _JUDGE_ORDER.search(rest):
             kept.append(rest)
     return "\n".join(kept), found
 
 
 def clip(text: str) -> str:
-    """The beginning and the end of a long text: where verdicts stand, and what bounds the time of matching."""
+    """The beginning and the end of a long text, without long runs of white space.
+
+    That is where verdicts stand, and what bounds the time of matching: no pattern of the judge sees more.
+    """
+    text = collapse(text)
     return text if len(text) <= 2 * CLIP_CHARS else f"{text[:CLIP_CHARS]}\n{text[-CLIP_CHARS:]}"
+
+
+def collapse(text: str) -> str:
+    """The text with at most `WIDEST` spaces, and at most two blank lines, in a row."""
+    return _BLANK_LINES.sub("\n\n\n", _WIDE_SPACE.sub(" " * WIDEST, text))
 
 
 def words(text: str) -> set[str]:
     """Lower-case words of at least four letters or digits: a crude measure of what a text is about."""
-    return set(re.findall(r"[\w'-]{4,}", text.lower()))
+    return set(_LONG_WORD.findall(text.lower()))

@@ -1,7 +1,8 @@
 """The judge loop: leases turns whose next state has come, judges them side by side, records the verdicts.
 
-It meets the other loops in the journal alone. Killed at any moment it loses nothing: a turn whose lease runs out is
-judged by the next worker, and a verdict is recorded once.
+What reads foreign text runs in a child process with a deadline, so that no text stops this loop. It meets the other
+loops in the journal alone. Killed at any moment it loses nothing: a turn whose lease runs out is judged by the next
+worker, and a verdict is recorded once.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import time
 import uuid
 
 from turnwise.config import Config
-from turnwise.errors import JournalError, LeaseLost
+from turnwise.errors import JournalError, JournalUnavailable, LeaseLost
 from turnwise.journal import Journal
 from turnwise.judges.cascade import Judge, make_judge
+from turnwise.judges.child import Child, ChildUnavailable, TooSlow, Work, right_here
 from turnwise.judges.cut_off import apart_from_the_cut
 from turnwise.judges.model import JudgeUnavailable
 from turnwise.judges.text import storable
@@ -34,33 +36,38 @@ MAX_RETRY_S = 600.0
 
 
 async def run(config: Config, stop: asyncio.Event) -> None:
-    """Judge until ``stop`` is set, then end within a few seconds. Turns in work return when their lease runs out."""
+    """Judge until ``stop`` is set, then end within a few seconds. Turns in work go back to the journal."""
     journal = Journal.open(config)
     judge: Judge | None = None
+    child = Child(config.judge.deadline_s)
     try:
         while judge is None and not stop.is_set():
             try:
-                judge = make_judge(config)
+                judge = make_judge(config, child)
             except JudgeUnavailable as e:  # the gateway has not written its token yet
                 log.warning("waiting: %s", e)
                 await _say(journal, "waiting", str(e))
                 await _wait(stop, config.judge.retry_s)
         if judge is not None:
-            await Worker(config, journal, judge).run(stop)
+            await Worker(config, journal, judge, child).run(stop)
     finally:
         if judge is not None:
             await judge.close()
+        await child.close()
         journal.close()
 
 
 class Worker:
-    """One judge process: at most ``judge.concurrency`` turns at once."""
+    """One judge process: at most ``judge.concurrency`` turns at once. ``work`` is where it reads foreign text."""
 
-    def __init__(self, config: Config, journal: Journal, judge: Judge) -> None:
+    def __init__(self, config: Config, journal: Journal, judge: Judge, work: Work = right_here) -> None:
         self._config = config.judge
         self._journal = journal
         self._judge = judge
+        self._work_out = work
         self._error: str | None = None
+        self._busy = ""
+        self._paused_until = float("-inf")
         self._name = f"judge-{os.getpid()}-{uuid.uuid4().hex[:6]}"
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -75,7 +82,7 @@ class Worker:
                 for done in {t for t in working if t.done()}:
                     working.discard(done)
                     done.result()  # a fault of ours, not of the judge's: let the supervisor see it
-                free = self._config.concurrency - len(working)
+                free = self._config.concurrency - len(working) if time.monotonic() >= self._paused_until else 0
                 claimed = await self._claim(free) if free else []
                 working |= {asyncio.create_task(self._work(task)) for task in claimed}
                 if not claimed:
@@ -92,7 +99,9 @@ class Worker:
         try:
             return await asyncio.to_thread(self._journal.claim_for_judging, self._name, limit, self._config.lease_s)
         except JournalError as e:
-            log.warning("the journal is busy: %s", e)
+            if str(e) != self._busy:  # a full disk is said once, not four times a second
+                log.warning("the journal is busy: %s", e)
+            self._busy = str(e)
             return []
 
     async def _work(self, task: JudgeTask) -> None:
@@ -104,12 +113,20 @@ class Worker:
             if not judging.done():
                 keeping.result()  # raises LeaseLost: another worker has the turn
             verdict = await judging
-            await asyncio.to_thread(self._journal.record_verdict, task, verdict)
+            await self._record(task, verdict)
             self._error = None
             log.info("turn %s: %+d by %s (%s)", task.turn_id, verdict.score, verdict.judge, verdict.reason)
         except LeaseLost:
             log.info("turn %s went to another judge", task.turn_id)
-        except JudgeUnavailable as e:
+        except asyncio.CancelledError:  # asked to stop: that is no try of this turn's
+            await self._let_go(task)
+            raise
+        except ChildUnavailable as e:  # the machine's fault: no try of this turn's, and none of the next ones
+            log.warning("turn %s waits: %s", task.turn_id, e)
+            self._error = storable(str(e))
+            self._paused_until = time.monotonic() + self._config.retry_s
+            await self._let_go(task)
+        except (JudgeUnavailable, TooSlow) as e:
             await self._give_back(task, str(e))
         except Exception as e:
             # Whatever it is, it is this turn's: counted as a try, so that one turn cannot stop the judging of others.
@@ -121,10 +138,19 @@ class Worker:
             await asyncio.gather(judging, keeping, return_exceptions=True)
 
     async def _verdict(self, task: JudgeTask) -> Verdict:
-        rest = apart_from_the_cut(task)
+        rest = await self._work_out(apart_from_the_cut, task) if task.cut_off else task
         if rest is None:
             return Verdict(0, None, "signals", "the answer was cut off, and what came back is about that alone")
         return await self._judge.judge(rest)
+
+    async def _record(self, task: JudgeTask, verdict: Verdict) -> None:
+        """Write a verdict down as soon as that can be done: a full disk is no failure of the judge's."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._journal.record_verdict, task, verdict)
+            except JournalUnavailable as e:
+                log.warning("turn %s: its verdict waits to be recorded: %s", task.turn_id, e)
+                await asyncio.sleep(self._config.retry_s)
 
     async def _keep_lease(self, task: JudgeTask) -> None:
         while True:
@@ -135,6 +161,14 @@ class Worker:
                 raise
             except JournalError as e:  # a busy or full disk: the lease holds for two more tries
                 log.warning("turn %s: its lease could not be renewed: %s", task.turn_id, e)
+
+    async def _let_go(self, task: JudgeTask) -> None:
+        try:
+            await asyncio.to_thread(self._journal.release_judging, task)
+        except LeaseLost:
+            pass  # somebody else has it by now
+        except JournalError as e:
+            log.warning("turn %s returns when its lease runs out: %s", task.turn_id, e)
 
     async def _give_back(self, task: JudgeTask, error: str) -> None:
         self._error = storable(error)

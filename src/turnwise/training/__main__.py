@@ -13,4 +13,5 @@ async def train(config: Config, _args: argparse.Namespace, stop: asyncio.Event) 
 
 
 if __name__ == "__main__":
-    loop_main("trainer", argparse.ArgumentParser(description="the training loop of turnwise, alone"), train)
+    parser = argparse.ArgumentParser(description="the training loop of turnwise, alone")
+    loop_main("trainer", parser, train, beats_itself=True)

@@ -62,7 +62,10 @@ class CheckpointStore:
         return f"batch-{batch:06d}-step-{position:03d}"
 
     def save(self, batch: int, checkpoint: Checkpoint) -> str:
-        """Put the checkpoint on disk, drop the batch's earlier ones, and return its name."""
+        """Put the checkpoint on disk, drop the batch's earlier ones, and return its name.
+
+        Later ones stay: who saves behind them has lost the batch without knowing it yet.
+        """
         name = self.name(batch, checkpoint.position)
         with new_directory(self._root / name) as folder:
             save_file(checkpoint.adapter, folder / "adapter_model.safetensors")
@@ -71,7 +74,7 @@ class CheckpointStore:
             position = {name: getattr(checkpoint, name) for name in names}
             (folder / "position.json").write_text(json.dumps(position), encoding="utf-8")
         for earlier in self._of(batch):
-            if earlier.name != name:
+            if earlier.name < name:
                 shutil.rmtree(earlier)
         return name
 

@@ -3,42 +3,91 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from safetensors import SafetensorError
+
+from turnwise.errors import DiskFull
+
+NO_ROOM = 1 << 20
+"""Bytes. torch says only that a write stopped; with less than this left it was for want of room."""
+
+
+@contextlib.contextmanager
+def staged(target: Path) -> Iterator[Path]:
+    """Yield an empty folder beside ``target``, under a name of its own. It is gone at the exit unless it was moved.
+
+    Nobody reads it there. ``sync_all`` and ``put_in_place`` make it what ``target`` names. Raises DiskFull.
+    """
+    work = _beside(target)
+    try:
+        work.mkdir(parents=True)
+        yield work
+    except Exception as e:
+        if _is_want_of_room(e, target.parent):
+            text = f"the disk of {target.parent} is full; free some space, and training goes on where it was"
+            raise DiskFull(text) from e
+        raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _is_want_of_room(error: Exception, folder: Path) -> bool:
+    """Whether a write failed because the disk is full. torch and safetensors say so in words of their own."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if isinstance(error, SafetensorError):
+        return f"os error {errno.ENOSPC}" in str(error) or f"os error {errno.EDQUOT}" in str(error)
+    return isinstance(error, RuntimeError) and shutil.disk_usage(folder).free < NO_ROOM
+
+
+def sync_all(work: Path) -> None:
+    """Wait until a staged folder is on disk."""
+    for file in work.iterdir():
+        _sync(file)
+    _sync(work)
+
+
+def put_in_place(work: Path, target: Path) -> None:
+    """Give a staged folder its name, in one step. A folder that has the name already is moved away and then deleted."""
+    old = _beside(target)
+    if target.exists():
+        target.rename(old)
+    work.rename(target)
+    _sync(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
 
 @contextlib.contextmanager
 def new_directory(target: Path) -> Iterator[Path]:
-    """Yield an empty folder beside ``target``; on a clean exit it is on disk under that name, or not there at all.
-
-    A folder that already has the name is moved away in the same breath and then deleted.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = target.parent / f".{target.name}.{uuid.uuid4().hex}.tmp"
-    work.mkdir()
-    try:
+    """Yield an empty folder beside ``target``; on a clean exit it is on disk under that name, or not there at all."""
+    with staged(target) as work:
         yield work
-        for file in work.iterdir():
-            _sync(file)
-        _sync(work)
-        old = target.parent / f".{target.name}.{uuid.uuid4().hex}.tmp"
-        if target.exists():
-            target.rename(old)
-        work.rename(target)
-        _sync(target.parent)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
+        sync_all(work)
+        put_in_place(work, target)
 
 
 def sweep(folder: Path) -> None:
     """Delete what a killed writer left in ``folder``. Only for the one process that writes there."""
     for leftover in folder.glob(".*.tmp"):
-        shutil.rmtree(leftover, ignore_errors=True)
+        remove(leftover)
+
+
+def remove(path: Path) -> None:
+    """Delete a folder. It loses its name first, so that a writer who still lives cannot put half of it in place."""
+    nameless = _beside(path)
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(nameless)
+    shutil.rmtree(nameless, ignore_errors=True)
+
+
+def _beside(target: Path) -> Path:
+    return target.parent / f".{target.name.strip('.').split('.')[0]}.{uuid.uuid4().hex}.tmp"
 
 
 def _sync(path: Path) -> None:

@@ -23,6 +23,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from turnwise.config import TrainConfig
 from turnwise.errors import AdapterError, ModelError
+from turnwise.lifeline import beat
 from turnwise.training.batching import Row
 
 HINT_HEADER = "\n\n[user's hint / instruction]\n"
@@ -149,10 +150,14 @@ class Policy:
     def _sparing(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         """A layer that, on demand, keeps its input alone for the backward pass and computes the rest once more."""
 
+        def living(*args: Any, **kwargs: Any) -> Any:
+            beat()  # from the training thread; a pass of a large model over a long turn takes minutes, a layer does not
+            return forward(*args, **kwargs)
+
         def sparing(*args: Any, **kwargs: Any) -> Any:
             if self._recompute and torch.is_grad_enabled():
-                return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
-            return forward(*args, **kwargs)
+                return checkpoint(living, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
+            return living(*args, **kwargs)
 
         return sparing
 

@@ -1,14 +1,17 @@
 """Publishing: a policy version is a PEFT directory that is there whole or not at all, and reading one back.
 
 ``versions/v{N}/`` holds ``adapter_model.safetensors``, ``adapter_config.json`` and ``meta.json``. Which version serves
-is the journal's word; a directory without a row there is a leftover of a crash and may be replaced.
+is the journal's word. A directory gets its name inside of the transaction that records it, while its trainer holds the
+batch: one that is recorded is never written to, moved or replaced. One whose number the journal gave out and has no row
+for is a leftover of a crash.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +23,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from turnwise.errors import AdapterError
-from turnwise.training.files import new_directory
+from turnwise.journal import Journal
+from turnwise.training.files import put_in_place, remove, staged, sync_all
 from turnwise.types import PolicyVersion
 
 WEIGHTS = "adapter_model.safetensors"
@@ -41,28 +45,46 @@ def version_dir(versions: Path, number: int) -> Path:
     return versions / f"v{number}"
 
 
-def write_version(
+@contextmanager
+def staged_version(
     version: PolicyVersion, weights: dict[str, Tensor], lora: LoraConfig, checkpoint: str, base_model: str
-) -> None:
-    """Put a version on disk at ``version.path``: synced, then renamed into place.
+) -> Iterator[Callable[[], None]]:
+    """Write a version beside ``version.path``, whole and synced. What is given puts it in place; unused, it is deleted.
 
     ``checkpoint`` names the checkpoint with the optimiser state; ``base_model`` is written for PEFT's own loader.
     """
     settings = {name: _plain(value) for name, value in lora.to_dict().items()}
     settings |= {"base_model_name_or_path": base_model, "inference_mode": True}
     meta = dataclasses.asdict(version) | {"checkpoint": checkpoint}
-    del meta["path"]  # the folder may be moved or copied
-    with new_directory(Path(version.path)) as folder:
+    del meta["path"], meta["pruned"]  # the folder may be moved or copied
+    target = Path(version.path)
+    with staged(target) as folder:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / WEIGHTS)
         (folder / LORA_CONFIG).write_text(json.dumps(settings, indent=2, sort_keys=True), encoding="utf-8")
         (folder / META).write_text(json.dumps(meta, indent=2), encoding="utf-8")
+        sync_all(folder)
+        yield lambda: put_in_place(folder, target)
+
+
+def numbers_on_disk(versions: Path) -> list[int]:
+    """The numbers of the version directories, whoever made them."""
+    return sorted(int(d.name[1:]) for d in versions.glob("v*") if d.name[1:].isdigit())
+
+
+def clean_leftovers(journal: Journal, versions: Path) -> None:
+    """Delete the directories that a killed trainer put in place and could not record.
+
+    Those of numbers that this journal kept for no batch are another one's, where an older copy was put back: they stay.
+    """
+    with journal.unrecorded_versions() as numbers:
+        for number in numbers & set(numbers_on_disk(versions)):
+            remove(version_dir(versions, number))
 
 
 def recent_checkpoints(versions: Path, count: int) -> list[str]:
     """The checkpoint names of the newest ``count`` versions on disk."""
-    numbered = sorted((int(d.name[1:]) for d in versions.glob("v*") if d.name[1:].isdigit()), reverse=True)
     names = []
-    for number in numbered[:count]:
+    for number in reversed(numbers_on_disk(versions)[-count:]):
         with suppress(AdapterError):  # a damaged version says so where it is loaded
             names.append(str(_read_json(version_dir(versions, number) / META).get("checkpoint")))
     return names

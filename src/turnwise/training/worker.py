@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,14 +21,23 @@ import transformers
 from torch import Tensor
 
 from turnwise.config import Config
-from turnwise.errors import AdapterError, LeaseLost
+from turnwise.errors import AdapterError, DiskFull, JournalUnavailable, LeaseLost
 from turnwise.journal.journal import Journal
+from turnwise.lifeline import beat
 from turnwise.models import resolve_model
 from turnwise.training import gate
 from turnwise.training.checkpoints import Checkpoint, CheckpointStore, origin_of
 from turnwise.training.files import sweep
 from turnwise.training.policy import Policy
-from turnwise.training.publish import Adapter, load_adapter_dir, recent_checkpoints, version_dir, write_version
+from turnwise.training.publish import (
+    Adapter,
+    clean_leftovers,
+    load_adapter_dir,
+    numbers_on_disk,
+    recent_checkpoints,
+    staged_version,
+    version_dir,
+)
 from turnwise.training.step import (
     BadBatch,
     Tick,
@@ -45,6 +55,8 @@ NICENESS = 10
 """Training must not take the processor from answers."""
 POLL_S = 0.5
 HEARTBEAT_S = 5.0
+ROOM_S = 10.0
+"""Between two tries to go on with a batch that a full disk stopped."""
 
 
 class Stop(Protocol):
@@ -134,9 +146,9 @@ class Trainer:
             return str(e)
         return None
 
-    def publish(self, version: PolicyVersion, candidate: Candidate) -> None:
-        """Put the candidate's directory in place; it serves once the journal says so."""
-        write_version(version, candidate.weights, self.policy.lora_config, candidate.checkpoint, self._model)
+    def stage(self, version: PolicyVersion, candidate: Candidate) -> AbstractContextManager[Callable[[], None]]:
+        """Write the candidate's directory, beside its place; what is given puts it there."""
+        return staged_version(version, candidate.weights, self.policy.lora_config, candidate.checkpoint, self._model)
 
     def prune(self) -> None:
         """Delete the optimiser states that no recent version needs."""
@@ -177,7 +189,7 @@ def summarise(steps: Sequence[dict[str, float]]) -> dict[str, float]:
     return summary | {"tokens": sum(step["tokens"] for step in steps), "optimiser_steps": float(len(steps))}
 
 
-def run(config: Config, stop: Stop, clock: Callable[[], float] = time.time) -> None:
+def run(config: Config, stop: Stop) -> None:
     """Train until ``stop`` is set. Raises ModelError or JournalError when it cannot start."""
     os.nice(max(0, NICENESS - os.nice(0)))
     # Threads of one operation wait for each other: one that shares its core with the engine, at lower priority, holds
@@ -185,34 +197,45 @@ def run(config: Config, stop: Stop, clock: Callable[[], float] = time.time) -> N
     torch.set_num_threads(config.train.threads or max(1, (os.cpu_count() or 1) // 2))
     transformers.utils.logging.disable_progress_bar()
     journal = Journal.open(config)
+    clean_leftovers(journal, config.versions_dir)
     trainer = Trainer(config, resolve_model(config.model.path))
     worker = f"trainer-{os.getpid()}"
     log.info("ready: %d threads, device %s", torch.get_num_threads(), trainer.policy.device)
-    heartbeat, fault = float("-inf"), None
+    heartbeat, fault, closed = float("-inf"), None, ""
     while not stop.is_set():
-        batch = None if fault else journal.claim_batch(worker, config.train.lease_s)
-        if batch is not None:
-            fault = work(config, journal, trainer, batch, stop, clock)
-            heartbeat = float("-inf")
-            continue
-        if clock() - heartbeat >= HEARTBEAT_S:
-            heartbeat, serving = clock(), journal.latest_version()
-            fault = fault and trainer.fault_of(serving)
-            status = {"state": "blocked" if fault else "waiting", "version": serving, "error": fault}
-            journal.set_status("trainer", status)
+        beat()
+        try:
+            batch = None if fault else journal.claim_batch(worker, config.train.lease_s)
+            if batch is not None:
+                fault = work(config, journal, trainer, batch, stop, journal.monotonic)
+                heartbeat = float("-inf")
+                continue
+            if time.monotonic() - heartbeat >= HEARTBEAT_S:
+                heartbeat, serving = time.monotonic(), journal.latest_version()
+                fault = fault and trainer.fault_of(serving)
+                status = {"state": "blocked" if fault else "waiting", "version": serving, "error": fault}
+                journal.set_status("trainer", status)
+            closed = ""
+        except JournalUnavailable as e:  # a full disk, a lock: nothing can be trained, and nothing is lost
+            if str(e) != closed:
+                log.warning("nothing can be trained: %s", e)
+            closed = str(e)
         time.sleep(POLL_S)
-    journal.set_status("trainer", {"state": "stopped"})
+    with suppress(JournalUnavailable):
+        journal.set_status("trainer", {"state": "stopped"})
 
 
 def work(
-    config: Config, journal: Journal, trainer: Trainer, batch: Batch, stop: Stop, clock: Callable[[], float]
+    config: Config, journal: Journal, trainer: Trainer, batch: Batch, stop: Stop, monotonic: Callable[[], float]
 ) -> str | None:
     """Bring one leased batch to its end: a version, a refusal, or back into the journal to be continued.
+
+    `monotonic` gives seconds for the lease.
 
     Gives what stands in the way of every batch, where that is why this one came to nothing: its samples are ready
     again. Any other error is noted with the batch, which the next trainer takes up or gives up.
     """
-    tick = _lease_keeper(config, journal, batch, stop, clock)
+    tick = _lease_keeper(config, journal, batch, stop, monotonic)
     log.info("batch %d: %d samples on top of v%d", batch.id, len(batch.samples), batch.parent)
     try:
         probes = journal.gate_probes(config.gate.probes, [s.turn_id for s in batch.samples])
@@ -222,19 +245,20 @@ def work(
             journal.refuse_batch(batch, candidate.gate, candidate.metrics)
             trainer.checkpoints.drop(batch.id)
             return None
-        number = journal.next_version_number()
+        number = journal.reserve_version(batch, max(numbers_on_disk(config.versions_dir), default=0))
         version = PolicyVersion(
             number=number,
             parent=batch.parent,
             path=str(version_dir(config.versions_dir, number)),
-            created_at=clock(),
+            created_at=journal.clock(),
             metrics=candidate.metrics,
             gate=candidate.gate,
             turn_ids=[s.turn_id for s in batch.samples if s.turn_id not in candidate.dropped],
         )
         tick("publishing", 0, 1)
-        trainer.publish(version, candidate)
-        journal.finish_batch(batch, version, candidate.dropped)
+        with trainer.stage(version, candidate) as put_in_place:
+            tick("publishing", 1, 1)
+            journal.finish_batch(batch, version, candidate.dropped, put_in_place)
         for reason in candidate.dropped.values():
             log.warning("batch %d: a turn was left out: %s", batch.id, reason)
         log.info("v%d serves: loss %.3f, %.1f s", number, candidate.metrics["loss"], candidate.metrics["seconds"])
@@ -253,23 +277,53 @@ def work(
         log.info("batch %d: stopped; the next start goes on with it", batch.id)
     except LeaseLost as e:
         log.warning("batch %d: %s; dropped", batch.id, e)
+    except (DiskFull, JournalUnavailable) as e:
+        log.error("batch %d waits: %s", batch.id, e)
+        _suspend_when_possible(journal, batch, stop)
+        with suppress(JournalUnavailable):
+            journal.set_status("trainer", {"state": "blocked", "error": str(e)})
+        _wait(stop, ROOM_S)
     except Exception as e:
-        journal.batch_failed(batch, f"{type(e).__name__}: {e}")
+        with suppress(LeaseLost, JournalUnavailable):
+            journal.batch_failed(batch, f"{type(e).__name__}: {e}")
         raise
     return None
 
 
-def _lease_keeper(config: Config, journal: Journal, batch: Batch, stop: Stop, clock: Callable[[], float]) -> Tick:
+def _suspend_when_possible(journal: Journal, batch: Batch, stop: Stop) -> None:
+    """Let go of a batch that only the disk stands in the way of. It counts as no attempt, however long that takes."""
+    while True:
+        try:
+            journal.suspend_batch(batch)
+        except LeaseLost:
+            return
+        except JournalUnavailable:
+            if stop.is_set():
+                return
+            _wait(stop, POLL_S)
+        else:
+            return
+
+
+def _wait(stop: Stop, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not stop.is_set() and time.monotonic() < until:
+        beat()
+        time.sleep(min(POLL_S, seconds))
+
+
+def _lease_keeper(config: Config, journal: Journal, batch: Batch, stop: Stop, monotonic: Callable[[], float]) -> Tick:
     """A tick that stops the update when told to, keeps the lease, and says in the journal how far it is."""
     lease_s = config.train.lease_s
-    renewed = clock()
+    renewed = monotonic()
     shown: tuple[str, float] = ("", float("-inf"))
 
     def tick(phase: str, done: int, total: int) -> None:
         nonlocal renewed, shown
+        beat()
         if stop.is_set():
             raise Interrupted
-        now = clock()
+        now = monotonic()
         if now - renewed >= lease_s / 4:
             journal.renew_batch(batch, lease_s)
             renewed = now

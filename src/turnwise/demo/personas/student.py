@@ -6,24 +6,24 @@ They want them plain and short, as a classmate would write: no lists, no bold, n
 
 from __future__ import annotations
 
-import re
-
 from turnwise.demo.personas.base import Aspect, Manner, Persona
 from turnwise.demo.problems import Problem
+from turnwise.patterns import IGNORECASE, MULTILINE, pattern
 
 LONG_WORDS = 50
 CURT_WORDS = 6
 ECHO_WORDS = 6
 
-_BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+\S", re.MULTILINE)
-_HEADING = re.compile(r"^\s*#{1,6}\s|^[A-Z][\w ]{2,30}:\s*$", re.MULTILINE)
-_STEPS = re.compile(r"\bsteps?\b|^\s*(?:first|second|third|next|finally)\b,?", re.IGNORECASE | re.MULTILINE)
-_FORMULA = re.compile(r"\\\w+|\$\$|\\[\[(]|^[^a-zA-Z\n]*=[^a-zA-Z\n]*$", re.MULTILINE)
-_ROBOT = re.compile(
+_BULLET = pattern(r"^\s*(?:[-*•]|\d+[.)])\s+\S", MULTILINE)
+_HEADING = pattern(r"^\s*#{1,6}\s|^[A-Z][\w ]{2,30}:\s*$", MULTILINE)
+_STEPS = pattern(r"\bsteps?\b|^\s*(?:first|second|third|next|finally)\b,?", IGNORECASE | MULTILINE)
+_FORMULA = pattern(r"\\\w+|\$\$|\\[\[(]|^[^a-zA-Z\n]*=[^a-zA-Z\n]*$", MULTILINE)
+_TELLING = pattern(r"\d+|[a-z]{5,}")
+_ROBOT = pattern(
     r"^(?:sure|certainly|of course|to (?:solve|find|calculate|determine|figure)|let'?s |here'?s|here is|the problem)"
     r"|\bwe (?:need|can|have|know|must|should|first)\b|\b(?:in conclusion|thus|hence|therefore)\b"
     r"|\b(?:i'm sorry|as an ai|language model|assist you)\b",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 
 
@@ -56,8 +56,8 @@ def _says_twice(words: list[str]) -> bool:
 
 def _misses(answer: str, problem: Problem) -> bool:
     """Nothing of the question comes back in the answer: no number of it, and not two of its longer words."""
-    said = set(re.findall(r"\d+|[a-z]{5,}", answer.lower()))
-    asked = set(re.findall(r"\d+|[a-z]{5,}", problem.question.lower())) | {problem.answer}
+    said = set(_TELLING.findall(answer.lower()))
+    asked = set(_TELLING.findall(problem.question.lower())) | {problem.answer}
     common = said & asked
     return not any(token.isdigit() for token in common) and len(common) < 2
 

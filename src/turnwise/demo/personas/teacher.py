@@ -6,10 +6,9 @@ They want comments that are friendly and specific: what went well, which calcula
 
 from __future__ import annotations
 
-import re
-
 from turnwise.demo.personas.base import Aspect, Manner, Persona
 from turnwise.demo.problems import Problem
+from turnwise.patterns import pattern
 
 CURT_WORDS = 14
 
@@ -19,13 +18,16 @@ _KIND_TEXT = (
 )
 _KIND = frozenset(_KIND_TEXT.split())
 _UNKIND = frozenset("bad poor wrong terrible careless lazy stupid useless fail failed incorrect sloppy".split())  # noqa: SIM905
+_TOKEN = pattern(r"[a-z']+|\d+")
+_NUMBER = pattern(r"\d+")
+_PRAISE = pattern(r"(?:well|good|great|nice|excellent|correct|right|clever)\w*")
 
 
 def look(answer: str, problem: Problem) -> list[str]:
     """What bothers the teacher in ``answer``, a comment on the pupil's solution; worst first."""
-    words = re.findall(r"[a-z']+|\d+", answer.lower())
+    words = _TOKEN.findall(answer.lower())
     pupil = problem.pupil
-    shown = set(re.findall(r"\d+", f"{problem.question} {pupil.solution if pupil else ''}"))
+    shown = set(_NUMBER.findall(f"{problem.question} {pupil.solution if pupil else ''}"))
     named = shown & set(words)
     spoken_to = bool({"you", "your", "you've", "you're"} & set(words)) or (
         pupil is not None and pupil.name.lower() in words
@@ -38,8 +40,7 @@ def look(answer: str, problem: Problem) -> list[str]:
         "harsh": bool(_UNKIND & set(words)) and not kind,
         "cold": not kind,
         "lecture": not spoken_to,
-        "no_praise": kind
-        and not re.search(r"(?:well|good|great|nice|excellent|correct|right|clever)\w*", answer.lower()),
+        "no_praise": kind and not _PRAISE.search(answer.lower()),
     }
     return [name for name, there in found.items() if there]
 

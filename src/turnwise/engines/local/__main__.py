@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import socket
 import sys
 import time
+from pathlib import Path
 from types import FrameType
 
 import torch
 import uvicorn
 
+from turnwise.config import LOOPBACK
+from turnwise.engines.local.access import key_in
 from turnwise.engines.local.kv import rounded
 from turnwise.engines.local.load import load
 from turnwise.engines.local.registry import WeightsRegistry
@@ -27,13 +31,15 @@ def main(argv: list[str] | None = None) -> int:
     die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
-        listener = _listen(args.host, args.port)
+        key = key_in(os.environ, args.api_key_env) if args.api_key_env else None
+        listener = _inherited(args.fd) if args.fd is not None else _listen(args.host, args.port)
+        _refuse_open(listener, key)
         engine = build(args)
     except TurnwiseError as e:
         print(f"turnwise engine: {e}", file=sys.stderr)
         return 1
     config = uvicorn.Config(
-        make_app(engine),
+        make_app(engine, key),
         log_level="warning",
         # A little longer than the grace, so that aborted answers still get their last event out.
         timeout_graceful_shutdown=int(args.grace) + 2,
@@ -62,7 +68,7 @@ def build(args: argparse.Namespace) -> EngineApp:
         max_model_len=max_model_len,
         kv_bytes=args.kv_cache_mb * 2**20,
     )
-    registry = WeightsRegistry(runner, scheduler.forget)
+    registry = WeightsRegistry(runner, scheduler.forget, adapters_dir=args.adapters_dir)
     scheduler.start()
     return EngineApp(
         scheduler=scheduler,
@@ -86,8 +92,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or []:
-            host, port = listener.getsockname()[:2]
-            print(f"turnwise engine ready on http://{host}:{port}", flush=True)
+            print(f"turnwise engine ready on {_shown(listener)}", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # uvicorn's own handler would raise the signal again at the end, and a clean stop would look like a crash.
@@ -106,11 +111,42 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def _inherited(descriptor: int) -> socket.socket:
+    """A listening socket that whoever started us has made. It goes on listening when we end."""
+    try:
+        return socket.socket(fileno=descriptor)
+    except OSError as e:
+        raise TurnwiseError(f"--fd {descriptor} is no socket: {e.strerror}") from e
+
+
+def _refuse_open(listener: socket.socket, key: str | None) -> None:
+    if key is None and listener.family != socket.AF_UNIX and listener.getsockname()[0] not in LOOPBACK:
+        raise TurnwiseError(
+            f"anyone could use the engine on {_shown(listener)}: give it a key with --api-key-env NAME, "
+            "or listen on 127.0.0.1"
+        )
+
+
+def _shown(listener: socket.socket) -> str:
+    name = listener.getsockname()
+    if listener.family == socket.AF_UNIX:
+        return f"unix:{name}"
+    return f"http://[{name[0]}]:{name[1]}" if ":" in name[0] else f"http://{name[0]}:{name[1]}"
+
+
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m turnwise.engines.local", description=__doc__)
     parser.add_argument("--model", required=True, help="folder, hub id or name of the embedded model")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True, help="0 takes a free one")
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--port", type=int, help="0 takes a free one")
+    place.add_argument("--fd", type=int, help="a listening socket that is inherited, in place of an address")
+    parser.add_argument(
+        "--api-key-env",
+        metavar="NAME",
+        help="environment variable with the key that requests must carry; needed to listen beyond loopback",
+    )
+    parser.add_argument("--adapters-dir", type=Path, help="adapters are loaded from below this folder alone")
     parser.add_argument("--dtype", choices=["bfloat16", "float32"], default="bfloat16")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 takes all cores")
     parser.add_argument("--max-num-seqs", type=int, default=16, help="requests computed together")

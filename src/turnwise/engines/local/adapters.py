@@ -14,9 +14,10 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import Tensor
 
+from turnwise.engines.local.folders import read_files
 from turnwise.errors import AdapterError
 
 _PREFIX = "base_model.model."
@@ -51,15 +52,13 @@ class Adapter:
 def read_adapter(name: str, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Adapter:
     """Read and check the PEFT directory at ``path`` against the model's weight ``shapes``.
 
-    Raises AdapterError, saying what is missing, broken or does not fit.
+    Raises AdapterError, saying what is missing, broken, a link or does not fit.
     """
-    for file in ("adapter_config.json", "adapter_model.safetensors"):
-        if not (path / file).is_file():
-            raise AdapterError(f"{path} is not a PEFT adapter: {file} is missing")
+    described, weights = read_files(path, ("adapter_config.json", "adapter_model.safetensors"))
     try:
-        config = json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))
-        tensors = load_file(path / "adapter_model.safetensors")
-    except (OSError, ValueError, SafetensorError) as e:
+        config = json.loads(described)
+        tensors = load(weights)
+    except (ValueError, SafetensorError) as e:
         raise AdapterError(f"the adapter in {path} cannot be read: {e}") from e
     rank, alpha = _settings(config, path)
     factors: dict[str, tuple[Tensor, Tensor]] = {}

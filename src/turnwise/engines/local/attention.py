@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from turnwise.engines.local.kv import SequenceKV
+from turnwise.lifeline import beat
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Pack:
 
         The query heads that share a key head stand as rows of one query block, so no key is copied.
         """
+        beat()  # once a layer: a pass of a large model over a long prompt takes longer than a supervisor waits
         rows, _, dim = q.shape
         k, v = k.transpose(0, 1), v.transpose(0, 1)
         torch._foreach_copy_(  # pyright: ignore[reportPrivateImportUsage]

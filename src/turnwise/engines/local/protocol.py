@@ -101,7 +101,14 @@ def usage(prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> dic
 
 def error(message: str, status: int) -> dict[str, Any]:
     """vLLM's error body."""
-    kinds = {400: "BadRequestError", 404: "NotFoundError", 429: "RateLimitError", 503: "ServiceUnavailableError"}
+    kinds = {
+        400: "BadRequestError",
+        401: "AuthenticationError",
+        403: "PermissionDeniedError",
+        404: "NotFoundError",
+        429: "RateLimitError",
+        503: "ServiceUnavailableError",
+    }
     return {
         "error": {"message": message, "type": kinds.get(status, "InternalServerError"), "param": None, "code": status}
     }

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace as changed
 from pathlib import Path
 
 from turnwise.engines.local.adapters import read_adapter
+from turnwise.engines.local.folders import adapter_folder
 from turnwise.engines.local.runner import BASE, Runner, Weights
 from turnwise.errors import AdapterError, EngineError
 
@@ -19,10 +21,20 @@ MAX_MERGED = 2
 
 
 class WeightsRegistry:
-    """Thread-safe. ``on_gone`` is told of weights that no request can reach any more."""
+    """Thread-safe. ``on_gone`` is told of weights that no request can reach any more.
 
-    def __init__(self, runner: Runner, on_gone: Callable[[Weights], None], max_merged: int = MAX_MERGED) -> None:
+    Adapters are loaded from below ``adapters_dir`` alone; None: from nowhere.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        on_gone: Callable[[Weights], None],
+        max_merged: int = MAX_MERGED,
+        adapters_dir: Path | None = None,
+    ) -> None:
         self._runner = runner
+        self._adapters_dir = adapters_dir
         self._on_gone = on_gone
         self._max_merged = max_merged
         self._lock = threading.Lock()
@@ -39,14 +51,13 @@ class WeightsRegistry:
     def load(self, name: str, path: str, *, replace: bool = False) -> None:
         """Read, check and merge an adapter, then serve it as ``name``. Nothing changes when it fails.
 
-        Raises EngineError 400 when it is broken, does not fit or the name is taken, 404 when there is no such folder.
+        Raises EngineError 400 when it is broken, does not fit, lies elsewhere or the name is taken, 404 when there is
+        no such folder, 403 when adapters come from nowhere.
         """
+        folder = adapter_folder(path, self._adapters_dir)
         self._check_free(name, replace)
-        folder = Path(path)
-        if not folder.is_dir():
-            raise EngineError(f"no adapter folder at {path}", 404)
         try:
-            weights = Weights(name, read_adapter(name, folder, self._runner.shapes))
+            weights = Weights(name, changed(read_adapter(name, folder, self._runner.shapes), path=path))
         except AdapterError as e:
             raise EngineError(str(e), 400) from e
         self._merge(weights)

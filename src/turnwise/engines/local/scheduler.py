@@ -22,6 +22,7 @@ from turnwise.engines.local.requests import Finish, Output, Request
 from turnwise.engines.local.runner import Runner, Weights
 from turnwise.engines.local.sampling import sample
 from turnwise.errors import EngineError
+from turnwise.lifeline import BEAT_S, beat
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +121,9 @@ class Scheduler:
         """Wait for work, drop what was cancelled, admit what fits. False when the thread should end."""
         with self._wake:
             while not (self._waiting or self._running or self._gone or self._abort_at is not None):
-                self._wake.wait()
+                beat()
+                self._wake.wait(BEAT_S)
+            beat()
             for weights in self._gone:
                 self._store.forget(weights)
             self._gone.clear()

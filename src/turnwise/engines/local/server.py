@@ -19,6 +19,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 from starlette.types import Receive, Scope, Send
 
 from turnwise.engines.local import protocol
+from turnwise.engines.local.access import KeyGuard
 from turnwise.engines.local.protocol import CompletionRequest, LoadAdapter, UnloadAdapter
 from turnwise.engines.local.registry import WeightsRegistry
 from turnwise.engines.local.requests import Output
@@ -46,9 +47,11 @@ class EngineApp:
     started: int
 
 
-def make_app(engine: EngineApp) -> FastAPI:
-    """The engine's ASGI application."""
+def make_app(engine: EngineApp, key: str | None = None) -> FastAPI:
+    """The engine's ASGI application. With a ``key``, whoever lacks it gets no more than /health."""
     app = FastAPI(title="turnwise local engine", openapi_url=None)
+    if key is not None:
+        app.add_middleware(KeyGuard, key=key)
 
     @app.exception_handler(EngineError)
     async def _engine_error(_: Request, e: EngineError) -> JSONResponse:

@@ -1,0 +1,231 @@
+"""What was forgotten is in no file of the home, byte for byte, and what learned from it is said."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from tests.conftest import Running
+from tests.support.servers import wait_until
+from tests.support.versions import answered, new_turn
+from turnwise.config import Config, load_config
+from turnwise.errors import JournalError, UnknownTurn
+from turnwise.journal import Answer, Journal, schema
+from turnwise.journal.forgetting import find_session, forget, plan
+from turnwise.journal.records import RecordsExporter
+from turnwise.types import Exclusion, FinishReason, PolicyVersion, Proposal, TurnState, Verdict, Vote
+
+SECRET = "xylophone-4711"
+"""Planted so that it is stored as it is: what is longer than `schema.COMPRESS_FROM` would be compressed."""
+
+
+@pytest.fixture
+def config(home: Path) -> Config:
+    return load_config(overrides={"home": home, "server.port": 0, "train.min_batch": 1})
+
+
+def files_with(home: Path, secret: str) -> list[str]:
+    """The files in which these bytes stand anywhere: in rows, in free pages, in unused parts of pages, in logs."""
+    return [str(p.relative_to(home)) for p in home.rglob("*") if p.is_file() and secret.encode() in p.read_bytes()]
+
+
+def says(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def speak(journal: Journal, session: str, text: str, **changes: object) -> str:
+    """A turn asked and answered with this text; gives its id."""
+    new = new_turn(session_id=session, messages=says(text), **changes)
+    journal.begin_turn(new)
+    message = {"role": "assistant", "content": f"about {text}"}
+    journal.finish_turn(new.id, Answer(message, f"c-{new.id}", FinishReason.STOP, [7, 8], [-0.5, -0.25]))
+    return new.id
+
+
+def judged(journal: Journal, text: str, proposed: str | None = None) -> None:
+    """Judge what waits; the verdict on `proposed` has no hint and proposes one for the review list instead."""
+    for task in journal.claim_for_judging("judge", 9, 60):
+        votes = [Vote(1, text, f"raw {text}")]
+        if task.turn_id == proposed:
+            verdict = Verdict(1, None, "model", f"reason {text}", votes, proposal=Proposal(text, f"proposed {text}"))
+        else:
+            verdict = Verdict(1, f"hint {text}", "model", f"reason {text}", votes)
+        journal.record_verdict(task, verdict)
+
+
+def talk(journal: Journal, session: str, text: str, turns: int = 6) -> list[str]:
+    """A conversation in which all but the last turn have a verdict, a hint and raw votes."""
+    ids: list[str] = []
+    for n in range(turns):
+        before = {"parent_id": ids[-1], "answers": ids[-1], "next_state": says(f"{text} {n}")} if ids else {}
+        extends = {"extends_parent": True, "bridged": True} if ids else {}
+        ids.append(speak(journal, session, f"{text} {n}", **before, **extends))
+        judged(journal, text, proposed=ids[0])
+    return ids
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["stopped", "served"])
+def test_nothing_is_left_of_it_in_any_file(journal: Journal, home: Path, served: bool) -> None:
+    """While a gateway runs the file is not written anew: what is deleted must be overwritten where it stood."""
+    lock = FileLock(home / "gateway.lock")
+    if served:
+        lock.acquire()
+    for n in range(30):  # pages are shared with others, split and filled again
+        talk(journal, f"other-{n}", f"small talk {n}", turns=3)
+        if n % 6 == 0:
+            talk(journal, "private", f"{SECRET} {n}")
+    (home / "checkpoints/batch-000001-step-001").mkdir(parents=True)
+    RecordsExporter(journal).export_all()
+    talk(journal, "private", SECRET)  # and what is still in the outbox
+    assert {"journal.db", "journal.db-wal", "records.jsonl"} & set(files_with(home, SECRET))
+    assert any(SECRET in row["hint"] for row in journal.list_proposals())
+    done = forget(journal, "private")
+    assert done.turns == 36
+    assert files_with(home, SECRET) == []
+    assert journal.show_session("private") is None
+    assert sum(journal.status()["turns"].values()) == 90
+    RecordsExporter(journal).export_all()
+    assert files_with(home, SECRET) == []
+    kinds = [json.loads(line)["kind"] for line in journal.config.records_path.read_text().splitlines()]
+    assert kinds.count("turn") == 90 and kinds[-1] == "forgotten"
+    lock.release()
+
+
+def test_nothing_is_left_beside_a_running_server(gateway: Running, home: Path) -> None:
+    client = gateway.client(**{"x-session-id": "private"})
+    messages: list[dict[str, str]] = []
+    for n in range(8):
+        messages.append({"role": "user", "content": f"say: {SECRET} {n}"})
+        reply = client.chat.completions.create(model="turnwise", messages=messages)  # type: ignore[arg-type]
+        messages.append({"role": "assistant", "content": reply.choices[0].message.content or ""})
+    gateway.client(**{"x-session-id": "other"}).chat.completions.create(model="turnwise", messages=says("hello"))  # type: ignore[arg-type]
+    wait_until(lambda: "records.jsonl" in files_with(home, SECRET))
+    told = run("forget", "private", "--yes", "--json", "--home", str(home))
+    done = json.loads(told)
+    assert done["turns"] == 8 and done["sessions"] == ["private"]
+    assert files_with(home, SECRET) == []
+    # The conversation goes on as if it were new, and no bridge is built on what was dropped from memory.
+    wait_until(lambda: "forgotten" in gateway.config.records_path.read_text())
+    messages.append({"role": "user", "content": "say: go on"})
+    reply = client.chat.completions.create(model="turnwise", messages=messages)  # type: ignore[arg-type]
+    assert gateway.turn(reply).parent_id is None
+
+
+def run(*words: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "turnwise", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_versions_that_learned_from_it_are_named(journal: Journal) -> None:
+    turn_id = answered(journal, session_id="private")
+    journal.feedback(turn_id, 1, None)
+    batch = journal.claim_batch("trainer", 60)
+    assert batch is not None
+    journal.finish_batch(batch, PolicyVersion(1, 0, "versions/v1", 0.0))
+    done = forget(journal, "private")
+    assert done.versions == {1: [turn_id]}
+    version = journal.get_version(1)
+    assert version is not None and version.turn_ids == [turn_id], "ids stay"
+    assert "version 1: 1 turn" in run_say(done.__dict__)
+
+
+def run_say(told: dict[str, object]) -> str:
+    from turnwise.cli_journal import _say
+    from turnwise.cli_options import out
+
+    with out.capture() as capture:
+        _say(told, False, "are forgotten")
+    return capture.get()
+
+
+def test_a_batch_under_way_is_done_again_without_it(journal: Journal, home: Path) -> None:
+    mine, other = answered(journal, session_id="private"), answered(journal, session_id="other")
+    for turn_id in (mine, other):
+        journal.feedback(turn_id, 1, None)
+    batch = journal.claim_batch("trainer", 60)
+    assert batch is not None and len(batch.samples) == 2
+    checkpoint = home / f"checkpoints/batch-{batch.id:06d}-step-001"
+    checkpoint.mkdir(parents=True)
+    assert forget(journal, "private").released_batches == [batch.id]
+    assert not checkpoint.exists(), "its weights had seen the turn"
+    with pytest.raises(JournalError, match="no longer leased"):
+        journal.renew_batch(batch, 60)
+    again = journal.claim_batch("trainer", 60)
+    assert again is not None and [s.turn_id for s in again.samples] == [other]
+
+
+@pytest.mark.parametrize("state", [TurnState.JUDGING, TurnState.READY, TurnState.LEASED])
+def test_a_reaction_that_came_from_it_is_taken_from_other_sessions(
+    journal: Journal, home: Path, state: TurnState
+) -> None:
+    first = speak(journal, "root", "harmless")
+    speak(journal, "private", "x", branch_of="root", parent_id=first, answers=first, next_state=says(SECRET))
+    if state is not TurnState.JUDGING:
+        judged(journal, SECRET)
+    if state is TurnState.LEASED:
+        assert journal.claim_batch("trainer", 60) is not None
+    RecordsExporter(journal).export_all()
+    turn = journal.get_turn(first)
+    assert turn is not None and turn.state is state
+    done = forget(journal, "private")
+    assert done.reactions == [first]
+    assert files_with(home, SECRET) == []
+    turn = journal.get_turn(first)
+    assert turn is not None and turn.exclusion is Exclusion.FORGOTTEN
+    assert turn.answer["content"] == "about harmless"
+
+
+def test_branches_hold_copies_which_is_said_or_forgotten_too(journal: Journal, home: Path) -> None:
+    ids = talk(journal, "private", "spoken", turns=2)
+    speak(journal, "branch", f"spoken, then {SECRET}", branch_of="private", parent_id=ids[0])
+    twig = speak(journal, "twig", f"copied {SECRET}", branch_of="branch")
+    speak(journal, "apart", "nothing")
+    assert plan(journal, "private").branches == ["branch"]
+    assert sorted(plan(journal, "private", with_branches=True).sessions) == ["branch", "private", "twig"]
+    assert forget(journal, "private").branches == ["branch"]
+    assert journal.show_session("branch")["parent_id"] is None
+    assert "twig" in plan(journal, "branch").branches and journal.get_turn(twig) is not None
+    forget(journal, "branch", with_branches=True)
+    assert files_with(home, SECRET) == []
+    assert [row["id"] for row in journal.list_sessions()] == ["apart"]
+
+
+def test_an_answer_under_way_is_given_and_not_recorded(journal: Journal) -> None:
+    first = answered(journal, session_id="private")
+    new = new_turn(session_id="private", parent_id=first)
+    journal.begin_turn(new)
+    forget(journal, "private")
+    journal.finish_turn(new.id, Answer({"role": "assistant", "content": SECRET}, "c", FinishReason.STOP, [7], [-0.5]))
+    assert journal.get_turn(new.id) is None
+    with pytest.raises(UnknownTurn, match="ask again"):
+        journal.begin_turn(new_turn(session_id="private", parent_id=first, extends_parent=True))
+
+
+def test_every_table_with_a_turn_is_known_to_be_cleared(journal: Journal) -> None:
+    """A table that is added later has a `turn_id` and is cleared of it, or stands here with the reason why not."""
+    without = {"sessions", "turns", "blobs", "counts", "batches", "versions", "loops", "meta"}
+    """Cleared by name; shared content that nobody has any more; figures; ids only; ids only; heartbeats; positions."""
+    assert {name for name, table in schema.metadata.tables.items() if "turn_id" not in table.c} <= without
+
+
+@pytest.mark.parametrize(
+    ("prefix", "found"), [("session-a", "session-a"), ("session-ab", "session-abc"), ("o", "other")]
+)
+def test_a_session_is_found_by_its_beginning(journal: Journal, prefix: str, found: str) -> None:
+    for session in ("session-a", "session-abc", "other"):
+        answered(journal, session_id=session)
+    assert find_session(journal, prefix) == found
+
+
+@pytest.mark.parametrize(("prefix", "fault"), [("se", "several sessions"), ("zzz", "there is no session")])
+def test_an_unclear_session_is_refused(journal: Journal, prefix: str, fault: str) -> None:
+    for session in ("session-a", "session-b"):
+        answered(journal, session_id=session)
+    with pytest.raises(JournalError, match=fault):
+        find_session(journal, prefix)
