@@ -64,7 +64,7 @@ def test_20_versions_under_the_load_of_8_clients(
         for number in range(1, VERSIONS + 1):
             assert publish(journal) == number
             wait_until(lambda number=number: server.status()["version"]["number"] == number, 60)
-            if number in (VERSIONS // 2, VERSIONS):
+            if number % 2 == 0:  # every other one is replaced at once, whether it was used or not
                 wait_until(lambda number=number: str(number) in served, 60)
         stop.set()
         for thread in threads:
@@ -72,7 +72,6 @@ def test_20_versions_under_the_load_of_8_clients(
         assert failures == []
         assert server.status()["failed_requests"] == 0
         assert served <= {str(number) for number in range(VERSIONS + 1)}
-        assert len(served) > VERSIONS / 2, "most versions were really used"
         journal.close()
     record_property("longest_gap_s", max(gaps))
     print(f"\n{len(gaps)} gaps between streamed events over {VERSIONS} versions: longest {max(gaps) * 1000:.0f} ms")

@@ -63,7 +63,7 @@ def open_arms(model: Path, said: Said, scratch: Path, with_litellm: bool) -> Ite
     """All arms, started; every proxy in a process of its own."""
     with ExitStack() as stack:
         engine = stack.enter_context(instant_engine(said))
-        arms = [Arm(NONE, Target(engine), None), stack.enter_context(_gateway(model, engine, scratch / "home"))]
+        arms = [Arm(NONE, Target(engine), None), stack.enter_context(gateway(model, engine, scratch / "home"))]
         if with_litellm:
             target, pid = stack.enter_context(litellm_peer.proxy(engine, scratch))
             arms.append(Arm(LITELLM, target, pid))
@@ -85,7 +85,7 @@ def instant_engine(said: Said) -> Iterator[int]:
 
 
 @contextmanager
-def _gateway(model: Path, engine_port: int, home: Path) -> Iterator[Arm]:
+def gateway(model: Path, engine_port: int, home: Path) -> Iterator[Arm]:
     """The gateway as `turnwise serve` starts it, with its journal on disk and token-exact capture."""
     with bind("127.0.0.1", 0) as sock:
         port, fd = sock.getsockname()[1], sock.fileno()

@@ -5,32 +5,29 @@ The journals are filled by `journal_fill`. Each operation is the program's own c
 
 from __future__ import annotations
 
-import sqlite3
 import tempfile
 import time
-import uuid
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from sqlalchemy import Connection
+
 from turnwise.bench.journal_fill import BEGAN, CLIENT, EVERY_S, LONG_SESSION, Size, fill, hash_of, session_name
+from turnwise.bench.journal_routes import time_routes
+from turnwise.bench.journal_writing import AT_ONCE, WRITE_S, accounted, plain_inserts, write_turns
 from turnwise.bench.report import BenchReport, Figure, Grid
 from turnwise.config import Config, load_config
-from turnwise.journal import Answer, Journal, NewTurn
-from turnwise.journal.core import PRAGMAS
+from turnwise.journal import Journal
 from turnwise.journal.erasing import used_bytes
 from turnwise.journal.retention import Prune
-from turnwise.types import FinishReason, Message, TurnKind
 
 SHARES = (0.01, 0.1, 1.0)
 LIMIT_MS = 50.0
-AT_ONCE = 64
-"""Turns under way together in the measurement of durable turns."""
-WRITE_S = 5.0
+CLOSES = 5
+"""How often the long session is closed: each time its turns are put back first."""
 
 Times = dict[str, list[float]]
 
@@ -47,7 +44,7 @@ def bench_journal(size: Size, repeats: int) -> BenchReport:
             started = time.perf_counter()
             fill(config, part)
             filled = time.perf_counter() - started
-            for name, spent in measure(config, part, repeats).items():
+            for name, spent in (time_routes(config, repeats) | measure(config, part, repeats)).items():
                 grid.setdefault(name, []).append(spent)
             if share == SHARES[-1]:
                 figures = _whole(config, part, filled)
@@ -65,6 +62,7 @@ def bench_journal(size: Size, repeats: int) -> BenchReport:
     title = f"{size.turns} turns, {size.versions} versions, {size.backlog} in the backlog"
     notes = [
         f"Each operation {repeats} times, warm. Ratios of times below 0.1 ms are against 0.1 ms.",
+        "Routes are asked of the real gateway over HTTP, with a token.",
         f"Durable turns: request and answer through group commit, {AT_ONCE} at once, in the full journal. SQLite: the "
         "bytes that a turn takes, as one row of one table, as many to a transaction, with the same settings.",
     ]
@@ -92,8 +90,6 @@ def measure(config: Config, size: Size, repeats: int) -> Times:
     def place(n: int) -> int:
         return (newest - n * 7919) % newest
 
-    timed("status, metrics", lambda n: journal.status())
-    timed("models", lambda n: journal.newest_versions(100))
     timed("serving version", lambda n: journal.latest_version())
     timed("gate probes", lambda n: journal.gate_probes(8, []))
     timed("same request", lambda n: journal.same_request(CLIENT, hash_of("request", place(n))))
@@ -107,7 +103,7 @@ def measure(config: Config, size: Size, repeats: int) -> Times:
     timed("sessions list", lambda n: journal.list_sessions(50))
     timed("sessions show", lambda n: journal.show_session(session_name(place(n) // 10)))
     timed("close session", lambda n: journal.close_session(session_name(place(n) // 10), "done"))
-    timed("close a session of very many turns", lambda n: journal.close_session(LONG_SESSION, "done"), min(repeats, 5))
+    times["close a session of very many waiting turns, each transaction"] = _close_long(config)
     timed("claim for judging", lambda n: journal.claim_for_judging("judge", 4, 60))
     with journal.transaction() as c:
         c.exec_driver_sql("UPDATE turns SET retry_at = ? WHERE state = 'judging'", (journal.monotonic() + 500,))
@@ -135,6 +131,38 @@ def measure(config: Config, size: Size, repeats: int) -> Times:
     return times
 
 
+class _Timed(Journal):
+    """Says how long each of its transactions took, in seconds: most of that time nobody else can write."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.taken: list[float] = []
+        super().__init__(*args, **kwargs)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        started = time.perf_counter()
+        with super().transaction() as c:
+            yield c
+        self.taken.append(time.perf_counter() - started)
+
+
+def _close_long(config: Config) -> list[float]:
+    """Seconds of each transaction of closing a session that has very many turns without a next state."""
+    journal = _Timed.open(config)
+    taken: list[float] = []
+    for _ in range(CLOSES):
+        with journal.transaction() as c:
+            again = "UPDATE turns SET state = 'waiting', exclusion = NULL WHERE session_id = ?"
+            c.exec_driver_sql(again, (LONG_SESSION,))
+            reopened = "UPDATE sessions SET closed_at = NULL, close_reason = NULL WHERE id = ?"
+            c.exec_driver_sql(reopened, (LONG_SESSION,))
+        journal.taken.clear()
+        journal.close_session(LONG_SESSION, "done")
+        taken += journal.taken
+    journal.close()
+    return taken
+
+
 def _retention(journal: Journal) -> Callable[[int], object]:
     work = Prune(journal, BEGAN + EVERY_S * 1e9, None)
     return lambda n: work.step()
@@ -145,93 +173,20 @@ def _whole(config: Config, size: Size, filled: float) -> list[Figure]:
     journal = Journal.open(config)
     with journal.reading() as c:
         before = used_bytes(c)
-    turns, groups = _write_turns(journal)
+    turns = write_turns(journal)
     with journal.reading() as c:
         added = (used_bytes(c) - before) / max(1, turns)
+    with accounted(journal) as spent:
+        again = write_turns(journal)
     journal.close()
     speed = turns / WRITE_S
-    rows_a_group = max(1, round(turns / max(1, groups)))
-    plain = _plain_inserts(config.home / "plain.db", int(added), rows_a_group)
+    plain = plain_inserts(config.home / "plain.db", int(added), max(1, round(again / max(1, spent.commits))))
+    rest = spent.in_groups - spent.in_statements - spent.in_commits
+    shares = " · ".join(f"{part / spent.in_groups:.0%}" for part in (spent.in_statements, spent.in_commits, rest))
     return [
         Figure("bytes per turn, with all indexes, verdicts and versions", f"{before / size.turns:.0f}"),
         Figure("time to fill it for this bench", f"{filled:.0f} s"),
         Figure("durable turns", f"{speed:.0f} /s", f"SQLite's inserts {plain:.0f} /s", f"{speed / plain:.2f}"),
-    ]
-
-
-def _write_turns(journal: Journal) -> tuple[int, int]:
-    """Turns that were asked for and answered, both durably, within WRITE_S; and the transactions they took."""
-    commits = 0
-    group = journal.writes._transaction  # counted where it is entered
-
-    def counted() -> Any:
-        nonlocal commits
-        commits += 1
-        return group()
-
-    journal.writes._transaction = counted
-    question: list[Message] = [{"role": "user", "content": "What should I have for dinner tomorrow? " * 8}]
-    answer: Message = {"role": "assistant", "content": "Something that is quick to make and that you like. " * 8}
-    under_way: deque[tuple[str, Future[None]]] = deque()
-    done, n = 0, 0
-    deadline = time.perf_counter() + WRITE_S
-    finishing: deque[Future[None]] = deque()
-    while time.perf_counter() < deadline:
-        while len(under_way) + len(finishing) < AT_ONCE:
-            n += 1
-            new = _new_turn(n, question)
-            under_way.append((new.id, journal.begin_turn_soon(new)))
-        turn_id, begun = under_way.popleft()
-        begun.result()
-        hashes = [hash_of(kind, -n) for kind in ("context", "thread", "answer")]
-        said = Answer(answer, hashes[0], FinishReason.STOP, list(range(120)), [-0.5] * 120, hashes[1], hashes[2])
-        finishing.append(journal.finish_turn_soon(turn_id, said))
-        while finishing and (finishing[0].done() or len(finishing) >= AT_ONCE // 2):
-            finishing.popleft().result()
-            done += 1
-    return done, commits
-
-
-def _new_turn(n: int, question: list[Message]) -> NewTurn:
-    return NewTurn(
-        id=f"turn-{uuid.uuid4().hex}",
-        session_id=f"session-new-{n // 10}",
-        client=CLIENT,
-        source="header",
-        kind=TurnKind.MAIN,
-        parent_id=None,
-        branch_of=None,
-        extends_parent=False,
-        bridged=False,
-        version=0,
-        pinned=False,
-        model="turnwise",
-        request_hash=hash_of("request", -n),
-        retry_key=None,
-        temperature=0.7,
-        hint_at=2,
-        messages=question,
-        tools=None,
-        params={},
-        prompt_ids=list(range(80)),
-        prompt_tokens=80,
-        next_state=[],
-        answers=None,
-        supersedes=None,
-    )
-
-
-def _plain_inserts(path: Path, size: int, rows_a_group: int) -> float:
-    """Rows of `size` bytes a second that SQLite takes, `rows_a_group` to a transaction, with the journal's settings."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        for pragma in PRAGMAS:
-            db.execute(f"PRAGMA {pragma}")
-        db.execute("CREATE TABLE rows (id TEXT PRIMARY KEY, data BLOB)")
-        data, done = b"x" * size, 0
-        started = time.perf_counter()
-        while time.perf_counter() - started < WRITE_S:
-            db.execute("BEGIN IMMEDIATE")
-            db.executemany("INSERT INTO rows VALUES (?, ?)", [(uuid.uuid4().hex, data) for _ in range(rows_a_group)])
-            db.execute("COMMIT")
-            done += rows_a_group
-        return done / (time.perf_counter() - started)
+        Figure("the writing thread's time: statements · commits · around them", shares,
+               f"{spent.statements / again:.1f} statements a turn, {again / spent.commits:.0f} turns a commit"),
+    ]  # fmt: skip
