@@ -63,6 +63,13 @@ async def test_a_child_is_small(child: Child) -> None:
     assert psutil.Process(child.pid).memory_info().rss < 100e6
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS knows the limit but does not hold to it")
+async def test_what_takes_too_much_memory_costs_its_turn_alone(child: Child) -> None:
+    with pytest.raises(RuntimeError, match="MemoryError"):
+        await child(bytes, 2 << 30)
+    assert await child(len, "x" * 40_000_000) == 40_000_000, "more than any request may have"
+
+
 async def test_what_hangs_is_killed_at_its_deadline_and_the_next_call_has_a_new_child() -> None:
     child = Child(deadline_s=0.5)
     await child(len, "")

@@ -39,7 +39,7 @@ _UNANSWERED = (
     .where(T.id == bindparam("which"))
 )
 _STATE = select(T.state).where(T.id == bindparam("which"))
-CLOSED_AT_ONCE = 500
+CLOSED_AT_ONCE = 300
 """Turns that closing a session moves in one transaction."""
 _WAITING = (
     select(T.id, T.state, T.exclusion, T.response_tokens)

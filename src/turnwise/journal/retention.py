@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 
 T, S, V, B, E = schema.turns.c, schema.sessions.c, schema.versions.c, schema.batches.c, schema.events.c
 
-AT_ONCE = 50
+AT_ONCE = 25
 """Turns that go in one transaction."""
 EVERY_S = 600.0
-STEPS_A_TICK = 10
+STEPS_A_TICK = 20
 """The gateway applies the limits this often, and so many transactions a second until it is done."""
 PROBES_KEPT = 4
 """Well-judged turns kept for the gate, in multiples of gate.probes."""

@@ -14,6 +14,7 @@ import ctypes
 import logging
 import os
 import pickle
+import resource
 import signal
 import struct
 import sys
@@ -31,6 +32,8 @@ START_S = 60.0
 """How long a child may take to start, on a machine that is busy."""
 ALARM_GRACE_S = 5.0
 """How much later than the judge the child's own alarm ends it."""
+MEMORY_BYTES = 1 << 30
+"""Address space of a child: the largest request takes a tenth of it."""
 _LENGTH = struct.Struct("!Q")
 _PR_SET_PDEATHSIG = 1
 
@@ -151,6 +154,7 @@ def main(parent: int) -> None:
     import turnwise.judges.cut_off
     import turnwise.judges.signals  # noqa: F401  now, so that no call's time goes into it
 
+    _limit_memory()
     _answer(results, None)
     while (head := calls.read(_LENGTH.size)) and len(head) == _LENGTH.size:
         data = calls.read(_LENGTH.unpack(head)[0])
@@ -158,10 +162,16 @@ def main(parent: int) -> None:
         signal.setitimer(signal.ITIMER_REAL, alarm_s)
         try:
             result = (True, function(*args, **kwargs))
-        except Exception as e:
+        except Exception as e:  # MemoryError is one
             result = (False, f"{type(e).__name__}: {e}")
         _answer(results, result)
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _limit_memory() -> None:
+    """What needs more than MEMORY_BYTES ends as a MemoryError of its turn, not of the machine."""
+    with contextlib.suppress(OSError, ValueError):  # not every system has such a limit, and not every start may set it
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
 def _answer(results: BinaryIO, value: object) -> None:

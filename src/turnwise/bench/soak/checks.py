@@ -140,14 +140,15 @@ def refusals_are_announced(ledger: Ledger) -> Check:
 def explained(status: int | None, error: str | None, phases: list[Phase]) -> bool:
     """Whether a request may have failed so while these things were done."""
     what = {p.kind for p in phases}
-    about = {p.about for p in phases if p.kind in ("kill", "hang")}
+    about = {p.about for p in phases}
+    hung = any(p.kind.startswith("hang") for p in phases)
     if status is None or (status == 200 and error is not None and "insufficient_storage" not in error):
         # The connection, or the stream, broke off.
         return bool(about & {"gateway", "engine"}) or "disk" in what
     if status == 507 or (status == 200 and error is not None):
-        return "disk" in what or "hang" in what  # a loop that hangs may hold the journal's lock
+        return "disk" in what or hung  # a loop that hangs may hold the journal's lock
     if status in (502, 503, 504):
-        return bool(about & {"gateway", "engine"}) or "hang" in what
+        return bool(about & {"gateway", "engine"}) or hung
     return False
 
 

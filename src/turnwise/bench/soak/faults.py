@@ -1,7 +1,7 @@
 """What is done to the program in a soak, one thing after the other and all by a seed.
 
-First everything: loops are killed and made to hang, the clock is stepped, the disk is full, an earlier version is made
-to serve. Then, in the calm second part, nothing is killed any more, so that memory can be seen.
+First everything: loops are killed and made to hang for a while or for good, the clock is stepped, the disk is full, an
+earlier version is made to serve. Then, in the calm second part, nothing is killed any more, so that memory can be seen.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 
 import psutil
 
+from turnwise import watching
 from turnwise.bench.soak.clock import Clock
 from turnwise.bench.soak.disk import Disk
 from turnwise.bench.soak.ledger import Ledger, Phase, Rollback
@@ -22,6 +23,8 @@ from turnwise.bench.soak.program import LOOPS, Program, wait_for
 
 RECOVERY_LIMIT_S = 150.0
 HOUR_S = 3600
+OUTLASTED = {"judge": watching.JUDGE, "gateway": watching.GATEWAY, "engine": watching.ENGINE}
+"""Loops that are made to hang until they are replaced. The trainer may be silent for too long to wait for it here."""
 ROUGH_SHARE, QUICK_ROUGH_SHARE = 0.5, 0.75
 """The part of a soak in which loops are killed and made to hang."""
 
@@ -47,8 +50,10 @@ class Faults:
         rough_s = self.ledger.now() + (until_s - self.ledger.now()) * (QUICK_ROUGH_SHARE if self.quick else ROUGH_SHARE)
         some = [partial(self.kill, name) for name in (*LOOPS, "trainer")]
         some += [partial(self.hang, name) for name in LOOPS]
-        rare = [self.step_clock, self.fill_disk]
-        self._some_of(rough_s, [*some, self.roll_back], rare, pause_s=(0.5, 3.0) if self.quick else (1.0, 6.0))
+        rare = [self.step_clock, self.fill_disk] * (1 if self.quick else 2)
+        dead = [] if self.quick else [partial(self.outlast, name) for name in OUTLASTED]
+        pause_s = (0.5, 3.0) if self.quick else (1.0, 6.0)
+        self._some_of(rough_s, [*some, self.roll_back], [*rare, *dead], pause_s)
         calm_s = self.ledger.now()
         self._some_of(until_s, [self.roll_back], [] if self.quick else rare, pause_s=(10.0, 25.0))
         return calm_s
@@ -57,18 +62,18 @@ class Faults:
         self,
         until_s: float,
         some: Sequence[Callable[[], None]],
-        rare: list[Callable[[], None]],
+        rare: Sequence[Callable[[], None]],
         pause_s: tuple[float, float],
     ) -> None:
-        """Each of ``rare`` comes twice (once in a quick soak), in between all of the others, again and again."""
+        """Each of ``rare`` comes once, in between all of the others, again and again."""
         deck: list[Callable[[], None]] = []
         began = self.ledger.now()
-        often = rare * (1 if self.quick else 2)
-        due = [began + (until_s - began) * (i + 0.5) / len(often) for i in range(len(often))]
+        left = list(rare)
+        due = [began + (until_s - began) * (i + 0.5) / len(left) for i in range(len(left))]
         while self.ledger.now() < until_s:
             if due and self.ledger.now() >= due[0]:
                 due.pop(0)
-                often.pop(0)()
+                left.pop(0)()
             else:
                 deck = deck or self._rng.sample(some, len(some))
                 deck.pop()()
@@ -102,6 +107,21 @@ class Faults:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
         self._until_back(phase, None)
+
+    def outlast(self, name: str) -> None:
+        """A loop that stands still for longer than it may be silent, so that another has to take its place."""
+        process = self.program.loop(name)
+        if process is None:
+            return
+        phase = self.ledger.begin("hang for good", name)
+        try:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+            wait_for(lambda: not process.is_running(), OUTLASTED[name].silent_s + RECOVERY_LIMIT_S)
+            self._until_back(phase, process)
+        finally:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
 
     def step_clock(self) -> None:
         """An hour forth or back for the program, and then to the right time again."""

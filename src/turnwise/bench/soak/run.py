@@ -24,7 +24,7 @@ from turnwise.bench.soak.faults import Faults
 from turnwise.bench.soak.ledger import Ledger
 from turnwise.bench.soak.load import Load
 from turnwise.bench.soak.memory import Growth, Memory, draw, growth_since
-from turnwise.bench.soak.program import Program, wait_for
+from turnwise.bench.soak.program import LOOPS, Program, wait_for
 from turnwise.config import load_config
 from turnwise.demo.server import running_server, termination_unwinds
 from turnwise.errors import TurnwiseError
@@ -228,7 +228,7 @@ def _report(options: SoakOptions, soaked: Soaked, found: list[Check]) -> BenchRe
     retried = sum(1 for a in asked if a.retried)
     wires = Counter(a.wire for a in asked if a.whole)
     refused = Counter(str(a.status or "broken off") for a in asked if not (a.whole or a.hung_up))
-    kinds = Counter(f"{p.kind} {p.about}" if p.kind in ("kill", "hang") else p.kind for p in ledger.phases)
+    kinds = Counter(f"{p.kind} {p.about}" if p.about in LOOPS else p.kind for p in ledger.phases)
     back = [p.ended_s - p.began_s for p in ledger.phases if p.kind == "kill" and p.ended_s is not None]
     figures = [
         Figure("requests", f"{len(asked)}", f"{retried} retries, {sum(1 for a in asked if a.hung_up)} hang-ups"),
