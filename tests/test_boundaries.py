@@ -1,4 +1,4 @@
-"""What may import what: torch stays in training/ and engines/local/, and no file grows beyond a sitting."""
+"""What may import what: torch stays in training/ and local_engine/, and no file grows beyond a sitting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
-MAY_IMPORT_TORCH = {"training", "engines/local", "bench/peer.py", "bench/training.py"}
+MAY_IMPORT_TORCH = {"training", "local_engine", "bench/peer.py", "bench/training.py"}
 
 
 def modules() -> list[str]:

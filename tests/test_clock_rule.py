@@ -14,18 +14,18 @@ PACKAGE = Path(turnwise.__file__).parent
 WALL = {("time", "time"), ("time", "time_ns"), ("datetime", "now"), ("datetime", "utcnow"), ("date", "today")}
 
 ARITHMETIC = {
-    "cli_journal.py": "how old turns are that a person wants deleted",
-    "cli_options.py": "`ago` shows how long something is past",
+    "cli/journal.py": "how old turns are that a person wants deleted",
+    "cli/options.py": "`ago` shows how long something is past",
     "engines/http.py": "a server's Retry-After may be a date; how long it is taken for is capped where it is used",
     "journal/journal.py": "`_ago` shows a loop's last sign of an earlier boot",
-    "journal/retention.py": "what is kept is kept for days; a clock that jumps ahead is not believed (`Keeper`)",
+    "journal/deletion/retention.py": "things are kept for days; a clock that jumps ahead is not believed (`Keeper`)",
 }
 """Files that may calculate with the wall clock, and why that decides nothing."""
 
 AGES = {
-    "journal/forgetting.py": "asks whether two times are the very same: both were written in one breath",
-    "judges/blocks.py": "its `closed_at` is a place in a text",
-    "journal/retention.py": "see above; its passes go in the order of turns",
+    "journal/deletion/forgetting.py": "asks whether two times are the very same: both were written in one breath",
+    "judges/sources/wrappers.py": "its `closed_at` is a place in a text",
+    "journal/deletion/retention.py": "see above; its passes go in the order of turns",
 }
 """Files that may choose rows by a time, and why."""
 

@@ -10,7 +10,7 @@ import pytest
 import typer.main
 from fastapi.routing import APIRoute
 
-from turnwise.cli import app
+from turnwise.cli.main import app
 from turnwise.config import Config
 from turnwise.gateway.app import make_app
 from turnwise.reference import as_markdown

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.support.versions import answered, publish
-from turnwise.cli import app
+from turnwise.cli.main import app
 from turnwise.config import Config
-from turnwise.doctor import Finding, examine
+from turnwise.doctor.checks import Finding, examine
 from turnwise.errors import JournalError
 from turnwise.journal import Journal
 
@@ -137,7 +137,7 @@ def test_a_check_that_fails_is_a_row(kept: Config, monkeypatch: pytest.MonkeyPat
     def broken(_: Config) -> list[Finding]:
         raise ZeroDivisionError("a fault of ours")
 
-    monkeypatch.setattr("turnwise.doctor.examine_journal", broken)
+    monkeypatch.setattr("turnwise.doctor.checks.examine_journal", broken)
     findings = examine(None, kept.home)
     assert [f.text for f in findings if "a fault of ours" in f.text]
     assert findings[-1].check == "memory"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.versions import publish
 from tests.training.tiny import make_model
-from turnwise.doctor import examine
+from turnwise.doctor.checks import examine
 from turnwise.journal import Journal
 
 

@@ -12,12 +12,12 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's alone")
 
-LOOP = "from turnwise.loops import die_with_parent; die_with_parent(); print('the loop lives')"
+LOOP = "from turnwise.loops.process import die_with_parent; die_with_parent(); print('the loop lives')"
 SUPERVISOR = f"""
 import asyncio, os, sys
 from pathlib import Path
 from turnwise.config import Config
-from turnwise.supervisor import Loop, Supervisor
+from turnwise.loops.supervisor import Loop, Supervisor
 
 async def main():
     supervisor = Supervisor(Config(home=Path({{home!r}})), [])

@@ -21,13 +21,13 @@ def look(event, args):  # the mode of each file of the folder at every opening, 
 
 sys.addaudithook(look)
 
-from turnwise import supervisor
+from turnwise.loops import supervisor
 
 async def run(self, on_ready, stop):
     await on_ready(supervisor.Address("http://127.0.0.1:1", "tw-secret-token"))
 
 supervisor.Supervisor.run = run
-from turnwise.cli import main
+from turnwise.cli.main import main
 sys.argv = ["turnwise", "serve", "--home", sys.argv[2], "--ready-file", sys.argv[1] + "/ready.json"]
 try:
     main()

@@ -15,12 +15,12 @@ import httpx
 import psutil
 import pytest
 
-from turnwise import supervisor as module
 from turnwise.config import Config
 from turnwise.errors import JournalFull
 from turnwise.journal import Journal
-from turnwise.loop_table import Asked
-from turnwise.supervisor import Address, Loop, Supervisor
+from turnwise.loops import supervisor as module
+from turnwise.loops.supervisor import Address, Loop, Supervisor
+from turnwise.loops.table import Asked
 
 SERVER = """
 import http.server, socket, sys

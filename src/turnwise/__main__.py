@@ -1,5 +1,5 @@
 """`python -m turnwise` is the command line."""
 
-from turnwise.cli import main
+from turnwise.cli.main import main
 
 main()

@@ -17,10 +17,10 @@ import psutil
 from tokenizers import Tokenizer
 
 from tests.support.servers import wait_until
-from turnwise.bench.arms import Said, instant_engine
+from turnwise.bench.latency.arms import Said, instant_engine
 from turnwise.config import Config, load_config
 from turnwise.gateway.server import bind
-from turnwise.supervisor import child_environment
+from turnwise.loops.supervisor import child_environment
 
 WORDS = (
     *("<think>\nhm,", " let", " me\n</think>", "\n\nAdding", ".\n"),

@@ -23,11 +23,11 @@ from tests.support.models import write_random_adapter
 from tests.training.tiny import make_model
 from turnwise.engines.base import SamplingParams
 from turnwise.engines.choose import LOCAL_ENGINE_KEY
-from turnwise.engines.local.access import key_in
-from turnwise.engines.local.folders import adapter_folder, read_files
 from turnwise.engines.private_socket import LONGEST, private_socket
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import AdapterError, ConfigError, EngineError
+from turnwise.local_engine.access import key_in
+from turnwise.local_engine.folders import adapter_folder, read_files
 
 SMALL = ("--dtype", "float32", "--max-model-len", "512", "--kv-cache-mb", "16", "--threads", "1")
 
@@ -60,7 +60,7 @@ def guarded(folder: Path) -> Iterator[Guarded]:
     model, home, key = make_model(folder / "model"), folder / "home", secrets.token_urlsafe(32)
     (home / "versions").mkdir(parents=True)
     with private_socket(home) as sock:
-        command = [sys.executable, "-m", "turnwise.engines.local", "--model", str(model), "--fd", str(sock.fileno())]
+        command = [sys.executable, "-m", "turnwise.local_engine", "--model", str(model), "--fd", str(sock.fileno())]
         command += ["--api-key-env", LOCAL_ENGINE_KEY, "--adapters-dir", str(home / "versions"), *SMALL]
         process = subprocess.Popen(
             command, env=os.environ | {LOCAL_ENGINE_KEY: key}, pass_fds=(sock.fileno(),), stdout=subprocess.DEVNULL
@@ -193,7 +193,7 @@ def test_a_device_is_no_adapter_file(tmp_path: Path) -> None:
 
 
 def engine_by_hand(model: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "turnwise.engines.local", "--model", str(model), *options, *SMALL]
+    command = [sys.executable, "-m", "turnwise.local_engine", "--model", str(model), *options, *SMALL]
     return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=120)
 
 

@@ -29,18 +29,19 @@ from typer.testing import CliRunner
 from tests.support.models import make_tiny_model
 from tests.support.processes import Server, serving
 from tests.support.servers import wait_until
-from turnwise import supervisor as module
-from turnwise.cli import app
+from turnwise.cli.main import app
 from turnwise.config import Config, load_config
-from turnwise.doctor import examine
+from turnwise.doctor.checks import examine
 from turnwise.journal import Journal
-from turnwise.loop_states import FILE, LOCK, LoopState, fit_words, read_states, troubled, write_states
-from turnwise.loop_table import Asked
-from turnwise.supervisor import Address, Loop, Supervisor
-from turnwise.watching import ANSWER, ENGINE, GATEWAY, HEARTBEAT, JUDGE, TRAINER, Limits, Watch
+from turnwise.loops import supervisor as module
+from turnwise.loops.states import FILE, LOCK, LoopState, fit_words, read_states, troubled, write_states
+from turnwise.loops.supervisor import Address, Loop, Supervisor
+from turnwise.loops.table import Asked
+from turnwise.loops.watching import ANSWER, ENGINE, GATEWAY, HEARTBEAT, JUDGE, TRAINER, Limits, Watch
 
 SHORT = Limits(start_s=60.0, silent_s=2.0)
-BEGIN = "import os, signal, sys, time; from turnwise.loops import die_with_parent; from turnwise.lifeline import beat\n"
+BEGIN = "import os, signal, sys, time\nfrom turnwise.loops.lifeline import beat\n"
+BEGIN += "from turnwise.loops.process import die_with_parent\n"
 BEGIN += "die_with_parent()\nprint('begun', flush=True)\n"
 LIVING = BEGIN + "while True: beat(); time.sleep(0.2)\n"
 DEAF_AND_SPINNING = BEGIN + "beat(); signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: pass\n"
@@ -53,7 +54,7 @@ STUCK_BESIDE_A_LIVING_THREAD += "threading.Thread(target=time.sleep, args=(600,)
 STUCK_BESIDE_A_LIVING_THREAD += "beat(); threading.Event().wait()\n"
 LEAVES_A_CHILD = BEGIN + "import subprocess\nbeat(); print(subprocess.Popen(['sleep', '60']).pid, flush=True)\n"
 AS_ON_MACOS = """
-import sys, types, turnwise.loops as loops
+import sys, types, turnwise.loops.process as loops
 loops.sys = types.SimpleNamespace(platform="darwin", exit=sys.exit, stderr=sys.stderr)
 """
 """Before a loop: the kernel is not asked to end it, the line alone is left."""
@@ -353,8 +354,10 @@ async def test_a_full_disk_does_not_stop_the_supervisor(tmp_path: Path, monkeypa
 
 SERVE = """
 import sys
-from turnwise import loop_table, supervisor, watching
-from turnwise.watching import Limits
+from turnwise.loops import table as loop_table
+from turnwise.loops import supervisor
+from turnwise.loops import watching
+from turnwise.loops.watching import Limits
 for name in ("ENGINE", "GATEWAY", "JUDGE", "TRAINER"):
     setattr(watching, name, Limits(start_s=120, silent_s=8))
 supervisor.ASK_EVERY_S, supervisor.ASK_LIMIT_S, supervisor.TERM_LIMIT_S = 1.0, 3.0, 1.0
@@ -370,7 +373,7 @@ def table(*given):
         row.command[1:3] = ["-c", PRELUDE]
     return rows
 supervisor.loop_table = table
-from turnwise.cli import main
+from turnwise.cli.main import main
 main()
 """
 

@@ -15,12 +15,12 @@ import openai
 import pytest
 
 from turnwise.config import Config
-from turnwise.judges.cascade import CascadeJudge, SignalJudge
+from turnwise.judges.choice import CascadeJudge, SignalJudge
 from turnwise.judges.model import ModelJudge
 from turnwise.judges.parsing import parse_hint, parse_score
 from turnwise.judges.prompts import hint_prompt, score_prompt
-from turnwise.judges.signals import judge_from_signals
-from turnwise.judges.sources import by_source
+from turnwise.judges.signals.verdict import judge_from_signals
+from turnwise.judges.sources.by_source import by_source
 from turnwise.types import JudgeTask, Message
 
 HERE = Path(__file__).parent
@@ -29,7 +29,7 @@ TASK = [{"role": "user", "content": "When does the library open?"}]
 
 
 def corpus(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (HERE / name).read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in (HERE / name).read_text(encoding="utf-8").split("\n") if line]
 
 
 CORPUS = corpus("injections.jsonl") + corpus("injections-unseen.jsonl")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.attacks.test_injections import NONCE, corpus, said, unfenced
 from turnwise.judges.prompts import hint_prompt, score_prompt
-from turnwise.judges.signals import judge_from_signals
+from turnwise.judges.signals.verdict import judge_from_signals
 from turnwise.types import Message
 
 TASK = [{"role": "user", "content": "Please change the date helper to the standard library."}]

@@ -172,13 +172,13 @@ def test_our_own_gateway_is_asked_with_it_wherever_it_listens(gateway: Running) 
 
 SERVE = """
 import sys
-from turnwise import supervisor
+from turnwise.loops import supervisor
 
 async def run(self, on_ready, stop):
     await on_ready(supervisor.Address("http://127.0.0.1:1", "tw-secret-token"))
 
 supervisor.Supervisor.run = run
-from turnwise.cli import main
+from turnwise.cli.main import main
 sys.argv = ["turnwise", "serve", "--home", sys.argv[1]]
 main()
 """

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tests.conftest import Running
 from tests.support.in_process import TOKENS
-from turnwise.cli import app as command_line
+from turnwise.cli.main import app as command_line
 from turnwise.config import Config, load_config
 from turnwise.errors import ConfigError
 from turnwise.gateway.app import make_app

@@ -11,13 +11,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from turnwise.bench import latency, litellm_peer
-from turnwise.bench.arms import NONE, TURNWISE, answer, open_arms
-from turnwise.bench.conversations import TURNS, Histories
-from turnwise.bench.latency import Cell, Measured, _grid, _summary, _tokenising_note, percentile
-from turnwise.bench.load import Load, Target, drive
+from turnwise.bench.latency import grid as latency
+from turnwise.bench.latency import litellm_peer
+from turnwise.bench.latency.arms import NONE, TURNWISE, answer, open_arms
+from turnwise.bench.latency.conversations import TURNS, Histories
+from turnwise.bench.latency.grid import Cell, Measured, _grid, _summary, _tokenising_note, percentile
+from turnwise.bench.latency.load import Load, Target, drive
+from turnwise.bench.latency.tokenising import measure_tokenising
 from turnwise.bench.report import BenchReport, Figure, Grid
-from turnwise.bench.tokenising import measure_tokenising
 from turnwise.config import load_config
 from turnwise.journal import Journal
 from turnwise.types import TurnState
@@ -86,7 +87,7 @@ def test_the_arms_answer_alike_and_turnwise_records_what_was_measured(model_dir:
 
 
 def test_failures_are_counted_not_timed(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "turnwise.bench.instant_engine", json.dumps([[1, "one"], [2, ""]])]
+    command = [sys.executable, "-m", "turnwise.bench.latency.instant_engine", json.dumps([[1, "one"], [2, ""]])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as engine:
         assert engine.stdout is not None
         port = int(engine.stdout.readline())

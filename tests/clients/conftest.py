@@ -23,7 +23,7 @@ from tests.support.scripted_agent import Script
 from tests.support.servers import running
 from tests.support.tap import Tap, write_recording
 from turnwise.bench.stub_engine import StubEngine
-from turnwise.cli import app
+from turnwise.cli.main import app
 from turnwise.config import Config, cache_dir, load_config
 from turnwise.journal import Journal
 from turnwise.types import TurnKind

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from turnwise.cli import app
+from turnwise.agents.known import CLIENTS
+from turnwise.cli.main import app
 from turnwise.connect import files
-from turnwise.connect.clients import CLIENTS
 from turnwise.connect.files import write_atomically
 from turnwise.errors import TurnwiseError
 

@@ -9,11 +9,11 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.support.servers import running
+from turnwise.agents import fits
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import load_config
-from turnwise.connect import fits
 from turnwise.connect.command import connect_client
-from turnwise.doctor import examine
+from turnwise.doctor.checks import examine
 
 
 @pytest.mark.parametrize(

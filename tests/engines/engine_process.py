@@ -22,7 +22,7 @@ def start_engine(model: Path, log: Path, *options: str) -> Iterator[tuple[str, s
 
     Adapters may come from all folders of this test run.
     """
-    command = [sys.executable, "-m", "turnwise.engines.local", "--model", str(model), "--port", "0"]
+    command = [sys.executable, "-m", "turnwise.local_engine", "--model", str(model), "--port", "0"]
     command += ["--adapters-dir", str(log.parent.parent)]
     with log.open("wb") as out:
         process = subprocess.Popen([*command, "--threads", "1", *options], stdout=out, stderr=out, env=os.environ)

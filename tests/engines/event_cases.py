@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.wire import TOOL
-from turnwise.engines.chatml import TOOLS_PREAMBLE
+from turnwise.tokens.chatml import TOOLS_PREAMBLE
 
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 LIMITS = {"chat": "max_tokens", "responses": "max_output_tokens", "messages": "max_tokens"}

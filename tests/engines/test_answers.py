@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from renderers.base import ToolCallParseStatus
 
 from tests.support.models import make_qwen3
-from turnwise.engines.answers import AnswerGrammar, AnswerParser, AnswerParts
-from turnwise.engines.rendering import PromptRenderer, load_renderer
+from turnwise.tokens.answer_parser import AnswerGrammar, AnswerParser, AnswerParts
+from turnwise.tokens.rendering import PromptRenderer, load_renderer
 
 QWEN3 = AnswerGrammar(reasoning=True, calls="json")
 PLAIN = AnswerGrammar(reasoning=False, calls="json")

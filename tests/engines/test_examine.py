@@ -12,7 +12,7 @@ from tests.engines.test_sglang import likeliest
 from tests.engines.test_vllm_client import VLLM, one_token
 from tests.support.raw_http import Part, answer, plays
 from turnwise.config import load_config
-from turnwise.doctor import examine
+from turnwise.doctor.checks import examine
 from turnwise.engines.examine import examine_engine, refuse_impossible
 from turnwise.errors import ConfigError
 

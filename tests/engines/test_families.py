@@ -19,9 +19,9 @@ from renderers.base import ToolCallParseStatus, create_renderer
 from transformers import PreTrainedTokenizerFast
 
 from tests.support.models import QWEN3_TOKENS, make_qwen3, make_tokenizer
-from turnwise.engines.answers import AnswerParser, AnswerParts
-from turnwise.engines.families import thinking_switch
-from turnwise.engines.rendering import GRAMMARS, PromptRenderer, load_renderer
+from turnwise.tokens.answer_parser import AnswerParser, AnswerParts
+from turnwise.tokens.renderer_choice import thinking_switch
+from turnwise.tokens.rendering import GRAMMARS, PromptRenderer, load_renderer
 from turnwise.types import Message
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"

@@ -13,13 +13,13 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from turnwise.engines.local.adapters import read_adapter
-from turnwise.engines.local.attention import Pack, Span
-from turnwise.engines.local.checkpoint import Checkpoint
-from turnwise.engines.local.kv import SequenceKV
-from turnwise.engines.local.llama import LlamaRunner
-from turnwise.engines.local.runner import Runner, TransformersRunner, load_model
 from turnwise.errors import AdapterError, ModelError
+from turnwise.local_engine.adapters import read_adapter
+from turnwise.local_engine.attention import Pack, Span
+from turnwise.local_engine.checkpoint import Checkpoint
+from turnwise.local_engine.kv import SequenceKV
+from turnwise.local_engine.llama import LlamaRunner
+from turnwise.local_engine.runner import Runner, TransformersRunner, load_model
 
 VOCABULARY = 97
 LEAN = ("llama", "mistral", "qwen2", "qwen3")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from turnwise.engines.local.requests import SamplingParams
-from turnwise.engines.local.sampling import sample
+from turnwise.local_engine.requests import SamplingParams
+from turnwise.local_engine.sampling import sample
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
 

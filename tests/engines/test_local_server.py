@@ -313,7 +313,7 @@ def test_sigterm_aborts_what_takes_longer_than_the_grace(model: Path, tmp_path: 
     [(("--kv-cache-mb", "0"), "--kv-cache-mb"), (("--model", "/nowhere"), "no model folder at /nowhere")],
 )
 def test_a_start_that_cannot_work_says_why(model: Path, tmp_path: Path, options: tuple[str, str], says: str) -> None:
-    command = [sys.executable, "-m", "turnwise.engines.local", "--model", str(model), "--port", "0", *options]
+    command = [sys.executable, "-m", "turnwise.local_engine", "--model", str(model), "--port", "0", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     assert says in done.stderr
@@ -321,6 +321,6 @@ def test_a_start_that_cannot_work_says_why(model: Path, tmp_path: Path, options:
 
 def test_a_port_in_use_is_said(url: str, model: Path) -> None:
     port = url.rsplit(":", 1)[1]
-    command = [sys.executable, "-m", "turnwise.engines.local", "--model", str(model), "--port", port]
+    command = [sys.executable, "-m", "turnwise.local_engine", "--model", str(model), "--port", port]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, "cannot listen" in done.stderr) == (1, True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from tests.training.tiny import make_model
-from turnwise.engines.local.text import TextStream
+from turnwise.local_engine.text import TextStream
 
 
 @pytest.fixture(scope="module")

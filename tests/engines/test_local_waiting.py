@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from turnwise.engines.local import server
-from turnwise.engines.local.requests import Finish, Output
+from turnwise.local_engine import server
+from turnwise.local_engine.requests import Finish, Output
 
 
 async def test_a_stream_with_nothing_to_say_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

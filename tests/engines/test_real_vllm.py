@@ -30,11 +30,11 @@ from tests.support.versions import publish
 from tests.support.vllm_server import PYTHON, VllmServer, vllm_server
 from turnwise.config import Config, load_config
 from turnwise.engines.base import Chunk, SamplingParams
-from turnwise.engines.forced_calls import forced_call
 from turnwise.engines.replicas import Replicas
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import EngineError, UnknownModel
 from turnwise.journal import Journal, schema
+from turnwise.tokens.forced_calls import forced_call
 from turnwise.training.batching import row_of
 from turnwise.training.policy import Policy, sampling_temperature
 from turnwise.types import FinishReason, Turn

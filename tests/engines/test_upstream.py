@@ -15,7 +15,8 @@ import pytest
 
 from tests.support.raw_http import Part, Played, answer, plays, sse
 from turnwise.config import load_config
-from turnwise.engines.upstream import (
+from turnwise.engines.upstream.anthropic_api import UNKNOWN_HERE, AnthropicWire
+from turnwise.engines.upstream.client import (
     LINGER_S,
     LONGEST_LINE,
     LONGEST_REFUSAL,
@@ -25,8 +26,7 @@ from turnwise.engines.upstream import (
     UpstreamUsage,
     make_upstream,
 )
-from turnwise.engines.upstream_anthropic import UNKNOWN_HERE, AnthropicWire
-from turnwise.engines.upstream_openai import OpenAIWire
+from turnwise.engines.upstream.openai_api import OpenAIWire
 from turnwise.errors import ConfigError, EngineError, EngineUnreachable
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"

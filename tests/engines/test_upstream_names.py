@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.engines.upstream import ChatParams, ToolCallPiece, UpstreamEvent
-from turnwise.engines.upstream_names import FittingNames
+from turnwise.engines.upstream.client import ChatParams, ToolCallPiece, UpstreamEvent
+from turnwise.engines.upstream.tool_names import FittingNames
 
 LONGEST = 16
 

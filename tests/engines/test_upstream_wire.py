@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.engines.upstream import ChatParams, ToolCallPiece, UpstreamEvent, UpstreamUsage
-from turnwise.engines.upstream_anthropic import AnthropicWire
-from turnwise.engines.upstream_openai import OpenAIWire
+from turnwise.engines.upstream.anthropic_api import AnthropicWire
+from turnwise.engines.upstream.client import ChatParams, ToolCallPiece, UpstreamEvent, UpstreamUsage
+from turnwise.engines.upstream.openai_api import OpenAIWire
 from turnwise.errors import EngineError
 
 TOOL = {"type": "function", "function": {"name": "f", "description": "does f", "parameters": {"type": "object"}}}

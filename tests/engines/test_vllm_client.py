@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.raw_http import Part, answer, plays, sse
 from turnwise.engines.base import Chunk, SamplingParams, merged
-from turnwise.engines.forced_calls import forced_call
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
+from turnwise.tokens.forced_calls import forced_call
 
 OURS = answer(200, {"data": [{"id": "base", "max_model_len": 64, "owned_by": "turnwise"}]})
 VLLM = answer(200, {"data": [{"id": "base", "max_model_len": 64, "owned_by": "vllm"}]})

@@ -24,13 +24,13 @@ from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.support.in_process import TOKENS, in_process
 from tests.support.raw_http import answer, plays
 from tests.support.servers import wait_until
-from turnwise.engines.rendering import load_renderer
 from turnwise.gateway import auth
 from turnwise.gateway.app import make_app
-from turnwise.gateway.capture import Capture
-from turnwise.gateway.serving import ServingVersions
+from turnwise.gateway.turn.opening import Capture
+from turnwise.gateway.versions import ServingVersions
 from turnwise.journal import Journal
 from turnwise.judges import worker
+from turnwise.tokens.rendering import load_renderer
 
 TOKEN = TOKENS.agent
 OPEN_ROUTES = ("/healthz", "/readyz")

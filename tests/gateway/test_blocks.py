@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.wire import events_of
-from turnwise.engines.answers import AnswerGrammar, AnswerParser, AnswerParts, CallPiece
-from turnwise.gateway.blocks import OneAtATime
-from turnwise.gateway.chat import ChatCodec
-from turnwise.gateway.messages import MessagesCodec
-from turnwise.gateway.request import AnswerHead, Final, ModelRequest, StreamWriter, Usage
-from turnwise.gateway.responses import ResponsesCodec
+from turnwise.gateway.wire.call_order import OneAtATime
+from turnwise.gateway.wire.chat import ChatCodec
+from turnwise.gateway.wire.messages import MessagesCodec
+from turnwise.gateway.wire.request import AnswerHead, Final, ModelRequest, StreamWriter, Usage
+from turnwise.gateway.wire.responses import ResponsesCodec
+from turnwise.tokens.answer_parser import AnswerGrammar, AnswerParser, AnswerParts, CallPiece
 from turnwise.types import FinishReason
 
 HEAD = AnswerHead("turn-" + "0" * 32, ModelRequest("turnwise", [{"role": "user", "content": "hi"}]), 3)

@@ -19,7 +19,7 @@ from tests.support.servers import running, wait_until
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import Config
 from turnwise.gateway import server
-from turnwise.gateway.in_hand import InHand
+from turnwise.gateway.turn.in_hand import InHand
 from turnwise.journal import Journal
 from turnwise.types import TurnState
 

@@ -17,8 +17,8 @@ from tests.conftest import Running
 from tests.gateway.test_sessions_api import next_state, say, session_of, user
 from tests.support.servers import wait_until
 from tests.support.versions import publish
-from turnwise.engines.chatml import ChatMLRenderer
-from turnwise.engines.rendering import PromptRenderer
+from turnwise.tokens.chatml import ChatMLRenderer
+from turnwise.tokens.rendering import PromptRenderer
 from turnwise.types import Exclusion, TurnState
 
 

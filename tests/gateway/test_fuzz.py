@@ -14,7 +14,7 @@ from tests.support.in_process import in_process
 from tests.support.models import make_qwen3
 from tests.support.mutations import BODIES, mutated
 from turnwise.config import Config
-from turnwise.engines.rendering import PromptRenderer, load_renderer
+from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.types import Exclusion, TurnState
 
 SAID = [

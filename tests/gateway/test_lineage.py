@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.gateway.sessions import (
+from turnwise.gateway.lineage.history import (
     answer_hash,
     canonical,
     compare_histories,

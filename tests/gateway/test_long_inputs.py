@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from turnwise.engines.chatml import parse_text
-from turnwise.engines.upstream_names import FittingNames
+from turnwise.engines.upstream.tool_names import FittingNames
 from turnwise.gateway.errors import ApiError
-from turnwise.gateway.request import check_tool_names
-from turnwise.gateway.sessions import canonical, compare_histories, hash_history, side_rule, without_side_tail
+from turnwise.gateway.lineage.history import canonical, compare_histories, hash_history, side_rule, without_side_tail
+from turnwise.gateway.wire.request import check_tool_names
+from turnwise.tokens.chatml import parse_text
 
 LIMIT_S = 8.0
 

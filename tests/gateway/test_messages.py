@@ -12,8 +12,8 @@ from anthropic.types import Message, RawMessageStreamEvent
 from tests.gateway.conftest import Agents
 from tests.support.servers import wait_until
 from tests.support.wire import KINDS_OF_ANSWER, TOOL, check_events, nested_calls, post_stream, without_ids
-from turnwise.gateway.messages import usage_body
-from turnwise.gateway.request import Usage
+from turnwise.gateway.wire.messages import usage_body
+from turnwise.gateway.wire.request import Usage
 from turnwise.types import Exclusion, FinishReason, TurnState
 
 TOOLS: Any = [{"name": TOOL["name"], "description": TOOL["description"], "input_schema": TOOL["parameters"]}]

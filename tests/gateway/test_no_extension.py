@@ -18,7 +18,7 @@ from tests.gateway.callers import Caller, Talk, user
 from tests.gateway.encoders import Habits
 from tests.gateway.test_token_truth import THOUGHT, begin, check_truth, extends
 from tests.support.wire import nested_calls
-from turnwise.engines.rendering import PromptRenderer, load_renderer
+from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.types import Message, Turn
 
 CALLED = THOUGHT + "Adding.\n" + nested_calls({"a": 1})

@@ -17,8 +17,8 @@ from schemathesis.generation import GenerationMode
 from tests.support.in_process import in_process
 from tests.support.mutations import BODIES
 from turnwise.config import Config
-from turnwise.engines.rendering import load_renderer
-from turnwise.gateway.openapi import request_schema
+from turnwise.gateway.wire.openapi import request_schema
+from turnwise.tokens.rendering import load_renderer
 
 NAMES = {"/v1/chat/completions": "chat", "/v1/responses": "responses", "/v1/messages": "messages"}
 

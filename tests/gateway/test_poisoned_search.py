@@ -10,7 +10,7 @@ from sqlalchemy import select
 from tests.gateway.conftest import Agents
 from tests.judges.test_worker import work_until
 from turnwise.journal import schema
-from turnwise.judges.cascade import SignalJudge
+from turnwise.judges.choice import SignalJudge
 from turnwise.judges.worker import Worker
 from turnwise.types import TurnState
 

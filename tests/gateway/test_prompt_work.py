@@ -14,7 +14,7 @@ from tests.conftest import Running
 from tests.gateway.callers import FORMATS, LIMITS, Caller, Talk, user
 from tests.gateway.conftest import Agents
 from tests.support.wire import nested_calls
-from turnwise.engines.rendering import PromptRenderer
+from turnwise.tokens.rendering import PromptRenderer
 
 CALL = "<think>\na sum\n</think>\n\n" + nested_calls({"a": 1})
 

@@ -17,7 +17,7 @@ from tests.conftest import GatewayThread, Running
 from tests.support.servers import wait_until
 from turnwise.config import Config, load_config
 from turnwise.engines.private_socket import private_socket
-from turnwise.loop_states import LOCK, LoopState, write_states
+from turnwise.loops.states import LOCK, LoopState, write_states
 
 HUNG = LoopState("hung", restarts=2, recent=2, why="gave no sign of life for 61 s", last_words=("what somebody said",))
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.test_upstream import DONE, in_front_of
 from tests.support.raw_http import sse
-from turnwise.engines.upstream_anthropic import DEFAULT_MAX_TOKENS
+from turnwise.engines.upstream.anthropic_api import DEFAULT_MAX_TOKENS
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 ENDED = sse({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}})

@@ -10,8 +10,8 @@ import pytest
 
 from tests.gateway.test_upstream import DONE, in_front_of
 from tests.support.raw_http import Part, answer
-from turnwise.engines.upstream import ChatParams
-from turnwise.engines.upstream_words import REMEMBERED, RefusedWords
+from turnwise.engines.upstream.client import ChatParams
+from turnwise.engines.upstream.refused_words import REMEMBERED, RefusedWords
 
 
 def refusal(message: str, param: str | None = None, code: str | None = None) -> list[Part]:

@@ -14,10 +14,10 @@ from openai.types.responses import Response, ResponseStreamEvent
 from tests.gateway.conftest import Agents
 from tests.support.servers import wait_until
 from tests.support.wire import KINDS_OF_ANSWER, TOOL, check_events, events_of, nested_calls, post_stream, without_ids
-from turnwise.engines.parts import AnswerParts
-from turnwise.gateway.request import AnswerHead, Final, ModelRequest, Usage
-from turnwise.gateway.responses import ResponsesCodec
+from turnwise.gateway.wire.request import AnswerHead, Final, ModelRequest, Usage
+from turnwise.gateway.wire.responses import ResponsesCodec
 from turnwise.journal.schema import unpack_json
+from turnwise.tokens.answer_pieces import AnswerParts
 from turnwise.types import Exclusion, FinishReason, TurnState
 
 TOOLS: Any = [{"type": "function", **TOOL, "strict": False}]
@@ -230,7 +230,7 @@ def test_log_probs_are_those_of_the_text_alone(qwen: Agents, said: str, calls: s
 
 def test_items_of_a_stream_have_ids_of_their_own_and_its_time_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(1000)
-    monkeypatch.setattr("turnwise.gateway.responses.time.time", lambda: next(clock))
+    monkeypatch.setattr("turnwise.gateway.wire.responses.time.time", lambda: next(clock))
     writer = ResponsesCodec().writer(AnswerHead("turn-1", ModelRequest("m", [{"role": "user", "content": "hi"}]), 1))
     data = writer.begin()
     for parts in (AnswerParts(reasoning="a"), AnswerParts(content="b"), AnswerParts(reasoning="c")):

@@ -23,12 +23,12 @@ from pydantic import TypeAdapter
 
 from tests.gateway.encoders import Habits, chat_body, messages_body, responses_body
 from tests.support.wire import events_of, without_ids
-from turnwise.engines.answers import AnswerGrammar, AnswerParser
-from turnwise.gateway.chat import ChatCodec
-from turnwise.gateway.messages import MessagesCodec
-from turnwise.gateway.request import AnswerHead, Codec, Final, ModelRequest, Usage, call_id
-from turnwise.gateway.responses import ResponsesCodec
-from turnwise.gateway.sessions import answer_hash, canonical
+from turnwise.gateway.lineage.history import answer_hash, canonical
+from turnwise.gateway.wire.chat import ChatCodec
+from turnwise.gateway.wire.messages import MessagesCodec
+from turnwise.gateway.wire.request import AnswerHead, Codec, Final, ModelRequest, Usage, call_id
+from turnwise.gateway.wire.responses import ResponsesCodec
+from turnwise.tokens.answer_parser import AnswerGrammar, AnswerParser
 from turnwise.types import FinishReason, Message
 
 TURN = "turn-0123456789abcdef0123456789abcdef"

@@ -14,7 +14,7 @@ from tests.gateway.conftest import Agents
 from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.support.servers import wait_until
 from tests.support.versions import publish
-from turnwise.gateway.serving import KEEP_LOADED
+from turnwise.gateway.versions import KEEP_LOADED
 
 
 @pytest.fixture

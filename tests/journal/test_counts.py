@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.support.versions import answered, new_turn, publish
 from turnwise.config import load_config
-from turnwise.doctor_journal import examine_journal
+from turnwise.doctor.journal import examine_journal
 from turnwise.journal import Journal, schema
 from turnwise.journal.core import IllegalMove
 from turnwise.journal.counts import differences, mend_counts, read_counts, recount
-from turnwise.journal.forgetting import forget
-from turnwise.journal.retention import prune
+from turnwise.journal.deletion.forgetting import forget
+from turnwise.journal.deletion.retention import prune
 from turnwise.types import TurnKind, TurnState, Verdict, Vote
 
 

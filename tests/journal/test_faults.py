@@ -14,7 +14,7 @@ from turnwise.config import Config, load_config
 from turnwise.errors import JournalError
 from turnwise.gateway.auth import load_or_make_token
 from turnwise.journal import Journal
-from turnwise.journal.records import RecordsExporter
+from turnwise.journal.records.export import RecordsExporter
 from turnwise.types import Exclusion, TurnState
 
 # -- faults ---------------------------------------------------------------------------------------------------------

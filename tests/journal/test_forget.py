@@ -16,8 +16,8 @@ from tests.support.versions import answered, new_turn
 from turnwise.config import Config, load_config
 from turnwise.errors import JournalError, UnknownTurn
 from turnwise.journal import Answer, Journal, schema
-from turnwise.journal.forgetting import find_session, forget, plan
-from turnwise.journal.records import RecordsExporter
+from turnwise.journal.deletion.forgetting import find_session, forget, plan
+from turnwise.journal.records.export import RecordsExporter
 from turnwise.types import Exclusion, FinishReason, PolicyVersion, Proposal, TurnState, Verdict, Vote
 
 SECRET = "xylophone-4711"
@@ -136,8 +136,8 @@ def test_versions_that_learned_from_it_are_named(journal: Journal) -> None:
 
 
 def run_say(told: dict[str, object]) -> str:
-    from turnwise.cli_journal import _say
-    from turnwise.cli_options import out
+    from turnwise.cli.journal import _say
+    from turnwise.cli.options import out
 
     with out.capture() as capture:
         _say(told, False, "are forgotten")

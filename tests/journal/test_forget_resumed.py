@@ -10,9 +10,10 @@ import pytest
 from tests.journal.test_forget import SECRET, config, files_with, judged, says, speak, talk  # noqa: F401
 from tests.support.versions import answered
 from turnwise.errors import JournalError
-from turnwise.journal import Journal, forgetting
-from turnwise.journal.forgetting import find_session, forget, plan
-from turnwise.journal.records import RecordsExporter
+from turnwise.journal import Journal
+from turnwise.journal.deletion import forgetting
+from turnwise.journal.deletion.forgetting import find_session, forget, plan
+from turnwise.journal.records.export import RecordsExporter
 from turnwise.types import Batch, PolicyVersion
 
 

@@ -12,7 +12,8 @@ from tests.journal.test_group import Held
 from tests.support.versions import answered, new_turn
 from turnwise.config import load_config
 from turnwise.errors import JournalError, JournalFull, JournalUnavailable
-from turnwise.journal import Journal, group, schema
+from turnwise.journal import Journal, schema
+from turnwise.journal import group_commit as group
 from turnwise.types import TurnState
 
 PATIENCE_S = 0.3

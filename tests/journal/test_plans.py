@@ -15,8 +15,8 @@ from sqlalchemy.dialects import sqlite
 from tests.support.versions import answered, new_turn
 from turnwise.config import load_config
 from turnwise.journal import Answer, Journal, lookups
-from turnwise.journal.records import RecordsExporter
-from turnwise.journal.retention import bound_outbox, prune, prune_versions
+from turnwise.journal.deletion.retention import bound_outbox, prune, prune_versions
+from turnwise.journal.records.export import RecordsExporter
 from turnwise.types import Exclusion, FinishReason, PolicyVersion, Verdict
 
 

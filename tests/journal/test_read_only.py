@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from tests.support.versions import answered
 from turnwise.config import Config
-from turnwise.doctor_journal import examine_journal
+from turnwise.doctor.journal import examine_journal
 from turnwise.errors import JournalError
 from turnwise.journal import Journal, schema
 from turnwise.journal.read_only import MOST_TRIES, read_only, read_ours

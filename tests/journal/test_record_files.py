@@ -13,7 +13,7 @@ from tests.journal.test_records import lines
 from tests.support.versions import answered
 from turnwise.config import Config
 from turnwise.journal import Journal
-from turnwise.journal.records import RecordsExporter
+from turnwise.journal.records.export import RecordsExporter
 
 FOREIGN = {
     "json of another program": b'{"time": 1, "message": "mine"}\n{"time": 2, "message": "mine"}\n',

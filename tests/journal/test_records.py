@@ -15,7 +15,7 @@ from sqlalchemy import select
 from tests.support.versions import answered
 from turnwise.config import load_config
 from turnwise.journal import Journal, schema
-from turnwise.journal.records import RecordsExporter
+from turnwise.journal.records.export import RecordsExporter
 
 
 def lines(journal: Journal) -> list[dict]:

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from tests.conftest import Running
 from tests.support.servers import wait_until
 from tests.support.versions import answered, new_turn, publish
-from turnwise.cli_journal import amount
+from turnwise.cli.journal import amount
 from turnwise.config import Config, load_config
-from turnwise.doctor_journal import examine_journal
+from turnwise.doctor.journal import examine_journal
 from turnwise.errors import JournalError, TurnwiseError
 from turnwise.journal import Answer, Journal, schema
-from turnwise.journal.erasing import used_bytes, vacuum
-from turnwise.journal.records import RecordsExporter
-from turnwise.journal.retention import Keeper, bound_outbox, prune, prune_records, prune_versions
+from turnwise.journal.deletion.erasing import used_bytes, vacuum
+from turnwise.journal.deletion.retention import Keeper, bound_outbox, prune, prune_records, prune_versions
+from turnwise.journal.records.export import RecordsExporter
 from turnwise.types import FinishReason, TurnState
 
 NOW = 1_800_000_000.0

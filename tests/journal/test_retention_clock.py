@@ -12,10 +12,11 @@ from tests.journal.test_retention import NOW, Clock, add, ids, put
 from tests.support.versions import answered
 from turnwise.config import Config, load_config
 from turnwise.errors import UnknownTurn
-from turnwise.journal import Journal, record_edits, schema
-from turnwise.journal.erasing import erase_turns
-from turnwise.journal.records import RecordsExporter
-from turnwise.journal.retention import DAY_S, Keeper, prune, prune_records
+from turnwise.journal import Journal, schema
+from turnwise.journal.deletion.erasing import erase_turns
+from turnwise.journal.deletion.retention import DAY_S, Keeper, prune, prune_records
+from turnwise.journal.records import edits as record_edits
+from turnwise.journal.records.export import RecordsExporter
 from turnwise.types import Exclusion, TurnState
 
 

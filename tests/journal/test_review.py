@@ -10,8 +10,8 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from tests.judges.test_worker import add_turn, settings
-from turnwise.cli import app
-from turnwise.cli_options import Screen
+from turnwise.cli.main import app
+from turnwise.cli.options import Screen
 from turnwise.errors import JournalError, TooLate
 from turnwise.journal import Journal, review, schema
 from turnwise.types import Proposal, TurnState, Verdict

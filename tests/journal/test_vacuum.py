@@ -10,9 +10,10 @@ from sqlalchemy import select
 from tests.support.versions import answered
 from turnwise.config import load_config
 from turnwise.errors import JournalError
-from turnwise.journal import Journal, erasing
+from turnwise.journal import Journal
 from turnwise.journal.clocks import ORDER, T
-from turnwise.journal.erasing import erase_turns, vacuum
+from turnwise.journal.deletion import erasing
+from turnwise.journal.deletion.erasing import erase_turns, vacuum
 
 
 def test_the_order_holds_and_retries_are_known_after_it(tmp_path: Path) -> None:

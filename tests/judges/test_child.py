@@ -20,8 +20,8 @@ from sqlalchemy import select
 
 from tests.judges.test_worker import add_turn, settings, state, until, work_until
 from turnwise.journal import Journal, schema
-from turnwise.judges.cascade import SignalJudge
 from turnwise.judges.child import Child, ChildUnavailable, TooSlow
+from turnwise.judges.choice import SignalJudge
 from turnwise.judges.worker import Worker
 from turnwise.types import Exclusion, TurnState
 
@@ -173,7 +173,7 @@ async def test_a_turn_that_hangs_its_reader_is_excluded_with_its_reason_and_the_
 
 JUDGE = """
 import re, sys
-import turnwise.judges.cascade as cascade
+import turnwise.judges.choice as cascade
 
 real = cascade.judge_from_signals
 reads = cascade._signals

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.judges.hints import MAX_CHARS, hint_from_reply
-from turnwise.judges.instructions import as_instruction, base_form
-from turnwise.judges.signals import judge_from_signals
+from turnwise.judges.signals.hints import MAX_CHARS, hint_from_reply
+from turnwise.judges.signals.instructions import as_instruction, base_form
+from turnwise.judges.signals.verdict import judge_from_signals
 
 LISTED = "**Step 1:** add.\n**Step 2:** subtract."
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from turnwise.judges.person import MAX_READ, own_words
 from turnwise.judges.prompts import score_prompt
-from turnwise.judges.signals import judge_from_signals
+from turnwise.judges.signals.verdict import judge_from_signals
+from turnwise.judges.sources.person import MAX_READ, own_words
 from turnwise.types import Message
 
 PIECES = [

@@ -15,7 +15,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from turnwise.config import Config, JudgeConfig
-from turnwise.judges.cascade import CascadeJudge, SignalJudge
+from turnwise.judges.choice import CascadeJudge, SignalJudge
 from turnwise.judges.model import CALL_ATTEMPTS, JudgeUnavailable, ModelJudge
 from turnwise.types import JudgeTask
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.judges.person import own_words
-from turnwise.judges.signals import judge_from_signals
+from turnwise.judges.signals.verdict import judge_from_signals
+from turnwise.judges.sources.person import own_words
 
 TASK = [{"role": "user", "content": "Write a note to the neighbours."}]
 ANSWER = {"role": "assistant", "content": "**Dear neighbours**, the water is off on 3/4/2026 from 10 to 14."}

@@ -13,9 +13,9 @@ from sqlalchemy import select
 from tests.judges.test_worker import Scripted, add_turn, good, settings, state, until, work_until
 from turnwise.errors import JournalError
 from turnwise.journal import Journal, schema
-from turnwise.judges.cascade import SignalJudge
+from turnwise.judges.choice import SignalJudge
 from turnwise.judges.parsing import parse_hint
-from turnwise.judges.signals import judge_from_signals
+from turnwise.judges.signals.verdict import judge_from_signals
 from turnwise.judges.text import clean
 from turnwise.judges.worker import Worker
 from turnwise.types import Exclusion, JudgeTask, TurnState, Verdict

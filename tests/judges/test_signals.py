@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.judges.cases import read_cases
-from turnwise.judges.commands import diagnostic
 from turnwise.judges.evaluate import judge_by_signals, report
-from turnwise.judges.fit import PRIOR, fit, own_cases
-from turnwise.judges.signals import SignalVerdict, features, judge_from_signals, load_weights
+from turnwise.judges.signals.fit import PRIOR, fit, own_cases
+from turnwise.judges.signals.verdict import SignalVerdict, features, judge_from_signals, load_weights
+from turnwise.judges.sources.commands import diagnostic
 
 HERE = Path(__file__).parent
 LISTED = "**Step 1:** add 3 and 4.\n**Step 2:** take 2 away.\n\n**Answer:** 5"

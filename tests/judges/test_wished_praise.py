@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.judges.signals import SignalVerdict, judge_from_signals
+from turnwise.judges.signals.verdict import SignalVerdict, judge_from_signals
 
 TASK = [{"role": "user", "content": "Three and four, less two?"}]
 ANSWER = {"role": "assistant", "content": "**Step 1:** add 3 and 4.\n**Step 2:** take 2 away.\n\n**Answer:** 5"}

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from turnwise.config import Config, JudgeConfig
 from turnwise.journal import Answer, Journal, NewTurn, schema
-from turnwise.judges.cascade import SignalJudge
+from turnwise.judges.choice import SignalJudge
 from turnwise.judges.model import JudgeUnavailable
 from turnwise.judges.worker import Worker, run
 from turnwise.types import Exclusion, FinishReason, JudgeTask, TurnKind, TurnState, Verdict

@@ -13,13 +13,13 @@ from fastapi import FastAPI
 
 from turnwise.config import Config
 from turnwise.engines.base import Chunk, SamplingParams
-from turnwise.engines.rendering import PromptRenderer
-from turnwise.gateway.answering import Answering
 from turnwise.gateway.app import make_app
 from turnwise.gateway.auth import Tokens
-from turnwise.gateway.capture import Capture
-from turnwise.gateway.serving import ServingVersions
+from turnwise.gateway.turn.opening import Capture
+from turnwise.gateway.turn.sampling import Answering
+from turnwise.gateway.versions import ServingVersions
 from turnwise.journal import Journal
+from turnwise.tokens.rendering import PromptRenderer
 
 
 class InstantAnswers:

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from tests.support.scripted_agent import MARK, SUB_AGENT_STEP
-from turnwise.gateway.sessions import side_rule
+from turnwise.gateway.lineage.history import side_rule
 from turnwise.types import TurnKind, TurnState
 
 

@@ -117,7 +117,7 @@ def engine_process(model: Path, dtype: str = "bfloat16", **options: object) -> I
     """The real local engine alone, on a socket that it inherits; gives its URL."""
     sock = bind("127.0.0.1", 0)
     extra = [arg for key, value in options.items() for arg in (f"--{key.replace('_', '-')}", str(value))]
-    command = [sys.executable, "-m", "turnwise.engines.local", "--model", str(model), "--fd", str(sock.fileno())]
+    command = [sys.executable, "-m", "turnwise.local_engine", "--model", str(model), "--fd", str(sock.fileno())]
     process = subprocess.Popen(
         [*command, "--dtype", dtype, *extra],
         stdout=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from turnwise.cli import app
+from turnwise.cli.main import app
 
 
 def test_bench_train_prints_its_figures(tiny_dir: Path, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from tests.training.tiny import ids
+from turnwise import files
 from turnwise.errors import AdapterError
-from turnwise.training import files, publish
+from turnwise.training import publish
 from turnwise.training.checkpoints import Checkpoint, CheckpointStore
 from turnwise.training.policy import Policy
 from turnwise.training.publish import load_adapter_dir, recent_checkpoints, staged_version, version_dir

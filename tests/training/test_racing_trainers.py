@@ -17,8 +17,9 @@ from safetensors import SafetensorError
 
 from tests.support.servers import wait_until
 from tests.training.homes import Bench, feed, settings
+from turnwise import files
 from turnwise.journal import Journal
-from turnwise.training import files, publish, worker
+from turnwise.training import publish, worker
 from turnwise.training.publish import clean_leftovers, numbers_on_disk, version_dir
 from turnwise.training.worker import Trainer, work
 from turnwise.types import TurnState

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
 from turnwise.config import TrainConfig
-from turnwise.engines.rendering import load_renderer
+from turnwise.tokens.rendering import load_renderer
 from turnwise.training.batching import row_of
 from turnwise.training.policy import Policy
 from turnwise.training.step import compute_signals, optimiser_step

@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer
 
 from tests.training.tiny import batch, by_the_model, no_tick, plain_model, sample, shake, train_config
-from turnwise.engines.rendering import PromptRenderer, load_renderer
+from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.policy import Policy, hinted_prompt, load_tokenizer
 from turnwise.training.step import compute_signals, optimiser_step
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.training.homes import Bench, Killed, feed, same
-from turnwise.training import files, worker
+from turnwise import files
+from turnwise.training import worker
 from turnwise.training.publish import load_adapter_dir
 from turnwise.training.worker import Trainer, run, work
 from turnwise.types import TurnState

@@ -14,8 +14,9 @@ import torch
 
 from tests.support.servers import wait_until
 from tests.training.homes import Bench, Killed, feed, same
+from turnwise import files
 from turnwise.errors import JournalUnavailable
-from turnwise.training import files, worker
+from turnwise.training import worker
 from turnwise.training.policy import Policy
 from turnwise.training.publish import version_dir
 from turnwise.training.step import Signals, compute_signals

@@ -23,7 +23,7 @@ from turnwise.bench.report import BenchReport, Figure
 from turnwise.config import Config
 from turnwise.errors import TurnwiseError
 from turnwise.gateway.server import bind
-from turnwise.loop_table import engine_command
+from turnwise.loops.table import engine_command
 from turnwise.models import resolve_model
 
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from turnwise.agents.known import CLIENTS, Client
 from turnwise.config import Config
-from turnwise.connect.clients import CLIENTS, Client
 from turnwise.connect.endpoint import find_endpoint
 from turnwise.connect.files import Changes, plan_change
 from turnwise.errors import ConfigError

@@ -17,7 +17,7 @@ from turnwise.config import LOOPBACK, Config
 from turnwise.engines.examine import context_of
 from turnwise.errors import ConfigError
 from turnwise.gateway.auth import load_or_make_token
-from turnwise.gateway.serving import MODEL_NAME, UPSTREAM
+from turnwise.gateway.versions import MODEL_NAME, UPSTREAM
 from turnwise.home import running_url
 
 PROVIDER = "turnwise"

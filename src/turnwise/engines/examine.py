@@ -11,7 +11,7 @@ from turnwise.config import Config
 from turnwise.engines.base import Engine
 from turnwise.engines.choose import token_engine
 from turnwise.engines.sglang import SglangEngine
-from turnwise.engines.upstream import make_upstream
+from turnwise.engines.upstream.client import make_upstream
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import ConfigError, EngineError
 

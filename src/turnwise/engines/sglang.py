@@ -20,7 +20,7 @@ import httpx
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams
 from turnwise.engines.events import EventClient
 from turnwise.engines.http import bearer, engine_client, refusal, send
-from turnwise.engines.tempered import SAME_EITHER_WAY, Tempered
+from turnwise.engines.logprob_check import SAME_EITHER_WAY, Tempered
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
 NOT_LOADED = "not loaded"

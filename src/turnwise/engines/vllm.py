@@ -19,7 +19,7 @@ import httpx
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, merged
 from turnwise.engines.events import EventClient
 from turnwise.engines.http import bearer, engine_client, refusal, send
-from turnwise.engines.tempered import SAME_EITHER_WAY, Tempered
+from turnwise.engines.logprob_check import SAME_EITHER_WAY, Tempered
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
 __all__ = ["BASE_MODEL", "EngineUnreachable", "UnknownModel", "VllmEngine"]

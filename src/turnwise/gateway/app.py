@@ -22,22 +22,22 @@ from turnwise.config import Config
 from turnwise.engines.capabilities import capabilities
 from turnwise.errors import EngineError, JournalError, JournalFull, JournalUnavailable, TooLate, UnknownTurn
 from turnwise.gateway.auth import Tokens, check_access
-from turnwise.gateway.capture import Capture
-from turnwise.gateway.chat import ChatCodec
-from turnwise.gateway.clients import read_body
-from turnwise.gateway.delivery import Answers, answers_in
 from turnwise.gateway.errors import ApiError, as_api_error
-from turnwise.gateway.messages import MessagesCodec
 from turnwise.gateway.metrics import Metrics
-from turnwise.gateway.openapi import request_schema
 from turnwise.gateway.origins import EXPOSED, Origins
-from turnwise.gateway.relaying import UNKNOWN_CONTEXT
-from turnwise.gateway.request import Codec, read_object
-from turnwise.gateway.responses import ResponsesCodec
 from turnwise.gateway.scopes import refuse_unlisted
-from turnwise.gateway.serving import MODEL_NAME, UPSTREAM
+from turnwise.gateway.turn.delivery import Answers, answers_in
+from turnwise.gateway.turn.opening import Capture
+from turnwise.gateway.turn.relaying import UNKNOWN_CONTEXT
+from turnwise.gateway.versions import MODEL_NAME, UPSTREAM
+from turnwise.gateway.wire.chat import ChatCodec
+from turnwise.gateway.wire.http_request import read_body
+from turnwise.gateway.wire.messages import MessagesCodec
+from turnwise.gateway.wire.openapi import request_schema
+from turnwise.gateway.wire.request import Codec, read_object
+from turnwise.gateway.wire.responses import ResponsesCodec
 from turnwise.judges.text import clean
-from turnwise.loop_states import read_states, troubled
+from turnwise.loops.states import read_states, troubled
 from turnwise.types import BASE_VERSION
 
 log = logging.getLogger(__name__)

@@ -20,22 +20,22 @@ from filelock import FileLock, Timeout
 from turnwise.config import Config
 from turnwise.engines.capabilities import capabilities
 from turnwise.engines.choose import token_engine
-from turnwise.engines.rendering import load_renderer
-from turnwise.engines.upstream import make_upstream
+from turnwise.engines.upstream.client import make_upstream
 from turnwise.errors import ConfigError, JournalFull, TurnwiseError
-from turnwise.gateway.answering import Answering
 from turnwise.gateway.app import make_app
 from turnwise.gateway.auth import load_tokens
-from turnwise.gateway.capture import Capture
 from turnwise.gateway.hang_ups import HangUps
 from turnwise.gateway.limits import KEPT_S, Door, Limits, raise_file_limit
-from turnwise.gateway.relaying import Relaying, UpstreamVersions
-from turnwise.gateway.serving import ServingVersions
+from turnwise.gateway.turn.opening import Capture
+from turnwise.gateway.turn.relaying import Relaying, UpstreamVersions
+from turnwise.gateway.turn.sampling import Answering
+from turnwise.gateway.versions import ServingVersions
 from turnwise.journal import Journal
-from turnwise.journal.records import CHUNK, RecordsExporter
-from turnwise.journal.retention import Keeper
-from turnwise.loops import loop_main
+from turnwise.journal.deletion.retention import Keeper
+from turnwise.journal.records.export import CHUNK, RecordsExporter
+from turnwise.loops.process import loop_main
 from turnwise.models import resolve_model
+from turnwise.tokens.rendering import load_renderer
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from turnwise.config import Config
 from turnwise.errors import JournalError, JournalFull, JournalUnavailable
 from turnwise.journal import schema
 from turnwise.journal.clocks import boot_id, end_leases, enter_boot, first_meta, last_turn, lower_boot_turn, meta
-from turnwise.journal.group import GroupCommit
+from turnwise.journal.group_commit import GroupCommit
 from turnwise.journal.schema import pack_json, unpack_ids, unpack_json, unpack_logprobs
 from turnwise.types import REVIVABLE, TRANSITIONS, Exclusion, FinishReason, Message, Turn, TurnKind, TurnState
 

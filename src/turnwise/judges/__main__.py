@@ -5,7 +5,7 @@ import asyncio
 
 from turnwise.config import Config
 from turnwise.judges.worker import run
-from turnwise.loops import loop_main
+from turnwise.loops.process import loop_main
 
 
 async def judge(config: Config, _args: argparse.Namespace, stop: asyncio.Event) -> None:

@@ -18,7 +18,7 @@ from turnwise.config import Config
 from turnwise.errors import TurnwiseError
 from turnwise.judges.cases import Case, read_cases
 from turnwise.judges.model import JudgeUnavailable, ModelJudge
-from turnwise.judges.signals import judge_from_signals
+from turnwise.judges.signals.verdict import judge_from_signals
 from turnwise.types import JudgeTask
 
 LABELS = (-1, 0, 1)
@@ -56,7 +56,7 @@ def judge_by_signals(cases: list[Case], cross_validate: bool) -> list[Judged]:
     """The free signals on each case, with the shipped weights or with weights fitted on the other folds alone."""
     weights: list[Any] = [None] * len(cases)
     if cross_validate:
-        from turnwise.judges.fit import cross_validation_weights  # only this needs numpy
+        from turnwise.judges.signals.fit import cross_validation_weights  # only this needs numpy
 
         weights = cross_validation_weights(cases)
     out = []

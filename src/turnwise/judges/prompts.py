@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnwise.judges.cut_off import NOTE as CUT_OFF
-from turnwise.judges.person import person_words
 from turnwise.judges.sizing import note, shares, shorten, token_bound
-from turnwise.judges.sources import by_source
+from turnwise.judges.sources.by_source import by_source
+from turnwise.judges.sources.person import person_words
+from turnwise.judges.sources.visible import folded, latin
 from turnwise.judges.text import answer_text, content_text
-from turnwise.judges.visible import folded, latin
 from turnwise.patterns import IGNORECASE, pattern
 from turnwise.types import Message
 

@@ -17,8 +17,8 @@ import uuid
 from turnwise.config import Config
 from turnwise.errors import JournalError, JournalUnavailable, LeaseLost
 from turnwise.journal import Journal
-from turnwise.judges.cascade import Judge, make_judge
 from turnwise.judges.child import Child, ChildUnavailable, TooSlow, Work, right_here
+from turnwise.judges.choice import Judge, make_judge
 from turnwise.judges.cut_off import apart_from_the_cut
 from turnwise.judges.model import JudgeUnavailable
 from turnwise.judges.text import storable

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 
 from turnwise.config import Config
-from turnwise.loops import loop_main
+from turnwise.loops.process import loop_main
 from turnwise.training.worker import run
 
 

@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from turnwise.training.files import new_directory, sweep
+from turnwise.files import new_directory, sweep
 from turnwise.types import Batch
 
 log = logging.getLogger(__name__)

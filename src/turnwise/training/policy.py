@@ -23,7 +23,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from turnwise.config import TrainConfig
 from turnwise.errors import AdapterError, ModelError
-from turnwise.lifeline import beat
+from turnwise.loops.lifeline import beat
 from turnwise.training.batching import Row
 
 HINT_HEADER = "\n\n[user's hint / instruction]\n"

@@ -23,8 +23,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from turnwise.errors import AdapterError
+from turnwise.files import put_in_place, remove, staged, sync_all
 from turnwise.journal import Journal
-from turnwise.training.files import put_in_place, remove, staged, sync_all
 from turnwise.types import PolicyVersion
 
 WEIGHTS = "adapter_model.safetensors"

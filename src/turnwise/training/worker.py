@@ -22,12 +22,12 @@ from torch import Tensor
 
 from turnwise.config import Config
 from turnwise.errors import AdapterError, DiskFull, JournalUnavailable, LeaseLost
+from turnwise.files import sweep
 from turnwise.journal.journal import Journal
-from turnwise.lifeline import beat
+from turnwise.loops.lifeline import beat
 from turnwise.models import resolve_model
 from turnwise.training import gate
 from turnwise.training.checkpoints import Checkpoint, CheckpointStore, origin_of
-from turnwise.training.files import sweep
 from turnwise.training.policy import Policy
 from turnwise.training.publish import (
     Adapter,

@@ -15,11 +15,11 @@ from functools import partial
 
 import psutil
 
-from turnwise import watching
 from turnwise.bench.soak.clock import Clock
 from turnwise.bench.soak.disk import Disk
 from turnwise.bench.soak.ledger import Ledger, Phase, Rollback
 from turnwise.bench.soak.program import LOOPS, Program, wait_for
+from turnwise.loops import watching
 
 RECOVERY_LIMIT_S = 150.0
 HOUR_S = 3600

@@ -17,7 +17,7 @@ import psutil
 from turnwise.demo.server import Server
 
 LOOPS = {
-    "engine": "turnwise.engines.local",
+    "engine": "turnwise.local_engine",
     "gateway": "turnwise.gateway",
     "judge": "turnwise.judges",
     "trainer": "turnwise.training",

@@ -1,0 +1,130 @@
+"""`turnwise judge` and `turnwise bench`: measurements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from turnwise.cli.options import ConfigFile, Home, Json, Set, err, out, read_config
+from turnwise.errors import TurnwiseError
+
+judge_app = typer.Typer(help="The judge.", no_args_is_help=True)
+bench_app = typer.Typer(help="Measurements, printed as ratios beside a peer.", no_args_is_help=True)
+
+
+@judge_app.command("eval")
+def judge_eval(
+    file: Annotated[Path, typer.Argument(help="Labelled next states, one JSON object a line.")],
+    kind: Annotated[str, typer.Option(help="signals, model or cascade.")] = "signals",
+    cross_validate: Annotated[
+        bool, typer.Option(help="Fit anything fitted on the other cases only, so that no case is scored by itself.")
+    ] = True,
+    config: ConfigFile = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """Accuracy on what was decided, abstention, precision and recall, hints, and a confusion table."""
+    from turnwise.judges.evaluate import evaluate_file, render
+
+    report = evaluate_file(file, kind, read_config(config, home, None), cross_validate)
+    if as_json:
+        out.print_json(json.dumps(report))
+    else:
+        out.print(render(report))
+
+
+Repeats = Annotated[int, typer.Option(min=1, help="Runs of each measurement; the best or the median counts.")]
+Write = Annotated[Path | None, typer.Option(help="Put the figures into this file, such as BENCHMARKS.md.")]
+
+
+@bench_app.command("serve")
+def bench_serve(
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    repeats: Repeats = 3,
+    only: Annotated[str | None, typer.Option(help="'engine' or 'gateway'; both when left out.")] = None,
+    quick: Annotated[bool, typer.Option(help="The gateway alone, on a part of the grid: under two minutes.")] = False,
+    litellm: Annotated[
+        bool, typer.Option(help="Install the LiteLLM proxy to compare with, unless it is there.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time of each cell of the gateway's grid.")] = 2.0,
+    write: Write = None,
+) -> None:
+    """The engine's tokens/s beside `generate`; what the gateway adds, beside the LiteLLM proxy and no proxy."""
+    from turnwise.bench.latency.grid import bench_latency
+    from turnwise.bench.serving import bench_engine
+
+    settings = read_config(config, home, sets)
+    if only not in (None, "engine", "gateway"):
+        raise TurnwiseError(f"--only is 'engine' or 'gateway', not {only!r}")
+    if only != "gateway" and not quick:
+        finish_bench(bench_engine(settings, repeats), write)
+    if only != "engine":
+        finish_bench(bench_latency(settings, quick=quick, install_litellm=litellm, seconds=seconds), write)
+
+
+@bench_app.command("train")
+def bench_train(
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    samples: Annotated[int, typer.Option(min=1, help="Samples in the batch.")] = 16,
+    repeats: Repeats = 3,
+    write: Write = None,
+) -> None:
+    """A training step beside a plain forward and backward pass over the same tokens."""
+    from turnwise.bench.training import bench_training
+
+    finish_bench(bench_training(read_config(config, home, sets), samples, repeats), write)
+
+
+@bench_app.command("journal")
+def bench_journal_command(
+    turns: Annotated[int, typer.Option(min=1000, help="Turns in the journal.")] = 1_000_000,
+    versions: Annotated[int, typer.Option(min=10, help="Published versions.")] = 3000,
+    backlog: Annotated[int, typer.Option(min=100, help="Turns that wait for the judge or the trainer.")] = 30_000,
+    repeats: Repeats = 50,
+    write: Write = None,
+) -> None:
+    """What is asked of a journal of this size, and of a tenth and a hundredth of it; durable turns beside SQLite."""
+    from turnwise.bench.journal.fill import Size
+    from turnwise.bench.journal.operations import bench_journal
+
+    finish_bench(bench_journal(Size(turns, versions, backlog), repeats), write)
+
+
+@bench_app.command("soak")
+def bench_soak(
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    minutes: Annotated[float, typer.Option(min=1, help="How long it is soaked.")] = 30.0,
+    quick: Annotated[bool, typer.Option("--quick", help="Two and a half minutes of it.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the clients and of what is done to the program.")] = 0,
+    out_folder: Annotated[Path, typer.Option("--out", help="Where the plot, the log and the ledger go.")] = Path(
+        "soak-out"
+    ),
+    write: Write = None,
+) -> None:
+    """The whole program under load, kills, hangs, clock steps and a full disk: nothing lost, nothing twice, flat."""
+    from turnwise.bench.soak.run import SoakOptions, bench_soak
+
+    model = str(read_config(config, home, sets).model.path)
+    report, faults = bench_soak(
+        SoakOptions(model=model, out=out_folder.absolute(), minutes=minutes, quick=quick, seed=seed),
+        lambda text: err.print(text, highlight=False),
+    )
+    finish_bench(report, write)
+    if faults:
+        raise TurnwiseError("the soak found faults:\n  " + "\n  ".join(faults) + f"\nmore is in {out_folder}")
+
+
+def finish_bench(report: Any, write: Path | None) -> None:
+    report.print(out)
+    if write is not None:
+        report.write(write)
+        out.print(f"written to {write}", highlight=False)

@@ -1,0 +1,52 @@
+"""`turnwise hints`: proposed hints that came from tools, pages or files, for the person to accept or reject."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from turnwise.cli.options import ConfigFile, Home, Json, ago, change_journal, out, read_config, read_journal
+from turnwise.judges.sources.visible import visible
+
+hints_app = typer.Typer(help="Proposed hints from sources without trust.", no_args_is_help=True)
+
+
+@hints_app.command("review")
+def hints_review(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
+    """The hints that wait for your word, and where each came from; nothing of them is trained on."""
+    rows = read_journal(read_config(config, home, None), lambda journal: journal.list_proposals())
+    if as_json:
+        out.print_json(json.dumps(rows))
+        return
+    if not rows:
+        out.print("no hint waits for review")
+        return
+    table = Table("id", "said by", "turn", "score", "when", "the hint as it was found")
+    for row in rows:
+        score = "" if row["score"] is None else f"{row['score']:+d}"
+        turn = f"{row['turn_id']} ({row['turn_state']})"
+        table.add_row(str(row["id"]), safe(row["source"]), safe(turn), score, ago(row["created_at"]), safe(row["hint"]))
+    out.print(table)
+    out.print("Take one with `turnwise hints accept ID`, or drop it with `turnwise hints reject ID`.", highlight=False)
+
+
+@hints_app.command("accept")
+def hints_accept(proposal_id: int, config: ConfigFile = None, home: Home = None) -> None:
+    """Make a proposed hint your own: the turn keeps its score and is trained with the hint, if it is not too late."""
+    said = change_journal(read_config(config, home, None), lambda journal: journal.accept_proposal(proposal_id))
+    out.print(safe(said), highlight=False, soft_wrap=True)
+
+
+@hints_app.command("reject")
+def hints_reject(proposal_id: int, config: ConfigFile = None, home: Home = None) -> None:
+    """Drop a proposed hint."""
+    change_journal(read_config(config, home, None), lambda journal: journal.reject_proposal(proposal_id))
+    out.print(f"the proposed hint {proposal_id} is dropped", highlight=False)
+
+
+def safe(text: str) -> str:
+    """Foreign text for a terminal: on one line, without control characters, and with its markup shown as text."""
+    return escape(" ".join(visible(text).split()))

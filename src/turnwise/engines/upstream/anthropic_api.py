@@ -1,0 +1,227 @@
+"""Anthropic's messages as an upstream: conversations in OpenAI's shape become its blocks, and its events our pieces.
+
+Reasoning of earlier turns is left out: a thinking block is only taken back with the signature it was made with.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+from turnwise.engines.upstream.conversation import ChatParams, FinishReason, ToolCallPiece, UpstreamEvent, UpstreamUsage
+from turnwise.engines.upstream.faults import fault
+from turnwise.errors import EngineError
+from turnwise.types import Message
+
+API_VERSION = "2023-06-01"
+DEFAULT_MAX_TOKENS = 4096
+"""The API must be told a limit; this one stands in where the client names none."""
+FINISH: dict[str, FinishReason] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+UNKNOWN_HERE = ("seed", "response_format", "verbosity")
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+Block = dict[str, Any]
+
+
+class AnthropicWire:
+    """One request and its answer."""
+
+    path: ClassVar[str] = "/v1/messages"
+    base_suffix: ClassVar[str] = "/v1"
+    longest_name: ClassVar[int] = 128
+
+    def __init__(self) -> None:
+        self._calls: dict[int, int] = {}  # content block -> its place among the tool calls
+        self._without_arguments: set[int] = set()
+        self._prompt_tokens = 0
+        self._cached_tokens: int | None = None
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        return {"anthropic-version": API_VERSION} | ({"x-api-key": key} if key else {})
+
+    def body(
+        self, messages: list[Message], tools: list[dict[str, Any]] | None, params: ChatParams, model: str
+    ) -> dict[str, Any]:
+        for name in UNKNOWN_HERE:
+            if getattr(params, name) is not None:
+                raise EngineError(f'{name}: an upstream with engine.api = "anthropic" has no such setting', 400)
+        system = "\n\n".join(_text(m) for m in messages if m["role"] in ("system", "developer"))
+        settings = {
+            "system": system or None,
+            "temperature": params.temperature,
+            "top_p": params.top_p,
+            "top_k": params.top_k,
+            "stop_sequences": list(params.stop) or None,
+            "tools": [_tool(tool) for tool in tools] if tools else None,
+            "tool_choice": _choice(params) if tools else None,
+            "output_config": _output_config(params),
+        }
+        return {
+            "model": model,
+            "max_tokens": params.max_tokens or DEFAULT_MAX_TOKENS,
+            "messages": _turns(messages),
+            "stream": True,
+        } | {key: value for key, value in settings.items() if value is not None}
+
+    def read(self, event: dict[str, Any]) -> UpstreamEvent | None:
+        kind = event.get("type")
+        if kind == "error":
+            error = event["error"]
+            message = f"the upstream failed in the middle of its answer: {error.get('message')}"
+            raise fault(message, STATUS.get(error.get("type"), 502))
+        if kind == "message_start":
+            self._count_prompt(event["message"].get("usage") or {})
+        elif kind == "content_block_start":
+            return self._start(event["index"], event["content_block"])
+        elif kind == "content_block_delta":
+            return self._delta(event["index"], event["delta"])
+        elif kind == "content_block_stop" and event["index"] in self._without_arguments:
+            return UpstreamEvent(tool_calls=[ToolCallPiece(self._calls[event["index"]], arguments="{}")])
+        elif kind == "message_delta":
+            return self._end(event)
+        return None
+
+    def _start(self, index: int, block: Block) -> UpstreamEvent | None:
+        if block["type"] == "text" and block.get("text"):
+            return UpstreamEvent(text=block["text"])
+        if block["type"] != "tool_use":
+            return None
+        self._calls[index] = place = len(self._calls)
+        arguments = json.dumps(block["input"]) if block.get("input") else ""
+        if not arguments:
+            self._without_arguments.add(index)
+        return UpstreamEvent(tool_calls=[ToolCallPiece(place, block["id"], block["name"], arguments)])
+
+    def _delta(self, index: int, delta: Block) -> UpstreamEvent | None:
+        if delta["type"] == "text_delta":
+            return UpstreamEvent(text=delta["text"])
+        if delta["type"] == "thinking_delta":
+            return UpstreamEvent(reasoning=delta["thinking"])
+        if delta["type"] == "input_json_delta" and index in self._calls and delta["partial_json"]:
+            self._without_arguments.discard(index)
+            return UpstreamEvent(tool_calls=[ToolCallPiece(self._calls[index], arguments=delta["partial_json"])])
+        return None
+
+    def _end(self, event: dict[str, Any]) -> UpstreamEvent:
+        reason = event["delta"].get("stop_reason")
+        usage = event.get("usage") or {}
+        if usage.get("input_tokens") is not None:
+            self._count_prompt(usage)
+        return UpstreamEvent(
+            finish_reason=FINISH.get(reason, "stop") if reason else None,
+            usage=UpstreamUsage(self._prompt_tokens, usage.get("output_tokens") or 0, self._cached_tokens),
+            stop_string=event["delta"].get("stop_sequence"),
+        )
+
+    def _count_prompt(self, usage: dict[str, Any]) -> None:
+        cached, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
+        self._prompt_tokens = (usage.get("input_tokens") or 0) + (cached or 0) + (written or 0)
+        self._cached_tokens = cached
+
+
+def _turns(messages: list[Message]) -> list[Message]:
+    """The conversation as user and assistant turns of blocks; neighbours of one role are one turn."""
+    turns: list[Message] = []
+    for message in messages:
+        role = message["role"]
+        if role in ("system", "developer"):
+            continue
+        blocks = _BLOCKS[role](message)
+        role = "assistant" if role == "assistant" else "user"
+        if not blocks:
+            continue
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += blocks
+        else:
+            turns.append({"role": role, "content": blocks})
+    return turns
+
+
+def _user(message: Message) -> list[Block]:
+    text = _text(message)
+    return [{"type": "text", "text": text}] if text else []
+
+
+def _assistant(message: Message) -> list[Block]:
+    calls = [
+        {
+            "type": "tool_use",
+            "id": call["id"],
+            "name": call["function"]["name"],
+            "input": _arguments(call["function"].get("arguments")),
+        }
+        for call in message.get("tool_calls") or []
+    ]
+    return [*_user(message), *calls]
+
+
+def _result(message: Message) -> list[Block]:
+    return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": _text(message)}]
+
+
+_BLOCKS = {"user": _user, "assistant": _assistant, "tool": _result}
+
+
+def _text(message: Message) -> str:
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    other = next((part.get("type") for part in content if part.get("type") != "text"), None)
+    if other is not None:
+        raise EngineError(f"messages: content of type {other!r} cannot be sent to this upstream", 400)
+    return "".join(part["text"] for part in content)
+
+
+def _arguments(arguments: Any) -> dict[str, Any]:
+    """A call's arguments as the object that the API wants; what is none is shown as it was written."""
+    try:
+        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except json.JSONDecodeError:
+        value = None
+    return value if isinstance(value, dict) else {"invalid_arguments": arguments or ""}
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    function = tool["function"]
+    schema = function.get("parameters") or {"type": "object", "properties": {}}
+    described = {"description": function["description"]} if function.get("description") else {}
+    strict = {"strict": function["strict"]} if function.get("strict") is not None else {}
+    return {"name": function["name"], **described, "input_schema": schema, **strict}
+
+
+def _output_config(params: ChatParams) -> dict[str, Any] | None:
+    effort = params.reasoning_effort
+    if effort is None:
+        return None
+    if effort not in EFFORTS:
+        known = ", ".join(EFFORTS)
+        raise EngineError(f"reasoning_effort: {effort!r} is none of what this upstream knows: {known}", 400)
+    return {"effort": effort}
+
+
+def _choice(params: ChatParams) -> dict[str, Any] | None:
+    choice = params.tool_choice
+    if isinstance(choice, dict):
+        wanted: dict[str, Any] | None = {"type": "tool", "name": choice["function"]["name"]}
+    elif choice is not None:
+        wanted = {"type": {"required": "any"}.get(choice, choice)}
+    else:
+        wanted = None
+    if params.parallel_tool_calls is False and (wanted is None or wanted["type"] != "none"):
+        wanted = (wanted or {"type": "auto"}) | {"disable_parallel_tool_use": True}
+    return wanted

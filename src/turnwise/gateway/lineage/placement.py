@@ -1,0 +1,211 @@
+"""Where a request belongs: looks the candidates up in the journal and lets `sessions` decide.
+
+In this order: the history and answer of a recorded turn are the beginning of the request; the request has the same
+answers in the same order (a client that rewrites its history); its last answer is one that only one session can have
+given (a client that compacted it); the same for the last answer but one, where the client put an answer of its own
+behind it; the session that the client named; else a new session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from turnwise.gateway.lineage.history import (
+    History,
+    Placement,
+    answer_hash,
+    canonical,
+    compare_histories,
+    hash_history,
+    is_telling,
+    last_answer_at,
+    own_words,
+    place_exactly,
+    without_side_tail,
+)
+from turnwise.journal import Journal
+from turnwise.patterns import anchored
+from turnwise.types import Message
+
+LIKE_ENOUGH = 0.5
+"""Share of a recorded request's messages that a rewritten history must still have to count as the same session."""
+
+
+MOST_PUT_BEHIND = 3
+"""Answers of a client's own that are looked past to find ours."""
+
+_COUNTED = anchored(r"^(.+:)(\d{1,6})$")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What the client says of its session. A ``weak`` id, such as a cache key, may be shared by conversations.
+
+    ``main``: it says itself that this is a main turn.
+    """
+
+    client: str
+    session_id: str | None
+    weak: bool = False
+    main: bool = False
+
+
+def place(journal: Journal, messages: list[Message], history: History, claim: Claim) -> Placement:
+    """The place of a main request; ``history`` are the hashes of its messages."""
+    session = own_session(journal, claim)
+    main = messages if claim.main else without_side_tail(messages)
+    if len(main) < len(messages):
+        found = _place(journal, main, hash_history(main), claim, session)
+        follows = found.follows if found.parent is None else found.parent.id
+        # What was left out is in the prompt: it is rendered anew.
+        return replace(found, parent=None, follows=follows, added=messages)
+    return _place(journal, messages, history, claim, session)
+
+
+def _place(journal: Journal, messages: list[Message], history: History, claim: Claim, session: str | None) -> Placement:
+    found = _find(journal, messages, history, claim, session)
+    if found is None and session is not None and claim.weak:
+        elsewhere = _find(journal, messages, history, Claim(claim.client, None), None)
+        if journal.has_answers(session):  # another conversation has this key
+            return elsewhere or Placement(None, None, None, messages, None, [])
+        elsewhere = elsewhere or _by_counted_key(journal, messages, claim, session)
+        if elsewhere is not None:  # the key is new: a client may change it when it compacts
+            found = replace(elsewhere, session_id=session, branch_of=elsewhere.session_id or elsewhere.branch_of)
+    return found or Placement(session, None, None, messages, None, [])
+
+
+def _by_counted_key(journal: Journal, messages: list[Message], claim: Claim, session: str) -> Placement | None:
+    """A key that ends in a count, one more than that of a session with this answer: the client compacted that one.
+
+    The answer is the last of that session and of the same client, and it was new there: an answer that stood in the
+    request already, an example say, tells nothing.
+    """
+    at, counted = last_answer_at(messages), _COUNTED.match(session)
+    if at is None or counted is None:
+        return None
+    before = f"{counted[1]}{int(counted[2]) - 1}"
+    if journal.session_client(before) != claim.client:
+        return None
+    found = _by_answer(journal, messages, at, Claim(claim.client, before), before)
+    if found is None or found.answers is None or canonical(messages[at]) in _answers_in(journal, found.answers):
+        return None
+    return found
+
+
+def _answers_in(journal: Journal, turn_id: str) -> set[str]:
+    """The assistant messages of a recorded request."""
+    return {canonical(m) for m in journal.context_messages(turn_id) if m["role"] == "assistant"}
+
+
+def own_session(journal: Journal, claim: Claim) -> str | None:
+    """The session that the client named; under a name of its own where another client has that name already."""
+    if claim.session_id is None:
+        return None
+    owner = journal.session_client(claim.session_id)
+    if owner is None or owner == claim.client:
+        return claim.session_id
+    return f"{claim.session_id}~{claim.client[:8]}"
+
+
+def _find(
+    journal: Journal, messages: list[Message], history: History, claim: Claim, session: str | None
+) -> Placement | None:
+    at = last_answer_at(messages)
+    if at is None:
+        return None
+    after_answers = [history.chain[i] for i in range(len(messages) - 1) if messages[i]["role"] == "assistant"]
+    # A client that updates itself changes its name, but not its history: in a named session any client's turns count.
+    named = claim.session_id
+    for scope in dict.fromkeys((named, session)):
+        candidates = journal.turns_by_context(claim.client, after_answers, scope)
+        exact = place_exactly(messages, history.chain, list(candidates), scope)  # type: ignore[arg-type]  # rows have the columns
+        if exact is not None:
+            return _same_session_after_failures(journal, exact)
+    return (
+        _by_thread(journal, messages, history, claim, session)
+        or _by_answer(journal, messages, at, claim, session)
+        or _by_answer_before(journal, messages, at, claim, session)
+    )
+
+
+def _same_session_after_failures(journal: Journal, placement: Placement) -> Placement:
+    """A client that resends other words because no answer came has not branched off."""
+    parent = placement.parent
+    if placement.branch_of is None or parent is None or journal.was_answered_by(parent.id):
+        return placement
+    return replace(placement, session_id=parent.session_id, branch_of=None)
+
+
+def _by_thread(
+    journal: Journal, messages: list[Message], history: History, claim: Claim, session: str | None
+) -> Placement | None:
+    if history.thread is None:
+        return None
+    best: tuple[float, Placement] | None = None
+    for row in journal.turns_by_thread(claim.client, history.thread, session)[:5]:
+        change = compare_histories(journal.context_messages(row.id), messages)
+        if change.likeness < LIKE_ENOUGH and session is None:
+            continue
+        fresh = row.next_state_at is None
+        same = session is not None or (change.moved and (fresh or not journal.was_answered_by(row.id)))
+        placement = Placement(
+            session_id=row.session_id if same else None,
+            branch_of=None if same else row.session_id,
+            parent=None,
+            added=messages,
+            answers=row.id if fresh else None,
+            next_state=change.reaction if fresh else [],
+            follows=row.id,
+        )
+        if best is None or change.likeness > best[0]:
+            best = change.likeness, placement
+    return best[1] if best else None
+
+
+def _by_answer(
+    journal: Journal, messages: list[Message], at: int, claim: Claim, session: str | None
+) -> Placement | None:
+    answer = messages[at]
+    if (session is None or claim.weak) and not is_telling(answer):
+        return None
+    rows = journal.turns_by_answer(claim.client, answer_hash(answer), session)
+    if not rows or (session is None and len({row.session_id for row in rows}) > 1):
+        return None
+    row = rows[0]
+    fresh = row.next_state_at is None
+    return Placement(
+        session_id=session,
+        branch_of=None if session else row.session_id,
+        parent=None,
+        added=messages,
+        answers=row.id if fresh else None,
+        next_state=own_words(messages[at + 1 :]) if fresh else [],
+        follows=row.id,
+    )
+
+
+def _by_answer_before(
+    journal: Journal, messages: list[Message], at: int, claim: Claim, session: str | None
+) -> Placement | None:
+    """A client that puts answers of its own behind ours: aider says "Ok" to itself in the model's name.
+
+    They are its own when they stood in the recorded request as well; any other may be another model's, and what
+    follows it is no reaction to ours.
+    """
+    before: int | None = at
+    for _ in range(MOST_PUT_BEHIND):
+        before = last_answer_at(messages[:before])
+        if before is None:
+            return None
+        shorter = messages[: before + 1] + messages[at + 1 :]
+        found = _by_answer(journal, shorter, before, claim, session) if is_telling(messages[before]) else None
+        if found is None or found.answers is None:
+            continue
+        known = _answers_in(journal, found.answers)
+        behind = messages[before + 1 : at + 1]
+        if any(m["role"] == "assistant" and canonical(m) not in known for m in behind):
+            return None
+        whole = known <= {canonical(m) for m in messages if m["role"] == "assistant"}
+        same = found.branch_of if whole and session is None else found.session_id
+        return replace(found, session_id=same, branch_of=None if same else found.branch_of, added=messages)
+    return None

@@ -1,0 +1,158 @@
+"""Answers an open turn with an upstream that takes messages: relayed as it comes, recorded whole, never trained on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+from turnwise.engines.upstream.client import ChatParams, UpstreamEngine, UpstreamEvent
+from turnwise.gateway.turn.sampling import Closing, OpenTurn, whole_parts, with_call_ids
+from turnwise.gateway.wire.request import Again, Delta, Final, ModelRequest, Usage, unsupported
+from turnwise.journal import Journal
+from turnwise.tokens.answer_parser import AnswerParts, CallPiece
+from turnwise.types import BASE_VERSION, FinishReason, Message
+
+UNKNOWN_CONTEXT = 1 << 40
+"""An upstream does not say how long its context is, so nothing is too long here; it refuses that itself."""
+
+_REASONS = {"length": FinishReason.LENGTH, "content_filter": FinishReason.CONTENT_FILTER}
+
+
+class Relaying(Closing):
+    """The `delivery.Answers` of an upstream."""
+
+    def __init__(self, journal: Journal, upstream: UpstreamEngine) -> None:
+        super().__init__(journal)
+        self.upstream = upstream
+
+    async def stream(self, turn: OpenTurn) -> AsyncGenerator[Delta | Again | Final, None]:
+        """The answer as the upstream gives it, then the Final, which is yielded only once the turn is durable."""
+        if turn.replay is not None:
+            yield Delta(whole_parts(turn.replay.message))
+            yield turn.replay
+            return
+        request = turn.request
+        turn.logprobs = None
+        answer: Message = {"role": "assistant", "content": ""}
+        reason, usage = FinishReason.ERROR, Usage(0, 0)
+        if request.logprobs:
+            await asyncio.shield(self._finish(turn, FinishReason.ERROR))
+            name = "logprobs" if "logprobs" in request.record else "include"
+            raise unsupported(name, "the upstream's log-probs are not known; ask for none")
+        params = ChatParams(
+            max_tokens=request.max_tokens,
+            max_tokens_key=request.options.get("limit_word", "max_tokens"),
+            temperature=request.temperature,
+            top_p=request.top_p,
+            top_k=request.top_k if (request.top_k or 0) > 0 else None,  # 0 and -1 are words for no limit
+            seed=request.seed,
+            stop=request.stops,
+            tool_choice="none" if request.withheld else request.tool_choice,
+            parallel_tool_calls=None if request.parallel_tool_calls else False,
+            response_format=_format(request),
+            reasoning_effort=_effort(request.record),
+            verbosity=_verbosity(request.record),
+            translated=_translated(request),
+            as_given=request.options.get("as_given", {}),
+        )
+        async with self.closing(turn) as close:
+            tools = request.tools or request.withheld
+            events = self.upstream.chat(request.messages, tools, params, model=request.model)
+            async with aclosing(events):
+                async for event in events:
+                    parts = _take(answer, event)
+                    turn.text = answer["content"]
+                    if event.usage is not None:
+                        given = event.usage
+                        usage = Usage(given.prompt_tokens, given.completion_tokens, cached_tokens=given.cached_tokens)
+                    if event.finish_reason is not None:
+                        reason = _REASONS.get(event.finish_reason, FinishReason.STOP)
+                        turn.stop_string = event.stop_string
+                    if parts:
+                        yield Delta(parts)
+            message = with_call_ids(turn.id, answer)
+            if message.get("tool_calls") and reason is FinishReason.STOP:
+                reason = FinishReason.TOOL_CALLS
+            await close(reason, message)
+            yield Final(message, reason, usage, turn.stop_string)
+
+    def token_text(self, token_id: int) -> str:
+        raise AssertionError("an upstream gives no token ids")
+
+    async def healthy(self) -> bool:
+        return await self.upstream.healthy()
+
+    async def max_model_len(self) -> int:
+        return self.journal.config.engine.upstream_context or UNKNOWN_CONTEXT
+
+
+class UpstreamVersions:
+    """The `ServingVersions` of an upstream: there is only the base model, under any name."""
+
+    number = BASE_VERSION
+    error: str | None = None
+    ready = True
+
+    async def resolve(self, model: str) -> tuple[int, bool]:
+        return BASE_VERSION, False
+
+    @asynccontextmanager
+    async def using(self, version: int) -> AsyncGenerator[None, None]:
+        yield
+
+    async def follow(self) -> None:
+        await asyncio.Event().wait()
+
+
+def _format(request: ModelRequest) -> dict[str, Any] | None:
+    """The form asked for, in OpenAI's chat shape with all that the client said of it, whatever its wire format."""
+    if request.structured is None:
+        return None
+    if "response_format" in request.record:
+        return request.record["response_format"]
+    given = (request.record.get("text") or {}).get("format") or {"type": "json_schema", "schema": request.structured}
+    if given["type"] != "json_schema":
+        return given
+    return {"type": "json_schema", "json_schema": {"name": "answer"} | {k: v for k, v in given.items() if k != "type"}}
+
+
+def _effort(record: dict[str, Any]) -> str | None:
+    """How much to reason, in the words of any of the wire formats."""
+    if record.get("reasoning_effort") is not None:
+        return record["reasoning_effort"]
+    return _within(record, "reasoning", "effort") or _within(record, "output_config", "effort")
+
+
+def _translated(request: ModelRequest) -> frozenset[str]:
+    """Which of OpenAI's words for the limit and the effort the client did not itself choose."""
+    own = {"max_tokens": "limit_word" in request.options, "reasoning_effort": "reasoning_effort" in request.record}
+    return frozenset(word for word, chosen in own.items() if not chosen)
+
+
+def _verbosity(record: dict[str, Any]) -> str | None:
+    """How much to say, in the words of either of OpenAI's APIs."""
+    return _within(record, "text", "verbosity") if record.get("verbosity") is None else record["verbosity"]
+
+
+def _within(record: dict[str, Any], name: str, key: str) -> Any:
+    given = record.get(name)
+    return given.get(key) if isinstance(given, dict) else None
+
+
+def _take(answer: Message, event: UpstreamEvent) -> AnswerParts:
+    """Add an event to the answer; gives what it added."""
+    parts = AnswerParts(reasoning=event.reasoning, content=event.text)
+    answer["content"] += event.text
+    if event.reasoning:
+        answer["reasoning_content"] = answer.get("reasoning_content", "") + event.reasoning
+    for piece in event.tool_calls:
+        calls: list[Message] = answer.setdefault("tool_calls", [])
+        if piece.index == len(calls):
+            calls.append({"type": "function", "function": {"name": "", "arguments": ""}})
+        function = calls[piece.index]["function"]
+        function["name"] = function["name"] or piece.name or ""
+        function["arguments"] += piece.arguments
+        parts.pieces.append(CallPiece(piece.index, piece.name, piece.arguments))
+    return parts

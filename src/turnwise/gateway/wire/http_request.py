@@ -1,0 +1,78 @@
+"""Reads from an HTTP request what is not in its format: the body within its limit, who asks, in which session."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+
+from turnwise.gateway.auth import client_key
+from turnwise.gateway.errors import ApiError
+from turnwise.gateway.turn.opening import Client
+from turnwise.gateway.wire.request import SESSION_ID
+from turnwise.types import TurnKind
+
+SESSION_HEADERS = ("thread-id", "session-id", "session_id", "x-claude-code-session-id", "x-opencode-session")
+"""Headers in which agents send their own session ids; `X-Session-Id` comes before them all.
+
+Codex CLI's sub-agents share its `session-id` and have a `thread-id` of their own.
+"""
+AGENT_HEADER = "x-claude-code-agent-id"
+"""Claude Code's sub-agents share its session's id: each conversation of theirs is a session beside it."""
+
+
+async def read_body(request: Request, limit_mb: float) -> bytes:
+    """The whole body, refused with 413 as soon as it is known to be too large. 499: its client hung up meanwhile."""
+    limit = int(limit_mb * 1_000_000)
+    too_large = ApiError(
+        413, f"the request body is larger than {limit_mb:g} MB (server.max_body_mb)", code="body_too_large"
+    )
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and (len(length) > 15 or int(length) > limit):
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > limit:
+                raise too_large
+            parts.append(part)
+    except ClientDisconnect as e:
+        raise ApiError(499, "the client closed the connection before its request was complete") from e
+    return b"".join(parts)
+
+
+def read_client(request: Request, url_session: str | None) -> Client:
+    """Who asks, from the headers and the URL. Raises ApiError for a header of ours that cannot be honoured.
+
+    A session id of another maker's header that is no id of ours is left alone: lineage finds the session.
+    """
+    headers = request.headers
+    session, source = url_session, "url"
+    if session is None:
+        session, source = headers.get("x-session-id"), "header"
+    if session is not None and not SESSION_ID.match(session):
+        where = "X-Session-Id" if url_session is None else "session"
+        raise ApiError(400, f"{where}: a session id is 1 to 200 letters, digits or any of . _ : @ = + -", param=where)
+    if session is None:
+        given = (headers.get(name) for name in SESSION_HEADERS)
+        session = next((value for value in given if value is not None and SESSION_ID.match(value)), None)
+        agent = f"{session}:{headers.get(AGENT_HEADER)}"
+        if session is not None and AGENT_HEADER in headers and SESSION_ID.match(agent):
+            session = agent
+    turn_type = headers.get("x-turn-type")
+    if turn_type is not None and turn_type not in set(TurnKind):
+        raise ApiError(400, "X-Turn-Type is 'main' or 'side'", param="X-Turn-Type")
+    done = headers.get("x-session-done", "").strip().lower()
+    if done not in ("", "0", "1", "true", "false"):
+        raise ApiError(400, "X-Session-Done is 'true' or 'false'", param="X-Session-Done")
+    retries = headers.get("x-stainless-retry-count", "0")
+    return Client(
+        key=client_key(request),
+        session_id=session,
+        source=source if session else "lineage",
+        turn_type=turn_type,
+        session_done=done in ("1", "true"),
+        retry_key=headers.get("idempotency-key") or headers.get("x-idempotency-key"),
+        is_retry=retries.isdecimal() and retries.strip("0") != "",
+    )

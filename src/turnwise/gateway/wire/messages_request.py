@@ -1,0 +1,260 @@
+"""What a messages request asks, as the one internal request: its fields checked, its blocks as plain messages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from turnwise.gateway.errors import ApiError
+from turnwise.gateway.wire.request import (
+    LARGEST_TOP_K,
+    TOOL_NAME,
+    ModelRequest,
+    check_conversation,
+    check_stops,
+    check_tool_names,
+    checked_tool,
+    invalid,
+    named,
+    no_function,
+    read_object,
+    session_name,
+    take_kept,
+    take_tool_marks,
+    text_of,
+)
+from turnwise.gateway.wire.thinking import asked_thinking
+from turnwise.gateway.wire.tool_choice import must_call
+from turnwise.types import Message
+
+KEPT_FIELDS = frozenset(
+    {
+        "metadata",
+        "service_tier",
+        "thinking",
+        "cache_control",
+        "context_management",
+        "diagnostics",
+        "inference_geo",
+        "speed",
+        "user_profile_id",
+        "workspace_id",
+        "billing_policy",
+    }
+)
+"""Fields that change nothing here; they are written to the record."""
+
+NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
+    "container": (None,),
+    "mcp_servers": (None, []),
+    "fallbacks": (None, []),
+    "compaction": (None,),
+    "thread": (None,),
+}
+
+REFUSED_BLOCKS = "this is a text model; content of type {kind!r} is not supported"
+
+
+class AnthropicTool(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    type: Literal["custom"] | None = None
+    name: str = Field(pattern=TOOL_NAME)
+    description: str | None = None
+    input_schema: dict[str, Any]
+    strict: bool | None = None
+
+
+class ToolChoice(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    type: Literal["auto", "none", "any", "tool"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class OutputConfig(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    effort: str | None = None
+    format: dict[str, Any] | None = None
+    task_budget: dict[str, Any] | None = None
+
+
+class MessagesFields(BaseModel):
+    """The fields of a messages request that turnwise honours."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
+    messages: list[dict[str, Any]]
+    max_tokens: int | None = Field(default=None, ge=1)
+    system: str | list[dict[str, Any]] | None = None
+    stream: bool | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    top_k: int | None = Field(default=None, ge=0, le=LARGEST_TOP_K)
+    stop_sequences: list[str] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: ToolChoice | None = None
+    output_config: OutputConfig | None = None
+
+
+def parse_request(body: bytes) -> ModelRequest:
+    """Check a body. Raises ApiError (400) that names the field."""
+    raw = read_object(body)
+    kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
+    try:
+        given = MessagesFields.model_validate(raw)
+    except ValidationError as e:
+        raise named(e) from e
+    messages: list[Message] = []
+    if given.system:
+        parts = given.system if isinstance(given.system, list) else [{"type": "text", "text": given.system}]
+        messages.append({"role": "system", "content": text_of(parts, ("text",), "system")})
+    for i, message in enumerate(given.messages):
+        messages += _plain(i, message)
+    check_conversation(messages, "messages")
+    tools = [_tool(i, tool) for i, tool in enumerate(given.tools or [])]
+    check_tool_names(tools)
+    choice = given.tool_choice
+    if choice is not None and choice.type == "tool" and choice.name is None:
+        raise invalid("tool_choice.name", "a choice of type 'tool' needs the tool's name")
+    return ModelRequest(
+        model=given.model,
+        messages=messages,
+        tools=tools if tools and not (choice is not None and choice.type == "none") else None,
+        withheld=tools if choice is not None and choice.type == "none" else None,
+        tool_choice=must_call(tools, choice.name) if choice is not None and choice.type in ("any", "tool") else None,
+        parallel_tool_calls=not (choice is not None and choice.disable_parallel_tool_use),
+        thinking=asked_thinking(kept),
+        max_tokens=given.max_tokens,
+        temperature=given.temperature,
+        top_p=given.top_p,
+        top_k=given.top_k,
+        stops=check_stops(tuple(given.stop_sequences or []), "stop_sequences"),
+        structured=_schema(given.output_config),
+        structured_field="output_config.format",
+        stream=bool(given.stream),
+        record=given.model_dump(exclude={"messages", "tools", "model", "system"}, exclude_none=True) | kept,
+        session=_session(kept.get("metadata")),
+    )
+
+
+def _plain(i: int, message: dict[str, Any]) -> list[Message]:
+    """One message with blocks as plain messages: tool results first, then the text; or the assistant's one."""
+    where = f"messages.{i}"
+    unknown = {key for key, value in message.items() if value is not None} - {"role", "content", "cache_control", "id"}
+    if unknown:
+        raise ApiError(400, f"{where}: unknown field {min(unknown)!r}", param=where, code="unknown_parameter")
+    role, content = message.get("role"), message.get("content")
+    if role not in ("user", "assistant", "system"):
+        raise invalid(where, f"the role must be 'user' or 'assistant', not {role!r}")
+    if isinstance(content, str):
+        return [{"role": role, "content": content}]
+    if not isinstance(content, list) or any(not isinstance(block, dict) for block in content):
+        raise invalid(f"{where}.content", "content must be a string or a list of blocks")
+    if role == "assistant":
+        return [_assistant(where, content)]
+    results: list[Message] = []
+    texts: list[dict[str, Any]] = []
+    for k, block in enumerate(content):
+        if block.get("type") == "tool_result" and role == "user":
+            results.append(_tool_result(f"{where}.content.{k}", block))
+        else:
+            texts.append(block)
+    text = text_of(texts, ("text",), f"{where}.content")
+    return [*results, {"role": role, "content": text}] if texts or not results else results
+
+
+def _assistant(where: str, blocks: list[dict[str, Any]]) -> Message:
+    texts, thoughts, calls = [], [], []
+    for k, block in enumerate(blocks):
+        kind = block.get("type")
+        at = f"{where}.content.{k}"
+        if kind == "text":
+            texts.append(text_of([block], ("text",), at))
+        elif kind == "thinking":
+            if not isinstance(block.get("thinking"), str):
+                raise invalid(at, "a thinking block needs a string 'thinking'")
+            thoughts.append(block["thinking"])
+        elif kind == "redacted_thinking":
+            continue  # ours are never redacted: nothing a model of ours said is in it
+        elif kind == "tool_use":
+            if not isinstance(block.get("id"), str) or not isinstance(block.get("name"), str) or not block["name"]:
+                raise invalid(at, "a tool_use block needs an id and a name")
+            if not isinstance(block.get("input"), dict):
+                raise invalid(at, "a tool_use block's input must be an object")
+            arguments = block["input"]
+            raw = arguments.get("INVALID_JSON")
+            text = raw if set(arguments) == {"INVALID_JSON"} and isinstance(raw, str) else None
+            calls.append(
+                {
+                    "id": block["id"],
+                    "type": "function",
+                    "function": {"name": block["name"], "arguments": text or json.dumps(arguments, ensure_ascii=False)},
+                }
+            )
+        else:
+            raise ApiError(400, f"{at}: {REFUSED_BLOCKS.format(kind=kind)}", param=at, code="unsupported_content")
+    message: Message = {"role": "assistant", "content": "".join(texts)}
+    if thoughts:
+        message["reasoning_content"] = "\n".join(thoughts)
+    if calls:
+        message["tool_calls"] = calls
+    return message
+
+
+def _tool_result(at: str, block: dict[str, Any]) -> Message:
+    if not isinstance(block.get("tool_use_id"), str):
+        raise invalid(at, "a tool_result block needs the tool_use_id it answers")
+    content = block.get("content")
+    if isinstance(content, list):
+        content = text_of([_found_tool(part) for part in content], ("text",), f"{at}.content")
+    elif content is not None and not isinstance(content, str):
+        raise invalid(at, "a tool result's content must be a string or a list of text blocks")
+    text = content or ""
+    if block.get("is_error") and not text.lower().startswith("error"):
+        text = f"Error: {text}"
+    return {"role": "tool", "content": text, "tool_call_id": block["tool_use_id"]}
+
+
+def _found_tool(part: Any) -> Any:
+    """A tool that a client's search found, as text; its definition is in the request's tools from then on."""
+    if isinstance(part, dict) and part.get("type") == "tool_reference" and isinstance(part.get("tool_name"), str):
+        return {"type": "text", "text": f"found: {part['tool_name']}\n"}
+    return part
+
+
+def _tool(i: int, raw: dict[str, Any]) -> dict[str, Any]:
+    kind = raw.get("type")
+    if kind not in (None, "custom"):
+        raise no_function(i, kind)
+    tool = checked_tool(i, raw, AnthropicTool)
+    function: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
+    if tool.description:
+        function["description"] = tool.description
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return {"type": "function", "function": function}
+
+
+def _schema(config: OutputConfig | None) -> dict[str, Any] | None:
+    if config is None or config.format is None:
+        return None
+    if config.format.get("type") != "json_schema" or not isinstance(config.format.get("schema"), dict):
+        raise invalid("output_config.format", "only {'type': 'json_schema', 'schema': {…}} is known")
+    return config.format["schema"]
+
+
+def _session(metadata: Any) -> str | None:
+    """The session that Claude Code writes into `metadata.user_id`, as JSON or behind `_session_`."""
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(user, str):
+        return None
+    if user.startswith("{"):
+        try:
+            value = json.loads(user).get("session_id")
+        except (ValueError, RecursionError, AttributeError):
+            return None
+        return session_name(value)
+    return session_name(user.partition("_session_")[2])

@@ -1,0 +1,42 @@
+"""Request schemas of the wire formats for the OpenAPI document, from the models that check the bodies.
+
+The routes read raw bodies, so FastAPI cannot see them. Fields that are only kept in the record may have any value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from turnwise.gateway.wire import chat
+from turnwise.gateway.wire import messages_request as messages_request
+from turnwise.gateway.wire import responses_request as responses_request
+
+_MODELS: dict[str, tuple[type[BaseModel], frozenset[str], dict[str, tuple[Any, ...]]]] = {
+    "chat": (chat.ChatFields, chat.KEPT_FIELDS, chat.NEUTRAL_VALUES),
+    "responses": (responses_request.ResponsesFields, responses_request.KEPT_FIELDS, responses_request.NEUTRAL_VALUES),
+    "messages": (messages_request.MessagesFields, messages_request.KEPT_FIELDS, messages_request.NEUTRAL_VALUES),
+}
+
+
+def request_schema(codec_name: str) -> dict[str, Any]:
+    """The `openapi_extra` of a wire format's route."""
+    model, kept, neutral = _MODELS[codec_name]
+    schema = model.model_json_schema(by_alias=True)
+    properties = schema["properties"] | {name: {} for name in kept}
+    properties |= {name: {"enum": list(values)} for name, values in neutral.items()}
+    body = {key: value for key, value in _inlined(schema, schema.get("$defs", {})).items() if key != "$defs"}
+    body["properties"] = _inlined(properties, schema.get("$defs", {}))
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": body}}}}
+
+
+def _inlined(value: Any, definitions: dict[str, Any]) -> Any:
+    """The schema with its definitions put where they are named: the document has no place for them."""
+    if isinstance(value, list):
+        return [_inlined(item, definitions) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$ref" in value:
+        return _inlined(definitions[value["$ref"].rsplit("/", 1)[1]], definitions)
+    return {key: _inlined(item, definitions) for key, item in value.items()}

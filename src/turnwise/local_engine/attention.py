@@ -1,0 +1,91 @@
+"""One forward pass over the new tokens of several sequences, packed in a row, each attending to its own past.
+
+Projections and MLPs see one long row of tokens; only attention is taken apart by sequence. Prefill chunks and decode
+steps mix freely, and nothing is padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from turnwise.local_engine.kv import SequenceKV
+from turnwise.loops.lifeline import beat
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The next ``ids`` of one sequence, whose keys and values go behind those in ``kv``.
+
+    The buffer must have room for them. ``sample``: logits are wanted after the last id.
+    """
+
+    kv: SequenceKV
+    ids: list[int]
+    sample: bool
+
+
+class Pack:
+    """Spans laid end to end. ``ids`` and ``positions`` are [N]; ``last`` [S] are the rows whose logits are wanted."""
+
+    def __init__(self, spans: Sequence[Span], heads: int) -> None:
+        self.spans = spans
+        self.ids = torch.tensor([i for s in spans for i in s.ids])
+        self.positions = torch.cat([torch.arange(len(s.kv.ids), len(s.kv.ids) + len(s.ids)) for s in spans])
+        self.lengths = [len(s.ids) for s in spans]
+        ends = torch.tensor(self.lengths).cumsum(0) - 1
+        self.last = ends[torch.tensor([s.sample for s in spans])]
+        self._decode = all(n == 1 for n in self.lengths)
+        kv_heads = spans[0].kv.shape.heads
+        self._kv_heads, self._group = kv_heads, heads // kv_heads
+        self._masks = [self._mask(s) for s in spans]
+        # Views of all layers are cut at once; doing it inside the layers costs more than the attention itself.
+        new, past = [], []
+        for s in spans:
+            start, end = len(s.kv.ids), len(s.kv.ids) + len(s.ids)
+            new.append(s.kv.data[:, :, start:end].unbind(0))
+            past.append(s.kv.data[:, None, :, :end].unbind(0))
+        layers = spans[0].kv.shape.layers
+        self._new = [[views[at] for at in (2 * n, 2 * n + 1) for views in new] for n in range(layers)]
+        self._past = [[(views[2 * n], views[2 * n + 1]) for views in past] for n in range(layers)]
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> Tensor:
+        """Store ``k``, ``v`` [N, kv_heads, D] of ``layer``, and attend with ``q`` [N, heads, D]: [N, heads * D].
+
+        The query heads that share a key head stand as rows of one query block, so no key is copied.
+        """
+        beat()  # once a layer: a pass of a large model over a long prompt takes longer than a supervisor waits
+        rows, _, dim = q.shape
+        k, v = k.transpose(0, 1), v.transpose(0, 1)
+        torch._foreach_copy_(  # pyright: ignore[reportPrivateImportUsage]
+            self._new[layer], [*k.split(self.lengths, 1), *v.split(self.lengths, 1)]
+        )
+        sdpa = F.scaled_dot_product_attention
+        if self._decode:
+            blocks = q.reshape(rows, self._kv_heads, self._group, dim).split(1)
+            out = [sdpa(b, *kv, scale=scale) for b, kv in zip(blocks, self._past[layer], strict=True)]
+            return (torch.cat(out) if rows > 1 else out[0]).view(rows, -1)
+        out = []
+        for part, kv, mask in zip(q.split(self.lengths), self._past[layer], self._masks, strict=True):
+            n = part.shape[0]
+            block = part.reshape(n, self._kv_heads, self._group, dim).permute(1, 2, 0, 3)
+            mixed = sdpa(block.reshape(1, self._kv_heads, self._group * n, dim), *kv, attn_mask=mask, scale=scale)
+            mixed = mixed.view(self._kv_heads, self._group, n, dim).permute(2, 0, 1, 3)
+            out.append(mixed.reshape(n, -1))
+        return torch.cat(out)
+
+    def commit(self) -> None:
+        """The pass is done: the buffers now hold the new ids."""
+        for s in self.spans:
+            s.kv.ids += s.ids
+
+    def _mask(self, span: Span) -> Tensor | None:
+        new, start = len(span.ids), len(span.kv.ids)
+        if new == 1:
+            return None
+        mask = torch.arange(start + new)[None, :] <= torch.arange(start, start + new)[:, None]
+        return mask.repeat(self._group, 1)

@@ -1,0 +1,197 @@
+"""The Llama family (Llama, Mistral, Qwen2, Qwen3) with as little between the matrix products as possible.
+
+Computes what transformers' modules compute, from the same checkpoint, two to three times as fast on a CPU: query, key
+and value share a product, the gate is fused into its products, and the weights are laid out once for oneDNN.
+Tests hold it to the transformers forward. Models it does not know go the general way (``runner.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import PretrainedConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from turnwise.local_engine.adapters import Adapter
+from turnwise.local_engine.attention import Pack
+from turnwise.local_engine.checkpoint import Checkpoint
+from turnwise.local_engine.kv import KVShape
+
+MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+_STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
+_ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+_MLP = ("gate_proj", "up_proj", "down_proj")
+_PACK_ROWS = 16
+"""Batch size the layout is chosen for. Any other gives the same numbers, and here the same speed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A weight [out, in] and its bias, laid out for this CPU where oneDNN can (``packed``)."""
+
+    weight: Tensor
+    bias: Tensor | None
+    packed: bool
+
+    @staticmethod
+    def of(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
+        weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
+        if not _can_pack(dtype):
+            return Linear(weight, bias, packed=False)
+        return Linear(torch.ops.mkldnn._reorder_linear_weight(weight, _PACK_ROWS), bias, packed=True)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.packed:
+            return torch.ops.mkldnn._linear_pointwise.default(x, self.weight, self.bias, "none", [], "")
+        return F.linear(x, self.weight, self.bias)
+
+    def silu(self, x: Tensor) -> Tensor:
+        if self.packed:
+            return torch.ops.mkldnn._linear_pointwise.default(x, self.weight, self.bias, "swish", [], "")
+        return F.silu(F.linear(x, self.weight, self.bias))
+
+    def times(self, x: Tensor, other: Tensor) -> Tensor:
+        if self.packed:
+            return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "mul")
+        return F.linear(x, self.weight, self.bias) * other
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One block. The two norms are float32; ``q_norm`` and ``k_norm`` [D] are Qwen3's, None elsewhere."""
+
+    norm1: Tensor
+    qkv: Linear
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    o: Linear
+    norm2: Tensor
+    gate: Linear
+    up: Linear
+    down: Linear
+
+
+class LlamaRunner:
+    """A ``Runner`` for the models that ``supports`` accepts."""
+
+    def __init__(self, config: Any, checkpoint: Checkpoint, dtype: torch.dtype, max_positions: int) -> None:
+        self._checkpoint = checkpoint
+        self._dtype = dtype
+        self.heads: int = config.num_attention_heads
+        self._kv_heads: int = config.num_key_value_heads
+        self._dim: int = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self._eps: float = config.rms_norm_eps
+        self.vocab_size: int = config.vocab_size
+        self.max_positions = min(max_positions, config.max_position_embeddings)
+        self.kv_shape = KVShape(config.num_hidden_layers, self._kv_heads, self._dim, dtype)
+        blocks = (f"model.layers.{i}" for i in range(config.num_hidden_layers))
+        linears = [f"{b}.{part}.weight" for b in blocks for part in _linear_names()]
+        self.shapes: Mapping[str, tuple[int, ...]] = {name: checkpoint.shapes[name] for name in linears}
+        self._embed = checkpoint.tensor("model.embed_tokens.weight").to(dtype)
+        self._norm = checkpoint.tensor("model.norm.weight")
+        tied = config.tie_word_embeddings or "lm_head.weight" not in checkpoint.shapes
+        self._head = Linear.of(self._embed if tied else checkpoint.tensor("lm_head.weight"), None, dtype)
+        self._cos, self._sin = _rotations(config, self.max_positions, dtype)
+        self._base = [self._layer(i, checkpoint.tensor) for i in range(config.num_hidden_layers)]
+
+    @staticmethod
+    def supports(config: PretrainedConfig, checkpoint: Checkpoint) -> bool:
+        """Whether this file computes the same as transformers for such a model."""
+        rope = getattr(config, "rope_parameters", None) or {}
+        return (
+            config.model_type in MODEL_TYPES
+            and getattr(config, "hidden_act", None) == "silu"
+            and not (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
+            and rope.get("rope_type", "default") in _STATIC_ROPE
+            and {"model.embed_tokens.weight", "model.norm.weight"} <= checkpoint.shapes.keys()
+            and f"model.layers.{config.num_hidden_layers - 1}.mlp.down_proj.weight" in checkpoint.shapes
+        )
+
+    def merge(self, adapter: Adapter | None) -> list[Layer]:
+        """The base's layers, with those that the adapter changes made anew; products it leaves alone are shared."""
+        if adapter is None:
+            return self._base
+        touched = adapter.factors.keys()
+        layers = []
+        for i, base in enumerate(self._base):
+            prefix = f"model.layers.{i}."
+            if any(name.startswith(prefix) for name in touched):
+                layers.append(self._layer(i, lambda name: adapter.merged(name, self._checkpoint.tensor), base, touched))
+            else:
+                layers.append(base)
+        return layers
+
+    def forward(self, merged: list[Layer], pack: Pack) -> Tensor:
+        heads, kv_heads, dim, eps, dtype = self.heads, self._kv_heads, self._dim, self._eps, self._dtype
+        cos, sin = self._cos[pack.positions], self._sin[pack.positions]
+        rotated, width = heads + kv_heads, self._embed.shape[1]
+        # The residual stream stays in float32: it costs a few per cent, and brings bfloat16's log-probs nearly twice as
+        # near to those of the float32 trainer (docs/decisions/0002).
+        x = F.embedding(pack.ids, self._embed).float()
+        for i, layer in enumerate(merged):
+            qkv = layer.qkv(F.rms_norm(x, (width,), layer.norm1, eps).to(dtype)).view(-1, rotated + kv_heads, dim)
+            qk, v = qkv[:, :rotated], qkv[:, rotated:]
+            if layer.q_norm is not None and layer.k_norm is not None:
+                q = F.rms_norm(qk[:, :heads], (dim,), layer.q_norm, eps)
+                qk = torch.cat((q, F.rms_norm(qk[:, heads:], (dim,), layer.k_norm, eps)), dim=1)
+            # The sign of rotate_half stands in the sine table, so that a roll does for it.
+            qk = torch.addcmul(qk * cos, qk.roll(dim // 2, -1), sin)
+            x = x + layer.o(pack.attend(i, qk[:, :heads], qk[:, heads:], v))
+            h = F.rms_norm(x, (width,), layer.norm2, eps).to(dtype)
+            x = x + layer.down(layer.up.times(h, layer.gate.silu(h)))
+        return self._head(F.rms_norm(x[pack.last], (width,), self._norm, eps).to(dtype))
+
+    def _layer(
+        self, i: int, weight: Callable[[str], Tensor], base: Layer | None = None, touched: Any = frozenset()
+    ) -> Layer:
+        """Layer ``i`` from ``weight(name)`` in float32; from ``base`` where nothing in ``touched`` changes it."""
+        prefix = f"model.layers.{i}."
+
+        def tensor(name: str) -> Tensor | None:
+            full = prefix + name
+            return self._checkpoint.tensor(full).to(self._dtype) if full in self._checkpoint.shapes else None
+
+        def linear(shared: Linear | None, *names: str) -> Linear:
+            if shared is not None and not any(f"{prefix}{n}.weight" in touched for n in names):
+                return shared
+            biases = [b for n in names if (b := tensor(f"{n}.bias")) is not None]
+            weights = [weight(f"{prefix}{n}.weight") for n in names]
+            return Linear.of(torch.cat(weights), torch.cat(biases) if biases else None, self._dtype)
+
+        def norm(name: str) -> Tensor:
+            return self._checkpoint.tensor(f"{prefix}{name}.weight")
+
+        a, m = "self_attn.", "mlp."
+        return Layer(
+            norm1=base.norm1 if base else norm("input_layernorm"),
+            qkv=linear(base and base.qkv, a + "q_proj", a + "k_proj", a + "v_proj"),
+            q_norm=base.q_norm if base else tensor(a + "q_norm.weight"),
+            k_norm=base.k_norm if base else tensor(a + "k_norm.weight"),
+            o=linear(base and base.o, a + "o_proj"),
+            norm2=base.norm2 if base else norm("post_attention_layernorm"),
+            gate=linear(base and base.gate, m + "gate_proj"),
+            up=linear(base and base.up, m + "up_proj"),
+            down=linear(base and base.down, m + "down_proj"),
+        )
+
+
+def _linear_names() -> list[str]:
+    return [f"self_attn.{n}" for n in _ATTENTION] + [f"mlp.{n}" for n in _MLP]
+
+
+def _rotations(config: Any, positions: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and signed sines [positions, 1, D] of the rotary embedding, as transformers rounds them."""
+    cos, sin = LlamaRotaryEmbedding(config)(torch.empty(0, dtype=dtype), torch.arange(positions)[None])
+    half = sin.shape[-1] // 2
+    return cos[0][:, None], torch.cat((-sin[0][:, :half], sin[0][:, half:]), dim=-1)[:, None]
+
+
+def _can_pack(dtype: torch.dtype) -> bool:
+    if not torch.backends.mkldnn.is_available():
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())

@@ -1,0 +1,68 @@
+"""Opens a model folder: the runner that fits it, its tokenizer, and the ids that end an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+
+from turnwise.errors import ModelError
+from turnwise.local_engine.checkpoint import Checkpoint
+from turnwise.local_engine.llama import LlamaRunner
+from turnwise.local_engine.runner import Runner, TransformersRunner, load_model
+from turnwise.models import resolve_model
+
+_WANTED = ["*.json", "*.jinja", "*.safetensors", "tokenizer.model"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model ready to run. ``eos_ids`` end an answer."""
+
+    folder: Path
+    runner: Runner
+    tokenizer: PreTrainedTokenizerBase
+    eos_ids: frozenset[int]
+
+    def decode(self, token_ids: list[int], *, skip_special_tokens: bool) -> str:
+        text = self.tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
+        assert isinstance(text, str)  # a list only for a list of lists
+        return text
+
+
+def load(name: str, dtype: torch.dtype, max_model_len: int) -> LoadedModel:
+    """Load the model that ``name`` means, for contexts of up to ``max_model_len`` tokens. Raises ModelError."""
+    folder = _folder(name)
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError, KeyError) as e:
+        raise ModelError(f"cannot read the configuration or tokenizer in {folder}: {e}") from e
+    checkpoint = Checkpoint(folder)
+    if LlamaRunner.supports(config, checkpoint):
+        runner: Runner = LlamaRunner(config, checkpoint, dtype, max_model_len)
+    else:
+        runner = TransformersRunner(load_model(folder, dtype), checkpoint)
+    return LoadedModel(folder, runner, tokenizer, _eos_ids(folder, config.eos_token_id, tokenizer.eos_token_id))
+
+
+def _folder(name: str) -> Path:
+    resolved = resolve_model(name)
+    if isinstance(resolved, Path):
+        return resolved
+    try:
+        return Path(snapshot_download(resolved, allow_patterns=_WANTED))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as e:
+        raise ModelError(f"cannot fetch {resolved} from the hub: {e}; give a local folder instead") from e
+
+
+def _eos_ids(folder: Path, *known: int | list[int] | None) -> frozenset[int]:
+    """All ids that end an answer: the generation config's, the model's and the tokenizer's."""
+    found = [*known]
+    if (folder / "generation_config.json").exists():
+        found.append(GenerationConfig.from_pretrained(folder).eos_token_id)
+    return frozenset(i for ids in found for i in (ids if isinstance(ids, list) else [ids]) if i is not None)

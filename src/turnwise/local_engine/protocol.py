@@ -1,0 +1,114 @@
+"""The wire shapes: the part of vLLM's completions API that the gateway uses, field for field.
+
+A field that is not listed is refused by name rather than ignored. No behaviour lives here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from turnwise.local_engine.requests import Output, SamplingParams
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class StreamOptions(_Strict):
+    include_usage: bool = False
+
+
+class CompletionRequest(_Strict):
+    """Body of ``POST /v1/completions``. ``prompt`` is token ids: this engine never sees messages."""
+
+    model: str = "base"
+    prompt: Annotated[list[int], Field(min_length=1)]
+    max_tokens: int = Field(16, ge=1)
+    temperature: float = Field(1.0, ge=0, le=100)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=-1)
+    seed: int | None = None
+    stop: str | Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=16)] | None = None
+    stop_token_ids: list[int] | None = None
+    include_stop_str_in_output: Annotated[bool, Field(description="Only false.")] = False
+    skip_special_tokens: bool = True
+    ignore_eos: bool = False
+    logprobs: int | None = Field(None, ge=0, le=0)
+    n: int = Field(1, ge=1, le=1)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    return_token_ids: bool = False
+
+    def sampling(self) -> SamplingParams:
+        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return SamplingParams(
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=max(self.top_k, 0),
+            seed=self.seed,
+            stop=tuple(s for s in stop if s),
+            stop_token_ids=frozenset(self.stop_token_ids or ()),
+            ignore_eos=self.ignore_eos,
+        )
+
+
+class LoadAdapter(_Strict):
+    """Body of ``POST /v1/load_lora_adapter``."""
+
+    lora_name: Annotated[str, Field(min_length=1)]
+    lora_path: Annotated[str, Field(min_length=1)]
+    load_inplace: bool = False
+
+
+class UnloadAdapter(_Strict):
+    """Body of ``POST /v1/unload_lora_adapter``."""
+
+    lora_name: Annotated[str, Field(min_length=1)]
+    lora_int_id: int | None = None
+
+
+def choice(body: CompletionRequest, out: Output, pieces: list[str], *, with_prompt: bool) -> dict[str, Any]:
+    """``choices[0]`` of a whole answer or of a chunk. ``pieces`` are the texts of the single tokens."""
+    return {
+        "index": 0,
+        "text": out.text,
+        "logprobs": None
+        if body.logprobs is None
+        else {
+            "tokens": pieces,
+            "token_logprobs": out.logprobs,
+            "top_logprobs": [{piece: logprob} for piece, logprob in zip(pieces, out.logprobs, strict=True)],
+            "text_offset": [],
+        },
+        "finish_reason": out.finish,
+        "stop_reason": out.stop_reason,
+        "token_ids": out.token_ids if body.return_token_ids else None,
+        "prompt_token_ids": body.prompt if body.return_token_ids and with_prompt else None,
+    }
+
+
+def usage(prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": cached_tokens},
+    }
+
+
+def error(message: str, status: int) -> dict[str, Any]:
+    """vLLM's error body."""
+    kinds = {
+        400: "BadRequestError",
+        401: "AuthenticationError",
+        403: "PermissionDeniedError",
+        404: "NotFoundError",
+        429: "RateLimitError",
+        503: "ServiceUnavailableError",
+    }
+    return {
+        "error": {"message": message, "type": kinds.get(status, "InternalServerError"), "param": None, "code": status}
+    }

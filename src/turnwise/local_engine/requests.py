@@ -1,0 +1,69 @@
+"""What the HTTP thread hands to the compute thread, and what comes back. Plain data; no I/O and no tensors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from turnwise.local_engine.kv import SequenceKV
+from turnwise.local_engine.runner import Weights
+from turnwise.local_engine.text import TextStream
+
+
+class Finish(StrEnum):
+    """vLLM's finish reasons."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to choose tokens. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 keep the whole vocabulary."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: frozenset[int] = frozenset()
+    ignore_eos: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What one step adds to one answer. ``text`` may lag behind ``token_ids`` (half characters, stop strings)."""
+
+    token_ids: list[int]
+    logprobs: list[float]
+    text: str
+    finish: Finish | None = None
+    stop_reason: str | int | None = None
+    cached_tokens: int = 0
+    error: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One completion on its way through the scheduler. Only the compute thread touches it after submission.
+
+    ``tokens`` are prompt plus sampled ids; ``kv`` holds keys and values of a prefix of them, and is None while the
+    request waits. ``weights`` are pinned at submission: a swapped adapter does not change a request in flight;
+    ``release`` unpins them, once, when the request has left the scheduler.
+    """
+
+    weights: Weights
+    tokens: list[int]
+    params: SamplingParams
+    text: TextStream
+    deliver: Callable[[Output], None]
+    release: Callable[[], None]
+    rng: random.Random
+    prompt_len: int
+    kv: SequenceKV | None = None
+    cached_tokens: int = 0
+    cancelled: bool = False

@@ -1,0 +1,138 @@
+"""Any transformers causal language model as a function from packed tokens to logits, with swappable weights.
+
+The model's own modules compute everything but attention, which ``Pack`` does on our buffers. ``llama.py`` does the
+same with less overhead for the architectures it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from turnwise.errors import ModelError
+from turnwise.local_engine.adapters import Adapter
+from turnwise.local_engine.attention import Pack
+from turnwise.local_engine.checkpoint import Checkpoint
+from turnwise.local_engine.kv import KVShape
+
+BASE = "base"
+"""The name under which the weights without an adapter are served."""
+
+
+@dataclass(slots=True, eq=False)
+class Weights:
+    """One set of weights a request can name. ``merged`` is what the runner made of it; None until it is needed."""
+
+    name: str
+    adapter: Adapter | None
+    merged: Any = None
+
+
+class Runner(Protocol):
+    """What the scheduler needs of a model."""
+
+    kv_shape: KVShape
+    heads: int
+    vocab_size: int
+    max_positions: int
+    shapes: Mapping[str, tuple[int, ...]]
+    """Names and shapes of the weights that an adapter may change."""
+
+    def merge(self, adapter: Adapter | None) -> Any:
+        """Weights ready for ``forward``. May run beside a forward pass in another thread."""
+        ...
+
+    def forward(self, merged: Any, pack: Pack) -> Tensor:
+        """Logits [S, V] after the last token of every span that wants them."""
+        ...
+
+
+class TransformersRunner:
+    """The general path: the model's own forward, with an attention function of ours registered under ``turnwise``."""
+
+    def __init__(self, model: PreTrainedModel, checkpoint: Checkpoint) -> None:
+        config = model.config.get_text_config()
+        _refuse_unsupported(model, config)
+        self._model = model
+        self._checkpoint = checkpoint
+        self.heads = config.num_attention_heads
+        self.vocab_size: int = config.vocab_size
+        self.max_positions = config.max_position_embeddings
+        dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.kv_shape = KVShape(config.num_hidden_layers, config.num_key_value_heads, dim, model.dtype)
+        self.shapes: Mapping[str, tuple[int, ...]] = linear_shapes(model)
+        ALL_ATTENTION_FUNCTIONS.register("turnwise", _attention)
+        model.set_attn_implementation("turnwise")
+
+    def merge(self, adapter: Adapter | None) -> dict[str, Tensor]:
+        if adapter is None:
+            return {}
+        return {name: adapter.merged(name, self._base).to(self._model.dtype) for name in adapter.factors}
+
+    def forward(self, merged: dict[str, Tensor], pack: Pack) -> Tensor:
+        kwargs = {
+            "input_ids": pack.ids[None],
+            "position_ids": pack.positions[None],
+            "use_cache": False,
+            "logits_to_keep": pack.last,
+            "pack": pack,
+        }
+        return torch.func.functional_call(self._model, merged, kwargs=kwargs, tie_weights=False).logits[0]
+
+    def _base(self, name: str) -> Tensor:
+        # A few architectures are renamed or reshaped on loading; then the served weight has to do.
+        if self._checkpoint.shapes.get(name) == self.shapes[name]:
+            return self._checkpoint.tensor(name)
+        return self._model.get_parameter(name).float()
+
+
+def load_model(folder: Path | str, dtype: torch.dtype) -> PreTrainedModel:
+    """The model in ``folder``, ready for inference. Raises ModelError when transformers cannot load it."""
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
+    except (OSError, ValueError, RuntimeError, KeyError) as e:
+        raise ModelError(f"cannot load the model {folder}: {e}") from e
+    return model.eval().requires_grad_(False)
+
+
+def linear_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Shapes of all linear layers' weights but the output head, by name."""
+    return {
+        f"{name}.weight": tuple(module.weight.shape)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and name != "lm_head"
+    }
+
+
+def _attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+) -> tuple[Tensor, None]:
+    """transformers' attention interface: [1, heads, N, D] in, [1, N, heads, D] out."""
+    pack: Pack = kwargs["pack"]
+    parts = (t[0].transpose(0, 1) for t in (query, key, value))
+    mixed = pack.attend(int(module.layer_idx), *parts, scale=kwargs.get("scaling"))  # pyright: ignore[reportArgumentType]
+    return mixed.view(1, query.shape[2], query.shape[1], query.shape[3]), None
+
+
+def _refuse_unsupported(model: PreTrainedModel, config: Any) -> None:
+    """Models whose attention is more than softmax(q k) v would run and be wrong."""
+    checks: dict[str, Callable[[], bool]] = {
+        "an attention of its own": lambda: not model._supports_attention_backend,
+        "sliding-window attention": lambda: bool(
+            getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
+        ),
+        "soft-capped attention": lambda: bool(getattr(config, "attn_logit_softcapping", None)),
+        "no plain key/value heads": lambda: not getattr(config, "num_key_value_heads", None),
+    }
+    for what, applies in checks.items():
+        if applies():
+            raise ModelError(
+                f"{type(model).__name__} has {what}, which the local engine cannot run; serve it with vLLM"
+            )

@@ -1,0 +1,59 @@
+"""Choosing the next token of every running request at once, with its log-probability.
+
+The log-prob is of ``log_softmax(logits / T)`` over the whole vocabulary, before top-k and top-p cut it, and T = 0
+counts as 1: the one distribution that the trainer recomputes. Uniform numbers come from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from turnwise.local_engine.requests import SamplingParams
+
+_NUCLEUS = 1024
+"""Candidates looked at before the whole vocabulary is sorted: almost every nucleus fits, and top-k is far cheaper."""
+
+
+def sample(
+    logits: Tensor, params: Sequence[SamplingParams], uniforms: Sequence[float]
+) -> tuple[list[int], list[float]]:
+    """One token id and its log-prob for each row of ``logits`` [B, V].
+
+    ``uniforms`` [B] in [0, 1) decide the sampled rows, by inverting the cumulative distribution.
+    """
+    temperatures = torch.tensor([p.temperature or 1.0 for p in params], dtype=torch.float32)
+    logprobs = torch.log_softmax(logits.float() / temperatures[:, None], dim=-1)
+    chosen = logprobs.argmax(dim=-1)
+    whole = [i for i, p in enumerate(params) if p.temperature > 0 and p.top_p >= 1 and p.top_k == 0]
+    if whole:
+        chosen[whole] = _invert(logprobs[whole].exp(), [uniforms[i] for i in whole])
+    for i, p in enumerate(params):
+        if p.temperature > 0 and (p.top_p < 1 or p.top_k > 0):
+            probs, ids = _candidates(logprobs[i].exp(), p)
+            chosen[i] = ids[_invert(probs[None], [uniforms[i]])[0]]
+    picked = logprobs.gather(1, chosen[:, None])[:, 0]
+    return chosen.tolist(), picked.tolist()
+
+
+def _candidates(probs: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
+    """The probabilities and ids that top-k and then top-p leave, most likely first."""
+    size = probs.numel()
+    keep = min(params.top_k or size, size)
+    values, ids = probs.topk(min(keep, _NUCLEUS))
+    mass = float(probs.sum()) if keep == size else float(probs.topk(keep).values.sum())
+    if values.numel() < keep and float(values.sum()) < params.top_p * mass:
+        values, ids = probs.topk(keep)
+    # A token stays when the mass before it is below p, so that the first one always does.
+    before = values.double().cumsum(0) - values
+    stay = int((before < params.top_p * mass).sum())
+    return values[: max(stay, 1)], ids[: max(stay, 1)]
+
+
+def _invert(probs: Tensor, uniforms: Sequence[float]) -> Tensor:
+    """The first index whose cumulative probability exceeds ``u`` times the total: [B] from [B, K]."""
+    cumulative = probs.double().cumsum(-1)
+    goal = torch.tensor(uniforms, dtype=torch.float64)[:, None] * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, goal, right=True)[:, 0].clamp_(max=probs.shape[-1] - 1)

@@ -1,0 +1,227 @@
+"""The compute thread: requests join and leave the running batch between two steps.
+
+A step runs every running request once: one new token for those that decode, a chunk of the prompt for those that do
+not yet, so that a long prompt never stalls the others. Requests of one set of weights share a forward pass. The
+invariants: a request holds a KV buffer exactly while it runs; ``kv.ids`` is always a proper prefix of its tokens;
+weights are read by the thread but never changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+import torch
+
+from turnwise.errors import EngineError
+from turnwise.local_engine.attention import Pack, Span
+from turnwise.local_engine.kv import KVStore
+from turnwise.local_engine.requests import Finish, Output, Request
+from turnwise.local_engine.runner import Runner, Weights
+from turnwise.local_engine.sampling import sample
+from turnwise.loops.lifeline import BEAT_S, beat
+
+log = logging.getLogger(__name__)
+
+CHUNK = 128
+"""Prompt tokens computed in a step beside decoding requests: about two decode steps' worth of time on two cores."""
+
+CHUNK_ALONE = 512
+"""The same when nothing decodes; small enough that a cancelled prompt frees its slot soon."""
+
+
+class Scheduler:
+    """``submit`` and ``cancel`` may be called from any thread; outputs are delivered from the compute thread."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        eos_ids: frozenset[int],
+        max_num_seqs: int,
+        max_queue: int,
+        max_model_len: int,
+        kv_bytes: int,
+    ) -> None:
+        self._runner = runner
+        self._eos_ids = eos_ids
+        self._max_num_seqs = max_num_seqs
+        self._max_queue = max_queue
+        self._max_model_len = max_model_len
+        self._store = KVStore(runner.kv_shape, kv_bytes)
+        self._wake = threading.Condition()
+        # Guarded by _wake:
+        self._waiting: deque[Request] = deque()
+        self._gone: list[Weights] = []
+        self._abort_at: float | None = None
+        self._running: list[Request] = []  # changed by the compute thread alone, which reads it freely
+        self._thread = threading.Thread(target=self._loop, name="compute", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def load(self) -> int:
+        """Requests running or waiting."""
+        with self._wake:
+            return len(self._running) + len(self._waiting)
+
+    def submit(self, request: Request) -> None:
+        """Queue a request. Raises EngineError 429 when the queue is full, 503 when the engine is stopping."""
+        with self._wake:
+            if self._abort_at is not None:
+                raise EngineError("the engine is stopping", 503)
+            free = self._max_num_seqs - len(self._running)
+            if len(self._waiting) >= self._max_queue + max(free, 0):
+                raise EngineError(f"the queue is full ({len(self._waiting)} requests wait); try again later", 429)
+            self._waiting.append(request)
+            self._wake.notify()
+
+    def cancel(self, request: Request) -> None:
+        """Free the request's place at the next step. Nothing more is delivered after that; a late call is harmless."""
+        with self._wake:
+            request.cancelled = True
+            self._wake.notify()
+
+    def forget(self, weights: Weights) -> None:
+        """Drop cached keys and values of weights that no request can name any more."""
+        with self._wake:
+            self._gone.append(weights)
+            self._wake.notify()
+
+    def stop(self, grace_s: float) -> None:
+        """Take no new requests, and abort those that are not done in ``grace_s`` seconds. The thread then ends."""
+        with self._wake:
+            self._abort_at = time.monotonic() + grace_s
+            self._wake.notify()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _loop(self) -> None:
+        with torch.inference_mode():
+            while self._prepare():
+                for weights in dict.fromkeys(r.weights for r in self._running):
+                    group = [r for r in self._running if r.weights is weights]
+                    try:
+                        self._advance(weights, group)
+                    except Exception as e:  # one failed pass must not end the requests of other weights, or the engine
+                        log.exception("a forward pass over %d requests failed", len(group))
+                        for request in group:
+                            self._end(request, Output([], [], "", Finish.ABORT, error=f"{type(e).__name__}: {e}"))
+
+    def _prepare(self) -> bool:
+        """Wait for work, drop what was cancelled, admit what fits. False when the thread should end."""
+        with self._wake:
+            while not (self._waiting or self._running or self._gone or self._abort_at is not None):
+                beat()
+                self._wake.wait(BEAT_S)
+            beat()
+            for weights in self._gone:
+                self._store.forget(weights)
+            self._gone.clear()
+            if self._abort_at is not None and (
+                time.monotonic() >= self._abort_at or not (self._waiting or self._running)
+            ):
+                for request in [*self._running, *self._waiting]:
+                    self._end(request, Output([], [], "", Finish.ABORT))
+                return False
+            for request in [r for r in [*self._running, *self._waiting] if r.cancelled]:
+                self._end(request, None)
+            while self._waiting and len(self._running) < self._max_num_seqs:
+                request = self._waiting[0]
+                kv = self._store.open(request.weights, request.tokens)
+                if kv is None:
+                    break
+                request.kv = kv
+                if len(request.tokens) == request.prompt_len:
+                    request.cached_tokens = len(kv.ids)
+                self._running.append(self._waiting.popleft())
+        return True
+
+    def _advance(self, weights: Weights, group: Sequence[Request]) -> None:
+        """One step of the requests that share ``weights``."""
+        spans: list[tuple[Request, Span]] = []
+        decoding = sum(1 for r in self._running if r.kv is not None and len(r.tokens) - len(r.kv.ids) == 1)
+        budget = CHUNK if decoding else CHUNK_ALONE
+        for request in group:
+            if request.kv is None:
+                continue  # preempted for an older one in this very step
+            left = len(request.tokens) - len(request.kv.ids)
+            if left == 1:
+                if self._room(request):
+                    spans.append((request, Span(request.kv, request.tokens[-1:], sample=True)))
+            elif budget > 0:
+                size = min(left, budget)
+                budget -= size
+                start = len(request.kv.ids)
+                spans.append((request, Span(request.kv, request.tokens[start : start + size], sample=size == left)))
+        spans = [(r, s) for r, s in spans if r.kv is s.kv]
+        if not spans:
+            return
+        pack = Pack([s for _, s in spans], self._runner.heads)
+        logits = self._runner.forward(weights.merged, pack)
+        pack.commit()
+        sampled = [r for r, s in spans if s.sample]
+        if sampled:
+            params = [r.params for r in sampled]
+            uniforms = [r.rng.random() if r.params.temperature > 0 else 0.0 for r in sampled]
+            for request, token, logprob in zip(sampled, *sample(logits, params, uniforms), strict=True):
+                self._take(request, token, logprob)
+
+    def _room(self, request: Request) -> bool:
+        """Make room for the next token at the price of the youngest requests; False when that is this one."""
+        assert request.kv is not None
+        while not self._store.ensure(request.kv, len(request.tokens)):
+            youngest = self._running[-1]
+            assert youngest.kv is not None
+            self._store.close(youngest.kv)
+            youngest.kv = None
+            with self._wake:
+                self._running.remove(youngest)
+                self._waiting.appendleft(youngest)
+            if youngest is request:
+                return False
+        return True
+
+    def _take(self, request: Request, token: int, logprob: float) -> None:
+        """Add a sampled token to its request, and end the request where it must."""
+        request.tokens.append(token)
+        params, text = request.params, request.text
+        finish: Finish | None = None
+        reason: str | int | None = None
+        if token in self._eos_ids and not params.ignore_eos:
+            finish = Finish.STOP
+        elif token in params.stop_token_ids:
+            finish, reason = Finish.STOP, token
+        elif (hit := text.push(token)) is not None:
+            finish, reason = Finish.STOP, hit
+        elif (
+            len(request.tokens) - request.prompt_len >= params.max_tokens or len(request.tokens) >= self._max_model_len
+        ):
+            finish = Finish.LENGTH
+        if finish is not None and not isinstance(reason, str) and (hit := text.finish()) is not None:
+            finish, reason = Finish.STOP, hit
+        out = Output([token], [logprob], text.take(), finish, reason, request.cached_tokens)
+        if finish is None:
+            request.deliver(out)
+        else:
+            self._end(request, out)
+
+    def _end(self, request: Request, out: Output | None) -> None:
+        """Free the request's place, then say so; ``out`` is its last output, None for a client that went away."""
+        if request.kv is not None:
+            self._store.close(request.kv)
+            request.kv = None
+        with self._wake:
+            (self._running if request in self._running else self._waiting).remove(request)
+        request.release()
+        if out is not None:
+            request.deliver(out)

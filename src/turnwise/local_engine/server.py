@@ -1,0 +1,266 @@
+"""The HTTP side of the local engine: checks requests, hands them to the scheduler, and writes what comes back.
+
+It computes nothing itself. Field names, event order and error bodies are vLLM's, so that one client speaks to both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from turnwise.errors import EngineError
+from turnwise.local_engine import protocol
+from turnwise.local_engine.access import KeyGuard
+from turnwise.local_engine.protocol import CompletionRequest, LoadAdapter, UnloadAdapter
+from turnwise.local_engine.registry import WeightsRegistry
+from turnwise.local_engine.requests import Output
+from turnwise.local_engine.requests import Request as EngineRequest
+from turnwise.local_engine.runner import BASE
+from turnwise.local_engine.scheduler import Scheduler
+from turnwise.local_engine.text import Decoder, TextStream
+
+SIGN_OF_LIFE_S = 10.0
+"""A stream with nothing to say for this long says so, since a client takes silence for a dead engine."""
+_DISCONNECT_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class EngineApp:
+    """The parts that requests meet, and the limits they are checked against."""
+
+    scheduler: Scheduler
+    registry: WeightsRegistry
+    decoder: Decoder
+    model_path: str
+    max_model_len: int
+    vocab_size: int
+    started: int
+
+
+def make_app(engine: EngineApp, key: str | None = None) -> FastAPI:
+    """The engine's ASGI application. With a ``key``, whoever lacks it gets no more than /health."""
+    app = FastAPI(title="turnwise local engine", openapi_url=None)
+    if key is not None:
+        app.add_middleware(KeyGuard, key=key)
+
+    @app.exception_handler(EngineError)
+    async def _engine_error(_: Request, e: EngineError) -> JSONResponse:
+        headers = {"Retry-After": "1"} if e.status in (429, 503) else None
+        return JSONResponse(protocol.error(str(e), e.status), e.status, headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(_: Request, e: RequestValidationError) -> JSONResponse:
+        return JSONResponse(protocol.error("; ".join(map(_explain, e.errors())), 400), 400)
+
+    @app.get("/health")
+    async def health() -> Response:
+        return Response(status_code=200 if engine.scheduler.alive else 503)
+
+    @app.get("/load")
+    async def load() -> JSONResponse:
+        return JSONResponse({"server_load": engine.scheduler.load})
+
+    @app.get("/v1/models")
+    async def models() -> JSONResponse:
+        cards = [
+            {
+                "id": w.name,
+                "object": "model",
+                "created": engine.started,
+                "owned_by": "turnwise",
+                "root": engine.model_path if w.adapter is None else w.adapter.path,
+                "parent": None if w.adapter is None else BASE,
+                "max_model_len": engine.max_model_len,
+            }
+            for w in engine.registry.list()
+        ]
+        return JSONResponse({"object": "list", "data": cards})
+
+    @app.post("/v1/load_lora_adapter")
+    async def load_adapter(body: LoadAdapter) -> Response:
+        await asyncio.to_thread(engine.registry.load, body.lora_name, body.lora_path, replace=body.load_inplace)
+        return PlainTextResponse(f"Success: LoRA adapter '{body.lora_name}' added successfully.")
+
+    @app.post("/v1/unload_lora_adapter")
+    async def unload_adapter(body: UnloadAdapter) -> Response:
+        engine.registry.unload(body.lora_name)
+        return PlainTextResponse(f"Success: LoRA adapter '{body.lora_name}' removed successfully.")
+
+    @app.post("/v1/completions")
+    async def completions(body: CompletionRequest, http: Request) -> Response:
+        _check(body, engine)
+        answer = await _submit(body, engine)
+        if body.stream:
+            return _EventStream(_events(body, answer, engine.decoder), lambda: engine.scheduler.cancel(answer.request))
+        return await _whole(body, answer, engine, http)
+
+    return app
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A request under way and what it has delivered. Whoever takes one cancels its request when done with it."""
+
+    request: EngineRequest
+    queue: asyncio.Queue[Output]
+
+    async def outputs(self) -> AsyncIterator[Output | None]:
+        """What was sampled, as it comes; None as a sign of life while there is nothing, as for a queued request."""
+        while True:
+            try:
+                out = await asyncio.wait_for(self.queue.get(), SIGN_OF_LIFE_S)
+            except TimeoutError:
+                yield None
+                continue
+            yield out
+            if out.finish is not None:
+                return
+
+
+class _EventStream(StreamingResponse):
+    """Server-sent events that cancel their request when they end in any way, even before the first one was sent."""
+
+    def __init__(self, events: AsyncIterator[bytes], cancel: Callable[[], None]) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._cancel = cancel
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._cancel()
+
+
+def _check(body: CompletionRequest, engine: EngineApp) -> None:
+    wrong = next((i for i in body.prompt if not 0 <= i < engine.vocab_size), None)
+    if wrong is not None:
+        raise EngineError(f"prompt: token id {wrong} is out of the vocabulary (0 to {engine.vocab_size - 1})", 400)
+    if len(body.prompt) + body.max_tokens > engine.max_model_len:
+        raise EngineError(
+            f"prompt: this model's maximum context length is {engine.max_model_len} tokens, but you asked for "
+            f"{len(body.prompt) + body.max_tokens} ({len(body.prompt)} in the prompt, {body.max_tokens} to come)",
+            400,
+        )
+    if body.include_stop_str_in_output:
+        raise EngineError("include_stop_str_in_output: only false is supported", 400)
+    if body.stream_options is not None and not body.stream:
+        raise EngineError("stream_options: only allowed with stream = true", 400)
+
+
+async def _submit(body: CompletionRequest, engine: EngineApp) -> _Answer:
+    """Queue the request. Raises EngineError when the model is unknown or the queue is full."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[Output] = asyncio.Queue()
+    registry, params = engine.registry, body.sampling()
+    # An adapter whose merged copy was dropped is merged again, off this thread.
+    merged = registry.is_merged(body.model)
+    weights = registry.acquire(body.model) if merged else await asyncio.to_thread(registry.acquire, body.model)
+    request = EngineRequest(
+        weights=weights,
+        tokens=list(body.prompt),
+        params=params,
+        text=TextStream(engine.decoder, params.stop, skip_special_tokens=body.skip_special_tokens),
+        deliver=lambda out: _hand_over(loop, queue, out),
+        release=lambda: registry.release(weights),
+        rng=random.Random(params.seed),
+        prompt_len=len(body.prompt),
+    )
+    try:
+        engine.scheduler.submit(request)
+    except EngineError:
+        registry.release(weights)
+        raise
+    return _Answer(request, queue)
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Output], out: Output) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(queue.put_nowait, out)
+
+
+async def _events(body: CompletionRequest, answer: _Answer, decoder: Decoder) -> AsyncIterator[bytes]:
+    """The answer as server-sent events: a chunk for every step, usage if asked for, ``[DONE]``."""
+    head = _head(body)
+    count, cached, first = 0, 0, True
+    async for out in answer.outputs():
+        if out is None:
+            yield b": waiting\n\n"
+            continue
+        if out.error is not None:
+            yield _event(protocol.error(out.error, 500))
+            break
+        count, cached = count + len(out.token_ids), out.cached_tokens
+        choice = protocol.choice(body, out, _pieces(body, out, decoder), with_prompt=first)
+        yield _event({**head, "choices": [choice]})
+        first = False
+    if body.stream_options is not None and body.stream_options.include_usage:
+        yield _event({**head, "choices": [], "usage": protocol.usage(len(body.prompt), count, cached)})
+    yield b"data: [DONE]\n\n"
+
+
+async def _whole(body: CompletionRequest, answer: _Answer, engine: EngineApp, http: Request) -> JSONResponse:
+    """The answer in one body. A client that hangs up cancels it."""
+    parts: list[Output] = []
+
+    async def collect() -> None:
+        parts.extend([out async for out in answer.outputs() if out is not None])
+
+    task = asyncio.create_task(collect())
+    try:
+        while not (await asyncio.wait({task}, timeout=_DISCONNECT_POLL_S))[0]:
+            if await http.is_disconnected():
+                raise EngineError("the client went away", 499)
+        await task
+    finally:
+        task.cancel()
+        engine.scheduler.cancel(answer.request)
+    last = parts[-1]
+    if last.error is not None:
+        raise EngineError(last.error, 500)
+    whole = replace(
+        last,
+        token_ids=[i for p in parts for i in p.token_ids],
+        logprobs=[x for p in parts for x in p.logprobs],
+        text="".join(p.text for p in parts),
+    )
+    counts = protocol.usage(len(body.prompt), len(whole.token_ids), last.cached_tokens)
+    choice = protocol.choice(body, whole, _pieces(body, whole, engine.decoder), with_prompt=True)
+    return JSONResponse({**_head(body), "choices": [choice], "usage": counts})
+
+
+def _head(body: CompletionRequest) -> dict[str, object]:
+    return {
+        "id": f"cmpl-{uuid.uuid4().hex}",
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": body.model,
+    }
+
+
+def _pieces(body: CompletionRequest, out: Output, decoder: Decoder) -> list[str]:
+    if body.logprobs is None:
+        return []
+    return [decoder.decode([i], skip_special_tokens=False) for i in out.token_ids]
+
+
+def _event(data: dict[str, object]) -> bytes:
+    return b"data: " + json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+def _explain(detail: dict[str, object]) -> str:
+    where = detail["loc"]
+    assert isinstance(where, tuple)
+    field = ".".join(str(part) for part in where[1:] if not str(part).startswith(("list[", "str"))) or "body"
+    if detail["type"] == "extra_forbidden":
+        return f"{field}: no such field"
+    return f"{field}: {detail['msg']}"
