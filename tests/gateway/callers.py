@@ -73,7 +73,7 @@ class Caller:
 
     def answer(self, response: httpx.Response) -> dict[str, Any]:
         """The whole answer as a client of this format has it, put together by the SDK where it was streamed."""
-        from tests.gateway.test_round_trip import READERS
+        from tests.gateway.wire.test_round_trip import READERS
 
         if not self.stream:
             return response.json()

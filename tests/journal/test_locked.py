@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.journal.test_group import Held
+from tests.journal.test_group_commit import Held
 from tests.support.versions import answered, new_turn
 from turnwise.config import load_config
 from turnwise.errors import JournalError, JournalFull, JournalUnavailable

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.gateway.test_upstream import DONE, in_front_of
+from tests.gateway.relayed.test_upstream import DONE, in_front_of
 from tests.support.raw_http import Part, answer
 from turnwise.engines.upstream.client import ChatParams
 from turnwise.engines.upstream.refused_words import REMEMBERED, RefusedWords

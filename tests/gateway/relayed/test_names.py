@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.test_relayed_calls import calls_of, chunks
-from tests.gateway.test_upstream import in_front_of
+from tests.gateway.relayed.test_calls import calls_of, chunks
+from tests.gateway.relayed.test_upstream import in_front_of
 from tests.support.raw_http import sse
 from tests.support.tap import read_recording
 
-CODEX = Path(__file__).parent / "traffic" / "codex.json"
+CODEX = Path(__file__).parents[1] / "traffic" / "codex.json"
 LONGEST = {"openai": 64, "anthropic": 128}
 OWN = "multi_agent_v1.spawn_agent"
 TOLD = "multi_agent_v1_spawn_agent"

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.conftest import Running
-from tests.gateway.test_upstream import in_front_of
+from tests.gateway.relayed.test_upstream import in_front_of
 from tests.support.raw_http import sse
 
 F: dict[str, Any] = {"name": "f", "parameters": {"type": "object"}}

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.conftest import Running
-from tests.gateway.test_sessions_api import next_state, say, session_of, user
+from tests.gateway.lineage.test_sessions_api import next_state, say, session_of, user
 from tests.support.servers import wait_until
 from turnwise.types import Exclusion, TurnState
 

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 
 from tests.conftest import Running
-from tests.gateway.test_sessions_api import next_state, session_of, user
-from tests.gateway.test_wild import chat, link
+from tests.gateway.lineage.test_sessions_api import next_state, session_of, user
+from tests.gateway.lineage.test_wild import chat, link
 
 A1 = "say: The first answer, long enough to be told apart from others."
 A2 = "say: The second answer, also long enough to be told apart from others."

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.test_upstream import in_front_of
+from tests.gateway.relayed.test_upstream import in_front_of
 from tests.support.raw_http import Part, answer, sse
 
 OPENAI_SAYS = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens."

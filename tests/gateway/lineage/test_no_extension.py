@@ -16,7 +16,7 @@ from renderers.qwen3 import Qwen3Renderer
 
 from tests.gateway.callers import Caller, Talk, user
 from tests.gateway.encoders import Habits
-from tests.gateway.test_token_truth import THOUGHT, begin, check_truth, extends
+from tests.gateway.turn.test_token_truth import THOUGHT, begin, check_truth, extends
 from tests.support.wire import nested_calls
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.types import Message, Turn

@@ -19,7 +19,7 @@ from tests.support.tap import read_recording
 from turnwise.gateway.wire.http_request import SESSION_HEADERS
 from turnwise.types import TurnKind
 
-TRAFFIC = Path(__file__).parent / "traffic"
+TRAFFIC = Path(__file__).parents[1] / "traffic"
 
 
 def steps_with(tool: str) -> Script:

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from tests.conftest import Running
-from tests.gateway.test_sessions_api import next_state, say, session_of, user
+from tests.gateway.lineage.test_sessions_api import next_state, say, session_of, user
 from tests.support.servers import wait_until
 from tests.support.versions import publish
 from turnwise.tokens.chatml import ChatMLRenderer

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.engines.engine_process import complete, load_of, post, start_engine, stream
+from tests.local_engine.engine_process import complete, load_of, post, start_engine, stream
 from tests.support.models import write_random_adapter
 from tests.support.servers import wait_until
 from tests.training.tiny import ids, make_model

@@ -16,7 +16,7 @@ from tests.gateway.callers import FORMATS, Caller, user
 from tests.gateway.conftest import Agents
 from tests.gateway.encoders import Habits
 from tests.gateway.starting import gateway_on, settings, stub_engine
-from tests.gateway.test_thinking import CLOSED, shown
+from tests.gateway.wire.test_thinking import CLOSED, shown
 from turnwise.journal.schema import unpack_json
 from turnwise.types import FinishReason
 

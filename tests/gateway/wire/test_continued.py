@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from tests.gateway.conftest import Agents
-from tests.gateway.test_responses import ask, history, streamed, turn
+from tests.gateway.wire.test_responses import ask, history, streamed, turn
 from turnwise.types import TurnState
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.test_upstream import DONE, in_front_of
+from tests.gateway.relayed.test_upstream import DONE, in_front_of
 from tests.support.raw_http import sse
 from turnwise.engines.upstream.anthropic_api import DEFAULT_MAX_TOKENS
 
-PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
+PAGE = Path(__file__).parents[3] / "docs" / "engines.md"
 ENDED = sse({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}})
 SAMPLING: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "top_k": 5}
 OPENAI_OWN = {"model", "messages", "stream", "stream_options"}

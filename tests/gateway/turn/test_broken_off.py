@@ -6,7 +6,7 @@ import pytest
 
 from tests.gateway.callers import FORMATS, Caller, user
 from tests.gateway.conftest import Agents
-from tests.gateway.test_token_truth import check_truth
+from tests.gateway.turn.test_token_truth import check_truth
 from turnwise.types import Exclusion
 
 SAID = "<think>\nhm\n</think>\n\none two three four five"

@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
-from tests.engines.engine_process import complete, load_of, post, start_engine, stream
+from tests.local_engine.engine_process import complete, load_of, post, start_engine, stream
 from tests.support.models import write_random_adapter
 from tests.support.servers import wait_until
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.test_relayed_tools import asked_with
-from tests.gateway.test_upstream import Fronted, in_front_of
+from tests.gateway.relayed.test_tools import asked_with
+from tests.gateway.relayed.test_upstream import Fronted, in_front_of
 from tests.support.raw_http import sse
 
 CALLS = [("f", {"a": 1}), ("f", {"a": 2})]

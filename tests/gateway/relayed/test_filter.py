@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.gateway.test_upstream import Fronted, in_front_of
+from tests.gateway.relayed.test_upstream import Fronted, in_front_of
 from tests.support.raw_http import Part, sse
 from turnwise.types import Exclusion, FinishReason, TurnState
 
