@@ -36,10 +36,10 @@ from turnwise.journal import Journal
 from turnwise.loops import supervisor as module
 from turnwise.loops.states import FILE, LOCK, LoopState, fit_words, read_states, troubled, write_states
 from turnwise.loops.supervisor import Address, Loop, Supervisor
-from turnwise.loops.table import Asked
-from turnwise.loops.watching import ANSWER, ENGINE, GATEWAY, HEARTBEAT, JUDGE, TRAINER, Limits, Watch
+from turnwise.loops.table import HealthAddress
+from turnwise.loops.watching import ANSWER, ENGINE, GATEWAY, HEARTBEAT, JUDGE, TRAINER, SilenceLimits, Watch
 
-SHORT = Limits(start_s=60.0, silent_s=2.0)
+SHORT = SilenceLimits(start_s=60.0, silent_s=2.0)
 BEGIN = "import os, signal, sys, time\nfrom turnwise.loops.lifeline import beat\n"
 BEGIN += "from turnwise.loops.process import die_with_parent\n"
 BEGIN += "die_with_parent()\nprint('begun', flush=True)\n"
@@ -84,7 +84,7 @@ class Small(Supervisor):
 
     def _prepare(self, sock: socket.socket) -> Address:
         self.url = f"http://127.0.0.1:{sock.getsockname()[1]}"
-        asked = Asked(self.url, "/healthz") if self.ask else None
+        asked = HealthAddress(self.url, "/healthz") if self.ask else None
         command = [sys.executable, "-c", self.program, str(sock.fileno())]
         gateway = Loop("gateway", command, pass_fds=(sock.fileno(),), limits=SHORT, asked=asked)
         self._loops += [gateway, *self.given]
@@ -95,7 +95,7 @@ class Small(Supervisor):
         return self._loops[0]
 
 
-def loop(program: str, name: str = "loop", limits: Limits = SHORT) -> Loop:
+def loop(program: str, name: str = "loop", limits: SilenceLimits = SHORT) -> Loop:
     return Loop(name, [sys.executable, "-c", program], limits=limits)
 
 
@@ -167,7 +167,7 @@ async def test_a_loop_that_does_not_get_on_is_killed(
 
 
 async def test_a_loop_that_never_begins_is_replaced(tmp_path: Path) -> None:
-    small = Small(tmp_path, loop(NEVER_BEGINS, limits=Limits(start_s=4.0, silent_s=60.0)))
+    small = Small(tmp_path, loop(NEVER_BEGINS, limits=SilenceLimits(start_s=4.0, silent_s=60.0)))
     async with supervised(small):
         await until(lambda: small.given[0].starts >= 2)
 
@@ -178,7 +178,7 @@ async def test_a_web_server_that_lives_but_does_not_answer_is_replaced(
     monkeypatch.setattr(module, "ASK_EVERY_S", 0.2)
     monkeypatch.setattr(module, "ASK_LIMIT_S", 1.0)
     small = Small(tmp_path, gateway=LIVES_BUT_DOES_NOT_ANSWER, ask=True)
-    monkeypatch.setattr(sys.modules[__name__], "SHORT", Limits(start_s=5.0, silent_s=2.0))
+    monkeypatch.setattr(sys.modules[__name__], "SHORT", SilenceLimits(start_s=5.0, silent_s=2.0))
     async with supervised(small):
         await until(lambda: small.gateway.starts >= 2)
         assert ANSWER in (small.gateway.why or "")
@@ -249,7 +249,7 @@ def test_a_supervisor_that_is_killed_leaves_no_loop_by_the_line_alone(tmp_path: 
 
 
 def test_silence_counts_from_the_last_sign() -> None:
-    watch = Watch(Limits(start_s=100, silent_s=10), [HEARTBEAT], now=0)
+    watch = Watch(SilenceLimits(start_s=100, silent_s=10), [HEARTBEAT], now=0)
     assert (watch.fault(99), watch.living) == (None, False)
     assert "for 101 s" in (watch.fault(101) or "")
     watch.sign(HEARTBEAT, 101)
@@ -258,7 +258,7 @@ def test_silence_counts_from_the_last_sign() -> None:
 
 
 def test_each_kind_of_sign_is_wanted() -> None:
-    watch = Watch(Limits(start_s=10, silent_s=5), [HEARTBEAT, ANSWER], now=0)
+    watch = Watch(SilenceLimits(start_s=10, silent_s=5), [HEARTBEAT, ANSWER], now=0)
     for now in range(0, 20, 2):
         watch.sign(HEARTBEAT, now)
     assert not watch.living
@@ -266,7 +266,7 @@ def test_each_kind_of_sign_is_wanted() -> None:
 
 
 def test_a_machine_that_slept_is_no_loops_fault() -> None:
-    watch = Watch(Limits(start_s=10, silent_s=5), [HEARTBEAT], now=0)
+    watch = Watch(SilenceLimits(start_s=10, silent_s=5), [HEARTBEAT], now=0)
     watch.sign(HEARTBEAT, 1)
     watch.excuse(3600)
     assert watch.fault(3605) is None
@@ -357,9 +357,9 @@ import sys
 from turnwise.loops import table as loop_table
 from turnwise.loops import supervisor
 from turnwise.loops import watching
-from turnwise.loops.watching import Limits
+from turnwise.loops.watching import SilenceLimits
 for name in ("ENGINE", "GATEWAY", "JUDGE", "TRAINER"):
-    setattr(watching, name, Limits(start_s=120, silent_s=8))
+    setattr(watching, name, SilenceLimits(start_s=120, silent_s=8))
 supervisor.ASK_EVERY_S, supervisor.ASK_LIMIT_S, supervisor.TERM_LIMIT_S = 1.0, 3.0, 1.0
 real = supervisor.loop_table
 PRELUDE = %r + '''

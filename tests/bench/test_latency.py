@@ -16,7 +16,7 @@ from turnwise.bench.latency import litellm_peer
 from turnwise.bench.latency.arms import NONE, TURNWISE, answer, open_arms
 from turnwise.bench.latency.conversations import TURNS, Histories
 from turnwise.bench.latency.grid import Cell, Measured, _grid, _summary, _tokenising_note, percentile
-from turnwise.bench.latency.load import Load, Target, drive
+from turnwise.bench.latency.load import LoadResult, Target, drive
 from turnwise.bench.latency.tokenising import measure_tokenising
 from turnwise.bench.report import BenchReport, Figure, Grid
 from turnwise.config import load_config
@@ -99,7 +99,7 @@ def test_failures_are_counted_not_timed(tmp_path: Path) -> None:
 
 
 def measured(first: list[float], seconds: float, cpu: float) -> Measured:
-    return Measured(Load(seconds, 0.1, first, [0.001] * len(first), []), cpu)
+    return Measured(LoadResult(seconds, 0.1, first, [0.001] * len(first), []), cpu)
 
 
 def test_ratios_are_of_what_is_added() -> None:

@@ -16,8 +16,8 @@ from turnwise.bench.soak import checks
 from turnwise.bench.soak.checks import Check, Kept
 from turnwise.bench.soak.clock import Clock
 from turnwise.bench.soak.disk import small_disk
-from turnwise.bench.soak.ledger import Asked, Ledger, Phase, Rollback
-from turnwise.bench.soak.memory import Sample, draw, growth_since
+from turnwise.bench.soak.ledger import Asked, FaultPhase, Ledger, Rollback
+from turnwise.bench.soak.memory import MemorySample, draw, growth_since
 from turnwise.bench.soak.wires import PATHS, Stream, body_of, text_of
 from turnwise.journal import Journal, schema
 from turnwise.types import TurnState
@@ -135,17 +135,17 @@ def test_a_hang_and_a_refusal_without_a_cause_are_found(planted: Planted) -> Non
 def test_a_refusal_with_its_cause_is_none(planted: Planted, kind: str, about: str, status: int | None) -> None:
     refused = Asked("c1-0-0.", "chat", False, 5.0, False, ended_s=6.0, status=status, error="refused")
     planted.ledger.add(refused)
-    planted.ledger.phases.append(Phase(kind, about, 1.0, 4.0))
+    planted.ledger.phases.append(FaultPhase(kind, about, 1.0, 4.0))
     assert planted.found() == []
-    planted.ledger.phases[0] = Phase("rollback", "v1", 1.0, 4.0)
+    planted.ledger.phases[0] = FaultPhase("rollback", "v1", 1.0, 4.0)
     assert planted.found() == ["refusals that nothing explains"]
     planted.ledger.asked[1] = replace(refused, status=500)
-    planted.ledger.phases[0] = Phase(kind, about, 1.0, 4.0)
+    planted.ledger.phases[0] = FaultPhase(kind, about, 1.0, 4.0)
     assert planted.found() == ["refusals that nothing explains"], "nothing explains a 500"
 
 
 def test_a_fault_that_it_does_not_recover_from_is_found(planted: Planted) -> None:
-    planted.ledger.phases.append(Phase("kill", "engine", 1.0))
+    planted.ledger.phases.append(FaultPhase("kill", "engine", 1.0))
     assert planted.found() == ["faults it did not recover from"]
 
 
@@ -160,9 +160,9 @@ def test_the_wrong_version_is_found(planted: Planted) -> None:
 
 
 def test_memory_that_grows_is_found_after_the_warm_up(tmp_path: Path) -> None:
-    def life(mb_a_minute: float) -> list[Sample]:
-        started = [Sample(t, "gateway", 1, 50.0 + t) for t in range(0, 100, 2)]
-        return started + [Sample(t, "gateway", 1, 200 + mb_a_minute * t / 60) for t in range(100, 1300, 2)]
+    def life(mb_a_minute: float) -> list[MemorySample]:
+        started = [MemorySample(t, "gateway", 1, 50.0 + t) for t in range(0, 100, 2)]
+        return started + [MemorySample(t, "gateway", 1, 200 + mb_a_minute * t / 60) for t in range(100, 1300, 2)]
 
     flat, grows = growth_since(life(0.5), 0.0), growth_since(life(30), 0.0)
     assert checks.memory_is_flat(flat).faults == []
@@ -170,7 +170,7 @@ def test_memory_that_grows_is_found_after_the_warm_up(tmp_path: Path) -> None:
     short = growth_since(life(30)[:80], 0.0)
     assert not short[0].judged and checks.memory_is_flat(short).faults == []
     ledger = Ledger()
-    ledger.phases.append(Phase("kill", "engine", 5.0, 9.0))
+    ledger.phases.append(FaultPhase("kill", "engine", 5.0, 9.0))
     draw(life(0.5), ledger, 100.0, tmp_path / "memory.png")
     assert (tmp_path / "memory.png").read_bytes().startswith(b"\x89PNG")
 

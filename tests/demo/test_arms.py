@@ -6,14 +6,14 @@ import pytest
 
 from turnwise.demo.arms import paired_change, repetition_of
 from turnwise.demo.problems import Problem
-from turnwise.demo.talk import Answer
+from turnwise.demo.talk import DemoAnswer
 
 
-def answer(problem: str, text: str) -> Answer:
-    return Answer(Problem(problem, "family", "How many?", "3", "1 + 2 = 3"), "How many?", text, True, "1")
+def answer(problem: str, text: str) -> DemoAnswer:
+    return DemoAnswer(Problem(problem, "family", "How many?", "3", "1 + 2 = 3"), "How many?", text, True, "1")
 
 
-def words_of(answer: Answer) -> float:
+def words_of(answer: DemoAnswer) -> float:
     return len(answer.text.split())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.demo.coherence import CoherenceError, Text, mean_nll, with_wish
+from turnwise.demo.coherence import CoherenceError, ScoredText, mean_nll, with_wish
 
 PROMPT = "A shop sells 24 apples a day. How many does it sell in 5 days?"
 WISH = "Answer in one short sentence."
@@ -20,9 +20,9 @@ def test_mean_nll_equals_a_forward_pass_and_tells_language_from_salad(model_dir:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     groups = {
-        "good": [Text(PROMPT, GOOD, ended=True), Text(PROMPT, GOOD[:20], ended=False)],
-        "good/wish": [Text(with_wish(PROMPT, WISH), GOOD, ended=True)],
-        "salad/wish": [Text(with_wish(PROMPT, WISH), SALAD, ended=True)],
+        "good": [ScoredText(PROMPT, GOOD, ended=True), ScoredText(PROMPT, GOOD[:20], ended=False)],
+        "good/wish": [ScoredText(with_wish(PROMPT, WISH), GOOD, ended=True)],
+        "salad/wish": [ScoredText(with_wish(PROMPT, WISH), SALAD, ended=True)],
     }
     got = mean_nll(groups, str(model_dir))
 
@@ -46,4 +46,4 @@ def test_mean_nll_equals_a_forward_pass_and_tells_language_from_salad(model_dir:
 @pytest.mark.slow
 def test_a_missing_model_is_an_error_with_the_reason(tmp_path: Path):
     with pytest.raises(CoherenceError, match="failed"):
-        mean_nll({"a": [Text(PROMPT, GOOD, ended=True)]}, str(tmp_path))
+        mean_nll({"a": [ScoredText(PROMPT, GOOD, ended=True)]}, str(tmp_path))

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from turnwise.demo import plot, report
-from turnwise.demo.report import Arm, Change, Pair, Point, Report
+from turnwise.demo.report import Change, Evaluation, Pair, Point, Report
 
-BASE = Arm(0.20, (0.10, 0.30), 36, 0.90, 1.10, 0.02, 70.0, 0.6, 1.0, 0.05)
+BASE = Evaluation(0.20, (0.10, 0.30), 36, 0.90, 1.10, 0.02, 70.0, 0.6, 1.0, 0.05)
 FINAL = dataclasses.replace(BASE, mean=0.70, ci95=(0.6, 0.8), nll=1.5, nll_with_wish=1.3, words=25.0)
 
 GOOD = Report(

@@ -15,8 +15,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from turnwise.errors import AdapterError, ModelError
 from turnwise.local_engine.adapters import read_adapter
-from turnwise.local_engine.attention import Pack, Span
-from turnwise.local_engine.checkpoint import Checkpoint
+from turnwise.local_engine.attention import Pack, SequencePiece
+from turnwise.local_engine.checkpoint import StoredWeights
 from turnwise.local_engine.kv import SequenceKV
 from turnwise.local_engine.llama import LlamaRunner
 from turnwise.local_engine.runner import Runner, TransformersRunner, load_model
@@ -65,7 +65,7 @@ def make_adapter(folder: Path, model: Path, **changes: Any) -> Path:
 
 
 def runner_of(kind: str, folder: Path, dtype: torch.dtype = torch.float32) -> Runner:
-    checkpoint = Checkpoint(folder)
+    checkpoint = StoredWeights(folder)
     model = load_model(folder, dtype)
     if kind == "lean":
         assert LlamaRunner.supports(model.config, checkpoint)
@@ -79,7 +79,7 @@ def in_chunks(runner: Runner, merged: Any, ids: list[int], *sizes: int) -> Tenso
     kv = SequenceKV(runner.kv_shape, 128)
     rows, at = [], 0
     for size in sizes:
-        pack = Pack([Span(kv, ids[at : at + size], sample=True)], runner.heads)
+        pack = Pack([SequencePiece(kv, ids[at : at + size], sample=True)], runner.heads)
         rows.append(runner.forward(merged, pack)[0])
         pack.commit()
         at += size
@@ -113,11 +113,13 @@ def test_sequences_packed_together_do_not_see_each_other(path: str, tmp_path: Pa
     all_ids = [some_ids(n, seed=n) for n in (5, 30, 12)]
     kvs = [SequenceKV(runner.kv_shape, 128) for _ in all_ids]
     with torch.inference_mode():
-        first = Pack([Span(kv, ids[:-1], False) for kv, ids in zip(kvs[:2], all_ids[:2], strict=True)], runner.heads)
+        first = Pack(
+            [SequencePiece(kv, ids[:-1], False) for kv, ids in zip(kvs[:2], all_ids[:2], strict=True)], runner.heads
+        )
         runner.forward(merged, first)
         first.commit()
         # Two that decode and one that begins share a pass.
-        spans = [Span(kv, ids[len(kv.ids) :], True) for kv, ids in zip(kvs, all_ids, strict=True)]
+        spans = [SequencePiece(kv, ids[len(kv.ids) :], True) for kv, ids in zip(kvs, all_ids, strict=True)]
         together = torch.log_softmax(runner.forward(merged, Pack(spans, runner.heads)), -1)
     alone = torch.cat([in_chunks(runner, merged, ids, len(ids)) for ids in all_ids])
     assert torch.allclose(together, alone, atol=1e-4)
@@ -142,7 +144,7 @@ def test_a_merged_adapter_computes_what_peft_does(path: str, targets: Any, rslor
 
 def test_attention_of_another_kind_is_refused(tmp_path: Path) -> None:
     folder = make_model(tmp_path, "mistral", sliding_window=16)
-    checkpoint = Checkpoint(folder)
+    checkpoint = StoredWeights(folder)
     model = load_model(folder, torch.float32)
     assert not LlamaRunner.supports(model.config, checkpoint)
     with pytest.raises(ModelError, match="sliding-window"):

@@ -20,7 +20,7 @@ from turnwise.errors import JournalFull
 from turnwise.journal import Journal
 from turnwise.loops import supervisor as module
 from turnwise.loops.supervisor import Address, Loop, Supervisor
-from turnwise.loops.table import Asked
+from turnwise.loops.table import HealthAddress
 
 SERVER = """
 import http.server, socket, sys
@@ -196,7 +196,7 @@ def test_leases_that_a_full_disk_keeps_do_not_keep_the_loops_from_starting(
 async def test_asking_that_fails_for_a_fault_of_ours_ends_the_supervisor_with_its_reason(tmp_path: Path) -> None:
     """Not in silence: a loop that lives would be taken for one that hangs, again and again."""
     supervisor = Small(tmp_path)
-    asked = Asked("http://127.0.0.1:no-port", "/healthz")
+    asked = HealthAddress("http://127.0.0.1:no-port", "/healthz")
     supervisor.loops = [Loop("asked", [sys.executable, "-c", STUBBORN], asked=asked)]
     with pytest.raises(httpx.InvalidURL):
         await asyncio.wait_for(supervisor.run(nothing, asyncio.Event()), 60)

@@ -11,7 +11,7 @@ from turnwise.connect.endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class Agent:
     """`file` gives the configuration file for an environment, `edit` its text with the endpoint in it."""
 
     file: Callable[[dict[str, str]], Path]
@@ -19,12 +19,12 @@ class Client:
     try_it: str
 
 
-CLIENTS: dict[str, Client] = {
-    "openclaw": Client(openclaw.file, openclaw.edit, 'openclaw agent exec "Say hello"'),
-    "opencode": Client(opencode.file, opencode.edit, 'opencode run "Say hello"'),
-    "codex": Client(codex.file, codex.edit, 'codex exec "Say hello"'),
-    "claude-code": Client(claude_code.file, claude_code.edit, 'claude -p "Say hello"'),
-    "qwen-code": Client(qwen_code.file, qwen_code.edit, 'qwen -p "Say hello"'),
-    "aider": Client(aider.file, aider.edit, 'aider --message "Say hello"'),
-    "mini-swe-agent": Client(mini_swe_agent.file, mini_swe_agent.edit, 'mini -t "Say hello"'),
+CLIENTS: dict[str, Agent] = {
+    "openclaw": Agent(openclaw.file, openclaw.edit, 'openclaw agent exec "Say hello"'),
+    "opencode": Agent(opencode.file, opencode.edit, 'opencode run "Say hello"'),
+    "codex": Agent(codex.file, codex.edit, 'codex exec "Say hello"'),
+    "claude-code": Agent(claude_code.file, claude_code.edit, 'claude -p "Say hello"'),
+    "qwen-code": Agent(qwen_code.file, qwen_code.edit, 'qwen -p "Say hello"'),
+    "aider": Agent(aider.file, aider.edit, 'aider --message "Say hello"'),
+    "mini-swe-agent": Agent(mini_swe_agent.file, mini_swe_agent.edit, 'mini -t "Say hello"'),
 }

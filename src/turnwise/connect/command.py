@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from turnwise.agents.known import CLIENTS, Client
+from turnwise.agents.known import CLIENTS, Agent
 from turnwise.config import Config
 from turnwise.connect.endpoint import find_endpoint
 from turnwise.connect.files import Changes, plan_change
@@ -54,7 +54,7 @@ def changes(config: Config) -> Changes:
     return Changes(config.home / "connect")
 
 
-def _client(name: str) -> Client:
+def _client(name: str) -> Agent:
     if name not in CLIENTS:
         raise ConfigError(f"turnwise cannot connect {name!r}; it knows {', '.join(CLIENTS)}. See docs/clients.md")
     return CLIENTS[name]

@@ -13,8 +13,8 @@ from functools import partial
 from turnwise.demo import scorer, stats
 from turnwise.demo.personas import Persona
 from turnwise.demo.problems import Problem
-from turnwise.demo.report import Arm, Change, Pair, Point
-from turnwise.demo.talk import Answer, Conversation, Talk, at_once
+from turnwise.demo.report import Change, Evaluation, Pair, Point
+from turnwise.demo.talk import Conversation, DemoAnswer, Talk, at_once
 
 AT_ONCE_ANSWERS = 10
 """Held-out questions asked together: the engine gives the most tokens per second at about this many."""
@@ -31,7 +31,7 @@ Advance = Callable[[float | None], None]
 """Told after each answer, with the mean score so far."""
 
 
-def score_of(persona: Persona, answer: Answer) -> float:
+def score_of(persona: Persona, answer: DemoAnswer) -> float:
     """The scorer's verdict on ``answer``, given what the person had in hand: the right number, or the pupil's work."""
     problem = answer.problem
     solution = problem.pupil.solution if problem.pupil else problem.answer
@@ -48,11 +48,11 @@ async def evaluate(
     seed: int,
     model: str = "turnwise",
     wish: str | None = None,
-) -> list[Answer]:
+) -> list[DemoAnswer]:
     """The first answers to ``problems``, as side turns with fixed seeds; failed requests are left out and counted."""
     scores: list[float] = []
 
-    def done(answer: Answer | None) -> None:
+    def done(answer: DemoAnswer | None) -> None:
         if answer:
             scores.append(score_of(talk.persona, answer))
         advance(stats.mean(scores) if scores else None)
@@ -114,7 +114,7 @@ async def settle(talk: Talk, min_batch: int, limit_s: float) -> bool:
     return False
 
 
-def measured(persona: Persona, answers: Sequence[Answer], nll: dict[str, float], name: str) -> Arm:
+def measured(persona: Persona, answers: Sequence[DemoAnswer], nll: dict[str, float], name: str) -> Evaluation:
     """The figures of one evaluation; ``nll`` has the likelihoods under ``name`` and ``name + "/wish"``."""
     scores = [score_of(persona, answer) for answer in answers]
     texts = [answer.text for answer in answers]
@@ -126,7 +126,7 @@ def measured(persona: Persona, answers: Sequence[Answer], nll: dict[str, float],
     ]
     # The last number of a grading comment is no answer to the problem.
     right = [stats.is_correct(a.text, a.problem.answer) for a in answers if a.problem.pupil is None]
-    return Arm(
+    return Evaluation(
         mean=stats.mean(scores),
         ci95=stats.bootstrap_ci95(scores),
         n=len(scores),
@@ -140,7 +140,9 @@ def measured(persona: Persona, answers: Sequence[Answer], nll: dict[str, float],
     )
 
 
-def paired_change(measure: Callable[[Answer], float], before: Sequence[Answer], after: Sequence[Answer]) -> Change:
+def paired_change(
+    measure: Callable[[DemoAnswer], float], before: Sequence[DemoAnswer], after: Sequence[DemoAnswer]
+) -> Change:
     """The mean change of ``measure`` over the problems of both; a problem answered several times before is averaged."""
     earlier: dict[str, list[float]] = {}
     for answer in before:
@@ -149,11 +151,13 @@ def paired_change(measure: Callable[[Answer], float], before: Sequence[Answer], 
     return Change(stats.mean(differences), stats.bootstrap_ci95(differences))
 
 
-def repetition_of(answer: Answer) -> float:
+def repetition_of(answer: DemoAnswer) -> float:
     return stats.repetition(answer.text)
 
 
-def side_by_side(persona: Persona, before: Sequence[Answer], after: Sequence[Answer], count: int = 12) -> list[Pair]:
+def side_by_side(
+    persona: Persona, before: Sequence[DemoAnswer], after: Sequence[DemoAnswer], count: int = 12
+) -> list[Pair]:
     """The first ``count`` held-out problems with both answers; the first, not the best."""
     later = {answer.problem.id: answer for answer in after}
     pairs = [(answer, later[answer.problem.id]) for answer in before if answer.problem.id in later]

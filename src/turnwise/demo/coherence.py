@@ -24,7 +24,7 @@ _BATCH_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class ScoredText:
     """An ``answer`` to score after ``prompt``. ``ended``: the model ended it, so its end token is scored with it."""
 
     prompt: str
@@ -41,7 +41,7 @@ def with_wish(prompt: str, wish: str) -> str:
     return f"{prompt}\n\n{wish}"
 
 
-def mean_nll(groups: dict[str, Sequence[Text]], model: str, *, timeout_s: float = 600.0) -> dict[str, float]:
+def mean_nll(groups: dict[str, Sequence[ScoredText]], model: str, *, timeout_s: float = 600.0) -> dict[str, float]:
     """Mean negative log-likelihood per answer token of each group of texts under ``model``, in nats at temperature 1.
 
     ``model`` is a folder or a hub id. Tokens count equally whichever answer they are in. Raises CoherenceError when

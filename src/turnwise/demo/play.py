@@ -22,13 +22,13 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from turnwise.demo import arms, plot, report, stats
-from turnwise.demo.coherence import Text, mean_nll, with_wish
+from turnwise.demo.coherence import ScoredText, mean_nll, with_wish
 from turnwise.demo.personas import PERSONAS, Persona
 from turnwise.demo.problems import load_problems
 from turnwise.demo.progress import Stages
 from turnwise.demo.report import Point, Report
 from turnwise.demo.server import Server, ServerError, running_server, termination_unwinds
-from turnwise.demo.talk import Answer, Conversation, Talk, Writer
+from turnwise.demo.talk import Conversation, DemoAnswer, Talk, Writer
 from turnwise.errors import ConfigError
 from turnwise.models import EMBEDDED, resolve_model
 
@@ -85,10 +85,10 @@ class _Scale:
 class _Played:
     """What the arms gave: answers to the held-out problems, the curve, and what went wrong."""
 
-    base: list[Answer] = field(default_factory=list)
-    wished: list[Answer] = field(default_factory=list)
-    control: list[Answer] = field(default_factory=list)
-    final: list[Answer] = field(default_factory=list)
+    base: list[DemoAnswer] = field(default_factory=list)
+    wished: list[DemoAnswer] = field(default_factory=list)
+    control: list[DemoAnswer] = field(default_factory=list)
+    final: list[DemoAnswer] = field(default_factory=list)
     curve: list[Point] = field(default_factory=list)
     conversations: list[Conversation] = field(default_factory=list)
     failed_requests: int = 0
@@ -289,12 +289,14 @@ class _Run:
             answers=arms.side_by_side(persona, played.base, played.final),
         )
 
-    def _likelihoods(self, exams: dict[str, list[Answer]]) -> dict[str, float]:
-        groups: dict[str, Sequence[Text]] = {}
+    def _likelihoods(self, exams: dict[str, list[DemoAnswer]]) -> dict[str, float]:
+        groups: dict[str, Sequence[ScoredText]] = {}
         for name, answers in exams.items():
             if answers is not self.played.wished:  # they never saw the plain prompt
-                groups[name] = [Text(a.prompt, a.text, a.ended) for a in answers]
-            groups[f"{name}/wish"] = [Text(with_wish(a.prompt, self.persona.wish), a.text, a.ended) for a in answers]
+                groups[name] = [ScoredText(a.prompt, a.text, a.ended) for a in answers]
+            groups[f"{name}/wish"] = [
+                ScoredText(with_wish(a.prompt, self.persona.wish), a.text, a.ended) for a in answers
+            ]
         return mean_nll(groups, str(resolve_model(self.options.model)))
 
 

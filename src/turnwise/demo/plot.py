@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from turnwise.demo.report import Arm, Point, Report
+from turnwise.demo.report import Evaluation, Point, Report
 
 _LEARNING, _CONTROL, _BASE = "#1f5fa8", "#8a8a8a", "#303030"
 
@@ -62,14 +62,14 @@ def _wave_line(axes: Axes, points: list[Point], color: str, label: str, shift: f
     axes.errorbar(xs, means, yerr=_bars(points), color=color, marker="o", markersize=5, capsize=3, label=label)
 
 
-def _held_out_point(axes: Axes, x: int, arm: Arm, color: str) -> None:
+def _held_out_point(axes: Axes, x: int, arm: Evaluation, color: str) -> None:
     axes.errorbar(
         [x], [arm.mean], yerr=_bars([arm]), color=color, marker="s", markersize=7, capsize=4, linestyle="none"
     )
     axes.annotate(f"{arm.mean:.2f}", (x, arm.mean), xytext=(8, 4), textcoords="offset points", color=color, fontsize=9)
 
 
-def _bars(values: list[Point] | list[Arm]) -> list[list[float]]:
+def _bars(values: list[Point] | list[Evaluation]) -> list[list[float]]:
     """Distances from the means down and up to the interval's ends."""
     low = [max(0.0, v.mean - v.ci95[0]) for v in values]
     high = [max(0.0, v.ci95[1] - v.mean) for v in values]

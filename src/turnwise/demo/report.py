@@ -23,7 +23,7 @@ REPETITION_SLACK = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
+class Evaluation:
     """One evaluation on the held-out problems.
 
     ``mean`` score with its ``ci95`` over ``n`` problems; ``nll`` and ``nll_with_wish``: −log p per token under the base
@@ -85,9 +85,9 @@ class Report:
     method: str
     interactions: int
     seed: int
-    base: Arm
-    final: Arm
-    control: Arm
+    base: Evaluation
+    final: Evaluation
+    control: Evaluation
     wish_reference: dict[str, float]
     rise: Change
     rise_over_control: Change

@@ -30,7 +30,7 @@ CLOSING_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DemoAnswer:
     """One answer. ``ended``: the model ended it itself; ``version``: the policy version stamped on it."""
 
     problem: Problem
@@ -44,7 +44,7 @@ class Answer:
 class Conversation:
     """A played conversation: the messages said, the first answer, and whether the person got what they wanted."""
 
-    first: Answer
+    first: DemoAnswer
     messages: list[dict[str, str]]
     replies: list[simulator.Reply]
 
@@ -101,13 +101,13 @@ class Talk:
 
     async def ask(
         self, problem: Problem, *, session: str, seed: int, model: str = "turnwise", wish: str | None = None
-    ) -> Answer | None:
+    ) -> DemoAnswer | None:
         """One held-out question, as a side turn; ``wish`` is written below it. None when the request failed."""
         prompt = simulator.opening(self.persona, problem, random.Random(f"{problem.id}/{seed}"))
         content = f"{prompt}\n\n{wish}" if wish else prompt
         messages = [{"role": "user", "content": content}]
         answered = await self._complete(messages, session, seed, model=model, side=True)
-        return Answer(problem, prompt, *answered) if answered else None
+        return DemoAnswer(problem, prompt, *answered) if answered else None
 
     async def converse(self, problem: Problem, *, session: str, seed: int) -> Conversation | None:
         """Play one conversation about ``problem``: question, answer, reply, perhaps a second try, last word, close.
@@ -130,7 +130,7 @@ class Talk:
                     reply = await self._written(problem, text, reply)
                 messages.append({"role": "user", "content": reply.text})
                 if conversation is None:
-                    conversation = Conversation(Answer(problem, prompt, *answered), messages, [])
+                    conversation = Conversation(DemoAnswer(problem, prompt, *answered), messages, [])
                 conversation.replies.append(reply)
                 if reply.satisfied:
                     break

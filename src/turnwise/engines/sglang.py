@@ -65,7 +65,7 @@ class SglangEngine:
         usable = params.temperature in SAME_EITHER_WAY or (
             params.top_k != 1 and await self.logprobs_follow_temperature()
         )
-        answer = Answer(params.stop)
+        answer = AnswerProgress(params.stop)
         async with aclosing(self._events.post("/generate", _request(model, prompt_ids, params))) as events:
             async for together in events:
                 for event in together:
@@ -156,7 +156,7 @@ def _request(model: str, prompt_ids: list[int], params: SamplingParams) -> dict[
 
 
 @dataclass
-class Answer:
+class AnswerProgress:
     """What came of an answer so far; `feed` turns each event into what is new in it."""
 
     stop: tuple[str, ...] = ()

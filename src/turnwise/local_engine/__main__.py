@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         # A little longer than the grace, so that aborted answers still get their last event out.
         timeout_graceful_shutdown=int(args.grace) + 2,
     )
-    _Server(config, engine.scheduler, args.grace).run(sockets=[listener])
+    _EngineProcess(config, engine.scheduler, args.grace).run(sockets=[listener])
     return 0
 
 
@@ -81,7 +81,7 @@ def build(args: argparse.Namespace) -> EngineApp:
     )
 
 
-class _Server(uvicorn.Server):
+class _EngineProcess(uvicorn.Server):
     """uvicorn, saying when it is ready, and giving answers in flight their time at the end."""
 
     def __init__(self, config: uvicorn.Config, scheduler: Scheduler, grace_s: float) -> None:

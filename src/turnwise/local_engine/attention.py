@@ -18,7 +18,7 @@ from turnwise.loops.lifeline import beat
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SequencePiece:
     """The next ``ids`` of one sequence, whose keys and values go behind those in ``kv``.
 
     The buffer must have room for them. ``sample``: logits are wanted after the last id.
@@ -32,7 +32,7 @@ class Span:
 class Pack:
     """Spans laid end to end. ``ids`` and ``positions`` are [N]; ``last`` [S] are the rows whose logits are wanted."""
 
-    def __init__(self, spans: Sequence[Span], heads: int) -> None:
+    def __init__(self, spans: Sequence[SequencePiece], heads: int) -> None:
         self.spans = spans
         self.ids = torch.tensor([i for s in spans for i in s.ids])
         self.positions = torch.cat([torch.arange(len(s.kv.ids), len(s.kv.ids) + len(s.ids)) for s in spans])
@@ -83,7 +83,7 @@ class Pack:
         for s in self.spans:
             s.kv.ids += s.ids
 
-    def _mask(self, span: Span) -> Tensor | None:
+    def _mask(self, span: SequencePiece) -> Tensor | None:
         new, start = len(span.ids), len(span.kv.ids)
         if new == 1:
             return None

@@ -14,7 +14,7 @@ from torch import Tensor
 from turnwise.errors import ModelError
 
 
-class Checkpoint:
+class StoredWeights:
     """Tensors by name. ``shapes`` lists them all. Raises ModelError when the folder cannot be read.
 
     Files are mapped only while a tensor is read: kept open, they would count as memory of this process in full.

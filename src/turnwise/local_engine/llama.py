@@ -19,7 +19,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from turnwise.local_engine.adapters import Adapter
 from turnwise.local_engine.attention import Pack
-from turnwise.local_engine.checkpoint import Checkpoint
+from turnwise.local_engine.checkpoint import StoredWeights
 from turnwise.local_engine.kv import KVShape
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
@@ -79,7 +79,7 @@ class Layer:
 class LlamaRunner:
     """A ``Runner`` for the models that ``supports`` accepts."""
 
-    def __init__(self, config: Any, checkpoint: Checkpoint, dtype: torch.dtype, max_positions: int) -> None:
+    def __init__(self, config: Any, checkpoint: StoredWeights, dtype: torch.dtype, max_positions: int) -> None:
         self._checkpoint = checkpoint
         self._dtype = dtype
         self.heads: int = config.num_attention_heads
@@ -100,7 +100,7 @@ class LlamaRunner:
         self._base = [self._layer(i, checkpoint.tensor) for i in range(config.num_hidden_layers)]
 
     @staticmethod
-    def supports(config: PretrainedConfig, checkpoint: Checkpoint) -> bool:
+    def supports(config: PretrainedConfig, checkpoint: StoredWeights) -> bool:
         """Whether this file computes the same as transformers for such a model."""
         rope = getattr(config, "rope_parameters", None) or {}
         return (

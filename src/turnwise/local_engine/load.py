@@ -11,7 +11,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from turnwise.errors import ModelError
-from turnwise.local_engine.checkpoint import Checkpoint
+from turnwise.local_engine.checkpoint import StoredWeights
 from turnwise.local_engine.llama import LlamaRunner
 from turnwise.local_engine.runner import Runner, TransformersRunner, load_model
 from turnwise.models import resolve_model
@@ -42,7 +42,7 @@ def load(name: str, dtype: torch.dtype, max_model_len: int) -> LoadedModel:
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as e:
         raise ModelError(f"cannot read the configuration or tokenizer in {folder}: {e}") from e
-    checkpoint = Checkpoint(folder)
+    checkpoint = StoredWeights(folder)
     if LlamaRunner.supports(config, checkpoint):
         runner: Runner = LlamaRunner(config, checkpoint, dtype, max_model_len)
     else:

@@ -19,7 +19,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from turnwise.errors import ModelError
 from turnwise.local_engine.adapters import Adapter
 from turnwise.local_engine.attention import Pack
-from turnwise.local_engine.checkpoint import Checkpoint
+from turnwise.local_engine.checkpoint import StoredWeights
 from turnwise.local_engine.kv import KVShape
 
 BASE = "base"
@@ -57,7 +57,7 @@ class Runner(Protocol):
 class TransformersRunner:
     """The general path: the model's own forward, with an attention function of ours registered under ``turnwise``."""
 
-    def __init__(self, model: PreTrainedModel, checkpoint: Checkpoint) -> None:
+    def __init__(self, model: PreTrainedModel, checkpoint: StoredWeights) -> None:
         config = model.config.get_text_config()
         _refuse_unsupported(model, config)
         self._model = model

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 
 from turnwise.errors import EngineError
-from turnwise.local_engine.attention import Pack, Span
+from turnwise.local_engine.attention import Pack, SequencePiece
 from turnwise.local_engine.kv import KVStore
 from turnwise.local_engine.requests import Finish, Output, Request
 from turnwise.local_engine.runner import Runner, Weights
@@ -148,7 +148,7 @@ class Scheduler:
 
     def _advance(self, weights: Weights, group: Sequence[Request]) -> None:
         """One step of the requests that share ``weights``."""
-        spans: list[tuple[Request, Span]] = []
+        spans: list[tuple[Request, SequencePiece]] = []
         decoding = sum(1 for r in self._running if r.kv is not None and len(r.tokens) - len(r.kv.ids) == 1)
         budget = CHUNK if decoding else CHUNK_ALONE
         for request in group:
@@ -157,12 +157,14 @@ class Scheduler:
             left = len(request.tokens) - len(request.kv.ids)
             if left == 1:
                 if self._room(request):
-                    spans.append((request, Span(request.kv, request.tokens[-1:], sample=True)))
+                    spans.append((request, SequencePiece(request.kv, request.tokens[-1:], sample=True)))
             elif budget > 0:
                 size = min(left, budget)
                 budget -= size
                 start = len(request.kv.ids)
-                spans.append((request, Span(request.kv, request.tokens[start : start + size], sample=size == left)))
+                spans.append(
+                    (request, SequencePiece(request.kv, request.tokens[start : start + size], sample=size == left))
+                )
         spans = [(r, s) for r, s in spans if r.kv is s.kv]
         if not spans:
             return

@@ -32,7 +32,7 @@ from turnwise.gateway.server import bind, url_of
 from turnwise.journal import Journal
 from turnwise.loops.process import SUPERVISOR_PID, lifeline
 from turnwise.loops.states import LOCK, LoopState, forget_states, write_states
-from turnwise.loops.table import Asked, Loop, Places, loop_table
+from turnwise.loops.table import HealthAddress, Loop, Places, loop_table
 from turnwise.loops.watching import ANSWER, HEARTBEAT, Watch
 from turnwise.models import resolve_model
 
@@ -274,7 +274,7 @@ class Supervisor:
                 asking.cancel()
                 await asyncio.gather(asking, return_exceptions=True)
 
-    async def _ask(self, asked: Asked, watch: Watch) -> None:
+    async def _ask(self, asked: HealthAddress, watch: Watch) -> None:
         """Ask a loop that serves HTTP, again and again; each answer, and each connection that it closes, is a sign."""
         async with engine_client(asked.url, ASK_LIMIT_S) as client:
             while True:

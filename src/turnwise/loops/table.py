@@ -12,11 +12,11 @@ from turnwise.config import Config
 from turnwise.engines.choose import LOCAL_ENGINE_KEY
 from turnwise.loops import watching
 from turnwise.loops.states import RECENT_S, LoopState, fit_words
-from turnwise.loops.watching import Limits
+from turnwise.loops.watching import SilenceLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HealthAddress:
     """Where a loop that serves HTTP is asked whether it lives. Any answer will do."""
 
     url: str
@@ -30,9 +30,9 @@ class Loop:
     name: str
     command: list[str]
     pass_fds: tuple[int, ...] = ()
-    limits: Limits = watching.JUDGE
+    limits: SilenceLimits = watching.JUDGE
     environment: Mapping[str, str] = field(default_factory=dict)
-    asked: Asked | None = None
+    asked: HealthAddress | None = None
     process: asyncio.subprocess.Process | None = None
     starts: int = 0
     last_lines: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ def loop_table(config: Config, model: Path | str, places: Places, common: list[s
                 pass_fds=(places.engine_fd,),
                 limits=watching.ENGINE,
                 environment=key,
-                asked=Asked(places.engine_urls[0], "/health"),
+                asked=HealthAddress(places.engine_urls[0], "/health"),
             )
         )
     engines = [arg for url in places.engine_urls for arg in ("--engine-url", url)]
@@ -95,7 +95,7 @@ def loop_table(config: Config, model: Path | str, places: Places, common: list[s
             pass_fds=(places.gateway_fd,),
             limits=watching.GATEWAY,
             environment=key,
-            asked=Asked(places.gateway_url, "/healthz"),
+            asked=HealthAddress(places.gateway_url, "/healthz"),
         )
     )
     if config.judge.enabled:

@@ -13,22 +13,22 @@ ANSWER = "did not answer when asked whether it lives"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SilenceLimits:
     """Seconds. ``start_s``: from the start of the process to the first sign; ``silent_s``: between two signs."""
 
     start_s: float
     silent_s: float
 
 
-ENGINE = Limits(start_s=900.0, silent_s=120.0)
+ENGINE = SilenceLimits(start_s=900.0, silent_s=120.0)
 """A large model may be read from a slow disk for minutes. A sign comes with each layer of a pass, and each second
 while there is nothing to do; a client is told after `server.engine_stall_s`, 60 s, that the engine is silent."""
-GATEWAY = Limits(start_s=180.0, silent_s=60.0)
+GATEWAY = SilenceLimits(start_s=180.0, silent_s=60.0)
 """It computes nothing that takes more than a second. Ending it costs the answers under way, so a machine that swaps is
 given time."""
-JUDGE = Limits(start_s=180.0, silent_s=60.0)
+JUDGE = SilenceLimits(start_s=180.0, silent_s=60.0)
 """Its event loop waits, for the journal and for votes; reading a reply takes milliseconds."""
-TRAINER = Limits(start_s=900.0, silent_s=600.0)
+TRAINER = SilenceLimits(start_s=900.0, silent_s=600.0)
 """A sign comes with each layer and each micro-batch. It runs at the lowest priority beside a busy engine, and what has
 no sign (writing a checkpoint to a slow disk, one layer of a large model over a long turn) may take minutes there."""
 
@@ -36,7 +36,7 @@ no sign (writing a checkpoint to a slow disk, one layer of a large model over a 
 class Watch:
     """One process: when it began, and when each kind of sign last came, by a clock that never jumps."""
 
-    def __init__(self, limits: Limits, kinds: Iterable[str], now: float) -> None:
+    def __init__(self, limits: SilenceLimits, kinds: Iterable[str], now: float) -> None:
         self._limits = limits
         self._due = dict.fromkeys(kinds, now + limits.start_s)
         self.seen: set[str] = set()

@@ -33,7 +33,7 @@ META = "meta.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Adapter:
+class PublishedAdapter:
     """An adapter as read from disk: its weights under PEFT's names, its LoRA settings, and turnwise's ``meta.json``."""
 
     weights: dict[str, Tensor]
@@ -90,7 +90,7 @@ def recent_checkpoints(versions: Path, count: int) -> list[str]:
     return names
 
 
-def load_adapter_dir(path: Path) -> Adapter:
+def load_adapter_dir(path: Path) -> PublishedAdapter:
     """Read and check an adapter directory. ``meta.json`` may be missing: adapters made elsewhere load as well.
 
     Raises AdapterError that names the file and the fault.
@@ -110,7 +110,7 @@ def load_adapter_dir(path: Path) -> Adapter:
     for name, tensor in weights.items():
         if not torch.isfinite(tensor).all():
             raise AdapterError(f"{path / WEIGHTS}: {name} is not finite")
-    return Adapter(weights, lora, meta)
+    return PublishedAdapter(weights, lora, meta)
 
 
 def _read_json(file: Path) -> dict[str, Any]:

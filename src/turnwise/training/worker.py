@@ -30,7 +30,7 @@ from turnwise.training import gate
 from turnwise.training.checkpoints import Checkpoint, CheckpointStore, origin_of
 from turnwise.training.policy import Policy
 from turnwise.training.publish import (
-    Adapter,
+    PublishedAdapter,
     clean_leftovers,
     load_adapter_dir,
     numbers_on_disk,
@@ -155,7 +155,7 @@ class Trainer:
         keep = self._config.train.keep_checkpoints
         self.checkpoints.keep_only(recent_checkpoints(self._config.versions_dir, keep))
 
-    def _start_from(self, parent: int) -> tuple[Adapter | None, torch.optim.Optimizer]:
+    def _start_from(self, parent: int) -> tuple[PublishedAdapter | None, torch.optim.Optimizer]:
         """The parent's adapter (None for the base model) and an optimiser in the state it left."""
         config = self._config.train
         optimizer = torch.optim.AdamW(

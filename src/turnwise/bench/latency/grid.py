@@ -17,7 +17,7 @@ from statistics import median
 from turnwise.bench.latency import litellm_peer
 from turnwise.bench.latency.arms import LITELLM, NONE, TURNWISE, Arm, Said, answer, open_arms
 from turnwise.bench.latency.conversations import TURNS, Histories
-from turnwise.bench.latency.load import Load, drive
+from turnwise.bench.latency.load import LoadResult, drive
 from turnwise.bench.latency.tokenising import measure_tokenising
 from turnwise.bench.processes import cpu_seconds
 from turnwise.bench.report import BenchReport, Figure, Grid
@@ -47,7 +47,7 @@ class Cell:
 class Measured:
     """One arm in one cell. `cpu` is the proxy's processor time a request, in seconds."""
 
-    load: Load
+    load: LoadResult
     cpu: float
 
     def first(self, percent: float) -> float:

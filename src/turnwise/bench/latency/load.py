@@ -38,7 +38,7 @@ class Target:
 
 
 @dataclass(slots=True)
-class Load:
+class LoadResult:
     """What was seen: per request the seconds to the first token and per further token; failures by what was said."""
 
     seconds: float = 0.0
@@ -55,7 +55,7 @@ class Load:
 class _Client(asyncio.Protocol):
     """One connection and the person behind it."""
 
-    def __init__(self, target: Target, bodies: Iterator[bytes], tokens: int, until: float, load: Load) -> None:
+    def __init__(self, target: Target, bodies: Iterator[bytes], tokens: int, until: float, load: LoadResult) -> None:
         self._target, self._bodies, self._tokens, self._until, self._load = target, bodies, tokens, until, load
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -104,8 +104,8 @@ class _Client(asyncio.Protocol):
             self._transport.close()
 
 
-async def _drive(target: Target, bodies: Iterable[bytes], clients: int, tokens: int, seconds: float) -> Load:
-    load = Load()
+async def _drive(target: Target, bodies: Iterable[bytes], clients: int, tokens: int, seconds: float) -> LoadResult:
+    load = LoadResult()
     loop = asyncio.get_running_loop()
     started = time.perf_counter()
     cpu = time.process_time()
@@ -124,7 +124,7 @@ async def _drive(target: Target, bodies: Iterable[bytes], clients: int, tokens: 
     return load
 
 
-def drive(target: Target, bodies: Iterable[bytes], *, clients: int, tokens: int, seconds: float) -> Load:
+def drive(target: Target, bodies: Iterable[bytes], *, clients: int, tokens: int, seconds: float) -> LoadResult:
     """Let `clients` ask for `seconds` and wait for their last answers. `tokens` is the length of every answer."""
     gc.collect()
     gc.disable()

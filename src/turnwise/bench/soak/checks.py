@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from turnwise.bench.soak.ledger import Asked, Ledger, Phase
+from turnwise.bench.soak.ledger import Asked, FaultPhase, Ledger
 from turnwise.bench.soak.memory import Growth
 from turnwise.journal import Journal, schema
 from turnwise.journal.schema import unpack_json
@@ -137,7 +137,7 @@ def refusals_are_announced(ledger: Ledger) -> Check:
     return Check("refusals that nothing explains", len(ledger.asked) + len(ledger.side), faults)
 
 
-def explained(status: int | None, error: str | None, phases: list[Phase]) -> bool:
+def explained(status: int | None, error: str | None, phases: list[FaultPhase]) -> bool:
     """Whether a request may have failed so while these things were done."""
     what = {p.kind for p in phases}
     about = {p.about for p in phases}

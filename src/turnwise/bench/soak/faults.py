@@ -17,7 +17,7 @@ import psutil
 
 from turnwise.bench.soak.clock import Clock
 from turnwise.bench.soak.disk import Disk
-from turnwise.bench.soak.ledger import Ledger, Phase, Rollback
+from turnwise.bench.soak.ledger import FaultPhase, Ledger, Rollback
 from turnwise.bench.soak.program import LOOPS, Program, wait_for
 from turnwise.loops import watching
 
@@ -166,7 +166,7 @@ class Faults:
             self.ledger.side.append((phase.began_s, f"rollback: {(done.stderr or done.stdout)[-300:]}", None))
         self.ledger.end(phase)
 
-    def _until_back(self, phase: Phase, gone: psutil.Process | None) -> None:
+    def _until_back(self, phase: FaultPhase, gone: psutil.Process | None) -> None:
         """Wait until the program is ready again, with a new process in place of the one that is gone."""
 
         def back() -> bool:

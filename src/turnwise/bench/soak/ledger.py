@@ -28,7 +28,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Phase:
+class FaultPhase:
     """Something that was done to the program, until it had recovered. ``about`` is one loop, or empty."""
 
     kind: str
@@ -51,7 +51,7 @@ class Ledger:
     """Written by the clients and by whoever makes the faults; read when both are done."""
 
     asked: list[Asked] = field(default_factory=list)
-    phases: list[Phase] = field(default_factory=list)
+    phases: list[FaultPhase] = field(default_factory=list)
     rollbacks: list[Rollback] = field(default_factory=list)
     side: list[tuple[float, str, int | None]] = field(default_factory=list)  # closings and feedback, with their status
     not_done: list[str] = field(default_factory=list)
@@ -69,15 +69,15 @@ class Ledger:
         with self._lock:
             return sum(1 for asked in self.asked if asked.whole)
 
-    def begin(self, kind: str, about: str = "") -> Phase:
-        phase = Phase(kind, about, self.now())
+    def begin(self, kind: str, about: str = "") -> FaultPhase:
+        phase = FaultPhase(kind, about, self.now())
         self.phases.append(phase)
         return phase
 
-    def end(self, phase: Phase) -> None:
+    def end(self, phase: FaultPhase) -> None:
         phase.ended_s = self.now()
 
-    def phases_during(self, began_s: float, ended_s: float, after_s: float) -> list[Phase]:
+    def phases_during(self, began_s: float, ended_s: float, after_s: float) -> list[FaultPhase]:
         """The phases that touch a stretch of time, each taken to last ``after_s`` longer than it did."""
         return [
             phase

@@ -37,7 +37,7 @@ _SHADES = {"kill": "#f3c9c2", "hang": "#f3e3b8", "disk": "#cfe2f3", "clock": "#d
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MemorySample:
     """One loop at one time. ``mb`` is the proportional share of its process and its children where the system tells it,
     else what is resident.
     """
@@ -71,7 +71,7 @@ class Memory:
         self._program, self._ledger = program, ledger
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="memory", daemon=True)
-        self.samples: list[Sample] = []
+        self.samples: list[MemorySample] = []
 
     def start(self) -> None:
         self._thread.start()
@@ -87,7 +87,7 @@ class Memory:
                     size = _size_mb(process)
                     if name != "supervisor":  # its children are the loops themselves
                         size += sum(map(_size_mb, process.children(recursive=True)))
-                    self.samples.append(Sample(self._ledger.now(), name, process.pid, size))
+                    self.samples.append(MemorySample(self._ledger.now(), name, process.pid, size))
 
 
 def _size_mb(process: psutil.Process) -> float:
@@ -95,20 +95,20 @@ def _size_mb(process: psutil.Process) -> float:
     return (getattr(sizes, "pss", 0) or sizes.rss) / 1e6
 
 
-def growth_since(samples: list[Sample], calm_s: float) -> list[Growth]:
+def growth_since(samples: list[MemorySample], calm_s: float) -> list[Growth]:
     """What each process did after ``calm_s``: one line for the process of a loop that lived the longest since."""
-    lives: dict[tuple[str, int], list[Sample]] = {}
+    lives: dict[tuple[str, int], list[MemorySample]] = {}
     for sample in samples:
         if sample.at_s >= calm_s:
             lives.setdefault((sample.loop, sample.pid), []).append(sample)
-    longest: dict[str, list[Sample]] = {}
+    longest: dict[str, list[MemorySample]] = {}
     for (loop, _), life in lives.items():
         if len(life) > len(longest.get(loop, [])):
             longest[loop] = life
     return [_growth(loop, life) for loop, life in sorted(longest.items())]
 
 
-def _growth(loop: str, life: list[Sample]) -> Growth:
+def _growth(loop: str, life: list[MemorySample]) -> Growth:
     seconds = life[-1].at_s - life[0].at_s
     judged = seconds >= WARM_UP_S + SHORTEST_S
     warm = [sample for sample in life if sample.at_s >= life[0].at_s + WARM_UP_S] if judged else life
@@ -121,7 +121,7 @@ def _growth(loop: str, life: list[Sample]) -> Growth:
     return Growth(loop, seconds, first, last, slope, judged)
 
 
-def draw(samples: list[Sample], ledger: Ledger, calm_s: float, file: Path) -> None:
+def draw(samples: list[MemorySample], ledger: Ledger, calm_s: float, file: Path) -> None:
     """The memory of every process over the soak, with what was done to the program as shades behind it."""
     figure = Figure(figsize=(10, 4.8), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)

@@ -78,7 +78,7 @@ class OpenAIWire:
 
 
 @dataclass(slots=True)
-class _Call:
+class _CallUnderWay:
     """A call under way: its place among all of the answer's, and what has come of it."""
 
     place: int
@@ -104,8 +104,8 @@ class _Calls:
     """Tells calls apart: some servers give several the same index, or give none and send each in a chunk of its own."""
 
     def __init__(self) -> None:
-        self._open: dict[int, _Call] = {}
-        self._by_id: dict[tuple[int, str], _Call] = {}
+        self._open: dict[int, _CallUnderWay] = {}
+        self._by_id: dict[tuple[int, str], _CallUnderWay] = {}
         self._count = 0
 
     def place(self, piece: ToolCallPiece) -> ToolCallPiece:
@@ -116,7 +116,7 @@ class _Calls:
         known = self._by_id.get((index, piece.id)) if isinstance(piece.id, str) else None
         call = known or self._open.get(index)
         if call is None or call.ended_by(piece):
-            call = self._open[index] = _Call(self._count)
+            call = self._open[index] = _CallUnderWay(self._count)
             self._count += 1
         call.id, call.name = call.id or piece.id, call.name or piece.name
         if isinstance(piece.id, str) and piece.id == call.id:

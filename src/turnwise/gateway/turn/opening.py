@@ -45,7 +45,7 @@ LEAST_TEMPERATURE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class Caller:
     """Who asks, and what they said of the session. ``key`` separates clients that share a token."""
 
     key: str
@@ -77,7 +77,7 @@ class Capture:
         self.in_hand = InHand()
         self.unrecorded = Unrecorded(config.journal.when_full)
 
-    async def open_turn(self, request: ModelRequest, client: Client, format_name: str) -> OpenTurn:
+    async def open_turn(self, request: ModelRequest, client: Caller, format_name: str) -> OpenTurn:
         """Place, render and record a request. Raises ApiError, with nothing recorded unless the next state was.
 
         The turn is in hand from here on; whoever opened it lets it go.
@@ -131,7 +131,7 @@ class Capture:
         return len(rendered.ids)
 
     def _prepare(
-        self, request: ModelRequest, client: Client, format_name: str, version: int, pinned: bool, limit: int
+        self, request: ModelRequest, client: Caller, format_name: str, version: int, pinned: bool, limit: int
     ) -> tuple[OpenTurn, NewTurn | None]:
         """The turn that a request opens, and what is to be recorded of it (None: it is recorded already)."""
         request, client = self._with_previous(request, client)
@@ -223,7 +223,7 @@ class Capture:
             )
         return turn, new
 
-    def _retried(self, recent: list[Any], client: Client) -> Any:
+    def _retried(self, recent: list[Any], client: Caller) -> Any:
         """The answered turn that a retry asks for again; `recent` are the turns with this very request, newest first.
 
         Without a key of its own a retry may as well be that of a request that failed beside one like it.
@@ -234,7 +234,7 @@ class Capture:
             return recent[0]
         return None
 
-    def _with_previous(self, request: ModelRequest, client: Client) -> tuple[ModelRequest, Client]:
+    def _with_previous(self, request: ModelRequest, client: Caller) -> tuple[ModelRequest, Caller]:
         """The request whole: items that are only named put in, and the history of the response it goes on from before
         it, in that response's session."""
         referring = has_references(request.messages)

@@ -90,7 +90,7 @@ clients send it back.
 """
 
 
-class StreamOptions(BaseModel):
+class ChatStreamOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
     include_usage: bool = False
     include_obfuscation: bool = False
@@ -141,7 +141,7 @@ class ChatFields(BaseModel):
     model: str
     messages: list[Message]
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: ChatStreamOptions | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, ge=0, le=1)
     top_k: int | None = Field(default=None, ge=-1, le=LARGEST_TOP_K)

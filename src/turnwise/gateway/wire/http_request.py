@@ -7,7 +7,7 @@ from starlette.requests import ClientDisconnect
 
 from turnwise.gateway.auth import client_key
 from turnwise.gateway.errors import ApiError
-from turnwise.gateway.turn.opening import Client
+from turnwise.gateway.turn.opening import Caller
 from turnwise.gateway.wire.request import SESSION_ID
 from turnwise.types import TurnKind
 
@@ -42,7 +42,7 @@ async def read_body(request: Request, limit_mb: float) -> bytes:
     return b"".join(parts)
 
 
-def read_client(request: Request, url_session: str | None) -> Client:
+def read_client(request: Request, url_session: str | None) -> Caller:
     """Who asks, from the headers and the URL. Raises ApiError for a header of ours that cannot be honoured.
 
     A session id of another maker's header that is no id of ours is left alone: lineage finds the session.
@@ -67,7 +67,7 @@ def read_client(request: Request, url_session: str | None) -> Client:
     if done not in ("", "0", "1", "true", "false"):
         raise ApiError(400, "X-Session-Done is 'true' or 'false'", param="X-Session-Done")
     retries = headers.get("x-stainless-retry-count", "0")
-    return Client(
+    return Caller(
         key=client_key(request),
         session_id=session,
         source=source if session else "lineage",

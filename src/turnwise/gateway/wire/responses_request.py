@@ -85,7 +85,7 @@ class TextFormat(BaseModel):
     strict: bool | None = None
 
 
-class Text(BaseModel):
+class TextSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
     format: TextFormat | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
@@ -110,7 +110,7 @@ class ResponsesFields(BaseModel):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: StrictBool | None = None
-    text: Text | None = None
+    text: TextSettings | None = None
     metadata: dict[str, str] | None = None
 
 
@@ -257,7 +257,7 @@ def _names_a_tool(choice: Any) -> TypeGuard[dict[str, str]]:
     return isinstance(choice, dict) and isinstance(choice.get("name"), str)
 
 
-def _schema(text: Text | None) -> dict[str, Any] | None:
+def _schema(text: TextSettings | None) -> dict[str, Any] | None:
     if text is None or text.format is None or text.format.type == "text":
         return None
     if text.format.type == "json_schema" and (text.format.schema_ is None or not text.format.name):
