@@ -18,9 +18,10 @@ from tests.support.servers import running, wait_until
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import Config, load_config
 from turnwise.errors import ModelError
-from turnwise.gateway.server import bind, serve
+from turnwise.gateway.server import serve
 from turnwise.journal import Journal
 from turnwise.models import resolve_model
+from turnwise.net import bind
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,8 @@ from tokenizers import Tokenizer
 from tests.support.servers import wait_until
 from turnwise.bench.latency.arms import Said, instant_engine
 from turnwise.config import Config, load_config
-from turnwise.gateway.server import bind
 from turnwise.loops.supervisor import child_environment
+from turnwise.net import bind
 
 WORDS = (
     *("<think>\nhm,", " let", " me\n</think>", "\n\nAdding", ".\n"),

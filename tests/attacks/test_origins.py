@@ -18,11 +18,11 @@ from starlette.routing import Route
 from tests.conftest import Running
 from tests.support.in_process import TOKENS
 from tests.support.servers import running
+from turnwise.access_tokens import load_tokens
 from turnwise.config import Config, load_config
 from turnwise.connect.endpoint import find_endpoint
 from turnwise.errors import ConfigError
 from turnwise.gateway.app import make_app
-from turnwise.gateway.auth import load_tokens
 from turnwise.gateway.scopes import ROUTES
 
 NOTHING: Any = None

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from tests.conftest import Running
 from tests.support.in_process import TOKENS
+from turnwise.access_tokens import Scope, load_tokens, token_path
 from turnwise.cli.main import app as command_line
 from turnwise.config import Config, load_config
 from turnwise.errors import ConfigError
 from turnwise.gateway.app import make_app
-from turnwise.gateway.auth import load_tokens, token_path
-from turnwise.gateway.scopes import ADMIN, AGENTS, ALL, OPEN, PERSON, ROUTES, Scope, refuse_unlisted, scopes_of
+from turnwise.gateway.scopes import ADMIN, AGENTS, ALL, OPEN, PERSON, ROUTES, refuse_unlisted, scopes_of
 
 NOTHING: Any = None
 FEEDBACK = "/v1/turns/t1/feedback"

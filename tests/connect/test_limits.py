@@ -16,11 +16,11 @@ from tokenizers import Tokenizer
 
 from tests.conftest import GatewayThread
 from tests.support.servers import running
+from turnwise.access_tokens import load_or_make_token
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import Config, load_config
 from turnwise.connect.command import connect_client
 from turnwise.errors import ConfigError
-from turnwise.gateway.auth import load_or_make_token
 
 SILENT = "http://127.0.0.1:9"
 """Nothing listens there."""

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import event
 
 from tests.support.versions import answered, new_turn
+from turnwise.access_tokens import load_or_make_token
 from turnwise.config import Config, load_config
 from turnwise.errors import JournalError
-from turnwise.gateway.auth import load_or_make_token
 from turnwise.journal import Journal
 from turnwise.journal.records.export import RecordsExporter
 from turnwise.types import Exclusion, TurnState

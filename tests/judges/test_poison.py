@@ -16,8 +16,8 @@ from turnwise.journal import Journal, schema
 from turnwise.judges.choice import SignalJudge
 from turnwise.judges.parsing import parse_hint
 from turnwise.judges.signals.verdict import judge_from_signals
-from turnwise.judges.text import clean
 from turnwise.judges.worker import Worker
+from turnwise.messages import clean
 from turnwise.types import Exclusion, JudgeTask, TurnState, Verdict
 
 LONE = "\ud83d"  # one half of an emoji, as a client sends it that cuts text in the middle

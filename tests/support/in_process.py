@@ -11,10 +11,10 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from turnwise.access_tokens import Tokens
 from turnwise.config import Config
 from turnwise.engines.base import Chunk, SamplingParams
 from turnwise.gateway.app import make_app
-from turnwise.gateway.auth import Tokens
 from turnwise.gateway.turn.opening import Capture
 from turnwise.gateway.turn.sampling import Answering
 from turnwise.gateway.versions import ServingVersions

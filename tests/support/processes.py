@@ -20,8 +20,8 @@ from openai import OpenAI
 
 from tests.support.servers import wait_until
 from turnwise.config import Config, load_config
-from turnwise.gateway.server import bind
 from turnwise.journal import Journal
+from turnwise.net import bind
 
 
 @dataclass

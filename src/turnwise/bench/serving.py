@@ -22,9 +22,9 @@ from turnwise.bench.processes import START_LIMIT_S, child
 from turnwise.bench.report import BenchReport, Figure
 from turnwise.config import Config
 from turnwise.errors import TurnwiseError
-from turnwise.gateway.server import bind
 from turnwise.loops.table import engine_command
 from turnwise.models import resolve_model
+from turnwise.net import bind
 
 
 def bench_engine(config: Config, repeats: int) -> BenchReport:

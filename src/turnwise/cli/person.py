@@ -7,10 +7,9 @@ from typing import Annotated
 import httpx
 import typer
 
+from turnwise.access_tokens import Scope, load_or_make_token, token_path
 from turnwise.cli.options import ConfigFile, Home, Set, out, read_config, read_journal
 from turnwise.errors import TurnwiseError
-from turnwise.gateway.auth import load_or_make_token, token_path
-from turnwise.gateway.scopes import Scope
 
 
 def feedback(

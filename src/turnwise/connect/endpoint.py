@@ -13,10 +13,10 @@ from pathlib import Path
 
 import httpx
 
+from turnwise.access_tokens import load_or_make_token
 from turnwise.config import LOOPBACK, Config
 from turnwise.engines.examine import context_of
 from turnwise.errors import ConfigError
-from turnwise.gateway.auth import load_or_make_token
 from turnwise.gateway.versions import MODEL_NAME, UPSTREAM
 from turnwise.home import running_url
 

@@ -17,12 +17,11 @@ from typing import Literal
 import httpx
 import psutil
 
+from turnwise.access_tokens import Scope, token_path
 from turnwise.config import Config, load_config
 from turnwise.doctor.journal import examine_journal
 from turnwise.engines.examine import context_of, examine_engine
 from turnwise.errors import TurnwiseError
-from turnwise.gateway.auth import token_path
-from turnwise.gateway.scopes import Scope
 from turnwise.loops.states import read_states
 from turnwise.models import resolve_model
 

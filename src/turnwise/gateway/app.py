@@ -18,10 +18,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as ASGIMessage
 
 from turnwise import __version__
+from turnwise.access_tokens import Tokens
 from turnwise.config import Config
 from turnwise.engines.capabilities import capabilities
 from turnwise.errors import EngineError, JournalError, JournalFull, JournalUnavailable, TooLate, UnknownTurn
-from turnwise.gateway.auth import Tokens, check_access
+from turnwise.gateway.auth import check_access
 from turnwise.gateway.errors import ApiError, as_api_error
 from turnwise.gateway.metrics import Metrics
 from turnwise.gateway.origins import EXPOSED, Origins
@@ -36,8 +37,8 @@ from turnwise.gateway.wire.messages import MessagesCodec
 from turnwise.gateway.wire.openapi import request_schema
 from turnwise.gateway.wire.request import Codec, read_object
 from turnwise.gateway.wire.responses import ResponsesCodec
-from turnwise.judges.text import clean
 from turnwise.loops.states import read_states, troubled
+from turnwise.messages import clean
 from turnwise.types import BASE_VERSION
 
 log = logging.getLogger(__name__)

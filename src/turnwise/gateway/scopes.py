@@ -7,19 +7,11 @@ a fault of the program: it does not start.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 from functools import lru_cache
 
 from starlette.routing import compile_path
 
-
-class Scope(StrEnum):
-    """Whose a token is."""
-
-    AGENT = "agent"
-    PERSON = "person"
-    ADMIN = "admin"
-
+from turnwise.access_tokens import Scope
 
 OPEN: frozenset[Scope] = frozenset()
 """No token is asked for."""

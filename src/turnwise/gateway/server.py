@@ -17,13 +17,13 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from filelock import FileLock, Timeout
 
+from turnwise.access_tokens import load_tokens
 from turnwise.config import Config
 from turnwise.engines.capabilities import capabilities
 from turnwise.engines.choose import token_engine
 from turnwise.engines.upstream.client import make_upstream
 from turnwise.errors import ConfigError, JournalFull, TurnwiseError
 from turnwise.gateway.app import make_app
-from turnwise.gateway.auth import load_tokens
 from turnwise.gateway.hang_ups import HangUps
 from turnwise.gateway.limits import KEPT_S, Door, Limits, raise_file_limit
 from turnwise.gateway.turn.opening import Capture
@@ -35,6 +35,7 @@ from turnwise.journal.deletion.retention import Keeper
 from turnwise.journal.records.export import CHUNK, RecordsExporter
 from turnwise.loops.process import loop_main
 from turnwise.models import resolve_model
+from turnwise.net import bind, url_of
 from turnwise.tokens.rendering import load_renderer
 
 log = logging.getLogger(__name__)
@@ -43,32 +44,6 @@ UPKEEP_S = 1.0
 GRACE_S = 6
 LOST_AFTER_S = 10.0
 """A turn without an end that nobody has had in hand for this long has lost it."""
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises ConfigError when the port is taken or the address is not ours."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because asyncio switches Nagle's delay off only for sockets that say they are TCP; without
-    # it, a streamed answer was measured to take 45 ms longer.
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-    except OSError as e:
-        sock.close()
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {e.strerror}; stop what uses it, or choose another with --port"
-        ) from e
-    sock.listen(1024)
-    sock.set_inheritable(True)
-    return sock
-
-
-def url_of(config: Config, sock: socket.socket) -> str:
-    """Where this machine's own programs reach a listening socket; a socket for all addresses is on loopback, too."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.server.host, config.server.host)
-    port = sock.getsockname()[1]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Server(uvicorn.Server):

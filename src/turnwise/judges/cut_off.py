@@ -10,7 +10,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from turnwise.judges.text import content_text, sentences
+from turnwise.judges.text import sentences
+from turnwise.messages import content_text
 from turnwise.patterns import any_of
 from turnwise.types import JudgeTask, Message
 

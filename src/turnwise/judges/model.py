@@ -22,7 +22,7 @@ from turnwise.judges.parsing import majority, parse_vote, select_hint
 from turnwise.judges.prompts import LEAST_ROOM, hint_prompt, score_prompt
 from turnwise.judges.sizing import token_bound
 from turnwise.judges.sources.by_source import by_source
-from turnwise.judges.text import storable
+from turnwise.messages import storable
 from turnwise.patterns import IGNORECASE, pattern
 from turnwise.types import JudgeTask, Message, Proposal, Verdict
 

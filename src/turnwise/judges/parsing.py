@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from turnwise.judges.text import clean
+from turnwise.messages import clean
 from turnwise.patterns import DOTALL, MULTILINE, anchored, blocks, pattern
 from turnwise.types import Vote
 

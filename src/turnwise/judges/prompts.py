@@ -18,7 +18,7 @@ from turnwise.judges.sizing import note, shares, shorten, token_bound
 from turnwise.judges.sources.by_source import by_source
 from turnwise.judges.sources.person import person_words
 from turnwise.judges.sources.visible import folded, latin
-from turnwise.judges.text import answer_text, content_text
+from turnwise.messages import answer_text, content_text
 from turnwise.patterns import IGNORECASE, pattern
 from turnwise.types import Message
 

@@ -21,7 +21,7 @@ from turnwise.judges.child import Child, ChildUnavailable, TooSlow, Work, right_
 from turnwise.judges.choice import Judge, make_judge
 from turnwise.judges.cut_off import apart_from_the_cut
 from turnwise.judges.model import JudgeUnavailable
-from turnwise.judges.text import storable
+from turnwise.messages import storable
 from turnwise.types import JudgeTask, Verdict
 
 log = logging.getLogger(__name__)

@@ -23,18 +23,18 @@ from typing import Any
 import httpx
 from filelock import FileLock, Timeout
 
+from turnwise.access_tokens import load_tokens
 from turnwise.config import Config
 from turnwise.engines.http import engine_client
 from turnwise.engines.private_socket import private_socket
 from turnwise.errors import ConfigError, JournalFull
-from turnwise.gateway.auth import load_tokens
-from turnwise.gateway.server import bind, url_of
 from turnwise.journal import Journal
 from turnwise.loops.process import SUPERVISOR_PID, lifeline
 from turnwise.loops.states import LOCK, LoopState, forget_states, write_states
 from turnwise.loops.table import HealthAddress, Loop, Places, loop_table
 from turnwise.loops.watching import ANSWER, HEARTBEAT, Watch
 from turnwise.models import resolve_model
+from turnwise.net import bind, url_of
 
 log = logging.getLogger("supervisor")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import httpx
 
+from turnwise.access_tokens import load_tokens
 from turnwise.bench.latency.arms import Said, gateway, instant_engine
 from turnwise.config import Config
 from turnwise.errors import TurnwiseError
-from turnwise.gateway.auth import load_tokens
 from turnwise.models import resolve_model
 
 ROUTES = ("/metrics", "/v1/status", "/v1/models", "/readyz")

@@ -17,7 +17,7 @@ from turnwise.bench.latency.load import Target
 from turnwise.bench.processes import child
 from turnwise.config import load_config
 from turnwise.errors import TurnwiseError
-from turnwise.gateway.server import bind
+from turnwise.net import bind
 
 NONE, TURNWISE, LITELLM = "no proxy", "turnwise", "LiteLLM"
 WORDS = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"

@@ -17,7 +17,7 @@ from turnwise.bench.latency.load import Target
 from turnwise.bench.processes import child
 from turnwise.config import cache_dir
 from turnwise.errors import TurnwiseError
-from turnwise.gateway.server import bind
+from turnwise.net import bind
 
 PACKAGE = "litellm[proxy]"
 KEY = "sk-bench"

@@ -10,7 +10,8 @@ from turnwise.judges.signals.instructions import as_instruction, strip_openers
 from turnwise.judges.signals.lexicon import KINDS
 from turnwise.judges.signals.reply import answers_a_question
 from turnwise.judges.sources.by_source import Sources
-from turnwise.judges.text import clean, plain, sentences
+from turnwise.judges.text import plain, sentences
+from turnwise.messages import clean
 from turnwise.patterns import IGNORECASE, pattern
 
 MAX_SENTENCES = 3

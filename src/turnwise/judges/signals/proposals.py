@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from turnwise.judges.sources.by_source import Sources
 from turnwise.judges.sources.visible import visible
-from turnwise.judges.text import clean, clip
+from turnwise.judges.text import clip
+from turnwise.messages import clean
 from turnwise.patterns import IGNORECASE, pattern
 from turnwise.types import Proposal
 

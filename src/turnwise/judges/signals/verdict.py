@@ -19,7 +19,8 @@ from turnwise.judges.signals.reply import reply_features
 from turnwise.judges.signals.tool_results import tool_features
 from turnwise.judges.sources.by_source import Sources, by_source
 from turnwise.judges.sources.person import person_words
-from turnwise.judges.text import answer_text, clip, without_judge_orders
+from turnwise.judges.text import clip, without_judge_orders
+from turnwise.messages import answer_text
 from turnwise.types import Message, Proposal
 
 Weights = dict[str, tuple[float, float, float]]

@@ -21,7 +21,7 @@ from turnwise.judges.sources.person import MAX_READ, person_words
 from turnwise.judges.sources.reports import MAX_READ as MAX_REPORT
 from turnwise.judges.sources.reports import codes, outcome
 from turnwise.judges.sources.visible import with_plain_marks
-from turnwise.judges.text import content_text
+from turnwise.messages import content_text
 from turnwise.types import Message
 
 CONTENT = "tool.content"

@@ -19,7 +19,7 @@ from turnwise.judges.sources.pasted import (
 )
 from turnwise.judges.sources.visible import with_plain_marks
 from turnwise.judges.sources.wrappers import without_blocks
-from turnwise.judges.text import content_text
+from turnwise.messages import content_text
 from turnwise.patterns import anchored, pattern
 from turnwise.types import Message
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from turnwise.judges.text import storable
+from turnwise.messages import storable
 
 _BREAKS = dict.fromkeys(map(ord, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), "\n")
 _BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
