@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.connect.json_text import parse, read, set_value
+from turnwise.agents.json_text import parse, read, set_value
 from turnwise.errors import ConfigError
 
 COMMENTED = """\

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from turnwise.connect.texts import set_dotenv, set_toml, set_yaml
+from turnwise.agents.texts import set_dotenv, set_toml, set_yaml
 from turnwise.errors import ConfigError
 
 
@@ -65,7 +65,7 @@ def test_toml_stays_in_the_manner_of_the_file() -> None:
 
 
 def test_toml_that_comes_out_wrong_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnwise.connect.texts.tomlkit.dumps", lambda document: "model = 'another'\n")
+    monkeypatch.setattr("turnwise.agents.texts.tomlkit.dumps", lambda document: "model = 'another'\n")
     with pytest.raises(ConfigError, match="safely"):
         set_toml("", CODEX)
 

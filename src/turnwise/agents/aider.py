@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from turnwise.connect.endpoint import Endpoint, home_of
-from turnwise.connect.texts import set_yaml
+from turnwise.agents.endpoint import Endpoint, home_of
+from turnwise.agents.texts import set_yaml
 
 
 def file(environment: dict[str, str]) -> Path:

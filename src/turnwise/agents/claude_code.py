@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from turnwise.connect.endpoint import Endpoint, home_of
-from turnwise.connect.json_text import read, set_value
+from turnwise.agents.endpoint import Endpoint, home_of
+from turnwise.agents.json_text import read, set_value
 from turnwise.errors import ConfigError
 
 

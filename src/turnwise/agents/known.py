@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turnwise.agents import aider, claude_code, codex, mini_swe_agent, openclaw, opencode, qwen_code
-from turnwise.connect.endpoint import Endpoint
+from turnwise.agents.endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)

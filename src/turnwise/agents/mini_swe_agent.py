@@ -6,8 +6,8 @@ from pathlib import Path
 
 import platformdirs
 
-from turnwise.connect.endpoint import Endpoint
-from turnwise.connect.texts import set_dotenv
+from turnwise.agents.endpoint import Endpoint
+from turnwise.agents.texts import set_dotenv
 
 
 def file(environment: dict[str, str]) -> Path:

@@ -8,50 +8,19 @@ knows of its own engine is never said of a server elsewhere.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 
 from turnwise.access_tokens import load_or_make_token
+from turnwise.agents.endpoint import Endpoint
 from turnwise.config import LOOPBACK, Config
 from turnwise.engines.examine import context_of
 from turnwise.errors import ConfigError
 from turnwise.gateway.versions import MODEL_NAME, UPSTREAM
 from turnwise.home import running_url
 
-PROVIDER = "turnwise"
-"""The name of our entry in every client's configuration."""
-MODEST_ANSWER = 4096
-"""Tokens that a client may ask for in one answer of an upstream, whose limit on answers nobody knows."""
 PATIENCE_S = 10.0
 """A server that says how much fits may have to wait for its engine first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """`url` is the root, without `/v1`; `context` is the model's longest prompt and answer together, in tokens.
-
-    It is None where nobody says, as in front of an upstream; `relayed` is whether an upstream answers.
-    """
-
-    url: str
-    token: str
-    model: str
-    context: int | None
-    relayed: bool = False
-
-    @property
-    def v1(self) -> str:
-        return f"{self.url}/v1"
-
-    @property
-    def longest_answer(self) -> int:
-        """What clients may ask for in one answer: a quarter of the context, so that a prompt still fits."""
-        if self.context is None:
-            return MODEST_ANSWER
-        quarter = max(self.context // 4, 1)
-        return min(quarter, MODEST_ANSWER) if self.relayed else quarter
 
 
 def find_endpoint(
@@ -152,8 +121,3 @@ def _refusal(config: Config, url: str, token: str, ours: bool, status: int) -> s
         f"{url} {said} ({status}); give the agents' token of that server, which `turnwise token` prints there, "
         "with --token or in the variable TURNWISE_TOKEN. Nothing was written"
     )
-
-
-def home_of(environment: dict[str, str]) -> Path:
-    """The person's home folder in this environment."""
-    return Path(environment.get("HOME") or Path.home())
