@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from turnwise.engines.capabilities import check
+from turnwise.capabilities import check
 from turnwise.errors import ConfigError
 from turnwise.patterns import anchored
 

@@ -13,6 +13,10 @@ from typing import Any
 Message = dict[str, Any]
 """A chat message in OpenAI's shape: ``role``, ``content`` and, for assistants, ``tool_calls``."""
 
+MODEL_NAME = "turnwise"
+"""What clients call the model that learns."""
+UPSTREAM = "upstream"
+"""Whose the models are that turnwise only relays."""
 BASE_VERSION = 0
 """The policy version that is the model as it came: no adapter."""
 

@@ -18,13 +18,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from turnwise import __version__
+from turnwise.capabilities import capabilities
 from turnwise.cli.bench import bench_app, judge_app
 from turnwise.cli.hints import hints_app
 from turnwise.cli.journal import forget_session, journal_app
 from turnwise.cli.options import ConfigFile, Home, Json, Set, err, out, read_config, read_journal, write_private
 from turnwise.cli.person import feedback, token
 from turnwise.cli.records import sessions_app, versions_app
-from turnwise.engines.capabilities import capabilities
 from turnwise.errors import TurnwiseError
 from turnwise.loops.states import read_states
 

@@ -16,8 +16,8 @@ from turnwise.agents.endpoint import Endpoint
 from turnwise.config import LOOPBACK, Config
 from turnwise.engines.examine import context_of
 from turnwise.errors import ConfigError
-from turnwise.gateway.versions import MODEL_NAME, UPSTREAM
 from turnwise.home import running_url
+from turnwise.types import MODEL_NAME, UPSTREAM
 
 PATIENCE_S = 10.0
 """A server that says how much fits may have to wait for its engine first."""

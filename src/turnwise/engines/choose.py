@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from turnwise.capabilities import CAPABILITIES
 from turnwise.config import Config
 from turnwise.engines.base import Engine
-from turnwise.engines.capabilities import CAPABILITIES
 from turnwise.engines.http import key_from
 from turnwise.engines.replicas import Replicas
 from turnwise.engines.sglang import SglangEngine

@@ -19,8 +19,8 @@ from starlette.types import Message as ASGIMessage
 
 from turnwise import __version__
 from turnwise.access_tokens import Tokens
+from turnwise.capabilities import capabilities
 from turnwise.config import Config
-from turnwise.engines.capabilities import capabilities
 from turnwise.errors import EngineError, JournalError, JournalFull, JournalUnavailable, TooLate, UnknownTurn
 from turnwise.gateway.auth import check_access
 from turnwise.gateway.errors import ApiError, as_api_error
@@ -30,7 +30,6 @@ from turnwise.gateway.scopes import refuse_unlisted
 from turnwise.gateway.turn.delivery import Answers, answers_in
 from turnwise.gateway.turn.opening import Capture
 from turnwise.gateway.turn.relaying import UNKNOWN_CONTEXT
-from turnwise.gateway.versions import MODEL_NAME, UPSTREAM
 from turnwise.gateway.wire.chat import ChatCodec
 from turnwise.gateway.wire.http_request import read_body
 from turnwise.gateway.wire.messages import MessagesCodec
@@ -39,7 +38,7 @@ from turnwise.gateway.wire.request import Codec, read_object
 from turnwise.gateway.wire.responses import ResponsesCodec
 from turnwise.loops.states import read_states, troubled
 from turnwise.messages import clean
-from turnwise.types import BASE_VERSION
+from turnwise.types import BASE_VERSION, MODEL_NAME, UPSTREAM
 
 log = logging.getLogger(__name__)
 

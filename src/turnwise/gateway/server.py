@@ -18,8 +18,8 @@ import uvicorn
 from filelock import FileLock, Timeout
 
 from turnwise.access_tokens import load_tokens
+from turnwise.capabilities import capabilities
 from turnwise.config import Config
-from turnwise.engines.capabilities import capabilities
 from turnwise.engines.choose import token_engine
 from turnwise.engines.upstream.client import make_upstream
 from turnwise.errors import ConfigError, JournalFull, TurnwiseError

@@ -18,13 +18,10 @@ from turnwise.errors import EngineError
 from turnwise.gateway.errors import ApiError
 from turnwise.journal import Journal
 from turnwise.patterns import anchored
-from turnwise.types import BASE_VERSION, PolicyVersion
+from turnwise.types import BASE_VERSION, MODEL_NAME, PolicyVersion
 
 log = logging.getLogger(__name__)
 
-MODEL_NAME = "turnwise"
-UPSTREAM = "upstream"
-"""Whose the models are that turnwise only relays."""
 _PINNED = anchored(rf"^{MODEL_NAME}@(?:(base)|v(\d{{1,9}}))$")
 POLL_S = 0.3
 KEEP_LOADED = 2

@@ -13,12 +13,12 @@ import json
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from turnwise.capabilities import capabilities
 from turnwise.config import Config
 from turnwise.engines.base import SamplingParams
-from turnwise.engines.capabilities import capabilities
 from turnwise.errors import JournalFull
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.lineage.history import Placement, hash_history, turn_kind
@@ -28,6 +28,7 @@ from turnwise.gateway.turn.relaying import UpstreamVersions
 from turnwise.gateway.turn.sampling import OpenTurn
 from turnwise.gateway.turn.unrecorded import Unrecorded
 from turnwise.gateway.versions import ServingVersions
+from turnwise.gateway.wire.http_request import Caller
 from turnwise.gateway.wire.item_references import can_be_named, has_references, resolve
 from turnwise.gateway.wire.request import Final, ModelRequest, Usage, check_conversation, unsupported
 from turnwise.gateway.wire.thinking import is_bound, refuse_template_arguments, thinking_of
@@ -42,19 +43,6 @@ log = logging.getLogger(__name__)
 
 LEAST_TEMPERATURE = 0.05
 """Below it, sampling is greedy: log-probs at such temperatures only measure rounding."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks, and what they said of the session. ``key`` separates clients that share a token."""
-
-    key: str
-    session_id: str | None = None
-    source: str = "lineage"
-    turn_type: str | None = None
-    session_done: bool = False
-    retry_key: str | None = None
-    is_retry: bool = False
 
 
 class Capture:

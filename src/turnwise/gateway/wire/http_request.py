@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from turnwise.gateway.auth import client_key
 from turnwise.gateway.errors import ApiError
-from turnwise.gateway.turn.opening import Caller
 from turnwise.gateway.wire.request import SESSION_ID
 from turnwise.types import TurnKind
 
@@ -18,6 +19,19 @@ Codex CLI's sub-agents share its `session-id` and have a `thread-id` of their ow
 """
 AGENT_HEADER = "x-claude-code-agent-id"
 """Claude Code's sub-agents share its session's id: each conversation of theirs is a session beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and what they said of the session. ``key`` separates clients that share a token."""
+
+    key: str
+    session_id: str | None = None
+    source: str = "lineage"
+    turn_type: str | None = None
+    session_done: bool = False
+    retry_key: str | None = None
+    is_retry: bool = False
 
 
 async def read_body(request: Request, limit_mb: float) -> bytes:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from turnwise.capabilities import CAPABILITIES, Capabilities, capabilities, check
 from turnwise.config import load_config
-from turnwise.engines.capabilities import CAPABILITIES, Capabilities, capabilities, check
 from turnwise.errors import ConfigError
 from turnwise.reference import as_toml
 
-PAGE = Path(__file__).parents[2] / "docs/engines.md"
+PAGE = Path(__file__).parents[1] / "docs/engines.md"
 NAMES = [field.name for field in fields(Capabilities)]
 URL = "http://127.0.0.1:8000"
 
