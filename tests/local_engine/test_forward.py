@@ -14,12 +14,12 @@ from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from turnwise.errors import AdapterError, ModelError
-from turnwise.local_engine.adapters import read_adapter
-from turnwise.local_engine.attention import Pack, SequencePiece
-from turnwise.local_engine.checkpoint import StoredWeights
-from turnwise.local_engine.kv import SequenceKV
-from turnwise.local_engine.llama import LlamaRunner
-from turnwise.local_engine.runner import Runner, TransformersRunner, load_model
+from turnwise.local_engine.model.adapters import read_adapter
+from turnwise.local_engine.model.attention import Pack, SequencePiece
+from turnwise.local_engine.model.checkpoint import StoredWeights
+from turnwise.local_engine.model.kv import SequenceKV
+from turnwise.local_engine.model.llama import LlamaRunner
+from turnwise.local_engine.model.runner import Runner, TransformersRunner, load_model
 
 VOCABULARY = 97
 LEAN = ("llama", "mistral", "qwen2", "qwen3")

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.local_engine.kv import KVShape, KVStore, SequenceKV, common_prefix
+from turnwise.local_engine.model.kv import KVShape, KVStore, SequenceKV, common_prefix
 
 SHAPE = KVShape(layers=1, heads=1, dim=2, dtype=torch.float32)
 STEP = 128 * SHAPE.bytes_per_token

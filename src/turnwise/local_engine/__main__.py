@@ -18,8 +18,8 @@ import uvicorn
 from turnwise.config import LOOPBACK
 from turnwise.errors import ModelError, TurnwiseError
 from turnwise.local_engine.access import key_in
-from turnwise.local_engine.kv import rounded
-from turnwise.local_engine.load import load
+from turnwise.local_engine.model.kv import rounded
+from turnwise.local_engine.model.load import load
 from turnwise.local_engine.registry import WeightsRegistry
 from turnwise.local_engine.scheduler import Scheduler
 from turnwise.local_engine.server import EngineApp, make_app

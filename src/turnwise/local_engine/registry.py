@@ -12,9 +12,9 @@ from dataclasses import replace as changed
 from pathlib import Path
 
 from turnwise.errors import AdapterError, EngineError
-from turnwise.local_engine.adapters import read_adapter
 from turnwise.local_engine.folders import adapter_folder
-from turnwise.local_engine.runner import BASE, Runner, Weights
+from turnwise.local_engine.model.adapters import read_adapter
+from turnwise.local_engine.model.runner import BASE, Runner, Weights
 
 MAX_MERGED = 2
 """Merged adapters in memory: the serving one, and the one it replaces or a pinned one. More live while in use."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from turnwise.local_engine.kv import SequenceKV
-from turnwise.local_engine.runner import Weights
+from turnwise.local_engine.model.kv import SequenceKV
+from turnwise.local_engine.model.runner import Weights
 from turnwise.local_engine.text import TextStream
 
 

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 import torch
 
 from turnwise.errors import EngineError
-from turnwise.local_engine.attention import Pack, SequencePiece
-from turnwise.local_engine.kv import KVStore
+from turnwise.local_engine.model.attention import Pack, SequencePiece
+from turnwise.local_engine.model.kv import KVStore
+from turnwise.local_engine.model.runner import Runner, Weights
 from turnwise.local_engine.requests import Finish, Output, Request
-from turnwise.local_engine.runner import Runner, Weights
 from turnwise.local_engine.sampling import sample
 from turnwise.loops.lifeline import BEAT_S, beat
 

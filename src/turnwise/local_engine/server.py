@@ -21,11 +21,11 @@ from starlette.types import Receive, Scope, Send
 from turnwise.errors import EngineError
 from turnwise.local_engine import protocol
 from turnwise.local_engine.access import KeyGuard
+from turnwise.local_engine.model.runner import BASE
 from turnwise.local_engine.protocol import CompletionRequest, LoadAdapter, UnloadAdapter
 from turnwise.local_engine.registry import WeightsRegistry
 from turnwise.local_engine.requests import Output
 from turnwise.local_engine.requests import Request as EngineRequest
-from turnwise.local_engine.runner import BASE
 from turnwise.local_engine.scheduler import Scheduler
 from turnwise.local_engine.text import Decoder, TextStream
 

@@ -17,10 +17,10 @@ from torch.nn import functional as F
 from transformers import PretrainedConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from turnwise.local_engine.adapters import Adapter
-from turnwise.local_engine.attention import Pack
-from turnwise.local_engine.checkpoint import StoredWeights
-from turnwise.local_engine.kv import KVShape
+from turnwise.local_engine.model.adapters import Adapter
+from turnwise.local_engine.model.attention import Pack
+from turnwise.local_engine.model.checkpoint import StoredWeights
+from turnwise.local_engine.model.kv import KVShape
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 _STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})

@@ -11,9 +11,9 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from turnwise.errors import ModelError
-from turnwise.local_engine.checkpoint import StoredWeights
-from turnwise.local_engine.llama import LlamaRunner
-from turnwise.local_engine.runner import Runner, TransformersRunner, load_model
+from turnwise.local_engine.model.checkpoint import StoredWeights
+from turnwise.local_engine.model.llama import LlamaRunner
+from turnwise.local_engine.model.runner import Runner, TransformersRunner, load_model
 from turnwise.models import resolve_model
 
 _WANTED = ["*.json", "*.jinja", "*.safetensors", "tokenizer.model"]

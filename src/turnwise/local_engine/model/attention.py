@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from turnwise.local_engine.kv import SequenceKV
+from turnwise.local_engine.model.kv import SequenceKV
 from turnwise.loops.lifeline import beat
 
 

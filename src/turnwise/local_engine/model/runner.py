@@ -17,10 +17,10 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from turnwise.errors import ModelError
-from turnwise.local_engine.adapters import Adapter
-from turnwise.local_engine.attention import Pack
-from turnwise.local_engine.checkpoint import StoredWeights
-from turnwise.local_engine.kv import KVShape
+from turnwise.local_engine.model.adapters import Adapter
+from turnwise.local_engine.model.attention import Pack
+from turnwise.local_engine.model.checkpoint import StoredWeights
+from turnwise.local_engine.model.kv import KVShape
 
 BASE = "base"
 """The name under which the weights without an adapter are served."""
