@@ -63,10 +63,11 @@ test-vllm: pull ## the engine contract on a real vLLM server on the CPU, in an e
 	TURNWISE_VLLM_PYTHON=$(VLLM)/bin/python $(PYTEST) -m vllm -s
 
 .PHONY: check
-check: install ## lint, types and the fast tests: under two minutes
+check: install ## lint, types, import contracts and the fast tests: under two minutes
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
 	$(BIN)/pyright
+	$(BIN)/lint-imports --no-logo
 	$(PYTEST) -m "not slow and not clients and not vllm and not wide and not attacks" -n 2
 
 .PHONY: format
