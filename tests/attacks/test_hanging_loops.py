@@ -379,6 +379,7 @@ main()
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_each_real_loop_that_is_stopped_is_replaced(tmp_path: Path, model_dir: Path) -> None:
     model = make_tiny_model(tmp_path / "model", model_dir)

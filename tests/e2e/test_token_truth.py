@@ -113,7 +113,7 @@ def all_turns(journal: Journal) -> list[Turn]:
         # In one number format on both sides, what is left is the order of additions: any real fault shows here.
         ("float32", 20, 10, 1e-4, 0.0, 1e-2),
         # bfloat16 has 8 bits: its forward pass alone is 0.03 nats per token from the float32 one, with a long tail.
-        ("bfloat16", CONVERSATIONS, 0, 0.06, 0.01, 0.5),
+        pytest.param("bfloat16", CONVERSATIONS, 0, 0.06, 0.01, 0.5, marks=pytest.mark.long),
     ],
 )
 def test_what_was_sampled_is_what_is_recorded_and_recomputed(

@@ -67,6 +67,7 @@ async def test_mutated_requests(config: Config, renderer: PromptRenderer) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 async def test_twenty_thousand_mutated_requests(config: Config, renderer: PromptRenderer) -> None:
     name = type(renderer.renderer).__name__
