@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -156,3 +157,19 @@ def test_every_route_of_the_api_page_exists_and_every_route_stands_there() -> No
     known = {f"{method} {re.sub(r'{[a-z_]+}', '{id}', path)}" for method, path in routes if not path.startswith("/s/")}
     named = set(re.findall(r"(?:DELETE|GET|HEAD|POST) /[\w/{}]+", (ROOT / "docs/api.md").read_text(encoding="utf-8")))
     assert named == known
+
+
+DEFINED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def test_the_tour_names_what_is_there() -> None:
+    named = re.findall(
+        r"`([a-z_/]+\.py)(?:: ([A-Za-z_]\w*)(?:\.(\w+))?)?`", (ROOT / "docs" / "tour.md").read_text("utf-8")
+    )
+    assert len(named) > 30
+    for file, name, member in named:
+        body = ast.parse((ROOT / "src" / "turnwise" / file).read_text("utf-8")).body
+        for part in filter(None, (name, member)):
+            found = [node for node in body if isinstance(node, DEFINED) and node.name == part]
+            assert found, f"{file} has no {name}{'.' + member if member else ''}"
+            body = found[0].body
