@@ -57,6 +57,11 @@ class ServerConfig(_Section):
         default=60.0, description="How long a request without a token yet waits for an engine that is restarted."
     )
 
+    strict: bool = Field(
+        default=False,
+        description="Refuse a setting that the engine cannot honour, rather than name it in `x-turnwise-ignored`.",
+    )
+
     @field_validator("allowed_hosts", "cors_origins", mode="before")
     @classmethod
     def _from_the_command_line(cls, given: object) -> object:

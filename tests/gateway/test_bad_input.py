@@ -49,7 +49,9 @@ def post(gateway: Running, body: Any, **kwargs: Any) -> httpx.Response:
         ({"model": "turnwise", "messages": HI, "top_p": -0.1}, "top_p", "greater"),
         ({"model": "turnwise", "messages": HI, "n": 2}, "n", "not supported"),
         ({"model": "turnwise", "messages": HI, "stop": [""]}, "stop", "non-empty"),
-        ({"model": "turnwise", "messages": HI, "frequency_penalty": 1}, "frequency_penalty", "not supported"),
+        ({"model": "turnwise", "messages": HI, "frequency_penalty": 3}, "frequency_penalty", "less than or equal to 2"),
+        ({"model": "turnwise", "messages": HI, "repetition_penalty": 0}, "repetition_penalty", "greater than 0"),
+        ({"model": "turnwise", "messages": HI, "min_p": 2}, "min_p", "less than or equal to 1"),
         ({"model": "turnwise", "messages": HI, "made_up": 1}, "made_up", "unknown field"),
         (
             {"model": "turnwise", "messages": HI, "response_format": {"type": "json_object"}},

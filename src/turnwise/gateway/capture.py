@@ -24,6 +24,7 @@ from turnwise.engines.rendering import Prompt, PromptRenderer
 from turnwise.errors import JournalFull
 from turnwise.gateway.answering import OpenTurn
 from turnwise.gateway.errors import ApiError
+from turnwise.gateway.honouring import as_honoured
 from turnwise.gateway.in_hand import InHand
 from turnwise.gateway.placing import Claim, own_session, place
 from turnwise.gateway.references import can_be_named, has_references, resolve
@@ -97,6 +98,7 @@ class Capture:
                     request.structured_field,
                     "an answer held to a schema cannot call a tool; send no tools, or forbid them by tool_choice",
                 )
+        request = as_honoured(request, self.config)
         version, pinned = await self.versions.resolve(request.model)
         limit = await self._max_model_len()
         prepared = await asyncio.to_thread(self._prepare, request, client, format_name, version, pinned, limit)
@@ -195,7 +197,7 @@ class Capture:
             hint_at=prompt.hint_at,
             messages=placement.added if extends else messages,
             tools=tools,
-            params=request.record | ({"withheld_tools": request.withheld} if request.withheld else {}),
+            params=_recorded(request),
             prompt_ids=prompt.ids[known:] if extends else prompt.ids,
             prompt_tokens=len(prompt.ids),
             next_state=placement.next_state,
@@ -292,6 +294,10 @@ class Capture:
             stop_token_ids=() if self.renderer is None else tuple(self.renderer.stop_token_ids),
             structured=request.structured,
             call=self._call(request),
+            min_p=request.min_p or 0.0,
+            frequency_penalty=request.frequency_penalty or 0.0,
+            presence_penalty=request.presence_penalty or 0.0,
+            repetition_penalty=request.repetition_penalty or 1.0,
         )
 
     def _call(self, request: ModelRequest) -> dict[str, Any] | None:
@@ -316,6 +322,12 @@ class Capture:
             replay=Final(message, FinishReason(row.finish_reason), usage, stop_string),
             response_ids=unpack_ids(row.response_ids),
         )
+
+
+def _recorded(request: ModelRequest) -> dict[str, Any]:
+    """What the record keeps of a request beside its messages and tools."""
+    kept = request.record | ({"withheld_tools": request.withheld} if request.withheld else {})
+    return kept | ({"ignored": list(request.ignored)} if request.ignored else {})
 
 
 def _bridgeable(parent: Any) -> bool:

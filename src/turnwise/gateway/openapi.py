@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from turnwise.gateway import chat, messages_input, responses_input
+from turnwise.gateway import chat_input, messages_input, responses_input
 
 _MODELS: dict[str, tuple[type[BaseModel], frozenset[str], dict[str, tuple[Any, ...]]]] = {
-    "chat": (chat.ChatFields, chat.KEPT_FIELDS, chat.NEUTRAL_VALUES),
+    "chat": (chat_input.ChatFields, chat_input.KEPT_FIELDS, chat_input.NEUTRAL_VALUES),
     "responses": (responses_input.ResponsesFields, responses_input.KEPT_FIELDS, responses_input.NEUTRAL_VALUES),
     "messages": (messages_input.MessagesFields, messages_input.KEPT_FIELDS, messages_input.NEUTRAL_VALUES),
 }

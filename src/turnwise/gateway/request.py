@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import jiter
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 
 from turnwise.engines.answers import AnswerParts
@@ -54,7 +54,7 @@ class ModelRequest:
     ``session`` is an id the body itself names; ``previous`` the id of the turn whose history comes before
     ``messages``. ``options`` is the codec's. ``tool_choice`` is the call that must be made, in OpenAI's chat shape
     (None: the model is free), and without ``parallel_tool_calls`` it makes one at most. ``thinking`` says whether the
-    model should think first (None: as it does by itself).
+    model should think first (None: as it does by itself). ``ignored`` names what was asked for and is not done.
     """
 
     model: str
@@ -65,6 +65,10 @@ class ModelRequest:
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
     seed: int | None = None
     stops: tuple[str, ...] = ()
     structured: dict[str, Any] | None = None
@@ -78,6 +82,24 @@ class ModelRequest:
     session: str | None = None
     previous: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+
+
+class SamplingFields(BaseModel):
+    """How to sample, in the words that OpenAI's formats and the servers beside OpenAI's own share."""
+
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    top_k: int | None = Field(default=None, ge=-1, le=LARGEST_TOP_K)
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    repetition_penalty: float | None = Field(default=None, gt=0, le=10)
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
+
+    def sampling(self) -> dict[str, Any]:
+        """The same fields of a `ModelRequest`."""
+        return {name: getattr(self, name) for name in SamplingFields.model_fields}
 
 
 @dataclass(frozen=True, slots=True)

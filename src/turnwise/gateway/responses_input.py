@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.references import add_reference, fragment, has_references
 from turnwise.gateway.request import (
-    LARGEST_TOP_K,
     ModelRequest,
+    SamplingFields,
     check_conversation,
     invalid,
     named,
@@ -91,7 +91,7 @@ class Text(BaseModel):
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
-class ResponsesFields(BaseModel):
+class ResponsesFields(SamplingFields):
     """The fields of a responses request that turnwise honours."""
 
     model_config = ConfigDict(extra="forbid")
@@ -101,11 +101,7 @@ class ResponsesFields(BaseModel):
     instructions: str | None = None
     previous_response_id: str | None = None
     stream: bool | None = None
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, ge=0, le=1)
-    top_k: int | None = Field(default=None, ge=-1, le=LARGEST_TOP_K)
     top_logprobs: int | None = None
-    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
     max_output_tokens: int | None = Field(default=None, ge=1)
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
@@ -150,21 +146,18 @@ def parse_request(body: bytes) -> ModelRequest:
         parallel_tool_calls=given.parallel_tool_calls is not False,
         thinking=asked_thinking(kept),
         max_tokens=given.max_output_tokens,
-        temperature=given.temperature,
-        top_p=given.top_p,
-        top_k=given.top_k,
-        seed=given.seed,
+        **given.sampling(),
         structured=_schema(given.text),
         structured_field="text.format",
         stream=bool(given.stream),
         logprobs="message.output_text.logprobs" in include,
         record=record | ({"ignored_tools": tools.ignored} if tools.ignored else {}),
         session=session_name(kept.get("prompt_cache_key")),
+        ignored=tuple(tool["type"] for tool in tools.ignored),
         previous=None if previous is None else f"turn-{previous.removeprefix('resp_')}",
         options={
             "tools": tools.echoed,
             "groups": tools.groups,
-            "ignored": [tool["type"] for tool in tools.ignored],
             "reasoning": _echoed_reasoning(kept.get("reasoning")),
         },
     )

@@ -18,6 +18,7 @@ import torch
 
 from turnwise.engines.local.attention import Pack, Span
 from turnwise.engines.local.kv import KVStore
+from turnwise.engines.local.penalties import penalised
 from turnwise.engines.local.requests import Finish, Output, Request
 from turnwise.engines.local.runner import Runner, Weights
 from turnwise.engines.local.sampling import sample
@@ -172,6 +173,7 @@ class Scheduler:
         sampled = [r for r, s in spans if s.sample]
         if sampled:
             params = [r.params for r in sampled]
+            logits = penalised(logits, params, [(r.tokens, r.prompt_len) for r in sampled])
             uniforms = [r.rng.random() if r.params.temperature > 0 else 0.0 for r in sampled]
             for request, token, logprob in zip(sampled, *sample(logits, params, uniforms), strict=True):
                 self._take(request, token, logprob)
