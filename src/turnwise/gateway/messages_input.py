@@ -51,7 +51,6 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "mcp_servers": (None, []),
     "fallbacks": (None, []),
     "compaction": (None,),
-    "thread": (None,),
 }
 
 REFUSED_BLOCKS = "this is a text model; content of type {kind!r} is not supported"
@@ -102,6 +101,8 @@ class MessagesFields(BaseModel):
 def parse_request(body: bytes) -> ModelRequest:
     """Check a body. Raises ApiError (400) that names the field."""
     raw = read_object(body)
+    if raw.pop("thread", None) is not None:
+        raise _no_threads()
     kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
     try:
         given = MessagesFields.model_validate(raw)
@@ -137,6 +138,17 @@ def parse_request(body: bytes) -> ModelRequest:
         stream=bool(given.stream),
         record=given.model_dump(exclude={"messages", "tools", "model", "system"}, exclude_none=True) | kept,
         session=_session(kept.get("metadata")),
+    )
+
+
+def _no_threads() -> ApiError:
+    """What tells Anthropic's SDKs to send the whole conversation without a thread, which their tool runners begin."""
+    return ApiError(
+        400,
+        "conversations are not held here between requests; send the whole of it, without 'thread'",
+        param="thread",
+        code="unsupported_parameter",
+        details={"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
     )
 
 
