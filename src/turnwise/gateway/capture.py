@@ -37,6 +37,7 @@ from turnwise.gateway.tool_choice import check_choice
 from turnwise.gateway.unrecorded import Unrecorded
 from turnwise.journal import Journal, NewTurn
 from turnwise.journal.schema import unpack_ids, unpack_json
+from turnwise.models import answer_defaults
 from turnwise.types import FinishReason, TurnKind
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class Capture:
         self.renderer = renderer
         self.versions = versions
         self._able = capabilities(config)
+        self._defaults = answer_defaults(config.model)
         self._max_model_len = max_model_len
         self.in_hand = InHand()
         self.unrecorded = Unrecorded(config.journal.when_full)
@@ -90,6 +92,8 @@ class Capture:
                 f"the {kind} engine cannot hold an answer to a schema; ask for JSON in the prompt",
             )
         if self._able.token_ids:
+            if request.temperature is None:
+                request = replace(request, temperature=self._defaults.temperature)
             can_force = self._able.forced_calls and self.renderer is not None and self.renderer.grammar.calls == "json"
             check_choice(request, can_force)
             refuse_template_arguments(request)
@@ -285,7 +289,7 @@ class Capture:
         temperature = 1.0 if request.temperature is None else request.temperature
         greedy = temperature < LEAST_TEMPERATURE or request.top_p == 0
         return SamplingParams(
-            max_tokens=min(request.max_tokens or room, room),
+            max_tokens=min(request.max_tokens or self._defaults.max_tokens or room, room),
             temperature=0.0 if greedy else temperature,
             top_p=request.top_p or 1.0,
             top_k=-1 if not request.top_k else request.top_k,
