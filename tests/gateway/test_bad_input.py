@@ -13,6 +13,8 @@ from turnwise.journal.schema import unpack_json
 from turnwise.types import TurnState
 
 HI = [{"role": "user", "content": "hi"}]
+BEGUN = [{"role": "assistant", "content": "x"}]
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
 
 
 def post(gateway: Running, body: Any, **kwargs: Any) -> httpx.Response:
@@ -31,8 +33,10 @@ def post(gateway: Running, body: Any, **kwargs: Any) -> httpx.Response:
         ({"messages": HI}, "model", "required"),
         ({"model": "turnwise"}, "messages", "required"),
         ({"model": "turnwise", "messages": []}, "messages", "empty"),
-        ({"model": "turnwise", "messages": [{"role": "system", "content": "x"}]}, "messages", "only system"),
-        ({"model": "turnwise", "messages": [*HI, {"role": "assistant", "content": "x"}]}, "messages", "last message"),
+        ({"model": "turnwise", "messages": [{"role": "assistant", "content": "x"}]}, "messages", "last message"),
+        ({"model": "turnwise", "messages": [*HI, *BEGUN, *BEGUN]}, "messages", "last message"),
+        ({"model": "turnwise", "messages": [*HI, BEGUN[0] | {"tool_calls": [CALL]}]}, "messages", "add their results"),
+        ({"model": "turnwise", "messages": HI, "ignore_eos": True}, "ignore_eos", "not supported"),
         ({"model": "turnwise", "messages": [{"role": "robot", "content": "x"}]}, "messages.0", "role"),
         ({"model": "turnwise", "messages": [{"role": "user"}]}, "messages.0", "content is missing"),
         ({"model": "turnwise", "messages": [{"role": "user", "content": 3}]}, "messages.0", "content must be"),

@@ -135,3 +135,22 @@ async def test_what_only_stands_in_the_record_is_named_in_the_page(
     upstream = PAGE.read_text(encoding="utf-8").partition("## Upstream")[2]
     assert f"`{name}`" in upstream
     assert f"{DEFAULT_MAX_TOKENS} tokens" in upstream
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "messages"])
+async def test_the_beginning_of_an_answer_is_told_as_the_last_message(tmp_path: Path, path: str) -> None:
+    begun = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "The sky is"}]
+    for api, said in (("openai", DONE), ("anthropic", ENDED)):
+        async with in_front_of(tmp_path / api, said, api=api) as fronted:
+            answered = await fronted.ask(path, messages=begun, max_tokens=9)
+            assert answered.status_code == 200, answered.text
+            last = fronted.asked()[0]["messages"][-1]
+        assert last["role"] == "assistant"
+        assert last["content"] in ("The sky is", [{"type": "text", "text": "The sky is"}])
+
+
+async def test_instructions_alone_are_told(tmp_path: Path) -> None:
+    async with in_front_of(tmp_path, DONE) as fronted:
+        answered = await fronted.ask(messages=[{"role": "system", "content": "Greet."}])
+        assert answered.status_code == 200, answered.text
+        assert fronted.asked()[0]["messages"] == [{"role": "system", "content": "Greet."}]

@@ -29,7 +29,7 @@ from turnwise.gateway.in_hand import InHand
 from turnwise.gateway.placing import Claim, own_session, place
 from turnwise.gateway.references import can_be_named, has_references, resolve
 from turnwise.gateway.relaying import UpstreamVersions
-from turnwise.gateway.request import Final, ModelRequest, Usage, check_conversation, unsupported
+from turnwise.gateway.request import Final, ModelRequest, Usage, check_conversation, unsupported, without_prefill
 from turnwise.gateway.serving import ServingVersions
 from turnwise.gateway.sessions import Placement, hash_history, turn_kind
 from turnwise.gateway.thinking import is_bound, refuse_template_arguments, thinking_of
@@ -133,14 +133,16 @@ class Capture:
         await self.versions.resolve(request.model)
         if self.renderer is None:
             raise unsupported("count_tokens", "this engine does not take token ids, so there is nothing to count")
-        rendered = await asyncio.to_thread(self.renderer.render, request.messages, request.tools, thinking_of(request))
-        return len(rendered.ids)
+        asked = without_prefill(request)
+        rendered = await asyncio.to_thread(self.renderer.render, asked.messages, asked.tools, thinking_of(asked))
+        return len(self._begun(rendered, asked).ids)
 
     def _prepare(
         self, request: ModelRequest, client: Client, format_name: str, version: int, pinned: bool, limit: int
     ) -> tuple[OpenTurn, NewTurn | None]:
         """The turn that a request opens, and what is to be recorded of it (None: it is recorded already)."""
         request, client = self._with_previous(request, client)
+        request = without_prefill(request)
         messages, tools = request.messages, request.tools
         kind = turn_kind(client.turn_type, messages, request.max_tokens)
         history = hash_history(messages)
@@ -155,7 +157,8 @@ class Capture:
         # So are wishes that change the prompt or bind the answer; where there are none the digest is as it always was.
         wishes = (request.tool_choice, request.structured, request.thinking)
         parts = [history.chain[-1], json.dumps(tools), request.model, kind, request.session]
-        request_hash = _digest(*parts, *([json.dumps(wishes)] if wishes != (None, None, None) else []))
+        parts += [json.dumps(wishes)] if wishes != (None, None, None) else []
+        request_hash = _digest(*parts, *([f"begun {request.prefill}"] if request.prefill else []))
         same = self.journal.same_request(client.key, request_hash)
         if client.session_id is not None:
             same = [row for row in same if row.session_id == own]
@@ -283,7 +286,15 @@ class Capture:
         if is_bound(request) and renderer.ends_in_reasoning(prompt.ids):
             field = request.structured_field if request.structured is not None else "tool_choice"
             raise unsupported(field, "this model thinks first, which no grammar allows; ask for it in words")
-        return prompt, extends
+        return self._begun(prompt, request), extends
+
+    def _begun(self, prompt: Prompt, request: ModelRequest) -> Prompt:
+        """The prompt with the beginning of the answer that the client wrote, if it did. Raises ApiError (400)."""
+        if not request.prefill or self.renderer is None:
+            return prompt
+        if self.renderer.ends_in_reasoning(prompt.ids):
+            raise unsupported("messages", "this model thinks first, so no beginning of its answer can be given")
+        return prompt.begun(self.renderer.encode(request.prefill))
 
     def _sampling(self, request: ModelRequest, room: int) -> SamplingParams:
         temperature = 1.0 if request.temperature is None else request.temperature
@@ -312,6 +323,8 @@ class Capture:
     def _replay(self, row: Any, request: ModelRequest) -> OpenTurn:
         message = unpack_json(row.answer)
         stop_string = message.pop("stop_string", None)
+        if request.prefill:
+            message["content"] = message["content"].removeprefix(request.prefill)
         usage = Usage(row.prompt_tokens, row.response_tokens)
         return OpenTurn(
             id=row.id,

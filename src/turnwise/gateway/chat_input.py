@@ -25,6 +25,7 @@ from turnwise.gateway.request import (
     take_tool_marks,
     text_of,
 )
+from turnwise.gateway.servers_own import SERVERS_OWN
 from turnwise.gateway.thinking import asked_thinking
 from turnwise.gateway.tool_choice import openai_choice
 from turnwise.types import Message
@@ -50,7 +51,8 @@ KEPT_FIELDS = UPSTREAMS_OWN | frozenset(
 )
 """Fields that need no type here; they are written to the record. Some tell whether to think (`thinking`)."""
 
-NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
+NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = SERVERS_OWN | {
+    "truncation": (None, "auto", "disabled"),
     "n": (None, 1),
     "logit_bias": (None, {}),
     "modalities": (None, ["text"]),
@@ -197,7 +199,7 @@ def _plain(i: int, message: Message) -> Message:
             raise refuse(f"unknown field {key!r}", "unknown_parameter")
     content, calls = message.get("content"), message.get("tool_calls")
     reasoning = message.get("reasoning_content") or message.get("reasoning")
-    if content is None and not (role == "assistant" and (calls or message.get("refusal") or reasoning)):
+    if content is None and role != "assistant":
         raise refuse("content is missing")
     if isinstance(content, list):
         kinds = ("text", "input_text", "output_text", "refusal")

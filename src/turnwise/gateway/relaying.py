@@ -64,7 +64,8 @@ class Relaying(Closing):
         )
         async with self.closing(turn) as close:
             tools = request.tools or request.withheld
-            events = self.upstream.chat(request.messages, tools, params, model=request.model)
+            begun = [{"role": "assistant", "content": request.prefill}] if request.prefill else []
+            events = self.upstream.chat([*request.messages, *begun], tools, params, model=request.model)
             async with aclosing(events):
                 async for event in events:
                     parts = _take(answer, event)

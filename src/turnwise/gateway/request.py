@@ -8,7 +8,7 @@ with `id`, `function.name` and `function.arguments` (JSON text), `reasoning_cont
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import jiter
@@ -55,6 +55,7 @@ class ModelRequest:
     ``messages``. ``options`` is the codec's. ``tool_choice`` is the call that must be made, in OpenAI's chat shape
     (None: the model is free), and without ``parallel_tool_calls`` it makes one at most. ``thinking`` says whether the
     model should think first (None: as it does by itself). ``ignored`` names what was asked for and is not done.
+    ``prefill`` is the beginning of the answer, which the client wrote: once it is apart, no message has it.
     """
 
     model: str
@@ -83,6 +84,7 @@ class ModelRequest:
     previous: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    prefill: str = ""
 
 
 class SamplingFields(BaseModel):
@@ -218,7 +220,9 @@ def session_name(given: Any) -> str | None:
 def take_kept(raw: dict[str, Any], kept: frozenset[str], neutral: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
     """Move the fields that change nothing out of `raw`, and refuse those whose value would have to change something."""
     for name, allowed in neutral.items():
-        if name in raw and not any(raw[name] == value and type(raw[name]) is type(value) for value in allowed):
+        if raw.get(name) is not None and not any(
+            raw[name] == value and type(raw[name]) is type(value) for value in allowed
+        ):
             raise unsupported(name)
         raw.pop(name, None)
     for name in [name for name, value in raw.items() if value is None]:
@@ -283,12 +287,8 @@ def check_conversation(messages: list[Message], param: str) -> None:
     """What every format asks of a conversation: something to answer, and tool results that belong to calls."""
     if not messages:
         raise ApiError(400, f"'{param}' is empty; send at least one user message", param=param, code="invalid_value")
-    if all(message["role"] == "system" for message in messages):
-        text = "there are only system messages; send at least one user message"
-        raise ApiError(400, text, param=param, code="invalid_value")
-    if messages[-1]["role"] == "assistant":
-        text = "the last message is the assistant's; add the user's or a tool's reply to it"
-        raise ApiError(400, text, param=param, code="invalid_value")
+    if fault := _unfit_beginning(messages):
+        raise ApiError(400, fault, param=param, code="invalid_value")
     known: set[str] = set()
     for i, message in enumerate(messages):
         ids = [call["id"] for call in message.get("tool_calls") or []]
@@ -301,6 +301,25 @@ def check_conversation(messages: list[Message], param: str) -> None:
                 f"message {i} is the result of tool call {message.get('tool_call_id')!r}, which is not in the history"
             )
             raise ApiError(400, text, param=param, code="invalid_value")
+
+
+def _unfit_beginning(messages: list[Message]) -> str | None:
+    """Why the last message, where it is the assistant's, is no beginning of an answer that could be gone on with."""
+    if messages[-1]["role"] != "assistant":
+        return None
+    if messages[-1].get("tool_calls"):
+        return "the last message is the assistant's and calls tools; add their results"
+    if len(messages) == 1 or messages[-2]["role"] == "assistant":
+        return "the last message is the assistant's; add the user's or a tool's before it, or the user's reply to it"
+    return None
+
+
+def without_prefill(request: ModelRequest) -> ModelRequest:
+    """The request with the beginning of the answer, where its last message is one, apart from the conversation."""
+    if request.prefill or request.messages[-1]["role"] != "assistant":
+        return request
+    *messages, last = request.messages
+    return replace(request, messages=messages, prefill=last.get("content") or "")
 
 
 def checked_tool(i: int, raw: dict[str, Any], model: type[Tool]) -> Tool:

@@ -24,6 +24,7 @@ from turnwise.gateway.request import (
     unsupported,
 )
 from turnwise.gateway.responses_tools import joined, read_tools
+from turnwise.gateway.servers_own import SERVERS_OWN
 from turnwise.gateway.thinking import asked_thinking
 from turnwise.gateway.tool_choice import openai_choice
 from turnwise.types import Message
@@ -43,16 +44,16 @@ KEPT_FIELDS = frozenset(
         "stream_options",
         "context_management",
         "access_programs",
+        "max_tool_calls",
     }
 )
 """Fields that change nothing here; they are written to the record."""
 
-NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
+NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = SERVERS_OWN | {
     "background": (None, False),
     "conversation": (None,),
-    "max_tool_calls": (None,),
     "prompt": (None,),
-    "truncation": (None, "disabled"),
+    "truncation": (None, "auto", "disabled"),
     "image": (None,),
     "moderation": (None,),
 }
