@@ -101,6 +101,15 @@ def capabilities(config: Config) -> Capabilities:
     return replace(able, structured=False) if config.engine.api == "anthropic" else able
 
 
+ANTHROPIC_LACKS = ("seed", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "verbosity")
+"""Settings for which Anthropic's API has no word."""
+
+
+def unhonoured(config: Config) -> tuple[str, ...]:
+    """Settings of a request that the configured engine cannot honour, and that an answer can do without."""
+    return ANTHROPIC_LACKS if config.engine.api == "anthropic" else ()
+
+
 def check(config: Config) -> None:
     """Raises ConfigError for settings that cannot work together, saying what to change."""
     engine, able = config.engine, capabilities(config)

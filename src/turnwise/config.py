@@ -57,6 +57,10 @@ class ServerConfig(_Section):
         default=60.0, description="How long a request without a token yet waits for an engine that is restarted."
     )
 
+    strict: bool = Field(
+        default=False, description="Refuse what an engine cannot honour, rather than name it in `x-turnwise-ignored`."
+    )
+
     @field_validator("allowed_hosts", "cors_origins", mode="before")
     @classmethod
     def _from_the_command_line(cls, given: object) -> object:
@@ -96,6 +100,14 @@ class ModelConfig(_Section):
     path: str = Field(
         default="smollm2-135m-instruct",
         description="'smollm2-135m-instruct' (fetched by `turnwise pull`), a local folder, or a hub id.",
+    )
+    max_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Longest answer of a client without a limit; unset: embedded 512, else all room.",
+    )
+    temperature: float | None = Field(
+        default=None, ge=0, le=2, description="Where the client names none; unset: 0.6 for the embedded model, else 1."
     )
 
 

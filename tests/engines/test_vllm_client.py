@@ -179,3 +179,22 @@ async def test_a_compressed_refusal_is_read_like_any_other(
         with pytest.raises(kind, match="not today") as caught:
             await ask(played.url)
     assert (caught.value.status, caught.value.retry_after) == (status, wait)
+
+
+async def test_penalties_and_min_p_are_passed_on_where_they_change_something() -> None:
+    given = {"min_p": 0.1, "frequency_penalty": 0.3, "presence_penalty": -0.5, "repetition_penalty": 1.1}
+    async with plays(OURS, one_token(-0.5)) as played:
+        await ask(played.url, **given)
+        await ask(played.url)
+    asked = [request.body for request in played.received if "prompt" in (request.body or {})]
+    assert {name: asked[0][name] for name in given} == given
+    assert not given.keys() & asked[1].keys()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 0.7])
+@pytest.mark.parametrize(("server", "kept"), [("raw", False), ("processed", True)])
+async def test_log_probs_from_before_the_penalties_are_dropped(server: str, kept: bool, temperature: float) -> None:
+    probes = [one_token(-2.0), one_token(-2.0)] if server == "raw" else [one_token(0.0)]
+    async with plays(VLLM, *probes, one_token(-1.25)) as played:
+        chunks = await ask(played.url, temperature=temperature, frequency_penalty=0.3)
+    assert chunks[0].logprobs == ([-1.25] if kept else None)

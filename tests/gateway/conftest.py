@@ -70,6 +70,7 @@ def qwen(_qwen: Agents) -> Iterator[Agents]:
     stub = _qwen.stub
     stub.reply, stub.token_delay_s, stub.die_after, stub.refuse_with = scripted, 0.0, None, None
     stub.sampled.clear()
+    stub.asked.clear()
 
 
 @pytest.fixture(params=[f"{name}-{how}" for name in FORMATS for how in ("whole", "streamed")])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from renderers.base import ToolCallParseStatus, create_renderer
 from transformers import PreTrainedTokenizerFast
 
 from tests.support.models import QWEN3_TOKENS, make_qwen3, make_tokenizer
+from turnwise.errors import EngineError
 from turnwise.tokens.answer_parser import AnswerParser, AnswerParts
 from turnwise.tokens.renderer_choice import thinking_switch
 from turnwise.tokens.rendering import GRAMMARS, PromptRenderer, load_renderer
@@ -93,7 +94,9 @@ def renderer_of(name: str) -> tuple[PromptRenderer, Any]:
     )
     own = create_renderer(tokenizer, family.config())
     switch = thinking_switch(tokenizer, own)
-    return PromptRenderer(own, lambda ids: str(tokenizer.decode(ids)), switch), tokenizer
+    return PromptRenderer(
+        own, lambda ids: str(tokenizer.decode(ids)), partial(tokenizer.encode, add_special_tokens=False), switch
+    ), tokenizer
 
 
 def read(renderer: PromptRenderer, prompt: list[int], answer: list[int]) -> tuple[Message, list[AnswerParts]]:
@@ -212,3 +215,27 @@ def test_a_family_that_is_not_known_is_asked_through_its_template(tmp_path: Path
     assert type(renderer.renderer).__name__ == "DefaultRenderer"
     quiet = renderer.decode(renderer.render(ASKED, None, False).ids)
     assert quiet == renderer.decode(renderer.render(ASKED, None).ids) + "<think>\n\n</think>\n\n"
+
+
+def test_a_family_that_wants_a_users_message_says_so() -> None:
+    renderer, _ = renderer_of("Qwen3.8")
+    with pytest.raises(EngineError, match="user") as refused:
+        renderer.render([{"role": "system", "content": "Greet."}], None)
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {"Qwen3.8"}))
+def test_instructions_alone_are_a_prompt(name: str) -> None:
+    renderer, _ = renderer_of(name)
+    prompt = renderer.render([{"role": "system", "content": "Greet."}], None)
+    assert "Greet." in renderer.decode(prompt.ids)
+    assert prompt.hint_at is None
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_beginning_of_an_answer_stands_behind_where_it_would_begin(name: str) -> None:
+    renderer, _ = renderer_of(name)
+    asked = renderer.render(ASKED, None, False)
+    begun = asked.begun(renderer.encode("It is"))
+    assert (begun.asked, renderer.decode(begun.ids)) == (asked.ids, renderer.decode(asked.ids) + "It is")
+    assert not renderer.ends_in_reasoning(begun.asked)

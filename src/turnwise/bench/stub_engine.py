@@ -39,6 +39,7 @@ class StubEngine:
     known: set[str] = field(default_factory=lambda: {"base"})
     loads: list[str] = field(default_factory=list)
     sampled: list[tuple[list[int], list[int], str]] = field(default_factory=list)  # prompt ids, response ids, model
+    asked: list[dict[str, Any]] = field(default_factory=list)  # each request but its prompt
     structured: list[Any] = field(default_factory=list)  # what each answer was to be held to
     cancelled: int = 0
 
@@ -75,6 +76,7 @@ class StubEngine:
             body = await request.json()
             if self.refuse_with is not None:
                 return JSONResponse({"error": {"message": "the stub refuses"}}, self.refuse_with)
+            self.asked.append({name: value for name, value in body.items() if name != "prompt"})
             self.structured.append(body.get("structured_outputs"))
             if body["model"] not in self.known:
                 return JSONResponse({"error": {"message": f"no model {body['model']}"}}, 404)

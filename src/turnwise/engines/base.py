@@ -16,7 +16,9 @@ class SamplingParams:
     """How to sample. ``max_tokens`` counts response tokens; ``stop`` strings end the answer, cut from its text.
 
     ``structured`` is a JSON schema that the answer must follow, ``call`` the structural tag of a tool call that it must
-    be (`engines.forced_calls`), both for engines that can (`engines.capabilities`).
+    be (`engines.forced_calls`), both for engines that can (`engines.capabilities`). The penalties are vLLM's: the first
+    two count what was answered, the last one the prompt too. ``min_p`` cuts what is less likely than so much of the
+    likeliest token.
     """
 
     max_tokens: int
@@ -28,12 +30,28 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...]
     structured: dict[str, Any] | None = None
     call: dict[str, Any] | None = None
+    min_p: float = 0.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+
+    @property
+    def penalised(self) -> bool:
+        """Whether what was said before changes the distribution that is sampled from."""
+        return bool(self.frequency_penalty or self.presence_penalty) or self.repetition_penalty != 1.0
+
+
+def bent(params: SamplingParams) -> dict[str, float]:
+    """Penalties and ``min_p`` in the words that engines share, where they change something."""
+    neutral = {"min_p": 0.0, "frequency_penalty": 0.0, "presence_penalty": 0.0, "repetition_penalty": 1.0}
+    return {name: value for name, none in neutral.items() if (value := getattr(params, name)) != none}
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Some newly sampled tokens: ids [n], natural log-probs [n] at the sampling temperature (None: not given), text.
 
+    The log-probs are of the distribution after the penalties, where there are any.
     ``finish_reason`` is set on the last chunk that has tokens ("stop" or "length"); ``stop_string`` when a stop string
     ended it. ``cached_tokens``, how much of the prompt was not computed anew, may follow in a chunk without tokens.
     """

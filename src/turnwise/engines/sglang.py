@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams
+from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, bent
 from turnwise.engines.events import EventClient
 from turnwise.engines.http import bearer, engine_client, refusal, send
 from turnwise.engines.logprob_check import SAME_EITHER_WAY, Tempered
@@ -62,8 +62,9 @@ class SglangEngine:
     async def generate(
         self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
     ) -> AsyncGenerator[Chunk, None]:
-        usable = params.temperature in SAME_EITHER_WAY or (
-            params.top_k != 1 and await self.logprobs_follow_temperature()
+        same = params.temperature in SAME_EITHER_WAY
+        usable = (same and not params.penalised) or (
+            (same or params.top_k != 1) and await self.logprobs_follow_temperature()
         )
         answer = AnswerProgress(params.stop)
         async with aclosing(self._events.post("/generate", _request(model, prompt_ids, params))) as events:
@@ -140,6 +141,7 @@ def _request(model: str, prompt_ids: list[int], params: SamplingParams) -> dict[
         "top_k": params.top_k if params.top_k > 0 else -1,
         "stop_token_ids": list(params.stop_token_ids),
     }
+    sampling |= bent(params)
     if params.stop:
         sampling["stop"] = list(params.stop)
     if params.seed is not None:

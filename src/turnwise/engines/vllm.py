@@ -1,7 +1,8 @@
 """The client of a vLLM server's token-id API. The local engine speaks the same, so this is the client of both.
 
 Log-probs that are not of the distribution that was sampled from are dropped, never passed on: a vLLM server gives them
-before the temperature unless it was started with `--logprobs-mode processed_logprobs`, and this client finds that out.
+before penalties and temperature unless it was started with `--logprobs-mode processed_logprobs`, and this client finds
+that out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, merged
+from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, bent, merged
 from turnwise.engines.events import EventClient
 from turnwise.engines.http import bearer, engine_client, refusal, send
 from turnwise.engines.logprob_check import SAME_EITHER_WAY, Tempered
@@ -69,7 +70,8 @@ class VllmEngine:
     async def generate(
         self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
     ) -> AsyncGenerator[Chunk, None]:
-        usable = params.temperature in SAME_EITHER_WAY or await self.logprobs_follow_temperature()
+        same = params.temperature in SAME_EITHER_WAY and not params.penalised  # raw ones are from before both
+        usable = same or await self.logprobs_follow_temperature()
         async with aclosing(self._sample(model, prompt_ids, params)) as chunks:
             async for chunk in chunks:
                 yield chunk if usable else replace(chunk, logprobs=None)
@@ -175,6 +177,7 @@ def _request(model: str, prompt_ids: list[int], params: SamplingParams) -> dict[
         "return_token_ids": True,
         "stream_options": {"include_usage": True},
     }
+    body |= bent(params)
     if params.seed is not None:
         body["seed"] = params.seed
     if params.stop:

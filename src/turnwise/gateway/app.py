@@ -30,12 +30,12 @@ from turnwise.gateway.scopes import refuse_unlisted
 from turnwise.gateway.turn.delivery import Answers, answers_in
 from turnwise.gateway.turn.opening import Capture
 from turnwise.gateway.turn.relaying import UNKNOWN_CONTEXT
-from turnwise.gateway.wire.chat import ChatCodec
+from turnwise.gateway.wire.chat.answer import ChatCodec
 from turnwise.gateway.wire.http_request import read_body
-from turnwise.gateway.wire.messages import MessagesCodec
+from turnwise.gateway.wire.messages.answer import MessagesCodec
 from turnwise.gateway.wire.openapi import request_schema
 from turnwise.gateway.wire.request import Codec, read_object
-from turnwise.gateway.wire.responses import ResponsesCodec
+from turnwise.gateway.wire.responses.answer import ResponsesCodec
 from turnwise.loops.states import read_states, troubled
 from turnwise.messages import clean
 from turnwise.types import BASE_VERSION, MODEL_NAME, UPSTREAM

@@ -32,7 +32,10 @@ CODES = {429: "engine_overloaded", 503: "engine_unavailable", 529: "engine_overl
 
 
 class ApiError(Exception):
-    """A refusal. `param` names the field at fault, `code` is for programs, the message is for people."""
+    """A refusal. `param` names the field at fault, `code` is for programs, the message is for people.
+
+    `details` are Anthropic's, for its clients alone: some go on in another way where they find a reason there.
+    """
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class ApiError(Exception):
         param: str | None = None,
         code: str | None = None,
         headers: dict[str, str] | None = None,
+        details: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -49,6 +53,7 @@ class ApiError(Exception):
         self.param = param
         self.code = code
         self.headers = headers
+        self.details = details
 
     def body(self) -> dict[str, Any]:
         kind = TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")

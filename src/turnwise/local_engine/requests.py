@@ -22,16 +22,25 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to choose tokens. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 keep the whole vocabulary."""
+    """How to choose tokens. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 keep the whole
+    vocabulary; penalties of 0, 0 and 1 change nothing."""
 
     max_tokens: int
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
+    min_p: float = 0.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
     seed: int | None = None
     stop: tuple[str, ...] = ()
     stop_token_ids: frozenset[int] = frozenset()
     ignore_eos: bool = False
+
+    @property
+    def penalised(self) -> bool:
+        return bool(self.frequency_penalty or self.presence_penalty) or self.repetition_penalty != 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Choosing the next token of every running request at once, with its log-probability.
 
-The log-prob is of ``log_softmax(logits / T)`` over the whole vocabulary, before top-k and top-p cut it, and T = 0
-counts as 1: the one distribution that the trainer recomputes. Uniform numbers come from outside.
+The log-prob is of ``log_softmax(logits / T)`` over the whole vocabulary, before min-p, top-k and top-p cut it, and
+T = 0 counts as 1: the one distribution that the trainer recomputes. Penalties change the logits themselves before that
+(`penalties`). Uniform numbers come from outside.
 """
 
 from __future__ import annotations
@@ -27,21 +28,29 @@ def sample(
     temperatures = torch.tensor([p.temperature or 1.0 for p in params], dtype=torch.float32)
     logprobs = torch.log_softmax(logits.float() / temperatures[:, None], dim=-1)
     chosen = logprobs.argmax(dim=-1)
-    whole = [i for i, p in enumerate(params) if p.temperature > 0 and p.top_p >= 1 and p.top_k == 0]
+    whole = [i for i, p in enumerate(params) if p.temperature > 0 and not _cuts(p)]
     if whole:
         chosen[whole] = _invert(logprobs[whole].exp(), [uniforms[i] for i in whole])
     for i, p in enumerate(params):
-        if p.temperature > 0 and (p.top_p < 1 or p.top_k > 0):
+        if p.temperature > 0 and _cuts(p):
             probs, ids = _candidates(logprobs[i].exp(), p)
             chosen[i] = ids[_invert(probs[None], [uniforms[i]])[0]]
     picked = logprobs.gather(1, chosen[:, None])[:, 0]
     return chosen.tolist(), picked.tolist()
 
 
+def _cuts(params: SamplingParams) -> bool:
+    return params.top_p < 1 or params.top_k > 0 or params.min_p > 0
+
+
 def _candidates(probs: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
-    """The probabilities and ids that top-k and then top-p leave, most likely first."""
+    """The probabilities and ids that min-p, then top-k and then top-p leave, most likely first."""
     size = probs.numel()
     keep = min(params.top_k or size, size)
+    if params.min_p > 0:
+        likely = probs >= params.min_p * probs.max()
+        probs = probs.where(likely, 0.0)
+        keep = min(keep, int(likely.sum()))
     values, ids = probs.topk(min(keep, _NUCLEUS))
     mass = float(probs.sum()) if keep == size else float(probs.topk(keep).values.sum())
     if values.numel() < keep and float(values.sum()) < params.top_p * mass:

@@ -20,6 +20,7 @@ from turnwise.errors import EngineError
 from turnwise.local_engine.model.attention import Pack, SequencePiece
 from turnwise.local_engine.model.kv import KVStore
 from turnwise.local_engine.model.runner import Runner, Weights
+from turnwise.local_engine.penalties import penalised
 from turnwise.local_engine.requests import Finish, Output, Request
 from turnwise.local_engine.sampling import sample
 from turnwise.loops.lifeline import BEAT_S, beat
@@ -174,6 +175,7 @@ class Scheduler:
         sampled = [r for r, s in spans if s.sample]
         if sampled:
             params = [r.params for r in sampled]
+            logits = penalised(logits, params, [(r.tokens, r.prompt_len) for r in sampled])
             uniforms = [r.rng.random() if r.params.temperature > 0 else 0.0 for r in sampled]
             for request, token, logprob in zip(sampled, *sample(logits, params, uniforms), strict=True):
                 self._take(request, token, logprob)

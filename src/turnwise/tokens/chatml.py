@@ -49,7 +49,7 @@ class ChatMLRenderer:
         end_of_text = self.tokenizer.token_to_id("<|endoftext|>")
         if end_of_text is not None:
             self._stops.append(end_of_text)
-        self._newline = self._encode("\n")
+        self._newline = self.encode("\n")
 
     def _special(self, token: str) -> int:
         token_id = self.tokenizer.token_to_id(token)
@@ -57,7 +57,8 @@ class ChatMLRenderer:
             raise ValueError(f"the tokenizer has no {token} token, so it is not a ChatML model")
         return token_id
 
-    def _encode(self, text: str) -> list[int]:
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, in which special tokens are only text."""
         # the same ids as `encode`, without the offsets into the text, which nobody reads: a quarter faster
         return self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
 
@@ -84,7 +85,7 @@ class ChatMLRenderer:
                 text = "\n\n".join(part for part in (text, _describe(tools)) if part)
             self._turn(rendered, i, message["role"], text)
         if add_generation_prompt:
-            rendered.add([self._start, *self._encode("assistant\n")], -1)
+            rendered.add([self._start, *self.encode("assistant\n")], -1)
         return rendered.result()
 
     def bridge_to_next_turn(
@@ -110,7 +111,7 @@ class ChatMLRenderer:
         rendered.add(self._newline, -1)
         for i, message in enumerate(new_messages):
             self._turn(rendered, i, message["role"], _text(message))
-        rendered.add([self._start, *self._encode("assistant\n")], -1)
+        rendered.add([self._start, *self.encode("assistant\n")], -1)
         return rendered.result()
 
     def parse_response(
@@ -122,7 +123,7 @@ class ChatMLRenderer:
 
     def _turn(self, rendered: _Builder, index: int, role: str, text: str) -> None:
         rendered.add([self._start], index)
-        rendered.add(self._encode(f"{role}\n{text}"), index)
+        rendered.add(self.encode(f"{role}\n{text}"), index)
         rendered.add([self._end], index)
         rendered.add(self._newline, -1)
 

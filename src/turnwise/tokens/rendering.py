@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
 from renderers.base import ParsedResponse, RenderedTokens, Renderer, create_renderer, load_tokenizer
 
-from turnwise.errors import ModelError
+from turnwise.errors import EngineError, ModelError
 from turnwise.tokens.answer_parser import CLOSE_THINK, OPEN_THINK, AnswerGrammar
 from turnwise.tokens.chatml import ChatMLRenderer
 from turnwise.tokens.renderer_choice import family_config, thinking_switch
@@ -38,11 +40,24 @@ complete, by its renderer's own parser."""
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Ids [P] of a prompt, and where in them a hint for the last user message would go (None: no user message)."""
+    """Ids [P] of a prompt, and where in them a hint for the last user message would go (None: no user message).
+
+    The last ``prefilled`` of them are the beginning of the answer itself.
+    """
 
     ids: list[int]
     hint_at: int | None
     bridged: bool
+    prefilled: int = 0
+
+    @property
+    def asked(self) -> list[int]:
+        """The ids up to where the answer begins."""
+        return self.ids[: len(self.ids) - self.prefilled]
+
+    def begun(self, answer: list[int]) -> Prompt:
+        """The prompt with the beginning of an answer behind it, as ids of its own: never joined as text."""
+        return replace(self, ids=[*self.ids, *answer], prefilled=len(answer))
 
 
 class PromptRenderer:
@@ -52,10 +67,15 @@ class PromptRenderer:
     """
 
     def __init__(
-        self, renderer: Renderer, decode: Callable[[list[int]], str], thinking: dict[bool, Renderer] | None = None
+        self,
+        renderer: Renderer,
+        decode: Callable[[list[int]], str],
+        encode: Callable[[str], list[int]],
+        thinking: dict[bool, Renderer] | None = None,
     ) -> None:
         self.renderer = renderer
         self.decode = decode
+        self.encode = encode
         self._thinking = thinking or {}
         self._openings = {wish: _opening(r) for wish, r in self._thinking.items()}
         self.stop_token_ids = renderer.get_stop_token_ids()
@@ -97,12 +117,18 @@ class PromptRenderer:
     def render(
         self, messages: list[Message], tools: list[dict[str, Any]] | None, thinking: bool | None = None
     ) -> Prompt:
-        """The whole conversation as a prompt. `thinking`: whether the model is asked to think first (None: its way)."""
-        rendered = self._asking(thinking).render(
-            messages,  # type: ignore[arg-type]  # our messages are OpenAI's dicts, which is what renderers take
-            tools=_shown(tools),
-            add_generation_prompt=True,
-        )
+        """The whole conversation as a prompt. `thinking`: whether the model is asked to think first (None: its way).
+
+        Raises EngineError (400) for a conversation that the family has no prompt for: some want a user's message.
+        """
+        try:
+            rendered = self._asking(thinking).render(
+                messages,  # type: ignore[arg-type]  # our messages are OpenAI's dicts, which is what renderers take
+                tools=_shown(tools),
+                add_generation_prompt=True,
+            )
+        except (ValueError, TemplateError) as e:
+            raise EngineError(f"this model's template does not take the conversation: {e}", 400) from e
         return Prompt(rendered.token_ids, self._hint_at(rendered, messages), bridged=False)
 
     def bridge(
@@ -165,12 +191,13 @@ def load_renderer(model: Path | str) -> PromptRenderer:
     folder = Path(model)
     if folder.is_dir() and _is_plain_chatml(folder):
         chatml = ChatMLRenderer(folder / "tokenizer.json", _default_system(folder))
-        return PromptRenderer(chatml, chatml.tokenizer.decode)
+        return PromptRenderer(chatml, chatml.tokenizer.decode, chatml.encode)
     try:
         tokenizer = load_tokenizer(str(model))
         config = family_config(folder, tokenizer) if folder.is_dir() else None
         renderer = create_renderer(tokenizer, config)
-        return PromptRenderer(renderer, tokenizer.decode, thinking_switch(tokenizer, renderer))
+        encode = partial(tokenizer.encode, add_special_tokens=False)
+        return PromptRenderer(renderer, tokenizer.decode, encode, thinking_switch(tokenizer, renderer))
     except Exception as e:
         raise ModelError(f"no renderer for the model {model}: {e}") from e
 

@@ -133,7 +133,10 @@ def test_a_bridge_that_changes_known_ids_is_none(lie: str, family: str, qwen3_di
     kept = honest.bridge(prompt.ids, sampled, prompt.hint_at, added, None)
     assert kept is not None and kept.ids[: len(prompt.ids) + len(sampled)] == [*prompt.ids, *sampled]
     lying: Any = Lying(honest.renderer, LIES[lie])
-    assert PromptRenderer(lying, honest.decode).bridge(prompt.ids, sampled, prompt.hint_at, added, None) is None
+    assert (
+        PromptRenderer(lying, honest.decode, honest.encode).bridge(prompt.ids, sampled, prompt.hint_at, added, None)
+        is None
+    )
 
 
 @pytest.mark.parametrize("lie", ["the last sampled id", "one put in", "the answer left out"])

@@ -10,6 +10,7 @@ import pytest
 from tests.gateway.relayed.test_upstream import DONE, in_front_of
 from tests.support.raw_http import sse
 from turnwise.engines.upstream.anthropic_api import DEFAULT_MAX_TOKENS
+from turnwise.journal.schema import unpack_json
 
 PAGE = Path(__file__).parents[3] / "docs" / "engines.md"
 ENDED = sse({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}})
@@ -54,19 +55,58 @@ async def test_the_settings_reach_the_upstream_in_its_words(
         assert {name: body[name] for name in body.keys() - own} == told
 
 
-async def test_a_seed_is_told_or_refused_by_name(tmp_path: Path) -> None:
-    async with in_front_of(tmp_path / "openai", DONE) as fronted:
-        await fronted.ask(seed=3)
-        assert fronted.asked()[0]["seed"] == 3
-    async with in_front_of(tmp_path / "anthropic", ENDED, api="anthropic") as fronted:
-        refused = await fronted.ask(seed=3)
+WITHOUT_A_WORD: dict[str, Any] = {
+    "seed": 3,
+    "frequency_penalty": 0.3,
+    "presence_penalty": -0.5,
+    "repetition_penalty": 1.1,
+    "min_p": 0.1,
+    "verbosity": "low",
+}
+"""Settings that OpenAI's wire has, or servers beside OpenAI's own, and Anthropic's has not."""
+
+
+async def test_penalties_and_the_like_are_told_in_openai_words(tmp_path: Path) -> None:
+    async with in_front_of(tmp_path, DONE) as fronted:
+        answered = await fronted.ask(**WITHOUT_A_WORD)
+        assert "x-turnwise-ignored" not in answered.headers
+        assert {name: fronted.asked()[0].get(name) for name in WITHOUT_A_WORD} == WITHOUT_A_WORD
+
+
+async def test_penalties_that_change_nothing_are_not_told(tmp_path: Path) -> None:
+    neutral = {"frequency_penalty": 0, "presence_penalty": 0.0, "repetition_penalty": 1.0, "min_p": 0}
+    for api, said in (("openai", DONE), ("anthropic", ENDED)):
+        async with in_front_of(tmp_path / api, said, api=api) as fronted:
+            answered = await fronted.ask(**neutral)
+            assert (answered.status_code, "x-turnwise-ignored" in answered.headers) == (200, False)
+            assert not neutral.keys() & fronted.asked()[0].keys()
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+async def test_what_an_upstream_has_no_word_for_is_left_out_and_named(tmp_path: Path, path: str) -> None:
+    given = WITHOUT_A_WORD | ({} if path == "chat/completions" else {"text": {"verbosity": "low"}})
+    if path == "responses":
+        del given["verbosity"]
+    async with in_front_of(tmp_path, ENDED, api="anthropic") as fronted:
+        answered = await fronted.ask(path, **given)
+        assert answered.status_code == 200, answered.text
+        assert set(answered.headers["x-turnwise-ignored"].split(", ")) == set(WITHOUT_A_WORD)
+        (told,) = fronted.asked()
+        assert not WITHOUT_A_WORD.keys() & told.keys()
+        row = fronted.journal.turn_row(answered.headers["x-turnwise-turn-id"])
+        assert row is not None
+        assert set(unpack_json(row.params)["ignored"]) == set(WITHOUT_A_WORD)
+
+
+@pytest.mark.parametrize("name", WITHOUT_A_WORD)
+async def test_a_strict_server_refuses_it_by_name(tmp_path: Path, name: str) -> None:
+    async with in_front_of(tmp_path, ENDED, api="anthropic", strict=True) as fronted:
+        refused = await fronted.ask(**{name: WITHOUT_A_WORD[name]})
         assert (refused.status_code, fronted.asked()) == (400, [])
-        assert "seed" in refused.json()["error"]["message"]
+        assert refused.json()["error"]["param"] == name
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("n", 2), ("logit_bias", {"5": 1}), ("frequency_penalty", 0.5), ("top_logprobs", 3)]
-)
+@pytest.mark.parametrize(("name", "value"), [("n", 2), ("logit_bias", {"5": 1}), ("top_logprobs", 3)])
 async def test_what_is_not_passed_on_is_refused_by_name(tmp_path: Path, name: str, value: Any) -> None:
     async with in_front_of(tmp_path, DONE) as fronted:
         refused = await fronted.ask(**{name: value})
@@ -95,3 +135,22 @@ async def test_what_only_stands_in_the_record_is_named_in_the_page(
     upstream = PAGE.read_text(encoding="utf-8").partition("## Upstream")[2]
     assert f"`{name}`" in upstream
     assert f"{DEFAULT_MAX_TOKENS} tokens" in upstream
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "messages"])
+async def test_the_beginning_of_an_answer_is_told_as_the_last_message(tmp_path: Path, path: str) -> None:
+    begun = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "The sky is"}]
+    for api, said in (("openai", DONE), ("anthropic", ENDED)):
+        async with in_front_of(tmp_path / api, said, api=api) as fronted:
+            answered = await fronted.ask(path, messages=begun, max_tokens=9)
+            assert answered.status_code == 200, answered.text
+            last = fronted.asked()[0]["messages"][-1]
+        assert last["role"] == "assistant"
+        assert last["content"] in ("The sky is", [{"type": "text", "text": "The sky is"}])
+
+
+async def test_instructions_alone_are_told(tmp_path: Path) -> None:
+    async with in_front_of(tmp_path, DONE) as fronted:
+        answered = await fronted.ask(messages=[{"role": "system", "content": "Greet."}])
+        assert answered.status_code == 200, answered.text
+        assert fronted.asked()[0]["messages"] == [{"role": "system", "content": "Greet."}]

@@ -114,12 +114,15 @@ class Fronted:
 
 
 @contextlib.asynccontextmanager
-async def in_front_of(home: Path, *answers: Sequence[Part], api: str = "openai") -> AsyncIterator[Fronted]:
+async def in_front_of(
+    home: Path, *answers: Sequence[Part], api: str = "openai", strict: bool = False
+) -> AsyncIterator[Fronted]:
     """A gateway whose upstream plays these answers."""
     async with plays(*answers) as played:
         config = load_config(
             overrides={
                 "home": home,
+                "server.strict": strict,
                 "engine.kind": "upstream",
                 "engine.url": played.url,
                 "engine.api": api,
@@ -220,8 +223,8 @@ async def test_log_probs_that_nobody_has_are_refused_by_name(
         assert await fronted.failed_turns() == 1
 
 
-@pytest.mark.parametrize("fields", [{"reasoning_effort": "none"}, {"verbosity": "low"}])
-async def test_what_the_api_has_no_word_for_is_refused_by_name(tmp_path: Path, fields: dict[str, str]) -> None:
+@pytest.mark.parametrize("fields", [{"reasoning_effort": "none"}, {"response_format": {"type": "json_object"}}])
+async def test_a_form_that_the_api_has_no_word_for_is_refused_by_name(tmp_path: Path, fields: dict[str, Any]) -> None:
     async with in_front_of(tmp_path, DONE, api="anthropic") as fronted:
         refused = await fronted.ask(**fields)
         assert refused.status_code == 400

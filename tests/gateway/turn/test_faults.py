@@ -150,13 +150,13 @@ def test_the_event_loop_goes_on_while_a_prompt_is_rendered(gateway: Running, mon
 
 def test_a_long_session_tokenises_only_what_is_new(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[int] = []
-    encode = ChatMLRenderer._encode
+    encode = ChatMLRenderer.encode
 
     def counting(self: ChatMLRenderer, text: str) -> list[int]:
         encoded[-1] += len(text)
         return encode(self, text)
 
-    monkeypatch.setattr(ChatMLRenderer, "_encode", counting)
+    monkeypatch.setattr(ChatMLRenderer, "encode", counting)
     messages = [user("first")]
     for n in range(12):
         encoded.append(0)

@@ -13,6 +13,8 @@ from turnwise.journal.schema import unpack_json
 from turnwise.types import TurnState
 
 HI = [{"role": "user", "content": "hi"}]
+BEGUN = [{"role": "assistant", "content": "x"}]
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
 
 
 def post(gateway: Running, body: Any, **kwargs: Any) -> httpx.Response:
@@ -31,8 +33,10 @@ def post(gateway: Running, body: Any, **kwargs: Any) -> httpx.Response:
         ({"messages": HI}, "model", "required"),
         ({"model": "turnwise"}, "messages", "required"),
         ({"model": "turnwise", "messages": []}, "messages", "empty"),
-        ({"model": "turnwise", "messages": [{"role": "system", "content": "x"}]}, "messages", "only system"),
-        ({"model": "turnwise", "messages": [*HI, {"role": "assistant", "content": "x"}]}, "messages", "last message"),
+        ({"model": "turnwise", "messages": [{"role": "assistant", "content": "x"}]}, "messages", "last message"),
+        ({"model": "turnwise", "messages": [*HI, *BEGUN, *BEGUN]}, "messages", "last message"),
+        ({"model": "turnwise", "messages": [*HI, BEGUN[0] | {"tool_calls": [CALL]}]}, "messages", "add their results"),
+        ({"model": "turnwise", "messages": HI, "ignore_eos": True}, "ignore_eos", "not supported"),
         ({"model": "turnwise", "messages": [{"role": "robot", "content": "x"}]}, "messages.0", "role"),
         ({"model": "turnwise", "messages": [{"role": "user"}]}, "messages.0", "content is missing"),
         ({"model": "turnwise", "messages": [{"role": "user", "content": 3}]}, "messages.0", "content must be"),
@@ -49,7 +53,9 @@ def post(gateway: Running, body: Any, **kwargs: Any) -> httpx.Response:
         ({"model": "turnwise", "messages": HI, "top_p": -0.1}, "top_p", "greater"),
         ({"model": "turnwise", "messages": HI, "n": 2}, "n", "not supported"),
         ({"model": "turnwise", "messages": HI, "stop": [""]}, "stop", "non-empty"),
-        ({"model": "turnwise", "messages": HI, "frequency_penalty": 1}, "frequency_penalty", "not supported"),
+        ({"model": "turnwise", "messages": HI, "frequency_penalty": 3}, "frequency_penalty", "less than or equal to 2"),
+        ({"model": "turnwise", "messages": HI, "repetition_penalty": 0}, "repetition_penalty", "greater than 0"),
+        ({"model": "turnwise", "messages": HI, "min_p": 2}, "min_p", "less than or equal to 1"),
         ({"model": "turnwise", "messages": HI, "made_up": 1}, "made_up", "unknown field"),
         (
             {"model": "turnwise", "messages": HI, "response_format": {"type": "json_object"}},

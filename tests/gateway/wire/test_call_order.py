@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.support.wire import events_of
 from turnwise.gateway.wire.call_order import OneAtATime
-from turnwise.gateway.wire.chat import ChatCodec
-from turnwise.gateway.wire.messages import MessagesCodec
+from turnwise.gateway.wire.chat.answer import ChatCodec
+from turnwise.gateway.wire.messages.answer import MessagesCodec
 from turnwise.gateway.wire.request import AnswerHead, Final, ModelRequest, StreamWriter, Usage
-from turnwise.gateway.wire.responses import ResponsesCodec
+from turnwise.gateway.wire.responses.answer import ResponsesCodec
 from turnwise.tokens.answer_parser import AnswerGrammar, AnswerParser, AnswerParts, CallPiece
 from turnwise.types import FinishReason
 

@@ -12,7 +12,7 @@ from anthropic.types import Message, RawMessageStreamEvent
 from tests.gateway.conftest import Agents
 from tests.support.servers import wait_until
 from tests.support.wire import KINDS_OF_ANSWER, TOOL, check_events, nested_calls, post_stream, without_ids
-from turnwise.gateway.wire.messages import usage_body
+from turnwise.gateway.wire.messages.answer import usage_body
 from turnwise.gateway.wire.request import Usage
 from turnwise.types import Exclusion, FinishReason, TurnState
 
@@ -218,13 +218,13 @@ RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "1"}
     ("content", "words"),
     [
         ([[IMAGE]], "'image'"),
-        ([[FILE]], "'document'"),
+        ([[FILE | {"source": {"type": "base64", "media_type": "application/pdf", "data": "AA=="}}]], "'document'"),
         (["hi", [USE], [RESULT | {"content": [IMAGE]}]], "'image'"),
         ([[RESULT]], "not in the history"),
         (["hi", [USE], [RESULT | {"tool_use_id": "t2"}]], "not in the history"),
         (["hi", [USE, USE], [RESULT]], "same id"),
         (["hi", [USE | {"input": "text"}], [RESULT]], "must be an object"),
-        (["hi", "prefill"], "last message"),
+        (["hi", [USE]], "add their results"),
         (["hi", [{"type": "server_tool_use", "id": "x", "name": "y", "input": {}}], "more"], "'server_tool_use'"),
     ],
 )

@@ -15,7 +15,7 @@ from tests.gateway.conftest import Agents
 from tests.support.servers import wait_until
 from tests.support.wire import KINDS_OF_ANSWER, TOOL, check_events, events_of, nested_calls, post_stream, without_ids
 from turnwise.gateway.wire.request import AnswerHead, Final, ModelRequest, Usage
-from turnwise.gateway.wire.responses import ResponsesCodec
+from turnwise.gateway.wire.responses.answer import ResponsesCodec
 from turnwise.journal.schema import unpack_json
 from turnwise.tokens.answer_pieces import AnswerParts
 from turnwise.types import Exclusion, FinishReason, TurnState
@@ -295,7 +295,7 @@ HI = {"role": "user", "content": "hi"}
         ([HI, CALL, CALL, OUTPUT], "same id"),
         ([HI, CALL | {"arguments": {}}, OUTPUT], "all strings"),
         ([HI, CALL, OUTPUT | {"output": 3}], "must be a string"),
-        ([HI, {"role": "assistant", "content": "prefill"}], "last message"),
+        ([HI, CALL], "add their results"),
         ([], "empty"),
     ],
 )
@@ -318,7 +318,6 @@ def test_refused_input(qwen: Agents, given: Any, words: str) -> None:
         ({"extra_body": {"include": "all"}}, "include"),
         ({"extra_body": {"include": ["everything"]}}, "include"),
         ({"background": True}, "background"),
-        ({"truncation": "auto"}, "truncation"),
         ({"top_logprobs": 3}, "top_logprobs"),
         ({"text": {"format": {"type": "json_object"}}}, "text.format"),
     ],

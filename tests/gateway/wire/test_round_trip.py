@@ -24,10 +24,10 @@ from pydantic import TypeAdapter
 from tests.gateway.encoders import Habits, chat_body, messages_body, responses_body
 from tests.support.wire import events_of, without_ids
 from turnwise.gateway.lineage.history import answer_hash, canonical
-from turnwise.gateway.wire.chat import ChatCodec
-from turnwise.gateway.wire.messages import MessagesCodec
+from turnwise.gateway.wire.chat.answer import ChatCodec
+from turnwise.gateway.wire.messages.answer import MessagesCodec
 from turnwise.gateway.wire.request import AnswerHead, Codec, Final, ModelRequest, Usage, call_id
-from turnwise.gateway.wire.responses import ResponsesCodec
+from turnwise.gateway.wire.responses.answer import ResponsesCodec
 from turnwise.tokens.answer_parser import AnswerGrammar, AnswerParser
 from turnwise.types import FinishReason, Message
 

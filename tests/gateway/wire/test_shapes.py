@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import httpx
@@ -159,11 +158,6 @@ def test_an_answer_of_nothing_but_reasoning_may_be_sent_back(qwen: Agents, field
         f"{qwen.url}/v1/chat/completions", headers=qwen.auth, json={"model": "turnwise", "messages": history}
     )
     assert response.status_code == 200, response.text
-    empty = [user("nothing"), {"role": "assistant", "content": None}, user("say: go on")]
-    refused = httpx.post(
-        f"{qwen.url}/v1/chat/completions", headers=qwen.auth, json={"model": "turnwise", "messages": empty}
-    )
-    assert refused.status_code == 400 and "content is missing" in json.dumps(refused.json())
 
 
 SENT: list[tuple[str, dict[str, Any]]] = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
+from turnwise.capabilities import ANTHROPIC_LACKS
 from turnwise.engines.upstream.conversation import ChatParams, FinishReason, ToolCallPiece, UpstreamEvent, UpstreamUsage
 from turnwise.engines.upstream.faults import fault
 from turnwise.errors import EngineError
@@ -22,7 +23,7 @@ FINISH: dict[str, FinishReason] = {
     "tool_use": "tool_calls",
     "refusal": "content_filter",
 }
-UNKNOWN_HERE = ("seed", "response_format", "verbosity")
+UNKNOWN_HERE = (*ANTHROPIC_LACKS, "response_format")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 STATUS = {
     "invalid_request_error": 400,

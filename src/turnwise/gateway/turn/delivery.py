@@ -68,8 +68,8 @@ def answers_in(
             "x-turnwise-version": str(turn.version),
             "x-request-id": turn.id,
         }
-        if parsed.options.get("ignored"):
-            headers["x-turnwise-ignored"] = ", ".join(parsed.options["ignored"])
+        if turn.request.ignored:
+            headers["x-turnwise-ignored"] = ", ".join(turn.request.ignored)
         if not turn.recorded:
             headers[UNRECORDED] = "no"
         head = AnswerHead(turn.id, turn.request, len(turn.prompt.ids))

@@ -28,13 +28,15 @@ from turnwise.gateway.turn.relaying import UpstreamVersions
 from turnwise.gateway.turn.sampling import OpenTurn
 from turnwise.gateway.turn.unrecorded import Unrecorded
 from turnwise.gateway.versions import ServingVersions
+from turnwise.gateway.wire.honouring import as_honoured
 from turnwise.gateway.wire.http_request import Caller
-from turnwise.gateway.wire.item_references import can_be_named, has_references, resolve
-from turnwise.gateway.wire.request import Final, ModelRequest, Usage, check_conversation, unsupported
+from turnwise.gateway.wire.request import Final, ModelRequest, Usage, check_conversation, unsupported, without_prefill
+from turnwise.gateway.wire.responses.item_references import can_be_named, has_references, resolve
 from turnwise.gateway.wire.thinking import is_bound, refuse_template_arguments, thinking_of
 from turnwise.gateway.wire.tool_choice import check_choice
 from turnwise.journal import Journal, NewTurn
 from turnwise.journal.schema import unpack_ids, unpack_json
+from turnwise.models import answer_defaults
 from turnwise.tokens.forced_calls import forced_call
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import FinishReason, TurnKind
@@ -61,6 +63,7 @@ class Capture:
         self.renderer = renderer
         self.versions = versions
         self._able = capabilities(config)
+        self._defaults = answer_defaults(config.model)
         self._max_model_len = max_model_len
         self.in_hand = InHand()
         self.unrecorded = Unrecorded(config.journal.when_full)
@@ -77,6 +80,8 @@ class Capture:
                 f"the {kind} engine cannot hold an answer to a schema; ask for JSON in the prompt",
             )
         if self._able.token_ids:
+            if request.temperature is None:
+                request = replace(request, temperature=self._defaults.temperature)
             can_force = self._able.forced_calls and self.renderer is not None and self.renderer.grammar.calls == "json"
             check_choice(request, can_force)
             refuse_template_arguments(request)
@@ -85,6 +90,7 @@ class Capture:
                     request.structured_field,
                     "an answer held to a schema cannot call a tool; send no tools, or forbid them by tool_choice",
                 )
+        request = as_honoured(request, self.config)
         version, pinned = await self.versions.resolve(request.model)
         limit = await self._max_model_len()
         prepared = await asyncio.to_thread(self._prepare, request, client, format_name, version, pinned, limit)
@@ -115,14 +121,16 @@ class Capture:
         await self.versions.resolve(request.model)
         if self.renderer is None:
             raise unsupported("count_tokens", "this engine does not take token ids, so there is nothing to count")
-        rendered = await asyncio.to_thread(self.renderer.render, request.messages, request.tools, thinking_of(request))
-        return len(rendered.ids)
+        asked = without_prefill(request)
+        rendered = await asyncio.to_thread(self.renderer.render, asked.messages, asked.tools, thinking_of(asked))
+        return len(self._begun(rendered, asked).ids)
 
     def _prepare(
         self, request: ModelRequest, client: Caller, format_name: str, version: int, pinned: bool, limit: int
     ) -> tuple[OpenTurn, NewTurn | None]:
         """The turn that a request opens, and what is to be recorded of it (None: it is recorded already)."""
         request, client = self._with_previous(request, client)
+        request = without_prefill(request)
         messages, tools = request.messages, request.tools
         kind = turn_kind(client.turn_type, messages, request.max_tokens)
         history = hash_history(messages)
@@ -137,7 +145,8 @@ class Capture:
         # So are wishes that change the prompt or bind the answer; where there are none the digest is as it always was.
         wishes = (request.tool_choice, request.structured, request.thinking)
         parts = [history.chain[-1], json.dumps(tools), request.model, kind, request.session]
-        request_hash = _digest(*parts, *([json.dumps(wishes)] if wishes != (None, None, None) else []))
+        parts += [json.dumps(wishes)] if wishes != (None, None, None) else []
+        request_hash = _digest(*parts, *([f"begun {request.prefill}"] if request.prefill else []))
         same = self.journal.same_request(client.key, request_hash)
         if client.session_id is not None:
             same = [row for row in same if row.session_id == own]
@@ -183,7 +192,7 @@ class Capture:
             hint_at=prompt.hint_at,
             messages=placement.added if extends else messages,
             tools=tools,
-            params=request.record | ({"withheld_tools": request.withheld} if request.withheld else {}),
+            params=_recorded(request),
             prompt_ids=prompt.ids[known:] if extends else prompt.ids,
             prompt_tokens=len(prompt.ids),
             next_state=placement.next_state,
@@ -265,13 +274,21 @@ class Capture:
         if is_bound(request) and renderer.ends_in_reasoning(prompt.ids):
             field = request.structured_field if request.structured is not None else "tool_choice"
             raise unsupported(field, "this model thinks first, which no grammar allows; ask for it in words")
-        return prompt, extends
+        return self._begun(prompt, request), extends
+
+    def _begun(self, prompt: Prompt, request: ModelRequest) -> Prompt:
+        """The prompt with the beginning of the answer that the client wrote, if it did. Raises ApiError (400)."""
+        if not request.prefill or self.renderer is None:
+            return prompt
+        if self.renderer.ends_in_reasoning(prompt.ids):
+            raise unsupported("messages", "this model thinks first, so no beginning of its answer can be given")
+        return prompt.begun(self.renderer.encode(request.prefill))
 
     def _sampling(self, request: ModelRequest, room: int) -> SamplingParams:
         temperature = 1.0 if request.temperature is None else request.temperature
         greedy = temperature < LEAST_TEMPERATURE or request.top_p == 0
         return SamplingParams(
-            max_tokens=min(request.max_tokens or room, room),
+            max_tokens=min(request.max_tokens or self._defaults.max_tokens or room, room),
             temperature=0.0 if greedy else temperature,
             top_p=request.top_p or 1.0,
             top_k=-1 if not request.top_k else request.top_k,
@@ -280,6 +297,10 @@ class Capture:
             stop_token_ids=() if self.renderer is None else tuple(self.renderer.stop_token_ids),
             structured=request.structured,
             call=self._call(request),
+            min_p=request.min_p or 0.0,
+            frequency_penalty=request.frequency_penalty or 0.0,
+            presence_penalty=request.presence_penalty or 0.0,
+            repetition_penalty=request.repetition_penalty or 1.0,
         )
 
     def _call(self, request: ModelRequest) -> dict[str, Any] | None:
@@ -290,6 +311,8 @@ class Capture:
     def _replay(self, row: Any, request: ModelRequest) -> OpenTurn:
         message = unpack_json(row.answer)
         stop_string = message.pop("stop_string", None)
+        if request.prefill:
+            message["content"] = message["content"].removeprefix(request.prefill)
         usage = Usage(row.prompt_tokens, row.response_tokens)
         return OpenTurn(
             id=row.id,
@@ -304,6 +327,12 @@ class Capture:
             replay=Final(message, FinishReason(row.finish_reason), usage, stop_string),
             response_ids=unpack_ids(row.response_ids),
         )
+
+
+def _recorded(request: ModelRequest) -> dict[str, Any]:
+    """What the record keeps of a request beside its messages and tools."""
+    kept = request.record | ({"withheld_tools": request.withheld} if request.withheld else {})
+    return kept | ({"ignored": list(request.ignored)} if request.ignored else {})
 
 
 def _bridgeable(parent: Any) -> bool:

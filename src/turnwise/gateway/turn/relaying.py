@@ -9,6 +9,7 @@ from typing import Any
 
 from turnwise.engines.upstream.client import ChatParams, UpstreamEngine, UpstreamEvent
 from turnwise.gateway.turn.sampling import Closing, OpenTurn, whole_parts, with_call_ids
+from turnwise.gateway.wire.honouring import verbosity_of, within
 from turnwise.gateway.wire.request import Again, Delta, Final, ModelRequest, Usage, unsupported
 from turnwise.journal import Journal
 from turnwise.tokens.answer_parser import AnswerParts, CallPiece
@@ -47,19 +48,24 @@ class Relaying(Closing):
             temperature=request.temperature,
             top_p=request.top_p,
             top_k=request.top_k if (request.top_k or 0) > 0 else None,  # 0 and -1 are words for no limit
+            min_p=request.min_p or None,
+            frequency_penalty=request.frequency_penalty or None,
+            presence_penalty=request.presence_penalty or None,
+            repetition_penalty=None if request.repetition_penalty == 1 else request.repetition_penalty,
             seed=request.seed,
             stop=request.stops,
             tool_choice="none" if request.withheld else request.tool_choice,
             parallel_tool_calls=None if request.parallel_tool_calls else False,
             response_format=_format(request),
             reasoning_effort=_effort(request.record),
-            verbosity=_verbosity(request.record),
+            verbosity=None if "verbosity" in request.ignored else verbosity_of(request.record),
             translated=_translated(request),
             as_given=request.options.get("as_given", {}),
         )
         async with self.closing(turn) as close:
             tools = request.tools or request.withheld
-            events = self.upstream.chat(request.messages, tools, params, model=request.model)
+            begun = [{"role": "assistant", "content": request.prefill}] if request.prefill else []
+            events = self.upstream.chat([*request.messages, *begun], tools, params, model=request.model)
             async with aclosing(events):
                 async for event in events:
                     parts = _take(answer, event)
@@ -122,23 +128,13 @@ def _effort(record: dict[str, Any]) -> str | None:
     """How much to reason, in the words of any of the wire formats."""
     if record.get("reasoning_effort") is not None:
         return record["reasoning_effort"]
-    return _within(record, "reasoning", "effort") or _within(record, "output_config", "effort")
+    return within(record, "reasoning", "effort") or within(record, "output_config", "effort")
 
 
 def _translated(request: ModelRequest) -> frozenset[str]:
     """Which of OpenAI's words for the limit and the effort the client did not itself choose."""
     own = {"max_tokens": "limit_word" in request.options, "reasoning_effort": "reasoning_effort" in request.record}
     return frozenset(word for word, chosen in own.items() if not chosen)
-
-
-def _verbosity(record: dict[str, Any]) -> str | None:
-    """How much to say, in the words of either of OpenAI's APIs."""
-    return _within(record, "text", "verbosity") if record.get("verbosity") is None else record["verbosity"]
-
-
-def _within(record: dict[str, Any], name: str, key: str) -> Any:
-    given = record.get(name)
-    return given.get(key) if isinstance(given, dict) else None
 
 
 def _take(answer: Message, event: UpstreamEvent) -> AnswerParts:

@@ -106,6 +106,8 @@ class Closing:
         if not turn.recorded:
             return asyncio.get_running_loop().create_task(asyncio.sleep(0))
         message = message or {"role": "assistant", "content": turn.text}
+        if turn.request.prefill:  # the answer as the client will have it in its history
+            message = message | {"content": turn.request.prefill + (message.get("content") or "")}
         served = reason not in (FinishReason.ABORT, FinishReason.ERROR)
         context, thread, alone = hash_answer(turn.context_hash, turn.thread, message) if served else (None, None, None)
         written = self.journal.finish_turn_soon(
@@ -196,7 +198,7 @@ class Answering(Closing):
         if turn.refused is not None:
             await asyncio.shield(self._finish(turn, FinishReason.ERROR))
             raise turn.refused
-        in_reasoning = self.renderer.ends_in_reasoning(turn.prompt.ids)
+        in_reasoning = self.renderer.ends_in_reasoning(turn.prompt.asked)
         reading = _Reading(self._parser(turn, in_reasoning))
         async with self.closing(turn) as close:
             async with (
@@ -282,7 +284,7 @@ class Answering(Closing):
 
     def _family_reading(self, turn: OpenTurn, parser: AnswerParser) -> AnswerParts:
         """What the family's own parser reads in the complete answer, beyond what has been given."""
-        read = self.renderer.parse(turn.response_ids, turn.request.tools, turn.prompt.ids)
+        read = self.renderer.parse(turn.response_ids, turn.request.tools, turn.prompt.asked)
         calls = [
             (call.name or "", call.arguments or {})
             if call.status is ToolCallParseStatus.OK and turn.request.tools is not None

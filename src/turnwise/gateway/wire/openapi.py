@@ -9,14 +9,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from turnwise.gateway.wire import chat
-from turnwise.gateway.wire import messages_request as messages_request
-from turnwise.gateway.wire import responses_request as responses_request
+from turnwise.gateway.wire.chat import request as chat_input
+from turnwise.gateway.wire.messages import request as messages_input
+from turnwise.gateway.wire.responses import request as responses_input
 
 _MODELS: dict[str, tuple[type[BaseModel], frozenset[str], dict[str, tuple[Any, ...]]]] = {
-    "chat": (chat.ChatFields, chat.KEPT_FIELDS, chat.NEUTRAL_VALUES),
-    "responses": (responses_request.ResponsesFields, responses_request.KEPT_FIELDS, responses_request.NEUTRAL_VALUES),
-    "messages": (messages_request.MessagesFields, messages_request.KEPT_FIELDS, messages_request.NEUTRAL_VALUES),
+    "chat": (chat_input.ChatFields, chat_input.KEPT_FIELDS, chat_input.NEUTRAL_VALUES),
+    "responses": (responses_input.ResponsesFields, responses_input.KEPT_FIELDS, responses_input.NEUTRAL_VALUES),
+    "messages": (messages_input.MessagesFields, messages_input.KEPT_FIELDS, messages_input.NEUTRAL_VALUES),
 }
 
 

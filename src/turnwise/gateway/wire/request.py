@@ -8,11 +8,11 @@ with `id`, `function.name` and `function.arguments` (JSON text), `reasoning_cont
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import jiter
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 
 from turnwise.gateway.errors import ApiError
@@ -54,7 +54,8 @@ class ModelRequest:
     ``session`` is an id the body itself names; ``previous`` the id of the turn whose history comes before
     ``messages``. ``options`` is the codec's. ``tool_choice`` is the call that must be made, in OpenAI's chat shape
     (None: the model is free), and without ``parallel_tool_calls`` it makes one at most. ``thinking`` says whether the
-    model should think first (None: as it does by itself).
+    model should think first (None: as it does by itself). ``ignored`` names what was asked for and is not done.
+    ``prefill`` is the beginning of the answer, which the client wrote: once it is apart, no message has it.
     """
 
     model: str
@@ -65,6 +66,10 @@ class ModelRequest:
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
     seed: int | None = None
     stops: tuple[str, ...] = ()
     structured: dict[str, Any] | None = None
@@ -78,6 +83,25 @@ class ModelRequest:
     session: str | None = None
     previous: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    prefill: str = ""
+
+
+class SamplingFields(BaseModel):
+    """How to sample, in the words that OpenAI's formats and the servers beside OpenAI's own share."""
+
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    top_k: int | None = Field(default=None, ge=-1, le=LARGEST_TOP_K)
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    repetition_penalty: float | None = Field(default=None, gt=0, le=10)
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
+
+    def sampling(self) -> dict[str, Any]:
+        """The same fields of a `ModelRequest`."""
+        return {name: getattr(self, name) for name in SamplingFields.model_fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +220,9 @@ def session_name(given: Any) -> str | None:
 def take_kept(raw: dict[str, Any], kept: frozenset[str], neutral: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
     """Move the fields that change nothing out of `raw`, and refuse those whose value would have to change something."""
     for name, allowed in neutral.items():
-        if name in raw and not any(raw[name] == value and type(raw[name]) is type(value) for value in allowed):
+        if raw.get(name) is not None and not any(
+            raw[name] == value and type(raw[name]) is type(value) for value in allowed
+        ):
             raise unsupported(name)
         raw.pop(name, None)
     for name in [name for name, value in raw.items() if value is None]:
@@ -261,12 +287,8 @@ def check_conversation(messages: list[Message], param: str) -> None:
     """What every format asks of a conversation: something to answer, and tool results that belong to calls."""
     if not messages:
         raise ApiError(400, f"'{param}' is empty; send at least one user message", param=param, code="invalid_value")
-    if all(message["role"] == "system" for message in messages):
-        text = "there are only system messages; send at least one user message"
-        raise ApiError(400, text, param=param, code="invalid_value")
-    if messages[-1]["role"] == "assistant":
-        text = "the last message is the assistant's; add the user's or a tool's reply to it"
-        raise ApiError(400, text, param=param, code="invalid_value")
+    if fault := _unfit_beginning(messages):
+        raise ApiError(400, fault, param=param, code="invalid_value")
     known: set[str] = set()
     for i, message in enumerate(messages):
         ids = [call["id"] for call in message.get("tool_calls") or []]
@@ -279,6 +301,25 @@ def check_conversation(messages: list[Message], param: str) -> None:
                 f"message {i} is the result of tool call {message.get('tool_call_id')!r}, which is not in the history"
             )
             raise ApiError(400, text, param=param, code="invalid_value")
+
+
+def _unfit_beginning(messages: list[Message]) -> str | None:
+    """Why the last message, where it is the assistant's, is no beginning of an answer that could be gone on with."""
+    if messages[-1]["role"] != "assistant":
+        return None
+    if messages[-1].get("tool_calls"):
+        return "the last message is the assistant's and calls tools; add their results"
+    if len(messages) == 1 or messages[-2]["role"] == "assistant":
+        return "the last message is the assistant's; add the user's or a tool's before it, or the user's reply to it"
+    return None
+
+
+def without_prefill(request: ModelRequest) -> ModelRequest:
+    """The request with the beginning of the answer, where its last message is one, apart from the conversation."""
+    if request.prefill or request.messages[-1]["role"] != "assistant":
+        return request
+    *messages, last = request.messages
+    return replace(request, messages=messages, prefill=last.get("content") or "")
 
 
 def checked_tool(i: int, raw: dict[str, Any], model: type[Tool]) -> Tool:

@@ -39,8 +39,9 @@ def is_bound(request: ModelRequest) -> bool:
 
 
 def thinking_of(request: ModelRequest) -> bool | None:
-    """Whether the model is asked to think. A grammar binds from the first token on: there, thinking lies behind it."""
-    return False if is_bound(request) else request.thinking
+    """Whether the model is asked to think. A grammar binds from the first token on: there, thinking lies behind it, and
+    so it does where the client wrote the beginning of the answer."""
+    return False if is_bound(request) or request.prefill else request.thinking
 
 
 def refuse_template_arguments(request: ModelRequest) -> None:

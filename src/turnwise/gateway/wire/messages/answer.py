@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.call_order import OneAtATime
-from turnwise.gateway.wire.messages_request import parse_request
+from turnwise.gateway.wire.messages.request import parse_request
 from turnwise.gateway.wire.request import (
     AnswerHead,
     Final,
@@ -203,7 +203,8 @@ def error_body(error: ApiError) -> dict[str, Any]:
     message = error.message
     if error.code == "context_length_exceeded":
         message = f"prompt is too long: {message}"  # clients of this format look for these words
-    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": None}
+    details = {} if error.details is None else {"details": error.details}
+    return {"type": "error", "error": {"type": kind, "message": message} | details, "request_id": None}
 
 
 def usage_body(usage: Usage) -> dict[str, Any]:

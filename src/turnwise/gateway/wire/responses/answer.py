@@ -15,7 +15,7 @@ from starlette.responses import Response
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.call_order import OneAtATime, is_complete
 from turnwise.gateway.wire.request import AnswerHead, Final, ModelRequest, Usage, call_id, event
-from turnwise.gateway.wire.responses_request import parse_request
+from turnwise.gateway.wire.responses.request import parse_request
 from turnwise.tokens.answer_pieces import AnswerParts, CallPiece, Piece, TextPiece
 from turnwise.tokens.text_tokens import split_behind, tokens_of_message, tokens_of_part, without_reasoning
 from turnwise.types import FinishReason

@@ -51,7 +51,6 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "mcp_servers": (None, []),
     "fallbacks": (None, []),
     "compaction": (None,),
-    "thread": (None,),
 }
 
 REFUSED_BLOCKS = "this is a text model; content of type {kind!r} is not supported"
@@ -102,6 +101,8 @@ class MessagesFields(BaseModel):
 def parse_request(body: bytes) -> ModelRequest:
     """Check a body. Raises ApiError (400) that names the field."""
     raw = read_object(body)
+    if raw.pop("thread", None) is not None:
+        raise _no_threads()
     kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
     try:
         given = MessagesFields.model_validate(raw)
@@ -137,6 +138,18 @@ def parse_request(body: bytes) -> ModelRequest:
         stream=bool(given.stream),
         record=given.model_dump(exclude={"messages", "tools", "model", "system"}, exclude_none=True) | kept,
         session=_session(kept.get("metadata")),
+        ignored=("citations",) if _wants_citations(given.messages) else (),
+    )
+
+
+def _no_threads() -> ApiError:
+    """What tells Anthropic's SDKs to send the whole conversation without a thread, which their tool runners begin."""
+    return ApiError(
+        400,
+        "conversations are not held here between requests; send the whole of it, without 'thread'",
+        param="thread",
+        code="unsupported_parameter",
+        details={"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
     )
 
 
@@ -162,7 +175,7 @@ def _plain(i: int, message: dict[str, Any]) -> list[Message]:
             results.append(_tool_result(f"{where}.content.{k}", block))
         else:
             texts.append(block)
-    text = text_of(texts, ("text",), f"{where}.content")
+    text = text_of([_document(block) for block in texts], ("text",), f"{where}.content")
     return [*results, {"role": role, "content": text}] if texts or not results else results
 
 
@@ -209,13 +222,34 @@ def _tool_result(at: str, block: dict[str, Any]) -> Message:
         raise invalid(at, "a tool_result block needs the tool_use_id it answers")
     content = block.get("content")
     if isinstance(content, list):
-        content = text_of([_found_tool(part) for part in content], ("text",), f"{at}.content")
+        content = text_of([_document(_found_tool(part)) for part in content], ("text",), f"{at}.content")
     elif content is not None and not isinstance(content, str):
         raise invalid(at, "a tool result's content must be a string or a list of text blocks")
     text = content or ""
     if block.get("is_error") and not text.lower().startswith("error"):
         text = f"Error: {text}"
     return {"role": "tool", "content": text, "tool_call_id": block["tool_use_id"]}
+
+
+def _wants_citations(messages: list[dict[str, Any]]) -> bool:
+    blocks = [block for message in messages if isinstance(message["content"], list) for block in message["content"]]
+    return any(isinstance(given := block.get("citations"), dict) and given.get("enabled") is True for block in blocks)
+
+
+def _document(block: Any) -> Any:
+    """A document that is text, with what is said of it, as a block of text; any other block as it is."""
+    source = block.get("source") if isinstance(block, dict) and block.get("type") == "document" else None
+    if not isinstance(source, dict):
+        return block
+    if source.get("type") == "text" and isinstance(source.get("data"), str):
+        text = source["data"]
+    elif source.get("type") == "content":
+        inner = source.get("content")
+        text = inner if isinstance(inner, str) else text_of(inner or [], ("text",), "source.content")
+    else:
+        return block
+    said = [block[key] for key in ("title", "context") if isinstance(block.get(key), str) and block[key]]
+    return {"type": "text", "text": "\n".join([*said, text])}
 
 
 def _found_tool(part: Any) -> Any:

@@ -9,10 +9,9 @@ from openai.types.shared import Reasoning
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from turnwise.gateway.errors import ApiError
-from turnwise.gateway.wire.item_references import add_reference, fragment, has_references
 from turnwise.gateway.wire.request import (
-    LARGEST_TOP_K,
     ModelRequest,
+    SamplingFields,
     check_conversation,
     invalid,
     named,
@@ -23,7 +22,9 @@ from turnwise.gateway.wire.request import (
     text_of,
     unsupported,
 )
-from turnwise.gateway.wire.responses_tools import joined, read_tools
+from turnwise.gateway.wire.responses.item_references import add_reference, fragment, has_references
+from turnwise.gateway.wire.responses.tools import joined, read_tools
+from turnwise.gateway.wire.servers_own import SERVERS_OWN
 from turnwise.gateway.wire.thinking import asked_thinking
 from turnwise.gateway.wire.tool_choice import openai_choice
 from turnwise.types import Message
@@ -43,16 +44,16 @@ KEPT_FIELDS = frozenset(
         "stream_options",
         "context_management",
         "access_programs",
+        "max_tool_calls",
     }
 )
 """Fields that change nothing here; they are written to the record."""
 
-NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
+NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = SERVERS_OWN | {
     "background": (None, False),
     "conversation": (None,),
-    "max_tool_calls": (None,),
     "prompt": (None,),
-    "truncation": (None, "disabled"),
+    "truncation": (None, "auto", "disabled"),
     "image": (None,),
     "moderation": (None,),
 }
@@ -91,7 +92,7 @@ class TextSettings(BaseModel):
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
-class ResponsesFields(BaseModel):
+class ResponsesFields(SamplingFields):
     """The fields of a responses request that turnwise honours."""
 
     model_config = ConfigDict(extra="forbid")
@@ -101,11 +102,7 @@ class ResponsesFields(BaseModel):
     instructions: str | None = None
     previous_response_id: str | None = None
     stream: bool | None = None
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, ge=0, le=1)
-    top_k: int | None = Field(default=None, ge=-1, le=LARGEST_TOP_K)
     top_logprobs: int | None = None
-    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
     max_output_tokens: int | None = Field(default=None, ge=1)
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
@@ -150,21 +147,18 @@ def parse_request(body: bytes) -> ModelRequest:
         parallel_tool_calls=given.parallel_tool_calls is not False,
         thinking=asked_thinking(kept),
         max_tokens=given.max_output_tokens,
-        temperature=given.temperature,
-        top_p=given.top_p,
-        top_k=given.top_k,
-        seed=given.seed,
+        **given.sampling(),
         structured=_schema(given.text),
         structured_field="text.format",
         stream=bool(given.stream),
         logprobs="message.output_text.logprobs" in include,
         record=record | ({"ignored_tools": tools.ignored} if tools.ignored else {}),
         session=session_name(kept.get("prompt_cache_key")),
+        ignored=tuple(tool["type"] for tool in tools.ignored),
         previous=None if previous is None else f"turn-{previous.removeprefix('resp_')}",
         options={
             "tools": tools.echoed,
             "groups": tools.groups,
-            "ignored": [tool["type"] for tool in tools.ignored],
             "reasoning": _echoed_reasoning(kept.get("reasoning")),
         },
     )

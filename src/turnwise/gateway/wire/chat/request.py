@@ -1,0 +1,248 @@
+"""What a chat completions request asks, as the one internal request: its fields checked, its messages as plain ones.
+
+Every field is honoured, kept in the record, or refused by name with a 400; none is silently dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+
+from turnwise.gateway.errors import ApiError
+from turnwise.gateway.wire.request import (
+    TOOL_NAME,
+    ModelRequest,
+    SamplingFields,
+    check_conversation,
+    check_stops,
+    check_tool_names,
+    invalid,
+    named,
+    read_object,
+    session_name,
+    take_kept,
+    take_tool_marks,
+    text_of,
+)
+from turnwise.gateway.wire.servers_own import SERVERS_OWN
+from turnwise.gateway.wire.thinking import asked_thinking
+from turnwise.gateway.wire.tool_choice import openai_choice
+from turnwise.types import Message
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+UPSTREAMS_OWN = frozenset({"thinking", "enable_thinking", "chat_template_kwargs"})
+"""Fields that no OpenAI type has; an upstream is given them as they came."""
+
+KEPT_FIELDS = UPSTREAMS_OWN | frozenset(
+    {
+        "user",
+        "metadata",
+        "store",
+        "service_tier",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "reasoning_effort",
+        "reasoning",
+        "verbosity",
+    }
+)
+"""Fields that need no type here; they are written to the record. Some tell whether to think (`thinking`)."""
+
+NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = SERVERS_OWN | {
+    "truncation": (None, "auto", "disabled"),
+    "n": (None, 1),
+    "logit_bias": (None, {}),
+    "modalities": (None, ["text"]),
+    "top_logprobs": (None, 0),
+    "functions": (None, []),
+    "function_call": (None, "auto", "none"),
+    "audio": (None,),
+    "prediction": (None,),
+    "web_search_options": (None,),
+}
+"""Fields of which only these values can be honoured."""
+
+MESSAGE_FIELDS = frozenset(
+    {"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "reasoning_content", "reasoning"}
+)
+MESSAGE_MARKS = frozenset(
+    {"cache_control", "annotations", "id", "status", "phase", "parsed", "provider_specific_fields"}
+)
+"""Fields of a message that a client sends along and no model sees.
+
+OpenAI's SDK puts `parsed` beside the content. `provider_specific_fields` is what LiteLLM adds to an answer, and its
+clients send it back.
+"""
+
+
+class StreamOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+class JsonSchema(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    name: str = "answer"
+    description: str | None = None
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormat(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    def as_schema(self) -> dict[str, Any] | None:
+        if self.type == "text":
+            return None
+        if self.type == "json_object":
+            return {"type": "object"}
+        if self.json_schema is None:
+            raise invalid("response_format.json_schema", "a json_schema needs a 'schema'")
+        return self.json_schema.schema_ or {"type": "object"}
+
+
+class Function(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str = Field(pattern=TOOL_NAME)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    type: Literal["function"]
+    function: Function
+
+
+class ChatFields(SamplingFields):
+    """The fields of a chat completion request that turnwise honours."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
+    messages: list[Message]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    stop: str | list[str] | None = None
+    logprobs: bool | None = None
+    tools: list[Tool] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: StrictBool | None = None
+    response_format: ResponseFormat | None = None
+
+
+def parse_request(body: bytes) -> ModelRequest:
+    """Check a body. Raises ApiError (400) that names the field."""
+    raw = read_object(body)
+    kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
+    try:
+        given = ChatFields.model_validate(raw)
+    except ValidationError as e:
+        raise named(e) from e
+    if given.stream_options is not None and not given.stream:
+        raise ApiError(400, "stream_options goes with stream: true", param="stream_options", code="invalid_value")
+    messages = [_plain(i, message) for i, message in enumerate(given.messages)]
+    check_conversation(messages, "messages")
+    tools = [tool.model_dump(exclude_none=True) for tool in given.tools or []]
+    check_tool_names(tools)
+    choice = given.tool_choice
+    function = choice.get("function") if isinstance(choice, dict) else None
+    named_tool = function.get("name") if isinstance(function, dict) else None
+    stop = [given.stop] if isinstance(given.stop, str) else given.stop or []
+    limit = given.max_completion_tokens if given.max_completion_tokens is not None else given.max_tokens
+    return ModelRequest(
+        model=given.model,
+        messages=messages,
+        tools=tools if tools and choice != "none" else None,
+        withheld=tools if choice == "none" else None,
+        tool_choice=openai_choice(choice, named_tool, tools),
+        parallel_tool_calls=given.parallel_tool_calls is not False,
+        thinking=asked_thinking(kept),
+        max_tokens=limit,
+        **given.sampling(),
+        stops=check_stops(tuple(stop), "stop"),
+        structured=given.response_format.as_schema() if given.response_format else None,
+        stream=bool(given.stream),
+        logprobs=bool(given.logprobs),
+        record=given.model_dump(exclude={"messages", "tools", "model"}, exclude_none=True, by_alias=True) | kept,
+        session=session_name(kept.get("prompt_cache_key")),
+        options={
+            "include_usage": given.stream_options is not None and given.stream_options.include_usage,
+            "limit_word": "max_tokens" if given.max_completion_tokens is None else "max_completion_tokens",
+            "as_given": {name: kept[name] for name in UPSTREAMS_OWN & kept.keys()},
+        },
+    )
+
+
+def _plain(i: int, message: Message) -> Message:
+    """A message as it is rendered and recorded: content as one string, `developer` as `system`, no client marks."""
+
+    def refuse(what: str, code: str = "invalid_value") -> ApiError:
+        return ApiError(400, f"messages[{i}]: {what}", param=f"messages.{i}", code=code)
+
+    role = message.get("role")
+    if role not in ROLES:
+        raise refuse(f"the role must be one of {', '.join(ROLES)}, not {role!r}")
+    for key in message.keys() - MESSAGE_FIELDS - MESSAGE_MARKS:
+        if message[key] is not None:  # a field that is null says nothing
+            if key in ("audio", "function_call"):
+                raise refuse(f"{key!r} is not supported", "unsupported_parameter")
+            raise refuse(f"unknown field {key!r}", "unknown_parameter")
+    content, calls = message.get("content"), message.get("tool_calls")
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if content is None and role != "assistant":
+        raise refuse("content is missing")
+    if isinstance(content, list):
+        kinds = ("text", "input_text", "output_text", "refusal")
+        content = text_of(content, kinds, f"messages.{i}.content", apart=role != "assistant")
+    elif content is not None and not isinstance(content, str):
+        raise refuse("content must be a string or a list of text parts")
+    plain: Message = {"role": "system" if role == "developer" else role, "content": content or _refused(message)}
+    name = message.get("name")
+    if name is not None:
+        if not isinstance(name, str):
+            raise refuse("'name' must be a string")
+        plain["name"] = name
+    if role == "assistant" and isinstance(reasoning, str):
+        plain["reasoning_content"] = reasoning
+    if calls is not None:
+        if role != "assistant" or not isinstance(calls, list):
+            raise refuse("tool_calls is a list that belongs to an assistant message")
+        if calls:
+            plain["tool_calls"] = [_call(k, call, refuse) for k, call in enumerate(calls)]
+    if role == "tool":
+        if not isinstance(message.get("tool_call_id"), str):
+            raise refuse("a tool message needs the tool_call_id it answers")
+        plain["tool_call_id"] = message["tool_call_id"]
+    return plain
+
+
+def _refused(message: Message) -> str:
+    refusal = message.get("refusal")
+    return refusal if isinstance(refusal, str) else ""
+
+
+def _call(k: int, call: Any, refuse: Any) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
+        raise refuse("every tool call needs a function with a name")
+    arguments = function.get("arguments")
+    if arguments is not None and not isinstance(arguments, str):
+        raise refuse("a tool call's arguments must be a JSON string")
+    given = call.get("id")
+    if given is not None and not isinstance(given, str):
+        raise refuse("a tool call's id must be a string")
+    return {
+        "id": given or f"call_{k}",
+        "type": "function",
+        "function": {"name": function["name"], "arguments": arguments or "{}"},
+    }
