@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from turnwise.cli_options import ConfigFile, Home, Json, ago, change_journal, out, read_config, read_journal
 from turnwise.judges.visible import visible
+
+if TYPE_CHECKING:
+    from turnwise.journal import Journal
 
 hints_app = typer.Typer(help="Proposed hints from sources without trust.", no_args_is_help=True)
 
@@ -17,17 +21,23 @@ hints_app = typer.Typer(help="Proposed hints from sources without trust.", no_ar
 @hints_app.command("review")
 def hints_review(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """The hints that wait for your word, and where each came from; nothing of them is trained on."""
-    rows = read_journal(read_config(config, home, None), lambda journal: journal.list_proposals())
+
+    def read(journal: Journal) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        rows = journal.list_proposals()
+        return rows, journal.short_turns(row["turn_id"] for row in rows)
+
+    rows, short = read_journal(read_config(config, home, None), read)
     if as_json:
         out.print_json(json.dumps(rows))
         return
     if not rows:
         out.print("no hint waits for review")
         return
-    table = Table("id", "said by", "turn", "score", "when", "the hint as it was found")
+    table = Table("id", Column("said by", overflow="fold"), Column("turn", overflow="fold"), "score", "when")
+    table.add_column("the hint as it was found", overflow="fold")
     for row in rows:
         score = "" if row["score"] is None else f"{row['score']:+d}"
-        turn = f"{row['turn_id']} ({row['turn_state']})"
+        turn = f"{short[row['turn_id']]} ({row['turn_state']})"
         table.add_row(str(row["id"]), safe(row["source"]), safe(turn), score, ago(row["created_at"]), safe(row["hint"]))
     out.print(table)
     out.print("Take one with `turnwise hints accept ID`, or drop it with `turnwise hints reject ID`.", highlight=False)

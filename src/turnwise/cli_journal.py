@@ -132,10 +132,10 @@ def forget_session(
     as_json: Json = False,
 ) -> None:
     """Delete a session from every file of the home; says which versions learned from it."""
-    from turnwise.journal.forgetting import find_session, forget, plan
+    from turnwise.journal.forgetting import forget, plan
 
     settings = read_config(config, home, None)
-    session_id = change_journal(settings, lambda journal: find_session(journal, session))
+    session_id = change_journal(settings, lambda journal: journal.find_session(session))
     planned = change_journal(settings, lambda journal: plan(journal, session_id, with_branches))
     if dry_run:
         _say(planned.__dict__, as_json, "would be forgotten")

@@ -21,14 +21,23 @@ if TYPE_CHECKING:
     from turnwise.journal import Journal
 
 
+UNCUT = 10_000
+"""Columns of what is no terminal."""
+
+
 class Screen(Console):
-    """A console as wide as COLUMNS says when it prints; rich alone would keep what it said at import."""
+    """A console as wide as COLUMNS says when it prints; rich alone would keep what it said at import.
+
+    What goes into a pipe or a file is read by programs: there nothing is wrapped or cut.
+    """
 
     @property
     def size(self) -> ConsoleDimensions:
         columns = os.environ.get("COLUMNS", "")
         found = super().size
-        return ConsoleDimensions(int(columns), found.height) if columns.isdecimal() and int(columns) else found
+        if columns.isdecimal() and int(columns):
+            return ConsoleDimensions(int(columns), found.height)
+        return found if self.is_terminal else ConsoleDimensions(UNCUT, found.height)
 
     @size.setter
     def size(self, new_size: tuple[int, int]) -> None:

@@ -20,7 +20,15 @@ from starlette.types import Message as ASGIMessage
 from turnwise import __version__
 from turnwise.config import Config
 from turnwise.engines.capabilities import capabilities
-from turnwise.errors import EngineError, JournalError, JournalFull, JournalUnavailable, TooLate, UnknownTurn
+from turnwise.errors import (
+    AmbiguousId,
+    EngineError,
+    JournalError,
+    JournalFull,
+    JournalUnavailable,
+    TooLate,
+    UnknownTurn,
+)
 from turnwise.gateway.auth import Tokens, check_access
 from turnwise.gateway.capture import Capture
 from turnwise.gateway.chat import ChatCodec
@@ -194,12 +202,18 @@ def make_app(
 
     @app.post("/v1/turns/{turn_id}/feedback")
     async def feedback(turn_id: str, request: Request) -> dict[str, Any]:
-        """The person's own score (-1, 0, 1) and/or words on a turn; they outrank the judge."""
+        """The person's own score (-1, 0, 1) and/or words on a turn; they outrank the judge.
+
+        The turn's id may be cut to as much of its beginning as no other has.
+        """
         score, text = parse_feedback(await read_body(request, config.server.max_body_mb))
         try:
+            turn_id = await asyncio.to_thread(capture.journal.find_turn, turn_id)
             result = await asyncio.to_thread(capture.journal.feedback, turn_id, score, text)
         except UnknownTurn as e:
             raise ApiError(404, str(e), code="feedback_refused") from e
+        except AmbiguousId as e:
+            raise ApiError(400, str(e), code="ambiguous_id") from e
         except TooLate as e:
             raise ApiError(409, str(e), code="feedback_refused") from e
         return {"turn": turn_id, "result": result}

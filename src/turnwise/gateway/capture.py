@@ -55,6 +55,7 @@ class Client:
     session_done: bool = False
     retry_key: str | None = None
     is_retry: bool = False
+    agent: str | None = None  # what it calls itself
 
 
 class Capture:
@@ -202,6 +203,7 @@ class Capture:
             answers=placement.answers,
             supersedes=supersedes,
             format=format_name,
+            agent=client.agent,
         )
         turn = OpenTurn(
             id=turn_id,

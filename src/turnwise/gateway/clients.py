@@ -19,6 +19,9 @@ Codex CLI's sub-agents share its `session-id` and have a `thread-id` of their ow
 AGENT_HEADER = "x-claude-code-agent-id"
 """Claude Code's sub-agents share its session's id: each conversation of theirs is a session beside it."""
 
+LONGEST_AGENT = 200
+"""Characters that are kept of a user agent."""
+
 
 async def read_body(request: Request, limit_mb: float) -> bytes:
     """The whole body, refused with 413 as soon as it is known to be too large. 499: its client hung up meanwhile."""
@@ -75,4 +78,5 @@ def read_client(request: Request, url_session: str | None) -> Client:
         session_done=done in ("1", "true"),
         retry_key=headers.get("idempotency-key") or headers.get("x-idempotency-key"),
         is_retry=retries.isdecimal() and retries.strip("0") != "",
+        agent=headers.get("user-agent", "")[:LONGEST_AGENT] or None,
     )

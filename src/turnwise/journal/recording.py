@@ -92,6 +92,7 @@ class NewTurn:
     answers: str | None  # the turn that ``next_state`` follows
     supersedes: str | None
     format: str = "chat"  # the wire format
+    agent: str | None = None  # what the client calls itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,7 @@ class Recording(Lookups):
                 id=new.session_id,
                 client=new.client,
                 source=new.source,
+                agent=new.agent,
                 parent_id=new.branch_of,
                 created_at=now,
                 last_seen_at=now,

@@ -31,6 +31,7 @@ sessions = Table(
     Column("close_reason", Text),
     Column("seen_mono", Float),  # last_seen_at on the monotonic clock (clocks.py): what idle time is counted from
     Column("seen_seq", Integer, nullable=False, server_default="0"),  # the highest had the last turn
+    Column("agent", Text),  # what the client that opened it calls itself: its user agent
     Index("ix_sessions_open", "seen_mono", sqlite_where=text("closed_at IS NULL")),
     Index("ix_sessions_seen", "seen_seq"),
     Index("ix_sessions_parent", "parent_id", sqlite_where=text("parent_id IS NOT NULL")),
