@@ -81,7 +81,11 @@ def serve(
         out.print(f"token: {key}{where}\n\nConnect any OpenAI client:", highlight=False, markup=False, soft_wrap=True)
         out.print(
             f'  from openai import OpenAI\n  client = OpenAI(base_url="{address.url}/v1", api_key="{key}")\n'
-            '  client.chat.completions.create(model="turnwise", messages=[{"role": "user", "content": "Hello"}])\n',
+            '  client.chat.completions.create(model="turnwise", messages=[{"role": "user", "content": "Hello"}])\n\n'
+            "or any client that reads one of these pairs (Anthropic's take the address without /v1):\n\n"
+            f"  export OPENAI_BASE_URL={address.url}/v1 OPENAI_API_KEY={key}\n"
+            f"  export ANTHROPIC_BASE_URL={address.url} ANTHROPIC_AUTH_TOKEN={key}\n\n"
+            "or one that `turnwise connect CLIENT` knows: openclaw, opencode, codex, claude-code, …\n",
             highlight=False,
             markup=False,
             soft_wrap=True,

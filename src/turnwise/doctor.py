@@ -165,7 +165,7 @@ def _clients(config: Config) -> Iterator[Finding]:
         return
     context = asyncio.run(context_of(config)) if connected else None
     for client in connected:
-        fits, said = advice(client, context)
+        fits, said = advice(client, context, config)
         yield Finding("clients", "ok" if fits else "note", said)
 
 

@@ -35,6 +35,7 @@ from turnwise.gateway.chat import ChatCodec
 from turnwise.gateway.clients import read_body
 from turnwise.gateway.delivery import Answers, answers_in
 from turnwise.gateway.errors import ApiError, as_api_error
+from turnwise.gateway.lost import hint, path_meant
 from turnwise.gateway.messages import MessagesCodec
 from turnwise.gateway.metrics import Metrics
 from turnwise.gateway.openapi import request_schema
@@ -269,10 +270,11 @@ async def _refuse_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     asked = f"{request.method} {request.url.path}"
     allowed = (error.headers or {}).get("Allow")
-    missing = {404: f"{asked} does not exist here", 405: f"{asked} does not exist here; use {allowed}"}
+    path = request.url.path
+    missing = {404: f"{asked} does not exist here{hint(path)}", 405: f"{asked} does not exist here; use {allowed}"}
     message = missing.get(error.status_code, str(error.detail))
     headers = None if error.headers is None else dict(error.headers)
-    return _shaped(request.url.path, ApiError(error.status_code, message, headers=headers))
+    return _shaped(path_meant(path) or path, ApiError(error.status_code, message, headers=headers))
 
 
 def _closed(fault: JournalUnavailable) -> dict[str, object]:
