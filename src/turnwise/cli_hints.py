@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 hints_app = typer.Typer(help="Proposed hints from sources without trust.", no_args_is_help=True)
 
 
-@hints_app.command("review")
+@hints_app.command("review", epilog="Example: turnwise hints review")
 def hints_review(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """The hints that wait for your word, and where each came from; nothing of them is trained on."""
 
@@ -43,14 +43,14 @@ def hints_review(config: ConfigFile = None, home: Home = None, as_json: Json = F
     out.print("Take one with `turnwise hints accept ID`, or drop it with `turnwise hints reject ID`.", highlight=False)
 
 
-@hints_app.command("accept")
+@hints_app.command("accept", epilog="Example: turnwise hints accept 7")
 def hints_accept(proposal_id: int, config: ConfigFile = None, home: Home = None) -> None:
     """Make a proposed hint your own: the turn keeps its score and is trained with the hint, if it is not too late."""
     said = change_journal(read_config(config, home, None), lambda journal: journal.accept_proposal(proposal_id))
     out.print(safe(said), highlight=False, soft_wrap=True)
 
 
-@hints_app.command("reject")
+@hints_app.command("reject", epilog="Example: turnwise hints reject 7")
 def hints_reject(proposal_id: int, config: ConfigFile = None, home: Home = None) -> None:
     """Drop a proposed hint."""
     change_journal(read_config(config, home, None), lambda journal: journal.reject_proposal(proposal_id))

@@ -20,7 +20,7 @@ sessions_app = typer.Typer(help="Recorded sessions.", no_args_is_help=True)
 versions_app = typer.Typer(help="Published policy versions.", no_args_is_help=True)
 
 
-@sessions_app.command("list")
+@sessions_app.command("list", epilog="Example: turnwise sessions list --limit 10")
 def sessions_list(
     config: ConfigFile = None,
     home: Home = None,
@@ -48,7 +48,7 @@ def sessions_list(
         out.print(line, soft_wrap=True)
 
 
-@sessions_app.command("show")
+@sessions_app.command("show", epilog="Example: turnwise sessions show session-6f3a91c2")
 def sessions_show(
     session: Annotated[str, typer.Argument(help="Its id, or as much of its beginning as no other has.")],
     config: ConfigFile = None,
@@ -74,7 +74,7 @@ def sessions_show(
         out.print(Text(text, style=style), soft_wrap=True)
 
 
-@versions_app.command("list")
+@versions_app.command("list", epilog="Example: turnwise versions list")
 def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """Published versions, oldest first; the serving one is marked."""
     settings = read_config(config, home, None)
@@ -96,7 +96,7 @@ def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = 
     out.print(table)
 
 
-@versions_app.command("show")
+@versions_app.command("show", epilog="Example: turnwise versions show 3")
 def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> None:
     """One version as JSON: parent, turns it was trained on, metrics, gate."""
     version = read_journal(read_config(config, home, None), lambda journal: journal.get_version(number))
@@ -105,7 +105,7 @@ def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> 
     out.print_json(json.dumps(version_body(version)))
 
 
-@versions_app.command("rollback")
+@versions_app.command("rollback", epilog="Example: turnwise versions rollback 2")
 def versions_rollback(number: int, config: ConfigFile = None, home: Home = None) -> None:
     """Serve an earlier version again (0: the base model); what is learned from now on builds on it."""
     change_journal(read_config(config, home, None), lambda journal: journal.serve_version(number))

@@ -133,3 +133,12 @@ def test_connect_names_the_profile_that_fits(tmp_path: Path) -> None:
     for client in ("aider", "mini-swe-agent"):
         asked, said = said_by_connect(tmp_path, client)
         assert "note:" not in asked + said and "try:" in said
+
+
+def test_a_dry_run_says_how_it_is_done_and_tried(tmp_path: Path) -> None:
+    _, said = said_by_connect(tmp_path, "aider", dry=True)
+    assert "+openai-api-base" in said and not (tmp_path / "aider").exists()
+    assert said.endswith(
+        f"nothing was written to {tmp_path / 'aider'}. `turnwise connect aider` asks, and writes this; then try: "
+        'aider --message "Say hello"'
+    )

@@ -38,7 +38,8 @@ def connect_client(
     if not plan.changes:
         return f"{name} is connected to {endpoint.url} already; {plan.path} needs no change{too_long}"
     if ask is None:
-        return f"{plan.diff()}\nnothing was written{too_long}"
+        then = f"`turnwise connect {name}` asks, and writes this; then try: {client.try_it}"
+        return f"{plan.diff()}\nnothing was written to {plan.path}. {then}{too_long}"
     if not ask(plan.diff() + too_long):
         return f"nothing was written to {plan.path}"
     changes(config).apply(plan)
