@@ -104,6 +104,8 @@ def _arguments(given: Any) -> str:
 def _became(turn: dict[str, Any], short: str) -> str:
     state = turn["state"] + (f" ({turn['exclusion']})" if turn["exclusion"] else "")
     told = [f"turn {turn['index']}  {short}", turn["kind"], f"version {turn['version']}", state]
+    if turn["prompt_tokens"] or turn["response_tokens"]:
+        told.append(f"{turn['prompt_tokens']} + {turn['response_tokens']} tokens")
     for verdict in turn["verdicts"]:
         hint = f"; hint: {verdict['hint']}" if verdict["hint"] else ""
         told.append(f"{verdict['score']:+d} by {verdict['judge']} ({verdict['reason']}){hint}")

@@ -98,6 +98,8 @@ turns = Table(
     Column("begun_mono", Float),  # created_at on the monotonic clock
     Column("tools_id", Integer),  # blobs.id; `tools` itself holds those of turns from before there were blobs
     Column("good_verdict", Integer),  # the verdict that counts, where its score is +1: kept by a trigger
+    Column("used_prompt", Integer),  # tokens as an upstream counts them; those above are of ids, which it does not give
+    Column("used_response", Integer),
     # An index ends with the row's number, which is the order of turns (clocks.ORDER).
     Index("ix_turns_session", "session_id", "idx"),
     Index("ix_turns_request", "client", "request_hash"),
