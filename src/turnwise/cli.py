@@ -153,12 +153,12 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     out.print(table)
 
 
-@app.command(epilog="Example: turnwise doctor")
-def doctor(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
-    """Check the installation; says what to do about each fault and ends with 1 if there is one."""
+@app.command(epilog="Example: turnwise doctor --set server.port=9000")
+def doctor(config: ConfigFile = None, home: Home = None, sets: Set = None, as_json: Json = False) -> None:
+    """Check the installation and the server that runs; says what to do about each fault and ends with 1 for one."""
     from turnwise.doctor import examine
 
-    findings = examine(config, home)
+    findings = examine(config, home, sets)
     if as_json:
         out.print_json(json.dumps([f.__dict__ for f in findings]))
     else:

@@ -23,12 +23,16 @@ from turnwise.engines.examine import context_of, examine_engine
 from turnwise.errors import TurnwiseError
 from turnwise.gateway.auth import token_path
 from turnwise.gateway.scopes import Scope
+from turnwise.home import running_url
 from turnwise.loop_states import read_states
+from turnwise.loops import parse_overrides
 from turnwise.models import resolve_model
 
 Level = Literal["ok", "note", "fault"]
 NEEDED_DISK_GB = 2.0
 NEEDED_MEMORY_GB = 4.0
+READY_S = 10.0
+"""A server that is asked whether it is ready asks its engine first."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,11 @@ class Finding:
     text: str
 
 
-def examine(config_file: Path | None, home: Path | None) -> list[Finding]:
-    """All findings, in the order a person would mend them."""
+def examine(config_file: Path | None, home: Path | None, sets: list[str] | None = None) -> list[Finding]:
+    """All findings, in the order a person would mend them. `sets` are settings given as KEY=VALUE."""
     findings = [_python(), _torch()]
     try:
-        config = load_config(config_file, {"home": home})
+        config = load_config(config_file, {"home": home} | parse_overrides(sets or []))
     except TurnwiseError as e:
         return [*findings, Finding("configuration", "fault", str(e))]
     findings.append(Finding("configuration", "ok", "valid"))
@@ -55,6 +59,7 @@ def examine(config_file: Path | None, home: Path | None) -> list[Finding]:
         _journal,
         _loops,
         _server,
+        _running,
         _clients,
         _machine,
     ]
@@ -151,6 +156,27 @@ def _server(config: Config) -> Iterator[Finding]:
     except (httpx.HTTPError, ValueError):
         pass  # something else holds the port; said below
     yield Finding("port", "fault", f"{host}:{port}: {fault}; stop what uses it or set server.port")
+
+
+def _running(config: Config) -> Iterator[Finding]:
+    """What the server of this home says of itself; nothing while none runs."""
+    url = running_url(config) if config.journal_path.exists() else None
+    if url is None:
+        return
+    try:
+        answer = httpx.get(f"{url}/readyz", timeout=READY_S, trust_env=False)
+        told = answer.json()
+        degraded, ready = told.get("degraded", {}), answer.status_code == 200
+        said = f"version {told['version']} serves" if ready else told["error"]["message"]
+    except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as e:
+        yield Finding("server", "fault", f"{url}/readyz gives no answer ({type(e).__name__}); see the log of `serve`")
+        return
+    if not ready:
+        yield Finding("server", "fault", f"{url} is not ready: {said}")
+    elif degraded:
+        yield Finding("server", "note", f"{url} is ready, {said}, but these are in trouble: {', '.join(degraded)}")
+    else:
+        yield Finding("server", "ok", f"{url} is ready, {said}")
 
 
 def _clients(config: Config) -> Iterator[Finding]:
