@@ -21,7 +21,18 @@ from turnwise import __version__
 from turnwise.cli_bench import bench_app, judge_app
 from turnwise.cli_hints import hints_app
 from turnwise.cli_journal import forget_session, journal_app
-from turnwise.cli_options import ConfigFile, Home, Json, Set, err, out, read_config, read_journal, write_private
+from turnwise.cli_options import (
+    ConfigFile,
+    Home,
+    Json,
+    Set,
+    err,
+    out,
+    read_config,
+    read_journal,
+    remove_ours,
+    write_private,
+)
 from turnwise.cli_person import feedback, token
 from turnwise.cli_records import sessions_app, versions_app
 from turnwise.engines.capabilities import capabilities
@@ -54,7 +65,7 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
     sets: Set = None,
     ready_file: Annotated[
-        Path | None, typer.Option(help="Write URL, token and pid here (JSON) once it serves.")
+        Path | None, typer.Option(help="Write URL, token and pid here (JSON) once it serves, until it ends.")
     ] = None,
 ) -> None:
     """Serve the policy, judge its turns and train it, until Ctrl-C."""
@@ -104,7 +115,11 @@ def serve(
         await refuse_impossible(settings)
         await supervisor.run(ready, stop)
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    finally:
+        if ready_file is not None:
+            remove_ours(ready_file)
 
 
 @app.command(epilog="Example: turnwise pull")
