@@ -67,5 +67,9 @@ class UnknownTurn(JournalError):
     """There is no turn with this id."""
 
 
+class AmbiguousId(JournalError):
+    """Several sessions or turns begin like what was given."""
+
+
 class TooLate(JournalError):
     """The turn is past the point where this could be done to it."""

@@ -94,6 +94,18 @@ def answer_defaults(config: ModelConfig) -> AnswerDefaults:
     )
 
 
+def longest_context(name: str) -> int | None:
+    """Tokens that the model takes at most; None where nobody says before it is loaded."""
+    if name == EMBEDDED:
+        return _CONTEXT
+    try:
+        config = json.loads((Path(name).expanduser() / "config.json").read_text(encoding="utf-8"))
+        told = config.get("max_position_embeddings")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return told if isinstance(told, int) else None
+
+
 def pull(progress: Progress = lambda stage: None) -> Path:
     """Bring the embedded model into the cache, and return its folder; at once when it is there and whole.
 

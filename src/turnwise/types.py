@@ -49,6 +49,7 @@ class Exclusion(StrEnum):
     STALE = "stale beyond the limit"
     SUPPORT_DATA = "support data of an evolved skill generation"
     INFRASTRUCTURE = "infrastructure failure"
+    TOO_LONG = "its prompt is too long for the upstream"
     CONTENT_FILTER = "ended by the upstream's content filter"
     REFUSED_BY_GATE = "its policy version was refused by the gate"
     FAILED_IN_TRAINING = "training on it failed"

@@ -75,3 +75,70 @@ def test_doctor_does_not_judge_by_a_context_that_nobody_said(tmp_path: Path) -> 
     home = connected_home(tmp_path, kind="upstream", url="http://127.0.0.1:9", max_model_len=4096)
     level, text = said_of_clients(home)
     assert (level, "the context is 4,096" in text) == ("note", True)
+
+
+def said_by_connect(tmp_path: Path, client: str, dry: bool = False, **settings: object) -> tuple[str, str]:
+    """What `connect` asks with, and what it says at the end."""
+    given = {key.replace("__", "."): value for key, value in settings.items()}
+    config = load_config(overrides={"home": tmp_path / "home", "server.port": 9, "train.enabled": False} | given)
+    asked: list[str] = []
+    ask = None if dry else lambda text: not asked.append(text)
+    said = connect_client(config, client, tmp_path / client, None, None, ask)
+    return "".join(asked), said
+
+
+@pytest.mark.parametrize(
+    ("client", "settings", "cure"),
+    [
+        ("opencode", {}, "set engine.max_model_len = 8192 and start `turnwise serve` again"),
+        ("codex", {}, "smollm2-135m-instruct takes 8,192 at most, so set model.path"),
+        ("claude-code", {"engine__max_model_len": 65536}, "the context is 8,192: smollm2"),
+        ("codex", {"model__path": "MODEL"}, "set engine.max_model_len = 10000 and"),
+        ("codex", {"model__path": "somebody/a-model"}, "set engine.max_model_len = 16384 and"),
+        (
+            "qwen-code",
+            {"engine__kind": "upstream", "engine__url": "http://127.0.0.1:9", "engine__max_model_len": 4096},
+            "engine.max_model_len = 32768",
+        ),
+    ],
+)
+@pytest.mark.parametrize("dry", [True, False])
+def test_connect_says_at_once_that_a_client_does_not_fit(
+    tmp_path: Path, client: str, settings: dict[str, object], cure: str, dry: bool
+) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"max_position_embeddings": 10_000}))
+    settings = {key: str(tmp_path / "model") if value == "MODEL" else value for key, value in settings.items()}
+    asked, said = said_by_connect(tmp_path, client, dry, **settings)
+    assert cure in (said if dry else asked), said + asked
+    if not dry:
+        assert "but its prompt does not fit yet" in said and "try:" not in said
+        _, again = said_by_connect(tmp_path, client, **settings)
+        assert "needs no change" in again and cure in again
+
+
+@pytest.mark.parametrize(("kind", "option"), [("vllm", "--max-model-len"), ("sglang", "--context-length")])
+def test_the_cure_of_an_engine_elsewhere_is_its_own_option(
+    tmp_path: Path, tokenizer: Tokenizer, kind: str, option: str
+) -> None:
+    config = load_config(overrides={"home": tmp_path, "engine.kind": kind, "engine.url": "http://x"})
+    assert f"start {kind} with {option} 16384" in fits.advice("codex", 4096, config)[1]
+    assert "whoever runs that server" in fits.advice("codex", 4096)[1]
+
+
+def test_connect_names_the_profile_that_fits(tmp_path: Path) -> None:
+    asked, said = said_by_connect(tmp_path, "openclaw", engine__max_model_len=8192)
+    assert "note: its small profile fits into 8,192 tokens, its minimal one needs 10,479" in asked
+    assert "try: openclaw" in said
+    for client in ("aider", "mini-swe-agent"):
+        asked, said = said_by_connect(tmp_path, client)
+        assert "note:" not in asked + said and "try:" in said
+
+
+def test_a_dry_run_says_how_it_is_done_and_tried(tmp_path: Path) -> None:
+    _, said = said_by_connect(tmp_path, "aider", dry=True)
+    assert "+openai-api-base" in said and not (tmp_path / "aider").exists()
+    assert said.endswith(
+        f"nothing was written to {tmp_path / 'aider'}. `turnwise connect aider` asks, and writes this; then try: "
+        'aider --message "Say hello"'
+    )

@@ -34,6 +34,40 @@ def test_a_wrong_method_is_told_the_right_one(qwen: Agents, method: str, path: s
     assert f"use {allowed}" in response.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("/responses", "/v1/responses"),
+        ("/v1/v1/messages", "/v1/messages"),
+        ("/messages/count_tokens", "/v1/messages/count_tokens"),
+        ("/s/mine/chat/completions", "/s/mine/v1/chat/completions"),
+        ("/v1/s/mine/v1/messages", None),
+        ("/v1/elsewhere", None),
+        ("/v1/v1", None),
+    ],
+)
+def test_a_base_url_with_a_wrong_v1_is_told_the_right_path(qwen: Agents, path: str, meant: str | None) -> None:
+    response = httpx.post(qwen.url + path, headers=qwen.auth, json={})
+    assert response.status_code == 404
+    message = response.json()["error"]["message"]
+    assert message.startswith(f"POST {path} does not exist here")
+    assert (f"it is {meant}: the base URL" in message) is (meant is not None)
+    anthropics = response.json().get("type") == "error"
+    assert anthropics is ("/messages" in path)
+    assert httpx.post(qwen.url + path, json={}).status_code == 401, "nothing is told to who has no token"
+
+
+def test_the_makers_own_clients_are_told_too(qwen: Agents) -> None:
+    openais = openai.OpenAI(base_url=qwen.url, api_key=qwen.token, max_retries=0)
+    with pytest.raises(openai.NotFoundError, match="it is /v1/chat/completions"):
+        openais.chat.completions.create(model="turnwise", messages=[{"role": "user", "content": "hi"}])
+    anthropics = anthropic.Anthropic(base_url=f"{qwen.url}/v1", api_key=qwen.token, max_retries=0)
+    with pytest.raises(anthropic.NotFoundError, match="it is /v1/messages"):
+        anthropics.messages.create(model="turnwise", max_tokens=9, messages=[{"role": "user", "content": "hi"}])
+
+
 def test_health_may_be_asked_for_without_its_body(qwen: Agents) -> None:
     for path in ("/healthz", "/readyz"):
         response = httpx.head(qwen.url + path)

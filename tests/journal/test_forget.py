@@ -16,7 +16,7 @@ from tests.support.versions import answered, new_turn
 from turnwise.config import Config, load_config
 from turnwise.errors import JournalError, UnknownTurn
 from turnwise.journal import Answer, Journal, schema
-from turnwise.journal.deletion.forgetting import find_session, forget, plan
+from turnwise.journal.deletion.forgetting import forget, plan
 from turnwise.journal.records.export import RecordsExporter
 from turnwise.types import Exclusion, FinishReason, PolicyVersion, Proposal, TurnState, Verdict, Vote
 
@@ -220,7 +220,7 @@ def test_every_table_with_a_turn_is_known_to_be_cleared(journal: Journal) -> Non
 def test_a_session_is_found_by_its_beginning(journal: Journal, prefix: str, found: str) -> None:
     for session in ("session-a", "session-abc", "other"):
         answered(journal, session_id=session)
-    assert find_session(journal, prefix) == found
+    assert journal.find_session(prefix) == found
 
 
 @pytest.mark.parametrize(("prefix", "fault"), [("se", "several sessions"), ("zzz", "there is no session")])
@@ -228,4 +228,4 @@ def test_an_unclear_session_is_refused(journal: Journal, prefix: str, fault: str
     for session in ("session-a", "session-b"):
         answered(journal, session_id=session)
     with pytest.raises(JournalError, match=fault):
-        find_session(journal, prefix)
+        journal.find_session(prefix)

@@ -12,7 +12,7 @@ from tests.support.versions import answered
 from turnwise.errors import JournalError
 from turnwise.journal import Journal
 from turnwise.journal.deletion import forgetting
-from turnwise.journal.deletion.forgetting import find_session, forget, plan
+from turnwise.journal.deletion.forgetting import forget, plan
 from turnwise.journal.records.export import RecordsExporter
 from turnwise.types import Batch, PolicyVersion
 
@@ -49,7 +49,7 @@ def test_what_was_cut_off_is_finished_by_asking_again(
         patch.setattr(forgetting, "rewrite_records", full)
         with pytest.raises(OSError, match="no space"):
             forget(journal, "private")
-    assert "records.jsonl" in files_with(home, SECRET) and find_session(journal, "private") == "private"
+    assert "records.jsonl" in files_with(home, SECRET) and journal.find_session("private") == "private"
     done = forget(journal, "private")
     assert files_with(home, SECRET) == [] and not checkpoint.exists()
     assert (done.turns, done.reactions, done.released_batches) == (3, [first], [held.id])
@@ -57,7 +57,7 @@ def test_what_was_cut_off_is_finished_by_asking_again(
     with journal.reading() as c:
         assert c.exec_driver_sql("SELECT name FROM meta WHERE name LIKE 'forgetting%'").all() == []
     with pytest.raises(JournalError, match="there is no session"):
-        find_session(journal, "private")
+        journal.find_session("private")
 
 
 @pytest.mark.parametrize("finished", [False, True])

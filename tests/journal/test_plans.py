@@ -94,6 +94,10 @@ def asked(journal: Journal) -> dict[str, Callable[[], object]]:
         "bound_outbox": lambda: bound_outbox(journal, 5),
         "prune_versions": lambda: prune_versions(journal, 1),
         "list_sessions": journal.list_sessions,
+        "list_sessions with what they are about": lambda: journal.list_sessions(summary=str),
+        "find_session": lambda: journal.find_session("session"),
+        "find_turn": lambda: journal.find_turn(turn_id[:20]),
+        "short ids": lambda: (journal.short_sessions(["session-1"]), journal.short_turns([turn_id])),
         "show_session": lambda: journal.show_session("session-1"),
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +24,10 @@ from turnwise.loops import supervisor
 
 async def run(self, on_ready, stop):
     await on_ready(supervisor.Address("http://127.0.0.1:1", "tw-secret-token"))
+    ready = Path(sys.argv[1]) / "ready.json"
+    print("mode", oct(ready.lstat().st_mode), "files", [p.name for p in Path(sys.argv[1]).iterdir()], ready.read_text())
+    if "another" in sys.argv[1]:
+        ready.write_text('{"pid": 1}')
 
 supervisor.Supervisor.run = run
 from turnwise.cli.main import main
@@ -49,12 +52,12 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_the_ready_file_is_never_readable_by_others(folder: Path, tmp_path: Path) -> None:
+def test_the_ready_file_is_never_readable_by_others_and_goes_at_the_end(folder: Path, tmp_path: Path) -> None:
     done = serve(folder, tmp_path / "home")
     assert "modes ['0o600']" in done.stdout, done.stdout + done.stderr
-    assert stat.S_IMODE((folder / "ready.json").stat().st_mode) == 0o600
-    assert "tw-secret-token" in (folder / "ready.json").read_text()
-    assert [p.name for p in folder.iterdir()] == ["ready.json"]
+    assert "mode 0o100600 files ['ready.json'] {" in done.stdout
+    assert "tw-secret-token" in done.stdout
+    assert list(folder.iterdir()) == []
 
 
 def test_a_file_that_somebody_put_there_is_not_written_into(folder: Path, tmp_path: Path) -> None:
@@ -62,7 +65,14 @@ def test_a_file_that_somebody_put_there_is_not_written_into(folder: Path, tmp_pa
     theirs.write_text("")
     (folder / "ready.json.part").symlink_to(theirs)
     (folder / "ready.json").symlink_to(theirs)
-    serve(folder, tmp_path / "home")
+    done = serve(folder, tmp_path / "home")
     assert theirs.read_text() == ""
-    assert "tw-secret-token" in (folder / "ready.json").read_text()
-    assert not (folder / "ready.json").is_symlink()
+    assert "mode 0o100600 files" in done.stdout, "no link any more"
+    assert "tw-secret-token" in done.stdout
+
+
+def test_the_ready_file_of_another_server_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "another"
+    folder.mkdir()
+    serve(folder, tmp_path / "home")
+    assert (folder / "ready.json").read_text() == '{"pid": 1}'

@@ -23,6 +23,8 @@ class Endpoint:
     model: str
     context: int | None
     relayed: bool = False
+    own: bool = False
+    """Whether it is this home's."""
 
     @property
     def v1(self) -> str:

@@ -15,7 +15,7 @@ judge_app = typer.Typer(help="The judge.", no_args_is_help=True)
 bench_app = typer.Typer(help="Measurements, printed as ratios beside a peer.", no_args_is_help=True)
 
 
-@judge_app.command("eval")
+@judge_app.command("eval", epilog="Example: turnwise judge eval labelled.jsonl --kind cascade")
 def judge_eval(
     file: Annotated[Path, typer.Argument(help="Labelled next states, one JSON object a line.")],
     kind: Annotated[str, typer.Option(help="signals, model or cascade.")] = "signals",
@@ -40,7 +40,7 @@ Repeats = Annotated[int, typer.Option(min=1, help="Runs of each measurement; the
 Write = Annotated[Path | None, typer.Option(help="Put the figures into this file, such as BENCHMARKS.md.")]
 
 
-@bench_app.command("serve")
+@bench_app.command("serve", epilog="Example: turnwise bench serve --quick")
 def bench_serve(
     config: ConfigFile = None,
     home: Home = None,
@@ -67,7 +67,7 @@ def bench_serve(
         finish_bench(bench_latency(settings, quick=quick, install_litellm=litellm, seconds=seconds), write)
 
 
-@bench_app.command("train")
+@bench_app.command("train", epilog="Example: turnwise bench train --write BENCHMARKS.md")
 def bench_train(
     config: ConfigFile = None,
     home: Home = None,
@@ -82,7 +82,7 @@ def bench_train(
     finish_bench(bench_training(read_config(config, home, sets), samples, repeats), write)
 
 
-@bench_app.command("journal")
+@bench_app.command("journal", epilog="Example: turnwise bench journal --turns 100000")
 def bench_journal_command(
     turns: Annotated[int, typer.Option(min=1000, help="Turns in the journal.")] = 1_000_000,
     versions: Annotated[int, typer.Option(min=10, help="Published versions.")] = 3000,
@@ -97,7 +97,7 @@ def bench_journal_command(
     finish_bench(bench_journal(Size(turns, versions, backlog), repeats), write)
 
 
-@bench_app.command("soak")
+@bench_app.command("soak", epilog="Example: turnwise bench soak --quick --seed 1")
 def bench_soak(
     config: ConfigFile = None,
     home: Home = None,

@@ -3,44 +3,54 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from turnwise.cli.options import ConfigFile, Home, Json, ago, change_journal, out, read_config, read_journal
 from turnwise.judges.sources.visible import visible
 
+if TYPE_CHECKING:
+    from turnwise.journal import Journal
+
 hints_app = typer.Typer(help="Proposed hints from sources without trust.", no_args_is_help=True)
 
 
-@hints_app.command("review")
+@hints_app.command("review", epilog="Example: turnwise hints review")
 def hints_review(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """The hints that wait for your word, and where each came from; nothing of them is trained on."""
-    rows = read_journal(read_config(config, home, None), lambda journal: journal.list_proposals())
+
+    def read(journal: Journal) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        rows = journal.list_proposals()
+        return rows, journal.short_turns(row["turn_id"] for row in rows)
+
+    rows, short = read_journal(read_config(config, home, None), read)
     if as_json:
         out.print_json(json.dumps(rows))
         return
     if not rows:
         out.print("no hint waits for review")
         return
-    table = Table("id", "said by", "turn", "score", "when", "the hint as it was found")
+    table = Table("id", Column("said by", overflow="fold"), Column("turn", overflow="fold"), "score", "when")
+    table.add_column("the hint as it was found", overflow="fold")
     for row in rows:
         score = "" if row["score"] is None else f"{row['score']:+d}"
-        turn = f"{row['turn_id']} ({row['turn_state']})"
+        turn = f"{short[row['turn_id']]} ({row['turn_state']})"
         table.add_row(str(row["id"]), safe(row["source"]), safe(turn), score, ago(row["created_at"]), safe(row["hint"]))
     out.print(table)
     out.print("Take one with `turnwise hints accept ID`, or drop it with `turnwise hints reject ID`.", highlight=False)
 
 
-@hints_app.command("accept")
+@hints_app.command("accept", epilog="Example: turnwise hints accept 7")
 def hints_accept(proposal_id: int, config: ConfigFile = None, home: Home = None) -> None:
     """Make a proposed hint your own: the turn keeps its score and is trained with the hint, if it is not too late."""
     said = change_journal(read_config(config, home, None), lambda journal: journal.accept_proposal(proposal_id))
     out.print(safe(said), highlight=False, soft_wrap=True)
 
 
-@hints_app.command("reject")
+@hints_app.command("reject", epilog="Example: turnwise hints reject 7")
 def hints_reject(proposal_id: int, config: ConfigFile = None, home: Home = None) -> None:
     """Drop a proposed hint."""
     change_journal(read_config(config, home, None), lambda journal: journal.reject_proposal(proposal_id))

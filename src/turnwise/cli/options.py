@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import tempfile
 import time
@@ -21,14 +23,23 @@ if TYPE_CHECKING:
     from turnwise.journal import Journal
 
 
+UNCUT = 10_000
+"""Columns of what is no terminal."""
+
+
 class Screen(Console):
-    """A console as wide as COLUMNS says when it prints; rich alone would keep what it said at import."""
+    """A console as wide as COLUMNS says when it prints; rich alone would keep what it said at import.
+
+    What goes into a pipe or a file is read by programs: there nothing is wrapped or cut.
+    """
 
     @property
     def size(self) -> ConsoleDimensions:
         columns = os.environ.get("COLUMNS", "")
         found = super().size
-        return ConsoleDimensions(int(columns), found.height) if columns.isdecimal() and int(columns) else found
+        if columns.isdecimal() and int(columns):
+            return ConsoleDimensions(int(columns), found.height)
+        return found if self.is_terminal else ConsoleDimensions(UNCUT, found.height)
 
     @size.setter
     def size(self, new_size: tuple[int, int]) -> None:
@@ -82,6 +93,13 @@ def write_private(path: Path, text: str) -> None:
     except BaseException:
         Path(part).unlink(missing_ok=True)
         raise
+
+
+def remove_ours(path: Path) -> None:
+    """Take a file of `write_private` away that says it is of this process; another server's stays."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if json.loads(path.read_text(encoding="utf-8")).get("pid") == os.getpid():
+            path.unlink()
 
 
 def ago(at: float) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import httpx
 import typer
@@ -11,13 +12,18 @@ from turnwise.access_tokens import Scope, load_or_make_token, token_path
 from turnwise.cli.options import ConfigFile, Home, Set, out, read_config, read_journal
 from turnwise.errors import TurnwiseError
 
+if TYPE_CHECKING:
+    from turnwise.journal import Journal
+
 
 def feedback(
-    turn: Annotated[str | None, typer.Argument(help="The turn's id, as in `turnwise sessions show`.")] = None,
+    turn: Annotated[
+        str | None, typer.Argument(help="The turn's id, or as much of its beginning as no other has.")
+    ] = None,
     score: Annotated[int | None, typer.Option(min=-1, max=1, help="-1, 0 or 1.")] = None,
     text: Annotated[str | None, typer.Option(help="What should have been done, in your words.")] = None,
     last: Annotated[bool, typer.Option("--last", help="The newest answer, in place of a turn's id.")] = False,
-    session: Annotated[str | None, typer.Option(help="The newest answer of this session.")] = None,
+    session: Annotated[str | None, typer.Option(help="The newest answer of this session, named like TURN.")] = None,
     config: ConfigFile = None,
     home: Home = None,
     sets: Set = None,
@@ -31,7 +37,7 @@ def feedback(
     if score is None and text is None:
         raise TurnwiseError("say something: --score N, --text WORDS, or both")
     if turn is None:
-        turn = read_journal(settings, lambda journal: journal.newest_answer(session))
+        turn = read_journal(settings, lambda journal: _newest_answer(journal, session))
         if turn is None:
             where = "" if session is None else f" in the session {session}"
             raise TurnwiseError(f"there is no answer{where} yet; see `turnwise sessions list`")
@@ -42,7 +48,7 @@ def feedback(
     said = {"score": score, "text": text}
     try:
         response = httpx.post(
-            f"{url}/v1/turns/{turn.removeprefix('chatcmpl-')}/feedback",
+            f"{url}/v1/turns/{quote(turn, safe='')}/feedback",
             headers={"Authorization": f"Bearer {key}"},
             json={name: value for name, value in said.items() if value is not None},
             timeout=30.0,
@@ -54,6 +60,10 @@ def feedback(
     if response.status_code != 200:
         raise TurnwiseError(told["error"]["message"])
     out.print(f"turn {told['turn']}: {told['result']}", highlight=False, markup=False)
+
+
+def _newest_answer(journal: Journal, session: str | None) -> str | None:
+    return journal.newest_answer(None if session is None else journal.find_session(session))
 
 
 def token(

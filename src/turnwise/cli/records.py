@@ -3,66 +3,78 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
+from turnwise.cli.chat import chat_lines, session_lines
 from turnwise.cli.options import ConfigFile, Home, Json, ago, change_journal, out, read_config, read_journal
 from turnwise.errors import TurnwiseError
+
+if TYPE_CHECKING:
+    from turnwise.journal import Journal
 
 sessions_app = typer.Typer(help="Recorded sessions.", no_args_is_help=True)
 versions_app = typer.Typer(help="Published policy versions.", no_args_is_help=True)
 
 
-@sessions_app.command("list")
+@sessions_app.command("list", epilog="Example: turnwise sessions list --limit 10")
 def sessions_list(
     config: ConfigFile = None,
     home: Home = None,
     limit: Annotated[int, typer.Option(min=1, help="Most sessions to show.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """The sessions last seen, newest first."""
-    rows = read_journal(read_config(config, home, None), lambda journal: journal.list_sessions(limit))
+    """The sessions last seen, newest first, with the first words of each and the client it came from."""
+    from turnwise.gateway.transcript import about
+
+    whole = as_json or not out.is_terminal
+
+    def read(journal: Journal) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        rows = journal.list_sessions(limit, about)
+        ids = [row["id"] for row in rows]
+        return rows, dict(zip(ids, ids, strict=True)) if whole else journal.short_sessions(ids)
+
+    rows, shown = read_journal(read_config(config, home, None), read)
     if as_json:
         out.print_json(json.dumps(rows))
         return
-    table = Table("session", "known by", "turns", "trained", "last seen", "closed")
-    for row in rows:
-        table.add_row(
-            row["id"],
-            row["source"],
-            str(row["turns"]),
-            str(row["trained"]),
-            ago(row["last_seen_at"]),
-            row["close_reason"] or "open",
-        )
-    out.print(table)
-
-
-@sessions_app.command("show")
-def sessions_show(session_id: str, config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
-    """One session: its turns, what came back, and the verdicts."""
-    session = read_journal(read_config(config, home, None), lambda journal: journal.show_session(session_id))
-    if session is None:
-        raise TurnwiseError(f"there is no session {session_id}; see `turnwise sessions list`")
-    if as_json:
-        out.print_json(json.dumps(session))
+    if not rows:
+        out.print("no session is recorded yet")
         return
-    for turn in session["turns"]:
-        state = turn["state"] + (f" ({turn['exclusion']})" if turn["exclusion"] else "")
-        out.print(f"\n[bold]turn {turn['index']}[/]  {turn['kind']}, version {turn['version']}, {state}  {turn['id']}")
-        for message in turn["added"]:
-            out.print(f"  {message['role']}: {message['content']}", markup=False, highlight=False)
-        if turn["answer"]:
-            out.print(f"  assistant: {turn['answer'].get('content')}", markup=False, highlight=False)
-        for verdict in turn["verdicts"]:
-            hint = f"; hint: {verdict['hint']}" if verdict["hint"] else ""
-            line = f"  -> {verdict['score']:+d} by {verdict['judge']} ({verdict['reason']}){hint}"
-            out.print(line, markup=False, highlight=False, style="cyan")
+    for line in session_lines(rows, shown, one_line_each=whole):
+        out.print(line, soft_wrap=True)
 
 
-@versions_app.command("list")
+@sessions_app.command("show", epilog="Example: turnwise sessions show session-6f3a91c2")
+def sessions_show(
+    session: Annotated[str, typer.Argument(help="Its id, or as much of its beginning as no other has.")],
+    config: ConfigFile = None,
+    home: Home = None,
+    full: Annotated[bool, typer.Option("--full", help="Cut no long text short.")] = False,
+    as_json: Json = False,
+) -> None:
+    """One session as a chat: what was said, called and given back, and the verdicts."""
+    from turnwise.gateway.transcript import Transcript
+
+    def read(journal: Journal) -> tuple[dict[str, Any] | None, dict[str, str]]:
+        found = journal.show_session(journal.find_session(session), Transcript().new)
+        ids = [turn["id"] for turn in found["turns"]] if found else []
+        return found, journal.short_turns(ids) if out.is_terminal else dict(zip(ids, ids, strict=True))
+
+    found, short = read_journal(read_config(config, home, None), read)
+    if found is None:
+        raise TurnwiseError(f"the turns of {session} were pruned; see `turnwise sessions list`")
+    if as_json:
+        out.print_json(json.dumps(found))
+        return
+    for text, style in chat_lines(found, short, full):
+        out.print(Text(text, style=style), soft_wrap=True)
+
+
+@versions_app.command("list", epilog="Example: turnwise versions list")
 def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """Published versions, oldest first; the serving one is marked."""
     settings = read_config(config, home, None)
@@ -84,7 +96,7 @@ def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = 
     out.print(table)
 
 
-@versions_app.command("show")
+@versions_app.command("show", epilog="Example: turnwise versions show 3")
 def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> None:
     """One version as JSON: parent, turns it was trained on, metrics, gate."""
     version = read_journal(read_config(config, home, None), lambda journal: journal.get_version(number))
@@ -93,7 +105,7 @@ def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> 
     out.print_json(json.dumps(version_body(version)))
 
 
-@versions_app.command("rollback")
+@versions_app.command("rollback", epilog="Example: turnwise versions rollback 2")
 def versions_rollback(number: int, config: ConfigFile = None, home: Home = None) -> None:
     """Serve an earlier version again (0: the base model); what is learned from now on builds on it."""
     change_journal(read_config(config, home, None), lambda journal: journal.serve_version(number))

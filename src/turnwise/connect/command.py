@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from turnwise.agents.fits import advice, fits_whole
 from turnwise.agents.known import CLIENTS, Agent
 from turnwise.config import Config
 from turnwise.connect.endpoint import find_endpoint
@@ -30,15 +31,21 @@ def connect_client(
     client = _client(name)
     endpoint = find_endpoint(config, url, model, make_token=ask is not None, given=token)
     plan = plan_change(name, file or client.file(dict(os.environ)), lambda text: client.edit(text, endpoint))
+    fits, said = advice(name, endpoint.context, config if endpoint.own else None)
+    too_long = "" if fits else f"\nnote: it does not fit yet. {said}; then connect it again, so that it is told"
+    if fits and not fits_whole(name, endpoint.context):
+        too_long = f"\nnote: {said.partition('; ')[2]}"
     if not plan.changes:
-        return f"{name} is connected to {endpoint.url} already; {plan.path} needs no change"
+        return f"{name} is connected to {endpoint.url} already; {plan.path} needs no change{too_long}"
     if ask is None:
-        return f"{plan.diff()}\nnothing was written"
-    if not ask(plan.diff()):
+        then = f"`turnwise connect {name}` asks, and writes this; then try: {client.try_it}"
+        return f"{plan.diff()}\nnothing was written to {plan.path}. {then}{too_long}"
+    if not ask(plan.diff() + too_long):
         return f"nothing was written to {plan.path}"
     changes(config).apply(plan)
+    works = f"; try: {client.try_it}" if fits else ", but its prompt does not fit yet: see the note above"
     return (
-        f"{name} is connected to {endpoint.url} ({plan.path}); try: {client.try_it}\n"
+        f"{name} is connected to {endpoint.url} ({plan.path}){works}\n"
         f"To put the file back as it was: turnwise connect {name} --undo"
     )
 

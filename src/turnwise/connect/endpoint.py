@@ -48,7 +48,7 @@ def find_endpoint(
     context, relayed = _limits(config, url, token, ours)
     if ours and not given and config.server.auth and (make_token or config.token_path.exists()):
         token = load_or_make_token(config.token_path)  # only now: nobody there has refused this home
-    return Endpoint(url, token, model or MODEL_NAME, context, relayed)
+    return Endpoint(url, token, model or MODEL_NAME, context, relayed, ours)
 
 
 def _own_address(config: Config) -> str | None:

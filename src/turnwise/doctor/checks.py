@@ -22,12 +22,16 @@ from turnwise.config import Config, load_config
 from turnwise.doctor.journal import examine_journal
 from turnwise.engines.examine import context_of, examine_engine
 from turnwise.errors import TurnwiseError
+from turnwise.home import running_url
+from turnwise.loops.process import parse_overrides
 from turnwise.loops.states import read_states
 from turnwise.models import resolve_model
 
 Level = Literal["ok", "note", "fault"]
 NEEDED_DISK_GB = 2.0
 NEEDED_MEMORY_GB = 4.0
+READY_S = 10.0
+"""A server that is asked whether it is ready asks its engine first."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,11 @@ class Finding:
     text: str
 
 
-def examine(config_file: Path | None, home: Path | None) -> list[Finding]:
-    """All findings, in the order a person would mend them."""
+def examine(config_file: Path | None, home: Path | None, sets: list[str] | None = None) -> list[Finding]:
+    """All findings, in the order a person would mend them. `sets` are settings given as KEY=VALUE."""
     findings = [_python(), _torch()]
     try:
-        config = load_config(config_file, {"home": home})
+        config = load_config(config_file, {"home": home} | parse_overrides(sets or []))
     except TurnwiseError as e:
         return [*findings, Finding("configuration", "fault", str(e))]
     findings.append(Finding("configuration", "ok", "valid"))
@@ -54,6 +58,7 @@ def examine(config_file: Path | None, home: Path | None) -> list[Finding]:
         _journal,
         _loops,
         _server,
+        _running,
         _clients,
         _machine,
     ]
@@ -152,6 +157,27 @@ def _server(config: Config) -> Iterator[Finding]:
     yield Finding("port", "fault", f"{host}:{port}: {fault}; stop what uses it or set server.port")
 
 
+def _running(config: Config) -> Iterator[Finding]:
+    """What the server of this home says of itself; nothing while none runs."""
+    url = running_url(config) if config.journal_path.exists() else None
+    if url is None:
+        return
+    try:
+        answer = httpx.get(f"{url}/readyz", timeout=READY_S, trust_env=False)
+        told = answer.json()
+        degraded, ready = told.get("degraded", {}), answer.status_code == 200
+        said = f"version {told['version']} serves" if ready else told["error"]["message"]
+    except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as e:
+        yield Finding("server", "fault", f"{url}/readyz gives no answer ({type(e).__name__}); see the log of `serve`")
+        return
+    if not ready:
+        yield Finding("server", "fault", f"{url} is not ready: {said}")
+    elif degraded:
+        yield Finding("server", "note", f"{url} is ready, {said}, but these are in trouble: {', '.join(degraded)}")
+    else:
+        yield Finding("server", "ok", f"{url} is ready, {said}")
+
+
 def _clients(config: Config) -> Iterator[Finding]:
     """Whether what `turnwise connect` connected has prompts that fit into the engine's context."""
     from turnwise.agents.fits import advice
@@ -164,7 +190,7 @@ def _clients(config: Config) -> Iterator[Finding]:
         return
     context = asyncio.run(context_of(config)) if connected else None
     for client in connected:
-        fits, said = advice(client, context)
+        fits, said = advice(client, context, config)
         yield Finding("clients", "ok" if fits else "note", said)
 
 

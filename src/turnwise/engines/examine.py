@@ -14,6 +14,7 @@ from turnwise.engines.sglang import SglangEngine
 from turnwise.engines.upstream.client import make_upstream
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import ConfigError, EngineError
+from turnwise.models import longest_context
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ async def context_of(config: Config) -> int | None:
     """Longest prompt plus answer at the configured engine, the least of its replicas'; None where none of them says."""
     kind = config.engine.kind
     if kind == "local":
-        return config.engine.max_model_len
+        return min(config.engine.max_model_len, longest_context(config.model.path) or config.engine.max_model_len)
     if kind == "upstream":
         return config.engine.upstream_context
     told: list[int] = []

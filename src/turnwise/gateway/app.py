@@ -21,7 +21,15 @@ from turnwise import __version__
 from turnwise.access_tokens import Tokens
 from turnwise.capabilities import capabilities
 from turnwise.config import Config
-from turnwise.errors import EngineError, JournalError, JournalFull, JournalUnavailable, TooLate, UnknownTurn
+from turnwise.errors import (
+    AmbiguousId,
+    EngineError,
+    JournalError,
+    JournalFull,
+    JournalUnavailable,
+    TooLate,
+    UnknownTurn,
+)
 from turnwise.gateway.auth import check_access
 from turnwise.gateway.errors import ApiError, as_api_error
 from turnwise.gateway.metrics import Metrics
@@ -36,6 +44,7 @@ from turnwise.gateway.wire.messages.answer import MessagesCodec
 from turnwise.gateway.wire.openapi import request_schema
 from turnwise.gateway.wire.request import Codec, read_object
 from turnwise.gateway.wire.responses.answer import ResponsesCodec
+from turnwise.gateway.wrong_path import hint, path_meant
 from turnwise.loops.states import read_states, troubled
 from turnwise.messages import clean
 from turnwise.types import BASE_VERSION, MODEL_NAME, UPSTREAM
@@ -194,12 +203,18 @@ def make_app(
 
     @app.post("/v1/turns/{turn_id}/feedback")
     async def feedback(turn_id: str, request: Request) -> dict[str, Any]:
-        """The person's own score (-1, 0, 1) and/or words on a turn; they outrank the judge."""
+        """The person's own score (-1, 0, 1) and/or words on a turn; they outrank the judge.
+
+        The turn's id may be cut to as much of its beginning as no other has.
+        """
         score, text = parse_feedback(await read_body(request, config.server.max_body_mb))
         try:
+            turn_id = await asyncio.to_thread(capture.journal.find_turn, turn_id)
             result = await asyncio.to_thread(capture.journal.feedback, turn_id, score, text)
         except UnknownTurn as e:
             raise ApiError(404, str(e), code="feedback_refused") from e
+        except AmbiguousId as e:
+            raise ApiError(400, str(e), code="ambiguous_id") from e
         except TooLate as e:
             raise ApiError(409, str(e), code="feedback_refused") from e
         return {"turn": turn_id, "result": result}
@@ -255,10 +270,11 @@ async def _refuse_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     asked = f"{request.method} {request.url.path}"
     allowed = (error.headers or {}).get("Allow")
-    missing = {404: f"{asked} does not exist here", 405: f"{asked} does not exist here; use {allowed}"}
+    path = request.url.path
+    missing = {404: f"{asked} does not exist here{hint(path)}", 405: f"{asked} does not exist here; use {allowed}"}
     message = missing.get(error.status_code, str(error.detail))
     headers = None if error.headers is None else dict(error.headers)
-    return _shaped(request.url.path, ApiError(error.status_code, message, headers=headers))
+    return _shaped(path_meant(path) or path, ApiError(error.status_code, message, headers=headers))
 
 
 def _closed(fault: JournalUnavailable) -> dict[str, object]:

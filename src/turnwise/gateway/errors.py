@@ -27,6 +27,8 @@ TYPES = {
     507: "insufficient_storage_error",
     529: "service_unavailable_error",
 }
+TOO_LONG = "context_length_exceeded"
+"""The code of a prompt that does not fit into the context, whoever said so."""
 CODES = {429: "engine_overloaded", 503: "engine_unavailable", 529: "engine_overloaded"}
 """What an engine's error is called that names no code of its own; a client may try these again after a pause."""
 
@@ -71,7 +73,7 @@ def as_api_error(error: Exception) -> ApiError:
         pause = 1 if error.retry_after is None and error.status in CODES else error.retry_after
         headers = None if pause is None else {"Retry-After": str(math.ceil(pause))}
         code = error.code or CODES.get(error.status, "engine_error")
-        param = "messages" if code == "context_length_exceeded" else None
+        param = "messages" if code == TOO_LONG else None
         return ApiError(error.status, str(error), param=param, code=code, headers=headers)
     if isinstance(error, JournalError):
         return ApiError(507, f"the turn could not be recorded, so it was not answered: {error}", code="journal_error")

@@ -7,20 +7,24 @@ short; asynchronous callers run them in a thread.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlalchemy import Connection, func, literal_column, select, update
+from sqlalchemy import Connection, bindparam, func, literal_column, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from turnwise.errors import JournalError
-from turnwise.journal import schema
+from turnwise.journal import prefixes, schema
 from turnwise.journal.clocks import boot_id, meta
 from turnwise.journal.counts import HINTS, read_counts
 from turnwise.journal.queue import Queue
 from turnwise.journal.schema import NOT_SERVING, pack_json, unpack_json
-from turnwise.types import BASE_VERSION, PolicyVersion, TurnKind, TurnState
+from turnwise.types import BASE_VERSION, Message, PolicyVersion, TurnKind, TurnState
 
 S, T, V = schema.sessions.c, schema.turns.c, schema.versions.c
+
+
+_FIRST = select(T.messages).where(T.session_id == bindparam("which"), T.kind == TurnKind.MAIN).order_by(T.idx).limit(1)
 
 
 class Journal(Queue):
@@ -109,8 +113,10 @@ class Journal(Queue):
             return round(max(0.0, self.monotonic() - loop.seen_mono), 1)
         return round(max(0.0, self.clock() - loop.updated_at), 1)
 
-    def list_sessions(self, limit: int = 50) -> list[dict[str, Any]]:
-        """The sessions last seen, newest first."""
+    def list_sessions(
+        self, limit: int = 50, summary: Callable[[list[Message]], str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The sessions last seen, newest first. `summary` says in a few words what their first messages are about."""
         with self.reading() as c:
             rows = c.execute(
                 select(
@@ -121,7 +127,31 @@ class Journal(Queue):
                 .order_by(S.seen_seq.desc(), literal_column("sessions.rowid").desc())
                 .limit(limit)
             ).all()
-            return [dict(row._mapping) for row in rows]
+            found = [dict(row._mapping) for row in rows]
+            for row in found if summary is not None else ():
+                first = c.execute(_FIRST, {"which": row["id"]}).scalar_one_or_none()
+                row["about"] = "" if first is None or summary is None else summary(unpack_json(first))
+            return found
+
+    def find_session(self, given: str) -> str:
+        """The session with this id, or the only one that begins like it. Raises JournalError."""
+        with self.reading() as c:
+            return prefixes.find_session(c, given)
+
+    def find_turn(self, given: str) -> str:
+        """The turn with this id, or the only one that begins like it. Raises UnknownTurn, or AmbiguousId."""
+        with self.reading() as c:
+            return prefixes.find_turn(c, given)
+
+    def short_sessions(self, ids: Iterable[str]) -> dict[str, str]:
+        """As much of each of these ids as no other session's begins with."""
+        with self.reading() as c:
+            return prefixes.shortened(c, "session", ids)
+
+    def short_turns(self, ids: Iterable[str]) -> dict[str, str]:
+        """The same for turns."""
+        with self.reading() as c:
+            return prefixes.shortened(c, "turn", ids)
 
     def newest_answer(self, session_id: str | None = None) -> str | None:
         """The id of the main turn that was recorded last of those with an answer, of one session or of all."""
@@ -131,8 +161,14 @@ class Journal(Queue):
         with self.reading() as c:
             return c.execute(query.order_by(literal_column("turns.rowid").desc()).limit(1)).scalar()
 
-    def show_session(self, session_id: str) -> dict[str, Any] | None:
-        """One session with its turns, next states and verdicts, in order."""
+    def show_session(
+        self, session_id: str, new: Callable[[Any, list[Message]], list[Message]] | None = None
+    ) -> dict[str, Any] | None:
+        """One session with its turns, next states and verdicts, in order.
+
+        A turn that is not stored on another one has its whole history; `new` is given each row and its messages, and
+        says which of them to show.
+        """
         with self.reading() as c:
             session = c.execute(select(schema.sessions).where(S.id == session_id)).one_or_none()
             if session is None:
@@ -144,6 +180,7 @@ class Journal(Queue):
             for v in c.execute(select(schema.verdicts).where(given.turn_id.in_(of_session)).order_by(given.id)):
                 verdicts[v.turn_id].append({"judge": v.judge, "score": v.score, "hint": v.hint, "reason": v.reason})
             for row in c.execute(select(schema.turns).where(T.session_id == session_id).order_by(T.idx)):
+                messages = unpack_json(row.messages)
                 turns.append(
                     {
                         "id": row.id,
@@ -154,10 +191,10 @@ class Journal(Queue):
                         "version": row.version,
                         "bridged": row.bridged,
                         "finish_reason": row.finish_reason,
-                        "prompt_tokens": row.prompt_tokens,
-                        "response_tokens": row.response_tokens,
+                        "prompt_tokens": row.prompt_tokens if row.used_prompt is None else row.used_prompt,
+                        "response_tokens": row.response_tokens if row.used_response is None else row.used_response,
                         "created_at": row.created_at,
-                        "added": unpack_json(row.messages),
+                        "added": messages if new is None else new(row, messages),
                         "answer": unpack_json(row.answer) if row.answer else None,
                         "next_state": unpack_json(row.next_state) if row.next_state else None,
                         "verdicts": verdicts[row.id],

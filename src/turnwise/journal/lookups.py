@@ -40,7 +40,7 @@ _LAST_MAIN: Select[*tuple[Any, ...]] = (
 )
 _REPLAYED = (
     *(T.id, T.session_id, T.version, T.retry_key, T.finish_reason, T.begun_mono, ORDER.label("place")),
-    *(T.answer, T.response_ids, T.prompt_tokens, T.response_tokens),
+    *(T.answer, T.response_ids, T.prompt_tokens, T.response_tokens, T.used_prompt, T.used_response),
 )
 _SAME_REQUEST: Select[*tuple[Any, ...]] = (
     select(*_REPLAYED)

@@ -92,11 +92,13 @@ class NewTurn:
     answers: str | None  # the turn that ``next_state`` follows
     supersedes: str | None
     format: str = "chat"  # the wire format
+    agent: str | None = None  # what the client calls itself
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the engine and the parser made of a turn. ``logprobs`` is None when the engine gave none.
+    """What the engine and the parser made of a turn. ``logprobs`` is None when the engine gave none. ``used`` are the
+    tokens of prompt and answer as an upstream counts them, and ``too_long`` is whether it took the prompt for that.
 
     The hashes are those that `gateway.sessions` finds a turn by; None for an answer that was cut short.
     """
@@ -108,6 +110,8 @@ class Answer:
     logprobs: list[float] | None
     thread_hash: str | None = None
     answer_hash: str | None = None
+    used: tuple[int, int] | None = None
+    too_long: bool = False
 
 
 class Recording(Lookups):
@@ -171,6 +175,7 @@ class Recording(Lookups):
                 id=new.session_id,
                 client=new.client,
                 source=new.source,
+                agent=new.agent,
                 parent_id=new.branch_of,
                 created_at=now,
                 last_seen_at=now,
@@ -196,6 +201,8 @@ class Recording(Lookups):
             "response_ids": pack_ids(answer.response_ids),
             "logprobs": pack_logprobs(answer.logprobs),
         }
+        if answer.used is not None:
+            columns["used_prompt"], columns["used_response"] = answer.used
 
         def write(c: Connection) -> None:
             row = c.execute(_UNANSWERED, {"which": turn_id}).one_or_none()
@@ -221,6 +228,18 @@ class Recording(Lookups):
             rows = [row for row in c.execute(_IN_HAND).all() if lost is None or lost(row.id)]
             self.move_all(c, rows, TurnState.EXCLUDED, Exclusion.INTERRUPTED)
             return len(rows)
+
+    def react(self, turn_id: str, messages: list[Message]) -> None:
+        """Record what came back to a turn, alone: it cannot be answered, so no turn of its own comes of it."""
+        now, mono = self.clock(), self.monotonic()
+
+        def write(c: Connection) -> None:
+            session = c.execute(select(T.session_id).where(T.id == turn_id)).scalar_one_or_none()
+            if session is not None:
+                c.execute(_SESSION_SEEN, {"which": session, "now": now, "mono": mono})
+                self._next_state(c, turn_id, messages, now)
+
+        self.writes.submit(write).result()
 
     def _next_state(self, c: Connection, turn_id: str, messages: list[Message], now: float) -> None:
         row = c.execute(_HAS_NEXT_STATE, {"which": turn_id}).one_or_none()
@@ -375,7 +394,7 @@ def _why_excluded(row: Any, answer: Answer) -> Exclusion | None:
     if answer.finish_reason is FinishReason.ABORT:
         return Exclusion.ABORTED
     if answer.finish_reason is FinishReason.ERROR:
-        return Exclusion.INFRASTRUCTURE
+        return Exclusion.TOO_LONG if answer.too_long else Exclusion.INFRASTRUCTURE
     if answer.finish_reason is FinishReason.CONTENT_FILTER:
         return Exclusion.CONTENT_FILTER  # what a filter says is not the model's doing, so there is nothing to judge
     if row.kind == TurnKind.SIDE:

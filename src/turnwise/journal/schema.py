@@ -31,6 +31,7 @@ sessions = Table(
     Column("close_reason", Text),
     Column("seen_mono", Float),  # last_seen_at on the monotonic clock (clocks.py): what idle time is counted from
     Column("seen_seq", Integer, nullable=False, server_default="0"),  # the highest had the last turn
+    Column("agent", Text),  # what the client that opened it calls itself: its user agent
     Index("ix_sessions_open", "seen_mono", sqlite_where=text("closed_at IS NULL")),
     Index("ix_sessions_seen", "seen_seq"),
     Index("ix_sessions_parent", "parent_id", sqlite_where=text("parent_id IS NOT NULL")),
@@ -97,6 +98,8 @@ turns = Table(
     Column("begun_mono", Float),  # created_at on the monotonic clock
     Column("tools_id", Integer),  # blobs.id; `tools` itself holds those of turns from before there were blobs
     Column("good_verdict", Integer),  # the verdict that counts, where its score is +1: kept by a trigger
+    Column("used_prompt", Integer),  # tokens as an upstream counts them; those above are of ids, which it does not give
+    Column("used_response", Integer),
     # An index ends with the row's number, which is the order of turns (clocks.ORDER).
     Index("ix_turns_session", "session_id", "idx"),
     Index("ix_turns_request", "client", "request_hash"),

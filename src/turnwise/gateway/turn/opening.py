@@ -14,13 +14,13 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from turnwise.capabilities import capabilities
 from turnwise.config import Config
 from turnwise.engines.base import SamplingParams
 from turnwise.errors import JournalFull
-from turnwise.gateway.errors import ApiError
+from turnwise.gateway.errors import TOO_LONG, ApiError
 from turnwise.gateway.lineage.history import Placement, hash_history, turn_kind
 from turnwise.gateway.lineage.placement import Claim, own_session, place
 from turnwise.gateway.turn.in_hand import InHand
@@ -171,7 +171,9 @@ class Capture:
         parent = None if placement.parent is None else self.journal.turn_row(placement.parent.id)
         prompt, extends = self._prompt(request, parent, placement, session_id)
         room = limit - len(prompt.ids)
-        params = self._sampling(request, max(room, 1))
+        if room < 1:
+            self._refuse(len(prompt.ids), limit, placement, client)
+        params = self._sampling(request, room)
         known = len(prompt.ids) if not extends or parent is None else parent.prompt_tokens + parent.response_tokens
         new = NewTurn(
             id=turn_id,
@@ -199,6 +201,7 @@ class Capture:
             answers=placement.answers,
             supersedes=supersedes,
             format=format_name,
+            agent=client.agent,
         )
         turn = OpenTurn(
             id=turn_id,
@@ -211,14 +214,25 @@ class Capture:
             thread=history.thread,
             session_done=client.session_done,
         )
-        if room < 1:
-            turn.refused = ApiError(
-                400,
-                f"the prompt has {len(prompt.ids)} tokens, the model's context is {limit}; shorten the conversation",
-                param="messages",
-                code="context_length_exceeded",
-            )
         return turn, new
+
+    def _refuse(self, tokens: int, limit: int, placement: Placement, client: Caller) -> NoReturn:
+        """Raises ApiError for a prompt that does not fit. It is no turn and opens no session; all that is kept of it is
+        what it says of the answer before, and that its client is done."""
+        try:
+            if placement.answers is not None and placement.next_state:
+                self.journal.react(placement.answers, placement.next_state)
+            if client.session_done and placement.session_id is not None:
+                self.journal.close_session(placement.session_id, "the client said it is done")
+        except JournalFull:
+            if not self.unrecorded.serve:
+                raise
+        raise ApiError(
+            400,
+            f"the prompt has {tokens} tokens, the model's context is {limit}; shorten the conversation",
+            param="messages",
+            code=TOO_LONG,
+        )
 
     def _retried(self, recent: list[Any], client: Caller) -> Any:
         """The answered turn that a retry asks for again; `recent` are the turns with this very request, newest first.
@@ -314,12 +328,14 @@ class Capture:
         if request.prefill:
             message["content"] = message["content"].removeprefix(request.prefill)
         usage = Usage(row.prompt_tokens, row.response_tokens)
+        if row.used_prompt is not None:
+            usage = Usage(row.used_prompt, row.used_response)
         return OpenTurn(
             id=row.id,
             session_id=row.session_id,
             version=row.version,
             request=request,
-            prompt=Prompt([0] * row.prompt_tokens, None, False),
+            prompt=Prompt([0] * usage.prompt_tokens, None, False),
             params=self._sampling(request, 1),
             context_hash="",
             thread=None,

@@ -73,6 +73,7 @@ class Relaying(Closing):
                     if event.usage is not None:
                         given = event.usage
                         usage = Usage(given.prompt_tokens, given.completion_tokens, cached_tokens=given.cached_tokens)
+                        turn.used = (given.prompt_tokens, given.completion_tokens)
                     if event.finish_reason is not None:
                         reason = _REASONS.get(event.finish_reason, FinishReason.STOP)
                         turn.stop_string = event.stop_string

@@ -16,7 +16,7 @@ from renderers.base import ToolCallParseStatus
 
 from turnwise.engines.base import Chunk, Engine, SamplingParams
 from turnwise.errors import EngineError, EngineUnreachable, JournalError, JournalFull, UnknownModel
-from turnwise.gateway.errors import ApiError
+from turnwise.gateway.errors import TOO_LONG, as_api_error
 from turnwise.gateway.lineage.history import hash_answer
 from turnwise.gateway.turn.in_hand import InHand
 from turnwise.gateway.turn.unrecorded import Unrecorded
@@ -39,7 +39,7 @@ Close = Callable[[FinishReason, Message], Awaitable[None]]
 class OpenTurn:
     """A turn under way. ``replay`` is the recorded answer when the request is a retry of an answered turn.
 
-    ``refused`` is why it cannot be answered although it was recorded.
+    ``used`` are the tokens of prompt and answer, where an upstream counted them.
     """
 
     id: str
@@ -52,12 +52,12 @@ class OpenTurn:
     thread: str | None
     session_done: bool
     replay: Final | None = None
-    refused: ApiError | None = None
     response_ids: list[int] = field(default_factory=list)
     logprobs: list[float] | None = field(default_factory=list)
     text: str = ""
     stop_string: str | None = None
     cached_tokens: int | None = None
+    used: tuple[int, int] | None = None
     in_hand: InHand = field(default_factory=InHand)
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
     recorded: bool = True
@@ -96,12 +96,14 @@ class Closing:
             if not closed:
                 self._finish_later(turn, FinishReason.ABORT)
             raise
-        except Exception:
+        except Exception as e:
             if not closed:
-                await self._fail(turn)
+                await self._fail(turn, too_long=as_api_error(e).code == TOO_LONG)
             raise
 
-    def _finish(self, turn: OpenTurn, reason: FinishReason, message: Message | None = None) -> asyncio.Task[None]:
+    def _finish(
+        self, turn: OpenTurn, reason: FinishReason, message: Message | None = None, too_long: bool = False
+    ) -> asyncio.Task[None]:
         """Submit the end of a turn to the journal; the task is done once it is durable."""
         if not turn.recorded:
             return asyncio.get_running_loop().create_task(asyncio.sleep(0))
@@ -120,6 +122,8 @@ class Closing:
                 finish_reason=reason,
                 response_ids=turn.response_ids,
                 logprobs=turn.logprobs,
+                used=turn.used,
+                too_long=too_long,
             ),
         )
 
@@ -156,10 +160,10 @@ class Closing:
         except JournalError as e:
             log.error("could not record the end of turn %s: %s", turn.id, e)
 
-    async def _fail(self, turn: OpenTurn) -> None:
+    async def _fail(self, turn: OpenTurn, too_long: bool = False) -> None:
         """Record a failed answer before its client is told: a request that is sent again at once must find it."""
         try:
-            await asyncio.shield(self._finish(turn, FinishReason.ERROR))
+            await asyncio.shield(self._finish(turn, FinishReason.ERROR, too_long=too_long))
         except JournalError as e:
             log.error("could not record the end of turn %s: %s", turn.id, e)
 
@@ -195,9 +199,6 @@ class Answering(Closing):
             yield Delta(whole_parts(turn.replay.message))
             yield turn.replay
             return
-        if turn.refused is not None:
-            await asyncio.shield(self._finish(turn, FinishReason.ERROR))
-            raise turn.refused
         in_reasoning = self.renderer.ends_in_reasoning(turn.prompt.asked)
         reading = _Reading(self._parser(turn, in_reasoning))
         async with self.closing(turn) as close:

@@ -20,6 +20,9 @@ Codex CLI's sub-agents share its `session-id` and have a `thread-id` of their ow
 AGENT_HEADER = "x-claude-code-agent-id"
 """Claude Code's sub-agents share its session's id: each conversation of theirs is a session beside it."""
 
+LONGEST_AGENT = 200
+"""Characters that are kept of a user agent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -32,6 +35,7 @@ class Caller:
     session_done: bool = False
     retry_key: str | None = None
     is_retry: bool = False
+    agent: str | None = None  # what it calls itself
 
 
 async def read_body(request: Request, limit_mb: float) -> bytes:
@@ -89,4 +93,5 @@ def read_client(request: Request, url_session: str | None) -> Caller:
         session_done=done in ("1", "true"),
         retry_key=headers.get("idempotency-key") or headers.get("x-idempotency-key"),
         is_retry=retries.isdecimal() and retries.strip("0") != "",
+        agent=headers.get("user-agent", "")[:LONGEST_AGENT] or None,
     )

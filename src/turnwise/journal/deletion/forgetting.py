@@ -19,7 +19,6 @@ from typing import Any
 from sqlalchemy import Connection, delete, exists, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from turnwise.errors import JournalError
 from turnwise.journal import schema
 from turnwise.journal.clocks import M, set_meta
 from turnwise.journal.counts import FORGETS
@@ -62,23 +61,6 @@ class Forgotten:
         if version is not None and turn_id not in self.versions.setdefault(version, []):
             self.versions[version] = sorted([*self.versions[version], turn_id])
             self.versions = dict(sorted(self.versions.items()))
-
-
-def find_session(journal: Journal, prefix: str) -> str:
-    """The session with this id, or the only one whose id begins like this. Raises JournalError."""
-    with journal.reading() as c:
-        for column in (S.id, P.session_id):
-            like = select(column).where(column >= prefix, column < prefix + "\U0010ffff").distinct().limit(2)
-            found = c.execute(like.order_by(column)).scalars().all()
-            if prefix in found:
-                return prefix
-            if len(found) > 1:
-                raise JournalError(
-                    f"several sessions begin with {prefix!r}: {found[0]}, {found[1]}, …; give more of it"
-                )
-            if found:
-                return found[0]
-    raise JournalError(f"there is no session {prefix!r}; see `turnwise sessions list`")
 
 
 def plan(journal: Journal, session_id: str, with_branches: bool = False) -> Forgotten:

@@ -34,7 +34,7 @@ CHUNK = 200
 _EVENTS = select(schema.events).where(E.id > bindparam("last")).order_by(E.id).limit(CHUNK)
 _TURN = select(
     *(T.session_id, T.idx, T.kind, T.version, T.bridged, T.temperature, T.finish_reason),
-    *(T.prompt_tokens, T.messages, T.answer, T.response_ids),
+    *(T.prompt_tokens, T.used_prompt, T.messages, T.answer, T.response_ids),
 ).where(T.id == bindparam("which"))
 POSITION = "exported"
 """The name, in the journal's table of facts, of the newest event that stands in the file."""
@@ -95,7 +95,7 @@ class RecordsExporter:
                     "bridged": turn.bridged,
                     "temperature": turn.temperature,
                     "finish_reason": turn.finish_reason,
-                    "prompt_tokens": turn.prompt_tokens,
+                    "prompt_tokens": turn.prompt_tokens if turn.used_prompt is None else turn.used_prompt,
                     "messages": unpack_json(turn.messages),
                     "answer": unpack_json(turn.answer) if turn.answer else None,
                     "response_ids": unpack_ids(turn.response_ids) if turn.response_ids else [],
