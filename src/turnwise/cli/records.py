@@ -28,7 +28,7 @@ def sessions_list(
     as_json: Json = False,
 ) -> None:
     """The sessions last seen, newest first, with the first words of each and the client it came from."""
-    from turnwise.gateway.transcript import about
+    from turnwise.cli.transcript import about
 
     whole = as_json or not out.is_terminal
 
@@ -57,7 +57,7 @@ def sessions_show(
     as_json: Json = False,
 ) -> None:
     """One session as a chat: what was said, called and given back, and the verdicts."""
-    from turnwise.gateway.transcript import Transcript
+    from turnwise.cli.transcript import Transcript
 
     def read(journal: Journal) -> tuple[dict[str, Any] | None, dict[str, str]]:
         found = journal.show_session(journal.find_session(session), Transcript().new)
