@@ -25,6 +25,7 @@ from turnwise.errors import JournalFull
 from turnwise.gateway.answering import OpenTurn
 from turnwise.gateway.errors import TOO_LONG, ApiError
 from turnwise.gateway.in_hand import InHand
+from turnwise.gateway.leaving import Leaving
 from turnwise.gateway.placing import Claim, own_session, place
 from turnwise.gateway.references import can_be_named, has_references, resolve
 from turnwise.gateway.relaying import UpstreamVersions
@@ -76,6 +77,7 @@ class Capture:
         self._able = capabilities(config)
         self._max_model_len = max_model_len
         self.in_hand = InHand()
+        self.leaving = Leaving()
         self.unrecorded = Unrecorded(config.journal.when_full)
 
     async def open_turn(self, request: ModelRequest, client: Client, format_name: str) -> OpenTurn:
