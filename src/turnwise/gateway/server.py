@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 
 UPKEEP_S = 1.0
 GRACE_S = 6
+LAST_WORDS_S = 1.0
+"""Before answers under way are cut off at the end of the grace, they are ended with an error for so long."""
 LOST_AFTER_S = 10.0
 """A turn without an end that nobody has had in hand for this long has lost it."""
 
@@ -121,6 +123,7 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
     try:
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         server.should_exit = True
+        asyncio.get_running_loop().call_later(max(0.0, GRACE_S - LAST_WORDS_S), capture.leaving.break_off)
         await serving
     finally:
         stopping.cancel()

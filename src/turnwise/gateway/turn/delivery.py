@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from turnwise.config import Config
 from turnwise.gateway.errors import ApiError, as_api_error
 from turnwise.gateway.metrics import Metrics
+from turnwise.gateway.turn.leaving import Leaving
 from turnwise.gateway.turn.opening import Capture
 from turnwise.gateway.turn.sampling import OpenTurn
 from turnwise.gateway.turn.unrecorded import HEADER as UNRECORDED
@@ -76,14 +77,14 @@ def answers_in(
         events = _timed(answers.stream(turn), config.server.request_timeout_s, metrics, started)
         if parsed.stream:
             # The first event is awaited before the status line goes out, so that a full queue is a 429, not a 200.
-            first = await _until_gone(request, anext(events))
+            first = await _until_gone(request, anext(events), capture.leaving)
             return _Stream(
-                _written(codec, turn, head, answers, metrics, first, events),
+                _written(codec, turn, head, answers, metrics, first, events, capture.leaving),
                 events,
                 headers=headers | {"Cache-Control": "no-cache"},
                 held=held.pop_all(),
             )
-        final, tokens = await _until_gone(request, _collect(events))
+        final, tokens = await _until_gone(request, _collect(events), capture.leaving)
         if not turn.recorded:
             headers[UNRECORDED] = "no"
         return JSONResponse(codec.whole(head, final, _texts(turn, answers, tokens)), headers=headers)
@@ -148,17 +149,19 @@ async def _collect(events: Events) -> tuple[Final, list[tuple[int, float]]]:
     raise ApiError(502, "the engine gave no answer", code="engine_error")
 
 
-async def _until_gone(request: Request, work: Awaitable[T]) -> T:
-    """The result of `work`, which is cancelled as soon as the client hangs up."""
+async def _until_gone(request: Request, work: Awaitable[T], leaving: Leaving) -> T:
+    """The result of `work`, which is cancelled as soon as the client hangs up, or the gateway ends."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_hang_up(request))
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        with leaving.breakable():
+            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             task.cancel()
         return await task
     except asyncio.CancelledError:
-        raise ApiError(499, "the client closed the connection before the answer was complete") from None
+        hung_up = ApiError(499, "the client closed the connection before the answer was complete")
+        raise leaving.excuse() or hung_up from None
     finally:
         gone.cancel()
         task.cancel()
@@ -177,6 +180,7 @@ async def _written(
     metrics: Metrics,
     first: Delta | Again | Final,
     events: Events,
+    leaving: Leaving,
 ) -> AsyncGenerator[bytes, None]:
     writer = codec.writer(head)
     yield writer.begin()
@@ -191,7 +195,12 @@ async def _written(
                     data := writer.delta(event.parts, _texts(turn, answers, event.tokens))
                 ):
                     yield data
-                event = await anext(events, None)
+                with leaving.breakable():
+                    event = await anext(events, None)
+        except asyncio.CancelledError:
+            if (excuse := leaving.excuse()) is None:
+                raise
+            yield writer.error(excuse)
         except Exception as e:
             error = as_api_error(e)
             metrics.failed += error.status >= 500

@@ -24,6 +24,7 @@ from turnwise.gateway.errors import TOO_LONG, ApiError
 from turnwise.gateway.lineage.history import Placement, hash_history, turn_kind
 from turnwise.gateway.lineage.placement import Claim, own_session, place
 from turnwise.gateway.turn.in_hand import InHand
+from turnwise.gateway.turn.leaving import Leaving
 from turnwise.gateway.turn.relaying import UpstreamVersions
 from turnwise.gateway.turn.sampling import OpenTurn
 from turnwise.gateway.turn.unrecorded import Unrecorded
@@ -66,6 +67,7 @@ class Capture:
         self._defaults = answer_defaults(config.model)
         self._max_model_len = max_model_len
         self.in_hand = InHand()
+        self.leaving = Leaving()
         self.unrecorded = Unrecorded(config.journal.when_full)
 
     async def open_turn(self, request: ModelRequest, client: Caller, format_name: str) -> OpenTurn:
