@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from turnwise.gateway.errors import ApiError
+from turnwise.gateway.images import take_images
 from turnwise.gateway.request import (
     TOOL_NAME,
     ModelRequest,
@@ -140,8 +141,8 @@ class ChatFields(SamplingFields):
     response_format: ResponseFormat | None = None
 
 
-def parse_request(body: bytes) -> ModelRequest:
-    """Check a body. Raises ApiError (400) that names the field."""
+def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
+    """Check a body; with `images` its messages may have some. Raises ApiError (400) that names the field."""
     raw = read_object(body)
     kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
     try:
@@ -150,7 +151,7 @@ def parse_request(body: bytes) -> ModelRequest:
         raise named(e) from e
     if given.stream_options is not None and not given.stream:
         raise ApiError(400, "stream_options goes with stream: true", param="stream_options", code="invalid_value")
-    messages = [_plain(i, message) for i, message in enumerate(given.messages)]
+    messages = [_plain(i, message, images) for i, message in enumerate(given.messages)]
     check_conversation(messages, "messages")
     tools = [tool.model_dump(exclude_none=True) for tool in given.tools or []]
     check_tool_names(tools)
@@ -183,7 +184,7 @@ def parse_request(body: bytes) -> ModelRequest:
     )
 
 
-def _plain(i: int, message: Message) -> Message:
+def _plain(i: int, message: Message, images: bool) -> Message:
     """A message as it is rendered and recorded: content as one string, `developer` as `system`, no client marks."""
 
     def refuse(what: str, code: str = "invalid_value") -> ApiError:
@@ -201,12 +202,13 @@ def _plain(i: int, message: Message) -> Message:
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     if content is None and role != "assistant":
         raise refuse("content is missing")
+    content, seen = take_images(content) if images else (content, {})
     if isinstance(content, list):
         kinds = ("text", "input_text", "output_text", "refusal")
         content = text_of(content, kinds, f"messages.{i}.content", apart=role != "assistant")
     elif content is not None and not isinstance(content, str):
         raise refuse("content must be a string or a list of text parts")
-    plain: Message = {"role": "system" if role == "developer" else role, "content": content or _refused(message)}
+    plain: Message = {"role": "system" if role == "developer" else role, "content": content or _refused(message)} | seen
     name = message.get("name")
     if name is not None:
         if not isinstance(name, str):
