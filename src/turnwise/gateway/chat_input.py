@@ -139,6 +139,7 @@ class ChatFields(SamplingFields):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: StrictBool | None = None
     response_format: ResponseFormat | None = None
+    structured_outputs: dict[str, Any] | None = None
 
 
 def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
@@ -159,6 +160,9 @@ def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
     function = choice.get("function") if isinstance(choice, dict) else None
     named_tool = function.get("name") if isinstance(function, dict) else None
     stop = [given.stop] if isinstance(given.stop, str) else given.stop or []
+    as_given = {name: kept[name] for name in UPSTREAMS_OWN & kept.keys()}
+    if given.structured_outputs is not None:
+        as_given["structured_outputs"] = given.structured_outputs
     limit = given.max_completion_tokens if given.max_completion_tokens is not None else given.max_tokens
     return ModelRequest(
         model=given.model,
@@ -172,6 +176,7 @@ def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
         **given.sampling(),
         stops=check_stops(tuple(stop), "stop"),
         structured=given.response_format.as_schema() if given.response_format else None,
+        grammar=given.structured_outputs,
         stream=bool(given.stream),
         logprobs=bool(given.logprobs),
         record=given.model_dump(exclude={"messages", "tools", "model"}, exclude_none=True, by_alias=True) | kept,
@@ -179,7 +184,7 @@ def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
         options={
             "include_usage": given.stream_options is not None and given.stream_options.include_usage,
             "limit_word": "max_tokens" if given.max_completion_tokens is None else "max_completion_tokens",
-            "as_given": {name: kept[name] for name in UPSTREAMS_OWN & kept.keys()},
+            "as_given": as_given,
         },
     )
 
