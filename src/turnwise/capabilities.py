@@ -32,6 +32,8 @@ class Capabilities:
     """Forgets a version that is not used any more."""
     structured: bool
     """Holds an answer to a JSON schema."""
+    grammars: bool
+    """Takes vLLM's `structured_outputs`, and holds an answer to what they say."""
     forced_calls: bool
     """Makes the model call a tool, or the one that is named."""
     cancel: bool
@@ -54,6 +56,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         adapters=True,
         unload=True,
         structured=False,
+        grammars=False,
         forced_calls=False,
         cancel=True,
         external=False,
@@ -65,6 +68,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         adapters=True,
         unload=True,
         structured=True,
+        grammars=True,
         forced_calls=True,
         cancel=True,
         external=True,
@@ -76,6 +80,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         adapters=True,
         unload=True,
         structured=True,
+        grammars=False,
         forced_calls=False,
         cancel=True,
         external=True,
@@ -87,6 +92,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         adapters=False,
         unload=False,
         structured=True,
+        grammars=True,
         forced_calls=True,
         cancel=True,
         external=True,
@@ -96,9 +102,9 @@ CAPABILITIES: dict[Kind, Capabilities] = {
 
 
 def capabilities(config: Config) -> Capabilities:
-    """Of the configured engine. Anthropic's API is asked for no schema."""
+    """Of the configured engine. Anthropic's API is asked for no schema and no grammar."""
     able = CAPABILITIES[config.engine.kind]
-    return replace(able, structured=False) if config.engine.api == "anthropic" else able
+    return replace(able, structured=False, grammars=False) if config.engine.api == "anthropic" else able
 
 
 ANTHROPIC_LACKS = ("seed", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "verbosity")

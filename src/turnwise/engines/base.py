@@ -16,9 +16,9 @@ class SamplingParams:
     """How to sample. ``max_tokens`` counts response tokens; ``stop`` strings end the answer, cut from its text.
 
     ``structured`` is a JSON schema that the answer must follow, ``call`` the structural tag of a tool call that it must
-    be (`engines.forced_calls`), both for engines that can (`engines.capabilities`). The penalties are vLLM's: the first
-    two count what was answered, the last one the prompt too. ``min_p`` cuts what is less likely than so much of the
-    likeliest token.
+    be (`engines.forced_calls`), ``grammar`` vLLM's own `structured_outputs`; each for engines that can
+    (`engines.capabilities`). The penalties are vLLM's: the first two count what was answered, the last one the prompt
+    too. ``min_p`` cuts what is less likely than so much of the likeliest token.
     """
 
     max_tokens: int
@@ -30,6 +30,7 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...]
     structured: dict[str, Any] | None = None
     call: dict[str, Any] | None = None
+    grammar: dict[str, Any] | None = None
     min_p: float = 0.0
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0

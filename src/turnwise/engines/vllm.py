@@ -184,6 +184,8 @@ def _request(model: str, prompt_ids: list[int], params: SamplingParams) -> dict[
         body["stop"] = list(params.stop)
     if params.structured is not None:
         body["structured_outputs"] = {"json": params.structured}
+    if params.grammar is not None:
+        body["structured_outputs"] = params.grammar
     if params.call is not None:
         body["structured_outputs"] = {"structural_tag": json.dumps(params.call)}
     return body

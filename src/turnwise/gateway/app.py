@@ -140,7 +140,8 @@ def make_app(
             "engine": engine,
         }
 
-    owner = UPSTREAM if config.engine.kind == "upstream" else MODEL_NAME
+    relayed = config.engine.kind == "upstream"  # whose business images are
+    owner = UPSTREAM if relayed else MODEL_NAME
 
     async def context() -> int | None:
         told = await answering.max_model_len()
@@ -176,9 +177,9 @@ def make_app(
         raise ApiError(404, f"{text}, and `turnwise sessions show` shows what is recorded", code="not_offered")
 
     codecs: list[tuple[str, Codec]] = [
-        ("/v1/chat/completions", ChatCodec()),
-        ("/v1/responses", ResponsesCodec()),
-        ("/v1/messages", MessagesCodec()),
+        ("/v1/chat/completions", ChatCodec(images=relayed)),
+        ("/v1/responses", ResponsesCodec(images=relayed)),
+        ("/v1/messages", MessagesCodec(images=relayed)),
     ]
     for path, codec in codecs:
         answer = answers_in(codec, config, capture, answering, metrics)

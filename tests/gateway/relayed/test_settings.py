@@ -154,3 +154,12 @@ async def test_instructions_alone_are_told(tmp_path: Path) -> None:
         answered = await fronted.ask(messages=[{"role": "system", "content": "Greet."}])
         assert answered.status_code == 200, answered.text
         assert fronted.asked()[0]["messages"] == [{"role": "system", "content": "Greet."}]
+
+
+async def test_vllms_grammars_are_told_to_chat_completions_alone(tmp_path: Path) -> None:
+    given = {"choice": ["yes", "no"]}
+    async with in_front_of(tmp_path / "openai", DONE) as fronted:
+        assert (await fronted.ask(structured_outputs=given)).status_code == 200
+        assert fronted.asked()[0]["structured_outputs"] == given
+    async with in_front_of(tmp_path / "anthropic", ENDED, api="anthropic") as fronted:
+        assert (await fronted.ask(structured_outputs=given)).status_code == 400

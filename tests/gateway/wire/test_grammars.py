@@ -137,3 +137,29 @@ def test_an_engine_that_samples_freely_is_not_said_to_be_held(qwen: Agents) -> N
     for name in FORMATS:
         response = Caller(qwen, name, False).post([user("say: hm")], tools=True, tool_choice=MUST[name][0][0])
         assert response.status_code == 400 and "tool_choice" in response.json()["error"]["message"]
+
+
+CHOICE = {"choice": ["yes", "no"]}
+
+
+def asked_for(agents: Agents, **fields: Any) -> httpx.Response:
+    body = {"model": "turnwise", "messages": [user("say: yes")]} | fields
+    return httpx.post(f"{agents.url}/v1/chat/completions", headers=agents.auth, json=body, timeout=30)
+
+
+def test_vllms_own_grammars_are_passed_on_with_thinking_off(_able: Agents) -> None:
+    answered = asked_for(_able, structured_outputs=CHOICE)
+    assert answered.status_code == 200, answered.text
+    assert _able.stub.structured[-1] == CHOICE
+    turn = _able.journal.get_turn(answered.headers["x-turnwise-turn-id"])
+    assert turn is not None
+    assert shown(_able, turn).endswith(CLOSED)
+    schema = {"type": "json_schema", "json_schema": NAMED}
+    for more in ({"response_format": schema}, {"tools": [FORMATS["chat"][2]]}):
+        refused = asked_for(_able, structured_outputs=CHOICE, **more)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "structured_outputs")
+
+
+def test_another_engine_refuses_vllms_grammars_by_name(qwen: Agents) -> None:
+    refused = asked_for(qwen, structured_outputs=CHOICE)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "structured_outputs")

@@ -154,6 +154,8 @@ def _turns(messages: list[Message]) -> list[Message]:
 
 
 def _user(message: Message) -> list[Block]:
+    if message.get("parts"):
+        return [_part(part) for part in message["parts"] if part.get("type") != "text" or part["text"]]
     text = _text(message)
     return [{"type": "text", "text": text}] if text else []
 
@@ -172,7 +174,19 @@ def _assistant(message: Message) -> list[Block]:
 
 
 def _result(message: Message) -> list[Block]:
-    return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": _text(message)}]
+    content = _user(message) if message.get("parts") else _text(message)
+    return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}]
+
+
+def _part(part: dict[str, Any]) -> Block:
+    """A text as it is; an image of OpenAI's shape, at an address or in a data URL, as this API has it."""
+    if part["type"] == "text":
+        return part
+    url = part["image_url"]["url"]
+    kind, mark, data = url.removeprefix("data:").partition(";base64,")
+    if not url.startswith("data:") or not mark:
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
 _BLOCKS = {"user": _user, "assistant": _assistant, "tool": _result}

@@ -58,7 +58,7 @@ class OpenAIWire:
         }
         return {
             "model": model,
-            "messages": [{key: message[key] for key in MESSAGE_KEYS if key in message} for message in messages],
+            "messages": [_told(message) for message in messages],
             "stream": True,
             "stream_options": {"include_usage": True},
         } | {key: value for key, value in settings.items() if value is not None}
@@ -79,6 +79,12 @@ class OpenAIWire:
             finish_reason=FINISH.get(reason, "stop") if reason else None,
             usage=usage,
         )
+
+
+def _told(message: Message) -> Message:
+    """A message as it goes out, with its images where it has some."""
+    told = {key: message[key] for key in MESSAGE_KEYS if key in message}
+    return told | ({"content": message["parts"]} if message.get("parts") else {})
 
 
 @dataclass(slots=True)

@@ -81,17 +81,16 @@ class Capture:
                 request.structured_field,
                 f"the {kind} engine cannot hold an answer to a schema; ask for JSON in the prompt",
             )
+        if request.grammar is not None and not self._able.grammars:
+            why = f"the {self.config.engine.kind} engine holds no answer to a grammar; ask for the form in the prompt"
+            raise unsupported("structured_outputs", why)
         if self._able.token_ids:
             if request.temperature is None:
                 request = replace(request, temperature=self._defaults.temperature)
             can_force = self._able.forced_calls and self.renderer is not None and self.renderer.grammar.calls == "json"
             check_choice(request, can_force)
             refuse_template_arguments(request)
-            if request.structured is not None and request.tools is not None:
-                raise unsupported(
-                    request.structured_field,
-                    "an answer held to a schema cannot call a tool; send no tools, or forbid them by tool_choice",
-                )
+            self._check_bonds(request)
         request = as_honoured(request, self.config)
         version, pinned = await self.versions.resolve(request.model)
         limit = await self._max_model_len()
@@ -106,6 +105,17 @@ class Capture:
             self.in_hand.let_go(turn.id)
             raise
         return turn
+
+    def _check_bonds(self, request: ModelRequest) -> None:
+        """An answer that is sampled is held to one thing at a time. Raises ApiError (400)."""
+        held = request.structured_field if request.structured is not None else "structured_outputs"
+        bound = request.structured is not None or request.grammar is not None
+        if bound and request.tools is not None:
+            raise unsupported(
+                held, "an answer held to a form cannot call a tool; send none, or forbid them by tool_choice"
+            )
+        if request.structured is not None and request.grammar is not None:
+            raise unsupported("structured_outputs", f"the answer is held to '{held}' already; send one of the two")
 
     async def _record(self, turn: OpenTurn, new: NewTurn) -> None:
         try:
@@ -148,6 +158,7 @@ class Capture:
         wishes = (request.tool_choice, request.structured, request.thinking)
         parts = [history.chain[-1], json.dumps(tools), request.model, kind, request.session]
         parts += [json.dumps(wishes)] if wishes != (None, None, None) else []
+        parts += [json.dumps(request.grammar)] if request.grammar is not None else []
         request_hash = _digest(*parts, *([f"begun {request.prefill}"] if request.prefill else []))
         same = self.journal.same_request(client.key, request_hash)
         if client.session_id is not None:
@@ -288,7 +299,8 @@ class Capture:
             extends = prompt is not None and parent.session_id == session_id
         prompt = prompt or renderer.render(request.messages, tools, thinking)
         if is_bound(request) and renderer.ends_in_reasoning(prompt.ids):
-            field = request.structured_field if request.structured is not None else "tool_choice"
+            bonds = {request.structured_field: request.structured, "structured_outputs": request.grammar}
+            field = next((name for name, bond in bonds.items() if bond is not None), "tool_choice")
             raise unsupported(field, "this model thinks first, which no grammar allows; ask for it in words")
         return self._begun(prompt, request), extends
 
@@ -313,6 +325,7 @@ class Capture:
             stop_token_ids=() if self.renderer is None else tuple(self.renderer.stop_token_ids),
             structured=request.structured,
             call=self._call(request),
+            grammar=request.grammar,
             min_p=request.min_p or 0.0,
             frequency_penalty=request.frequency_penalty or 0.0,
             presence_penalty=request.presence_penalty or 0.0,

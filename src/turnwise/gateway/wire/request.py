@@ -50,7 +50,8 @@ class ModelRequest:
 
     ``tools`` are those the model may call, in OpenAI's chat shape (None: none), and ``withheld`` those that it is
     forbidden to call: a history may speak of them. ``structured`` is a JSON schema that the answer must match, and
-    ``structured_field`` where the format has it. ``record`` holds the given fields beside messages and tools.
+    ``structured_field`` where the format has it;
+    ``grammar`` is vLLM's `structured_outputs`, as given. ``record`` holds the given fields beside messages and tools.
     ``session`` is an id the body itself names; ``previous`` the id of the turn whose history comes before
     ``messages``. ``options`` is the codec's. ``tool_choice`` is the call that must be made, in OpenAI's chat shape
     (None: the model is free), and without ``parallel_tool_calls`` it makes one at most. ``thinking`` says whether the
@@ -74,6 +75,7 @@ class ModelRequest:
     stops: tuple[str, ...] = ()
     structured: dict[str, Any] | None = None
     structured_field: str = "response_format"
+    grammar: dict[str, Any] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
     thinking: bool | None = None

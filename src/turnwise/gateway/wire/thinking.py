@@ -35,7 +35,7 @@ def asked_thinking(fields: dict[str, Any]) -> bool | None:
 
 def is_bound(request: ModelRequest) -> bool:
     """Whether the answer is held to a grammar, by an engine that samples."""
-    return request.structured is not None or request.tool_choice is not None
+    return any(bond is not None for bond in (request.structured, request.grammar, request.tool_choice))
 
 
 def thinking_of(request: ModelRequest) -> bool | None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from turnwise.gateway.errors import ApiError
+from turnwise.gateway.wire.images import take_images
 from turnwise.gateway.wire.request import (
     TOOL_NAME,
     ModelRequest,
@@ -138,10 +139,11 @@ class ChatFields(SamplingFields):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: StrictBool | None = None
     response_format: ResponseFormat | None = None
+    structured_outputs: dict[str, Any] | None = None
 
 
-def parse_request(body: bytes) -> ModelRequest:
-    """Check a body. Raises ApiError (400) that names the field."""
+def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
+    """Check a body; with `images` its messages may have some. Raises ApiError (400) that names the field."""
     raw = read_object(body)
     kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
     try:
@@ -150,7 +152,7 @@ def parse_request(body: bytes) -> ModelRequest:
         raise named(e) from e
     if given.stream_options is not None and not given.stream:
         raise ApiError(400, "stream_options goes with stream: true", param="stream_options", code="invalid_value")
-    messages = [_plain(i, message) for i, message in enumerate(given.messages)]
+    messages = [_plain(i, message, images) for i, message in enumerate(given.messages)]
     check_conversation(messages, "messages")
     tools = [tool.model_dump(exclude_none=True) for tool in given.tools or []]
     check_tool_names(tools)
@@ -158,6 +160,9 @@ def parse_request(body: bytes) -> ModelRequest:
     function = choice.get("function") if isinstance(choice, dict) else None
     named_tool = function.get("name") if isinstance(function, dict) else None
     stop = [given.stop] if isinstance(given.stop, str) else given.stop or []
+    as_given = {name: kept[name] for name in UPSTREAMS_OWN & kept.keys()}
+    if given.structured_outputs is not None:
+        as_given["structured_outputs"] = given.structured_outputs
     limit = given.max_completion_tokens if given.max_completion_tokens is not None else given.max_tokens
     return ModelRequest(
         model=given.model,
@@ -171,6 +176,7 @@ def parse_request(body: bytes) -> ModelRequest:
         **given.sampling(),
         stops=check_stops(tuple(stop), "stop"),
         structured=given.response_format.as_schema() if given.response_format else None,
+        grammar=given.structured_outputs,
         stream=bool(given.stream),
         logprobs=bool(given.logprobs),
         record=given.model_dump(exclude={"messages", "tools", "model"}, exclude_none=True, by_alias=True) | kept,
@@ -178,12 +184,12 @@ def parse_request(body: bytes) -> ModelRequest:
         options={
             "include_usage": given.stream_options is not None and given.stream_options.include_usage,
             "limit_word": "max_tokens" if given.max_completion_tokens is None else "max_completion_tokens",
-            "as_given": {name: kept[name] for name in UPSTREAMS_OWN & kept.keys()},
+            "as_given": as_given,
         },
     )
 
 
-def _plain(i: int, message: Message) -> Message:
+def _plain(i: int, message: Message, images: bool) -> Message:
     """A message as it is rendered and recorded: content as one string, `developer` as `system`, no client marks."""
 
     def refuse(what: str, code: str = "invalid_value") -> ApiError:
@@ -201,12 +207,13 @@ def _plain(i: int, message: Message) -> Message:
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     if content is None and role != "assistant":
         raise refuse("content is missing")
+    content, seen = take_images(content) if images else (content, {})
     if isinstance(content, list):
         kinds = ("text", "input_text", "output_text", "refusal")
         content = text_of(content, kinds, f"messages.{i}.content", apart=role != "assistant")
     elif content is not None and not isinstance(content, str):
         raise refuse("content must be a string or a list of text parts")
-    plain: Message = {"role": "system" if role == "developer" else role, "content": content or _refused(message)}
+    plain: Message = {"role": "system" if role == "developer" else role, "content": content or _refused(message)} | seen
     name = message.get("name")
     if name is not None:
         if not isinstance(name, str):

@@ -56,6 +56,9 @@ class MessagesCodec:
 
     name = "messages"
 
+    def __init__(self, *, images: bool = False) -> None:
+        self._images = images
+
     def parse(self, body: bytes) -> ModelRequest:
         request = self.parse_count(body)
         if request.max_tokens is None:
@@ -64,7 +67,7 @@ class MessagesCodec:
 
     def parse_count(self, body: bytes) -> ModelRequest:
         """A body of `count_tokens`, which needs no `max_tokens`."""
-        return parse_request(body)
+        return parse_request(body, images=self._images)
 
     def whole(self, head: AnswerHead, final: Final, logprobs: list[tuple[str, float]] | None) -> dict[str, Any]:
         content: list[dict[str, Any]] = []

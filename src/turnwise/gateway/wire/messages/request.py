@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turnwise.gateway.errors import ApiError
+from turnwise.gateway.wire.images import take_images
 from turnwise.gateway.wire.request import (
     LARGEST_TOP_K,
     TOOL_NAME,
@@ -98,8 +99,8 @@ class MessagesFields(BaseModel):
     output_config: OutputConfig | None = None
 
 
-def parse_request(body: bytes) -> ModelRequest:
-    """Check a body. Raises ApiError (400) that names the field."""
+def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
+    """Check a body; with `images` its messages may have some. Raises ApiError (400) that names the field."""
     raw = read_object(body)
     if raw.pop("thread", None) is not None:
         raise _no_threads()
@@ -113,7 +114,7 @@ def parse_request(body: bytes) -> ModelRequest:
         parts = given.system if isinstance(given.system, list) else [{"type": "text", "text": given.system}]
         messages.append({"role": "system", "content": text_of(parts, ("text",), "system")})
     for i, message in enumerate(given.messages):
-        messages += _plain(i, message)
+        messages += _plain(i, message, images)
     check_conversation(messages, "messages")
     tools = [_tool(i, tool) for i, tool in enumerate(given.tools or [])]
     check_tool_names(tools)
@@ -153,7 +154,7 @@ def _no_threads() -> ApiError:
     )
 
 
-def _plain(i: int, message: dict[str, Any]) -> list[Message]:
+def _plain(i: int, message: dict[str, Any], images: bool) -> list[Message]:
     """One message with blocks as plain messages: tool results first, then the text; or the assistant's one."""
     where = f"messages.{i}"
     unknown = {key for key, value in message.items() if value is not None} - {"role", "content", "cache_control", "id"}
@@ -172,11 +173,12 @@ def _plain(i: int, message: dict[str, Any]) -> list[Message]:
     texts: list[dict[str, Any]] = []
     for k, block in enumerate(content):
         if block.get("type") == "tool_result" and role == "user":
-            results.append(_tool_result(f"{where}.content.{k}", block))
+            results.append(_tool_result(f"{where}.content.{k}", block, images))
         else:
             texts.append(block)
-    text = text_of([_document(block) for block in texts], ("text",), f"{where}.content")
-    return [*results, {"role": role, "content": text}] if texts or not results else results
+    plain, seen = take_images([_document(block) for block in texts]) if images else ([*map(_document, texts)], {})
+    text = text_of(plain, ("text",), f"{where}.content")
+    return [*results, {"role": role, "content": text} | seen] if texts or not results else results
 
 
 def _assistant(where: str, blocks: list[dict[str, Any]]) -> Message:
@@ -217,18 +219,20 @@ def _assistant(where: str, blocks: list[dict[str, Any]]) -> Message:
     return message
 
 
-def _tool_result(at: str, block: dict[str, Any]) -> Message:
+def _tool_result(at: str, block: dict[str, Any], images: bool) -> Message:
     if not isinstance(block.get("tool_use_id"), str):
         raise invalid(at, "a tool_result block needs the tool_use_id it answers")
-    content = block.get("content")
+    content, seen = block.get("content"), {}
     if isinstance(content, list):
-        content = text_of([_document(_found_tool(part)) for part in content], ("text",), f"{at}.content")
+        content = [_document(_found_tool(part)) for part in content]
+        content, seen = take_images(content) if images else (content, {})
+        content = text_of(content, ("text",), f"{at}.content")
     elif content is not None and not isinstance(content, str):
         raise invalid(at, "a tool result's content must be a string or a list of text blocks")
     text = content or ""
     if block.get("is_error") and not text.lower().startswith("error"):
         text = f"Error: {text}"
-    return {"role": "tool", "content": text, "tool_call_id": block["tool_use_id"]}
+    return {"role": "tool", "content": text, "tool_call_id": block["tool_use_id"]} | seen
 
 
 def _wants_citations(messages: list[dict[str, Any]]) -> bool:

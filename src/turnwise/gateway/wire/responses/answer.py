@@ -29,8 +29,11 @@ class ResponsesCodec:
 
     name = "responses"
 
+    def __init__(self, *, images: bool = False) -> None:
+        self._images = images
+
     def parse(self, body: bytes) -> ModelRequest:
-        return parse_request(body)
+        return parse_request(body, images=self._images)
 
     def whole(self, head: AnswerHead, final: Final, logprobs: list[tuple[str, float]] | None) -> dict[str, Any]:
         items = _Items(head)

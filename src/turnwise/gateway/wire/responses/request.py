@@ -9,6 +9,7 @@ from openai.types.shared import Reasoning
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from turnwise.gateway.errors import ApiError
+from turnwise.gateway.wire.images import take_images
 from turnwise.gateway.wire.request import (
     ModelRequest,
     SamplingFields,
@@ -111,8 +112,8 @@ class ResponsesFields(SamplingFields):
     metadata: dict[str, str] | None = None
 
 
-def parse_request(body: bytes) -> ModelRequest:
-    """Check a body. Raises ApiError (400) that names the field."""
+def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
+    """Check a body; with `images` its input may have some. Raises ApiError (400) that names the field."""
     raw = read_object(body)
     kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
     try:
@@ -126,7 +127,7 @@ def parse_request(body: bytes) -> ModelRequest:
         raise invalid("include", "must be a list")
     if unknown := [wanted for wanted in include if wanted not in INCLUDABLE]:
         raise invalid("include", f"there is nothing called {unknown[0]!r}")
-    messages = _messages(given.input)
+    messages = _messages(given.input, images)
     previous = given.previous_response_id
     if previous is not None and (not messages or messages[-1]["role"] == "assistant"):
         raise invalid("input", "needs something new after the previous response")
@@ -164,7 +165,7 @@ def parse_request(body: bytes) -> ModelRequest:
     )
 
 
-def _messages(given: str | list[dict[str, Any]] | None) -> list[Message]:
+def _messages(given: str | list[dict[str, Any]] | None, images: bool) -> list[Message]:
     """Input items as messages. A reasoning item, a message and the calls after it are one assistant message."""
     if given is None:
         return []
@@ -182,7 +183,7 @@ def _messages(given: str | list[dict[str, Any]] | None) -> list[Message]:
             raise ApiError(400, f"unknown field '{param}'", param=param, code="unknown_parameter")
         if kind == "message" and item.get("role") != "assistant":
             turn = None
-            messages.append(_message(where, item))
+            messages.append(_message(where, item, images))
         elif kind in ("message", "reasoning", "function_call"):
             if turn is None:
                 turn = {"role": "assistant", "content": ""}
@@ -192,18 +193,19 @@ def _messages(given: str | list[dict[str, Any]] | None) -> list[Message]:
             turn = add_reference(messages, turn, item.get("id"))
         elif kind == "function_call_output":
             turn = None
-            messages.append(_output(where, item))
+            messages.append(_output(where, item, images))
         else:
             text = f"{where}: an item of type {kind!r} is not supported"
             raise ApiError(400, text, param=where, code="unsupported_content")
     return messages
 
 
-def _message(where: str, item: dict[str, Any]) -> Message:
+def _message(where: str, item: dict[str, Any], images: bool) -> Message:
     role = item.get("role")
     if role not in ("user", "system", "developer"):
         raise invalid(where, f"the role must be user, system, developer or assistant, not {role!r}")
-    return {"role": "system" if role == "developer" else role, "content": _text(where, item.get("content"))}
+    content, seen = take_images(item.get("content")) if images else (item.get("content"), {})
+    return {"role": "system" if role == "developer" else role, "content": _text(where, content)} | seen
 
 
 def _extend(where: str, turn: Message, kind: str, item: dict[str, Any]) -> None:
@@ -225,10 +227,11 @@ def _extend(where: str, turn: Message, kind: str, item: dict[str, Any]) -> None:
         turn.setdefault("tool_calls", []).append(call)
 
 
-def _output(where: str, item: dict[str, Any]) -> Message:
+def _output(where: str, item: dict[str, Any], images: bool) -> Message:
     if not isinstance(item.get("call_id"), str):
         raise invalid(f"{where}.call_id", "a function call's output needs the call_id it answers")
-    return {"role": "tool", "content": _text(where, item.get("output"), "output"), "tool_call_id": item["call_id"]}
+    output, seen = take_images(item.get("output")) if images else (item.get("output"), {})
+    return {"role": "tool", "content": _text(where, output, "output"), "tool_call_id": item["call_id"]} | seen
 
 
 def _text(where: str, content: Any, key: str = "content", *, apart: bool = True) -> str:
