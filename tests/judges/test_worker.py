@@ -64,7 +64,7 @@ def _begin(journal: Journal, turn_id: str, next_state: list[dict[str, Any]], ans
             branch_of=None, extends_parent=False, bridged=False, version=0, pinned=False, model="turnwise",
             request_hash=turn_id, retry_key=None, temperature=1.0, hint_at=1,
             messages=[{"role": "user", "content": "How many apples?"}], tools=None, params={}, prompt_ids=[1, 2],
-            prompt_tokens=2, next_state=next_state, answers=answers, supersedes=None,
+            prompt_tokens=2, next_state=next_state, answers=answers,
         )
     )  # fmt: skip
 

@@ -35,17 +35,17 @@ def new_turn(turn_id: str | None = None, **changes: object) -> NewTurn:
         "prompt_tokens": 3,
         "next_state": [],
         "answers": None,
-        "supersedes": None,
     }
     return NewTurn(**(fields | changes))  # type: ignore[arg-type]
 
 
-def answered(journal: Journal, turn_id: str | None = None, **changes: object) -> str:
+def answered(journal: Journal, turn_id: str | None = None, supersedes: str | None = None, **changes: object) -> str:
     """Record a turn and its answer; gives its id."""
     new = new_turn(turn_id, **changes)
     journal.begin_turn(new)
     message = {"role": "assistant", "content": "yes"}
-    journal.finish_turn(new.id, Answer(message, f"context-{new.id}", FinishReason.STOP, [7, 8], [-0.5, -0.25]))
+    answer = Answer(message, f"context-{new.id}", FinishReason.STOP, [7, 8], [-0.5, -0.25], supersedes=supersedes)
+    journal.finish_turn(new.id, answer)
     return new.id
 
 

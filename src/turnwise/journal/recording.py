@@ -90,7 +90,6 @@ class NewTurn:
     prompt_tokens: int
     next_state: list[Message]  # for the turn ``answers``; empty when this is no reaction to an earlier turn
     answers: str | None  # the turn that ``next_state`` follows
-    supersedes: str | None
     format: str = "chat"  # the wire format
     agent: str | None = None  # what the client calls itself
 
@@ -99,8 +98,9 @@ class NewTurn:
 class Answer:
     """What the engine and the parser made of a turn. ``logprobs`` is None when the engine gave none. ``used`` are the
     tokens of prompt and answer as an upstream counts them, and ``too_long`` is whether it took the prompt for that.
+    ``supersedes`` is the turn whose place this one takes, unless it failed or was broken off.
 
-    The hashes are those that `gateway.sessions` finds a turn by; None for an answer that was cut short.
+    The hashes are those that `gateway.lineage` finds a turn by; None for an answer that was cut short.
     """
 
     message: Message
@@ -112,6 +112,7 @@ class Answer:
     answer_hash: str | None = None
     used: tuple[int, int] | None = None
     too_long: bool = False
+    supersedes: str | None = None
 
 
 class Recording(Lookups):
@@ -161,8 +162,6 @@ class Recording(Lookups):
                 raise UnknownTurn(f"turn {new.parent_id}, which this goes on from, was deleted meanwhile; ask again")
             if c.execute(_SESSION_SEEN, {"which": new.session_id, "now": now, "mono": mono}).rowcount == 0:
                 self._open_session(c, new, now, mono)
-            if new.supersedes is not None:
-                self._supersede(c, new.supersedes)
             if new.answers is not None and new.next_state:
                 self._next_state(c, new.answers, new.next_state, now)
             c.execute(_INSERT_TURN, row | {"tools_id": tools.store(c) if tools else None})
@@ -211,6 +210,8 @@ class Recording(Lookups):
             reason = _why_excluded(row, answer)
             to = TurnState.EXCLUDED if reason else TurnState.WAITING
             self.move(c, turn_id, to, exclusion=reason, row=row, **columns)
+            if answer.supersedes is not None and answer.finish_reason not in (FinishReason.ABORT, FinishReason.ERROR):
+                self._supersede(c, answer.supersedes)
             self.log(c, "turn", turn_id, {})
 
         return self.writes.submit(write)

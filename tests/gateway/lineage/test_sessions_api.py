@@ -94,7 +94,7 @@ def test_judging_starts_when_the_next_request_arrives_even_if_its_answer_fails(
 ) -> None:
     monkeypatch.setitem(gateway.config.server.__dict__, "engine_return_s", 1.0)  # it will not return
     first, answer, _ = say(gateway, [user("a")])
-    gateway.stub.die_after = 0
+    gateway.stub.die_after = 1
     response = httpx.post(
         f"{gateway.url}/v1/chat/completions",
         headers=gateway.auth,
@@ -232,3 +232,17 @@ def test_sessions_close_when_idle(gateway: Running) -> None:
     assert gateway.journal.idle_sessions(before=later - gateway.config.sessions.idle_close_s - 60) == []
     wait_until(lambda: gateway.journal.close_session(session_of(gateway, turn_id), "idle"))
     assert gateway.turn(turn_id).exclusion is Exclusion.NO_NEXT_STATE
+
+
+def test_an_answer_stays_when_the_one_that_was_to_take_its_place_breaks_off(gateway: Running) -> None:
+    """Found by the soak: its client went on from the first one, which was lost to training with the second."""
+    _, answer, _ = say(gateway, [user("a")])
+    history = [user("a"), answer, user("b")]
+    old, said, _ = say(gateway, history)
+    gateway.stub.die_after = 1
+    with pytest.raises(AssertionError, match="went away"):
+        say(gateway, history)
+    gateway.stub.die_after = None
+    assert gateway.turn(old).state is TurnState.WAITING
+    say(gateway, [*history, said, user("thanks")])
+    assert gateway.turn(old).state is TurnState.JUDGING

@@ -124,7 +124,6 @@ def _new_turn(n: int, question: list[Message]) -> NewTurn:
         prompt_tokens=80,
         next_state=[],
         answers=None,
-        supersedes=None,
     )
 
 

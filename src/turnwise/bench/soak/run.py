@@ -142,25 +142,30 @@ def _soak(
         raise TurnwiseError(f"the clients of the soak failed: {load.failure!r}") from load.failure
     say("letting it come to rest")
     settled = _settle(program)
-    status = program.status()
-    serving = None if status is None else status["version"]["number"]
-    answered_by = _who_answers(program)
+    serving, answered_by = _who_serves(program)
     memory.stop()
     home_mb = sum(file.stat().st_size for file in program.home.glob("**/*") if file.is_file()) / 1e6
     return Soaked(ledger, memory, calm_s, serving, answered_by, settled, home_mb)
 
 
 def _settle(program: Program) -> list[str]:
-    """Wait until nothing is left to judge and no batch is open; gives what is left, in words."""
+    """Wait until nothing is left to judge and the trainer goes on; gives what is left, in words.
+
+    A trainer may have more samples than it gets through in this time: it is enough that it ends a batch.
+    """
     last: dict[str, Any] = {}
+    first: list[int] = []
 
     def at_rest() -> bool:
         status = program.status()
         if status is None:
             return False
         last.update(status)
-        work = status["turns"]["judging"] + status["turns"]["served"] + status["batches"].get("open", 0)
-        return work == 0 and status["samples_ready"] < 4
+        is_open = status["batches"].get("open", 0)
+        ended = sum(status["batches"].values()) - is_open
+        first.append(ended)
+        trained = ended > first[0] or (is_open == 0 and status["samples_ready"] < 4)
+        return status["turns"]["judging"] + status["turns"]["served"] == 0 and trained
 
     if wait_for(at_rest, SETTLE_LIMIT_S):
         time.sleep(2)  # the gateway looks for a new version a few times a second
@@ -168,6 +173,22 @@ def _settle(program: Program) -> list[str]:
     if not last:
         return ["the status does not answer"]
     return [f"turns {last['turns']}, batches {last['batches']}, ready {last['samples_ready']}, loops {last['loops']}"]
+
+
+def _who_serves(program: Program) -> tuple[int | None, int | None]:
+    """Which version serves, and which one answers; asked again where another was published in between."""
+
+    def serving() -> int | None:
+        status = program.status()
+        return None if status is None else status["version"]["number"]
+
+    before, answered_by = serving(), _who_answers(program)
+    for _ in range(5):
+        after = serving()
+        if after == before:
+            break
+        before, answered_by = after, _who_answers(program)
+    return before, answered_by
 
 
 def _who_answers(program: Program) -> int | None:

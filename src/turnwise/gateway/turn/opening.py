@@ -212,7 +212,6 @@ class Capture:
             prompt_tokens=len(prompt.ids),
             next_state=placement.next_state,
             answers=placement.answers,
-            supersedes=supersedes,
             format=format_name,
             agent=client.agent,
         )
@@ -226,6 +225,7 @@ class Capture:
             context_hash=history.chain[-1],
             thread=history.thread,
             session_done=client.session_done,
+            supersedes=supersedes,
         )
         return turn, new
 

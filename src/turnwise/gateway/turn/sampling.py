@@ -51,6 +51,7 @@ class OpenTurn:
     context_hash: str
     thread: str | None
     session_done: bool
+    supersedes: str | None = None
     replay: Final | None = None
     response_ids: list[int] = field(default_factory=list)
     logprobs: list[float] | None = field(default_factory=list)
@@ -124,6 +125,7 @@ class Closing:
                 logprobs=turn.logprobs,
                 used=turn.used,
                 too_long=too_long,
+                supersedes=turn.supersedes,
             ),
         )
 
