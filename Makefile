@@ -46,7 +46,7 @@ test-long: pull ## the widest tests of the same promises, a minute or more each;
 
 .PHONY: test-attacks
 test-attacks: pull ## the attack suite in full: 100,000 hostile requests and all else in tests/attacks (half an hour)
-	TURNWISE_ATTACKS=full $(PYTEST) tests/attacks -rs
+	TURNWISE_ATTACKS=full $(PYTEST) tests/attacks tests/test_patterns.py -rs
 
 .PHONY: test-clients
 test-clients: pull ## real agents through the gateway; installs them into the cache folder first (3 GB, minutes)
