@@ -76,6 +76,7 @@ def asked(journal: Journal) -> dict[str, Callable[[], object]]:
         "turns_by_context": lambda: journal.turns_by_context("client", ["a", "b"], "s"),
         "turns_by_thread": lambda: journal.turns_by_thread("client", "a", None),
         "turns_by_answer": lambda: journal.turns_by_answer("client", "a", "s"),
+        "turns_beginning": lambda: journal.turns_beginning("client", [turn_id]),
         "was_answered_by": lambda: journal.was_answered_by(turn_id),
         "last_main_turn": lambda: journal.last_main_turn("session-1"),
         "has_answers": lambda: journal.has_answers("session-1"),

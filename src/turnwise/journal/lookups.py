@@ -6,6 +6,7 @@ Statements are made once: building one takes longer than SQLite takes to run it.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,11 @@ MOST_HASHES = 500
 """Hashes looked for at once: SQLite limits how many values a statement may have."""
 
 _TURN: Select[*tuple[Any, ...]] = select(schema.turns).where(T.id == bindparam("which"))
+_BEYOND = "g"
+"""Sorts behind all that may follow in an id: it goes on in hexadecimal digits."""
+_BY_BEGINNING: Select[*tuple[Any, ...]] = select(
+    *(T.id, T.session_id, T.client, T.state, T.context_hash, T.next_state_at, T.answer, ORDER.label("place"))
+).where(T.id >= bindparam("start"), T.id < bindparam("end"))
 _SESSION_CLIENT = select(S.client).where(S.id == bindparam("which"))
 _CONTEXT = select(T.parent_id, T.extends_parent, T.prompt_ids, T.response_ids).where(T.id == bindparam("which"))
 _FORGETS = select(schema.counts.c.n).where(schema.counts.c.name == FORGETS)
@@ -108,6 +114,16 @@ class Lookups(JournalCore):
     def turns_by_answer(self, client: str, answer_hash: str, session_id: str | None) -> list[Row[Any]]:
         """Turns that were answered like this, newest first."""
         return self._places(_BY_ANSWER, [answer_hash], client, session_id)
+
+    def turns_beginning(self, client: str, beginnings: Sequence[str]) -> list[Row[Any]]:
+        """Turns answered to this client whose ids begin like one of these, newest first. No index but that of ids."""
+        found: list[Row[Any]] = []
+        if beginnings:
+            with self.reading() as c:
+                for start in beginnings:
+                    found += c.execute(_BY_BEGINNING, {"start": start, "end": start + _BEYOND}).all()
+        answered = (row for row in found if row.client == client and row.context_hash is not None)
+        return sorted(answered, key=lambda row: row.place, reverse=True)
 
     def _places(self, queries: _Places, hashes: list[str], client: str, session_id: str | None) -> list[Row[Any]]:
         query = queries.in_session if session_id else queries.of_client

@@ -21,8 +21,8 @@ from turnwise.config import Config
 from turnwise.engines.base import SamplingParams
 from turnwise.errors import JournalFull
 from turnwise.gateway.errors import ApiError
-from turnwise.gateway.lineage.history import Placement, hash_history, turn_kind
-from turnwise.gateway.lineage.placement import Claim, own_session, place
+from turnwise.gateway.lineage.history import Lineage, Placement, hash_history, turn_kind
+from turnwise.gateway.lineage.placement import Claim, lineage_of, own_session, place
 from turnwise.gateway.turn.in_hand import InHand
 from turnwise.gateway.turn.relaying import UpstreamVersions
 from turnwise.gateway.turn.sampling import OpenTurn
@@ -146,9 +146,10 @@ class Capture:
         if answered is not None:
             return self._replay(answered, request), None
         if kind is TurnKind.SIDE:
-            placement = Placement(own, None, None, messages, None, [])
+            placement, lineage = Placement(own, None, None, messages, None, []), Lineage.SIDE
         else:
             placement = place(self.journal, messages, history, claim)
+            lineage = lineage_of(self.journal, messages, placement)
         supersedes = None
         if same and kind is TurnKind.MAIN:
             # The same request again: a retry whose first answer was lost, or a regenerated answer. It takes the
@@ -156,7 +157,7 @@ class Capture:
             repeated = any(m["role"] == "assistant" for m in messages)
             if repeated or (recent and (client.session_id or client.is_retry)):
                 supersedes = same[0].id
-                placement = _beside(placement, same[0])
+                placement, lineage = _beside(placement, same[0]), Lineage.REGENERATED
         turn_id = f"turn-{uuid.uuid4().hex}"
         session_id = placement.session_id or f"session-{uuid.uuid4().hex}"
         parent = None if placement.parent is None else self.journal.turn_row(placement.parent.id)
@@ -190,6 +191,7 @@ class Capture:
             answers=placement.answers,
             supersedes=supersedes,
             format=format_name,
+            unrecognised=lineage is Lineage.UNRECOGNISED,
         )
         turn = OpenTurn(
             id=turn_id,
@@ -201,6 +203,7 @@ class Capture:
             context_hash=history.chain[-1],
             thread=history.thread,
             session_done=client.session_done,
+            lineage=lineage,
         )
         if room < 1:
             turn.refused = ApiError(
@@ -301,6 +304,7 @@ class Capture:
             context_hash="",
             thread=None,
             session_done=False,
+            lineage=Lineage.RETRY,
             replay=Final(message, FinishReason(row.finish_reason), usage, stop_string),
             response_ids=unpack_ids(row.response_ids),
         )
