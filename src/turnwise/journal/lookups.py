@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, select
 
 from turnwise.errors import UnknownTurn
 from turnwise.journal import schema
@@ -20,12 +20,14 @@ from turnwise.journal.contexts import RecentContexts
 from turnwise.journal.core import JournalCore
 from turnwise.journal.counts import FORGETS
 from turnwise.journal.schema import unpack_json
-from turnwise.types import Exclusion, FinishReason, Message, TurnKind
+from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
 
 S, T = schema.sessions.c, schema.turns.c
 
 MOST_HASHES = 500
 """Hashes looked for at once: SQLite limits how many values a statement may have."""
+MOST_FOUND = 20
+"""Turns with one hash that are looked at."""
 
 _TURN: Select[*tuple[Any, ...]] = select(schema.turns).where(T.id == bindparam("which"))
 _BEYOND = "g"
@@ -46,7 +48,7 @@ _LAST_MAIN: Select[*tuple[Any, ...]] = (
 )
 _REPLAYED = (
     *(T.id, T.session_id, T.version, T.retry_key, T.finish_reason, T.begun_mono, ORDER.label("place")),
-    *(T.answer, T.response_ids, T.prompt_tokens, T.response_tokens),
+    *(T.answer, T.response_ids, T.prompt_tokens, T.response_tokens, T.next_state_at),
 )
 _SAME_REQUEST: Select[*tuple[Any, ...]] = (
     select(*_REPLAYED)
@@ -69,19 +71,20 @@ class _Places:
     of_client: Select[*tuple[Any, ...]]
 
 
-def _by(column: ColumnElement[Any]) -> _Places:
-    found = column.in_(bindparam("hashes", expanding=True))
+def _by(column: ColumnElement[Any], *further: ColumnElement[bool]) -> _Places:
+    found = and_(column.in_(bindparam("hashes", expanding=True)), *further)
     query: Select[*tuple[Any, ...]] = select(T.id, T.session_id, T.state, T.context_hash, T.next_state_at)
     scope = bindparam("scope")
-    in_session = query.where(found, func.coalesce(T.session_id, "") == scope).order_by(ORDER.desc()).limit(20)
+    in_session = query.where(found, func.coalesce(T.session_id, "") == scope).order_by(ORDER.desc()).limit(MOST_FOUND)
     # The limit of -1, which is none, keeps SQLite from reading each of them before it knows the newest.
     newest = select(ORDER.label("place")).select_from(schema.turns).where(found).order_by(ORDER.desc()).limit(-1)
     places = newest.subquery("newest")
     of_client = query.select_from(places.join(schema.turns, places.c.place == ORDER))
-    return _Places(in_session, of_client.where(func.coalesce(T.client, "") == scope).limit(20))
+    return _Places(in_session, of_client.where(func.coalesce(T.client, "") == scope).limit(MOST_FOUND))
 
 
 _BY_CONTEXT, _BY_THREAD, _BY_ANSWER = _by(T.context_hash), _by(T.thread_hash), _by(T.answer_hash)
+_WAITING_BY_CONTEXT = _by(T.context_hash, func.coalesce(T.state, "") == TurnState.WAITING)
 
 
 class Lookups(JournalCore):
@@ -102,6 +105,9 @@ class Lookups(JournalCore):
         while end > 0:
             start = max(0, end - (1 if end == len(hashes) else MOST_HASHES))
             found = self._places(_BY_CONTEXT, hashes[start:end], client, session_id)
+            if len(found) == MOST_FOUND and all(row.state != TurnState.WAITING for row in found):
+                # The same conversation was held often at once: one that waits is further back.
+                found += self._places(_WAITING_BY_CONTEXT, hashes[start:end], client, session_id)
             if found:
                 return found
             end = start

@@ -109,6 +109,15 @@ def test_every_format_gives_the_id_back(gateway: Running, name: str) -> None:
     assert [m["content"] for m in next_state(gateway, first.id)] == ["ok"]
 
 
+def test_the_id_tells_two_conversations_with_the_same_words_apart(gateway: Running) -> None:
+    opening = [user(f"say: {CALL.format(1)}")]
+    runs = [post(gateway, opening) for _ in range(2)]
+    for told, answer in runs:  # the older one first: without the id the newest that waits would be meant
+        after, _ = post(gateway, [*opening, answer, result(answer["tool_calls"][0])])
+        assert after["x-turnwise-session-id"] == told["x-turnwise-session-id"]
+        assert next_state(gateway, told["x-turnwise-turn-id"])[0]["content"] == "ok"
+
+
 def test_a_history_with_little_left_but_the_id_is_linked(gateway: Running) -> None:
     told, answer = post(gateway, [user("look"), user(f"say: I look. {CALL.format(1)}")])
     after, _ = post(gateway, [user("[summary] something was looked for"), *text_dropped(answer)])

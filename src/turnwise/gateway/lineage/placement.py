@@ -70,6 +70,11 @@ def place(journal: Journal, messages: list[Message], history: History, claim: Cl
 
 def _place(journal: Journal, messages: list[Message], history: History, claim: Claim, session: str | None) -> Placement:
     found = _find(journal, messages, history, claim, session)
+    if found is not None and found.answers is None and session is not None and claim.weak:
+        # Of two conversations under one key with the same answers, one may wait for this.
+        elsewhere = _find(journal, messages, history, Claim(claim.client, None), None)
+        if elsewhere is not None and elsewhere.parent is not None and elsewhere.answers is not None:
+            return elsewhere
     if found is None and session is not None and claim.weak:
         elsewhere = _find(journal, messages, history, Claim(claim.client, None), None)
         if journal.has_answers(session):  # another conversation has this key
@@ -78,6 +83,23 @@ def _place(journal: Journal, messages: list[Message], history: History, claim: C
         if elsewhere is not None:  # the key is new: a client may change it when it compacts
             found = replace(elsewhere, session_id=session, branch_of=elsewhere.session_id or elsewhere.branch_of)
     return found or Placement(session, None, None, messages, None, [])
+
+
+def repeated(same: list[Any], placement: Placement, messages: list[Message], named: bool) -> Any:
+    """The turn that a main request asks again, for a lost or a regenerated answer; None where it repeats none.
+
+    ``same`` are the turns with this very request, newest first. The same words are no repetition where a turn waits for
+    them: a conversation that is held once more with the same answers began with a turn of its own, and each of its
+    requests is what that one, and then the next, waits for. Nor do they repeat a turn that the conversation went on
+    from, where nothing stands before them. A first message alone says nothing of its session, unless it is ``named``.
+    """
+    if not same or placement.answers is not None:
+        return None
+    places = (placement.session_id, placement.branch_of)
+    earlier = next((row for row in same if row.session_id in places), same[0])
+    if placement.behind is None and earlier.next_state_at is not None:
+        return None
+    return earlier if named or last_answer_at(messages) is not None else None
 
 
 def lineage_of(journal: Journal, messages: list[Message], placement: Placement) -> Lineage:
@@ -159,14 +181,15 @@ def _by_thread(
 ) -> Placement | None:
     if history.thread is None:
         return None
-    best: tuple[float, Placement] | None = None
+    best: tuple[tuple[float, bool], Placement] | None = None
     for row in journal.turns_by_thread(claim.client, history.thread, session)[:5]:
         change = compare_histories(journal.context_messages(row.id), messages)
         if change.likeness < LIKE_ENOUGH and session is None:
             continue
         placement = _rewritten(journal, row, change, messages, session)
-        if best is None or change.likeness > best[0]:
-            best = change.likeness, placement
+        fit = change.likeness, placement.answers is not None
+        if best is None or fit > best[0]:
+            best = fit, placement
     return best[1] if best else None
 
 
