@@ -153,7 +153,9 @@ def judge(shot: Shot, status: int, headers: dict[bytes, bytes], body: bytes, fau
         fault(f"{status} {body[:300]!r}")
     if b"internal_error" in body or b"something failed inside" in body:
         fault(f"something failed inside: {body[-300:]!r}")
-    if (b"Traceback" in body and b"Traceback" not in shot.data) or b"\nevil" in headers.get(b"x-turnwise-session-id", b""):
+    if (b"Traceback" in body and b"Traceback" not in shot.data) or b"\nevil" in headers.get(
+        b"x-turnwise-session-id", b""
+    ):
         fault(f"it tells too much: {body[:300]!r}")
     if status >= 400 and not shot.raw and headers.get(b"content-type", b"").startswith(b"application/json") and body:
         try:

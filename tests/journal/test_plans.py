@@ -22,9 +22,11 @@ from turnwise.types import Exclusion, FinishReason, PolicyVersion, Verdict
 
 @pytest.mark.parametrize("hashes", [["a"], ["a", "b"], [str(n) for n in range(lookups.MOST_HASHES)]], ids=len)
 @pytest.mark.parametrize("scope", ["in_session", "of_client"])
-@pytest.mark.parametrize("by", ["context", "thread", "answer"])
+@pytest.mark.parametrize("by", ["context", "thread", "answer", "context that waits"])
 def test_a_turn_is_looked_up_by_its_hash(tmp_path: Path, by: str, scope: str, hashes: list[str]) -> None:
-    query = getattr(getattr(lookups, f"_BY_{by.upper()}"), scope).params(hashes=hashes, scope="s")
+    by, _, waits = by.partition(" that ")
+    places = getattr(lookups, f"{'_WAITING' if waits else ''}_BY_{by.upper()}")
+    query = getattr(places, scope).params(hashes=hashes, scope="s")
     sql = query.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
     journal = Journal.open(load_config(overrides={"home": tmp_path / "home"}))
     with journal.reading() as c:
@@ -76,6 +78,7 @@ def asked(journal: Journal) -> dict[str, Callable[[], object]]:
         "turns_by_context": lambda: journal.turns_by_context("client", ["a", "b"], "s"),
         "turns_by_thread": lambda: journal.turns_by_thread("client", "a", None),
         "turns_by_answer": lambda: journal.turns_by_answer("client", "a", "s"),
+        "turns_beginning": lambda: journal.turns_beginning("client", [turn_id]),
         "was_answered_by": lambda: journal.was_answered_by(turn_id),
         "last_main_turn": lambda: journal.last_main_turn("session-1"),
         "has_answers": lambda: journal.has_answers("session-1"),

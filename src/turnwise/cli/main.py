@@ -148,6 +148,8 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     table.add_row("sessions", f"{figures['sessions']['open']} open of {figures['sessions']['total']}")
     turns = {state: n for state, n in figures["turns"].items() if n}
     table.add_row("turns", ", ".join(f"{n} {state}" for state, n in turns.items()) or "none yet")
+    if figures["unrecognised"]:
+        table.add_row("unrecognised", f"{figures['unrecognised']} histories with an answer that no turn gave")
     table.add_row("excluded", ", ".join(f"{n} {reason}" for reason, n in figures["excluded"].items()) or "none")
     table.add_row("verdicts", ", ".join(f"{n} {kind}" for kind, n in figures["verdicts"].items()) or "none yet")
     table.add_row("hints", str(figures["hints"]))

@@ -35,6 +35,11 @@ class Metrics:
             registry=self.registry,
         )
         self.turns = Gauge("turnwise_turns", "Recorded turns by state.", ["state"], registry=self.registry)
+        self.unrecognised = Gauge(
+            "turnwise_unrecognised_histories",
+            "Requests whose history has an answer, and which go on from no turn that was found.",
+            registry=self.registry,
+        )
         self.failed = 0
 
     def count(self, route: str, status: int) -> None:
@@ -46,5 +51,6 @@ class Metrics:
         """The text for a scrape, with the journal's figures as they are now."""
         for state, number in status["turns"].items():
             self.turns.labels(state).set(number)
+        self.unrecognised.set(status["unrecognised"])
         self.version.set(status["version"]["number"])
         return generate_latest(self.registry)

@@ -20,7 +20,10 @@ Refuse = Callable[[Scope, ApiError, Receive, Send], Awaitable[None]]
 
 FORMS = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
 """What a page may send anywhere without being asked whether it may."""
-EXPOSED = ("x-turnwise-turn-id", "x-turnwise-session-id", "x-turnwise-version", "x-turnwise-ignored", "retry-after")
+EXPOSED = (
+    *("x-turnwise-turn-id", "x-turnwise-session-id", "x-turnwise-version", "x-turnwise-lineage"),
+    *("x-turnwise-ignored", "retry-after"),
+)
 """Headers of an answer that pages of `server.cors_origins` may read."""
 
 

@@ -1,12 +1,14 @@
 """The figures of `status` as they are kept: exact, and read without counting.
 
 Triggers in the database move a row of `counts` with each turn, verdict and session that comes, goes or changes its
-state, in the same transaction. No path of the program can forget them, and a rollback takes them back.
+state, in the same transaction. No path of the program can forget them, and a rollback takes them back. The figures
+in `TOLD` are of what happened and not of what is there: they are told with it, and no recount finds them.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy.dialects.sqlite import insert as upsert
 
 from turnwise.journal import schema
 
@@ -16,10 +18,25 @@ HINTS = "hints"
 FORGETS = "forgets"
 """How often something was forgotten: a gateway that sees it change drops what it holds in memory."""
 
+UNRECOGNISED = "unrecognised"
+"""Main requests whose history has an answer, and which go on from no turn that was found."""
+TOLD = (FORGETS, UNRECOGNISED)
+
+
+def tell(c: Connection, name: str) -> None:
+    """Count one more of a figure in `TOLD`."""
+    first = upsert(schema.counts).values(name=name, n=1)
+    c.execute(first.on_conflict_do_update(index_elements=["name"], set_={"n": N.n + 1}))
+
+
+def told(c: Connection, name: str) -> int:
+    """A figure in `TOLD`."""
+    return c.execute(select(N.n).where(N.name == name)).scalar_one_or_none() or 0
+
 
 def read_counts(c: Connection) -> dict[tuple[str, ...], int]:
     """The kept figures, such as ("turns", "excluded", "no signal"): 3. None of them is 0."""
-    rows = c.execute(select(N.name, N.n).where(N.n != 0, N.name != FORGETS))
+    rows = c.execute(select(N.name, N.n).where(N.n != 0, N.name.not_in(TOLD)))
     return {tuple(row.name.split("|")): row.n for row in rows}
 
 
@@ -43,7 +60,7 @@ def mend_counts(c: Connection) -> dict[str, tuple[int, int]]:
     kept, counted = read_counts(c), recount(c)
     wrong = differences(kept, counted)
     if wrong:
-        c.execute(delete(schema.counts).where(N.name != FORGETS))
+        c.execute(delete(schema.counts).where(N.name.not_in(TOLD)))
         c.execute(insert(schema.counts), [{"name": "|".join(name), "n": n} for name, n in counted.items()])
     return wrong
 

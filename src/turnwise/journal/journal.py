@@ -16,7 +16,7 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from turnwise.errors import JournalError
 from turnwise.journal import prefixes, schema
 from turnwise.journal.clocks import boot_id, meta
-from turnwise.journal.counts import HINTS, read_counts
+from turnwise.journal.counts import HINTS, UNRECOGNISED, read_counts, told
 from turnwise.journal.queue import Queue
 from turnwise.journal.schema import NOT_SERVING, pack_json, unpack_json
 from turnwise.types import BASE_VERSION, Message, PolicyVersion, TurnKind, TurnState
@@ -92,6 +92,7 @@ class Journal(Queue):
             return {
                 "sessions": {"open": open_sessions, "total": open_sessions + closed_sessions},
                 "turns": {str(state): n for state, n in turns.items()},
+                "unrecognised": told(c, UNRECOGNISED),
                 "excluded": {name[2]: n for name, n in counts.items() if name[0] == "turns" and name[2]},
                 "verdicts": {f"{name[1]} {int(name[2]):+d}": n for name, n in counts.items() if name[0] == "verdicts"},
                 "hints": counts.get((HINTS,), 0),

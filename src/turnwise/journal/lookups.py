@@ -6,10 +6,11 @@ Statements are made once: building one takes longer than SQLite takes to run it.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, select
 
 from turnwise.errors import UnknownTurn
 from turnwise.journal import schema
@@ -19,14 +20,21 @@ from turnwise.journal.contexts import RecentContexts
 from turnwise.journal.core import JournalCore
 from turnwise.journal.counts import FORGETS
 from turnwise.journal.schema import unpack_json
-from turnwise.types import Exclusion, FinishReason, Message, TurnKind
+from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
 
 S, T = schema.sessions.c, schema.turns.c
 
 MOST_HASHES = 500
 """Hashes looked for at once: SQLite limits how many values a statement may have."""
+MOST_FOUND = 20
+"""Turns with one hash that are looked at."""
 
 _TURN: Select[*tuple[Any, ...]] = select(schema.turns).where(T.id == bindparam("which"))
+_BEYOND = "g"
+"""Sorts behind all that may follow in an id: it goes on in hexadecimal digits."""
+_BY_BEGINNING: Select[*tuple[Any, ...]] = select(
+    *(T.id, T.session_id, T.client, T.state, T.context_hash, T.next_state_at, T.answer, ORDER.label("place"))
+).where(T.id >= bindparam("start"), T.id < bindparam("end"))
 _SESSION_CLIENT = select(S.client).where(S.id == bindparam("which"))
 _CONTEXT = select(T.parent_id, T.extends_parent, T.prompt_ids, T.response_ids).where(T.id == bindparam("which"))
 _FORGETS = select(schema.counts.c.n).where(schema.counts.c.name == FORGETS)
@@ -40,7 +48,7 @@ _LAST_MAIN: Select[*tuple[Any, ...]] = (
 )
 _REPLAYED = (
     *(T.id, T.session_id, T.version, T.retry_key, T.finish_reason, T.begun_mono, ORDER.label("place")),
-    *(T.answer, T.response_ids, T.prompt_tokens, T.response_tokens, T.used_prompt, T.used_response),
+    *(T.answer, T.response_ids, T.prompt_tokens, T.response_tokens, T.used_prompt, T.used_response, T.next_state_at),
 )
 _SAME_REQUEST: Select[*tuple[Any, ...]] = (
     select(*_REPLAYED)
@@ -63,19 +71,20 @@ class _Places:
     of_client: Select[*tuple[Any, ...]]
 
 
-def _by(column: ColumnElement[Any]) -> _Places:
-    found = column.in_(bindparam("hashes", expanding=True))
+def _by(column: ColumnElement[Any], *further: ColumnElement[bool]) -> _Places:
+    found = and_(column.in_(bindparam("hashes", expanding=True)), *further)
     query: Select[*tuple[Any, ...]] = select(T.id, T.session_id, T.state, T.context_hash, T.next_state_at)
     scope = bindparam("scope")
-    in_session = query.where(found, func.coalesce(T.session_id, "") == scope).order_by(ORDER.desc()).limit(20)
+    in_session = query.where(found, func.coalesce(T.session_id, "") == scope).order_by(ORDER.desc()).limit(MOST_FOUND)
     # The limit of -1, which is none, keeps SQLite from reading each of them before it knows the newest.
     newest = select(ORDER.label("place")).select_from(schema.turns).where(found).order_by(ORDER.desc()).limit(-1)
     places = newest.subquery("newest")
     of_client = query.select_from(places.join(schema.turns, places.c.place == ORDER))
-    return _Places(in_session, of_client.where(func.coalesce(T.client, "") == scope).limit(20))
+    return _Places(in_session, of_client.where(func.coalesce(T.client, "") == scope).limit(MOST_FOUND))
 
 
 _BY_CONTEXT, _BY_THREAD, _BY_ANSWER = _by(T.context_hash), _by(T.thread_hash), _by(T.answer_hash)
+_WAITING_BY_CONTEXT = _by(T.context_hash, func.coalesce(T.state, "") == TurnState.WAITING)
 
 
 class Lookups(JournalCore):
@@ -96,6 +105,9 @@ class Lookups(JournalCore):
         while end > 0:
             start = max(0, end - (1 if end == len(hashes) else MOST_HASHES))
             found = self._places(_BY_CONTEXT, hashes[start:end], client, session_id)
+            if len(found) == MOST_FOUND and all(row.state != TurnState.WAITING for row in found):
+                # The same conversation was held often at once: one that waits is further back.
+                found += self._places(_WAITING_BY_CONTEXT, hashes[start:end], client, session_id)
             if found:
                 return found
             end = start
@@ -108,6 +120,16 @@ class Lookups(JournalCore):
     def turns_by_answer(self, client: str, answer_hash: str, session_id: str | None) -> list[Row[Any]]:
         """Turns that were answered like this, newest first."""
         return self._places(_BY_ANSWER, [answer_hash], client, session_id)
+
+    def turns_beginning(self, client: str, beginnings: Sequence[str]) -> list[Row[Any]]:
+        """Turns answered to this client whose ids begin like one of these, newest first. No index but that of ids."""
+        found: list[Row[Any]] = []
+        if beginnings:
+            with self.reading() as c:
+                for start in beginnings:
+                    found += c.execute(_BY_BEGINNING, {"start": start, "end": start + _BEYOND}).all()
+        answered = (row for row in found if row.client == client and row.context_hash is not None)
+        return sorted(answered, key=lambda row: row.place, reverse=True)
 
     def _places(self, queries: _Places, hashes: list[str], client: str, session_id: str | None) -> list[Row[Any]]:
         query = queries.in_session if session_id else queries.of_client

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Select, bindparam, func, insert, select, upda
 from turnwise.errors import TooLate, UnknownTurn
 from turnwise.journal import schema
 from turnwise.journal.blobs import Content
+from turnwise.journal.counts import UNRECOGNISED, tell
 from turnwise.journal.lookups import Lookups
 from turnwise.journal.schema import pack_ids, pack_json, pack_logprobs
 from turnwise.types import REVIVABLE, Exclusion, FinishReason, Message, TurnKind, TurnState, Verdict
@@ -92,6 +93,7 @@ class NewTurn:
     answers: str | None  # the turn that ``next_state`` follows
     format: str = "chat"  # the wire format
     agent: str | None = None  # what the client calls itself
+    unrecognised: bool = False  # its history has an answer, and no turn was found that it goes on from
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,8 @@ class Recording(Lookups):
                 self._open_session(c, new, now, mono)
             if new.answers is not None and new.next_state:
                 self._next_state(c, new.answers, new.next_state, now)
+            if new.unrecognised:
+                tell(c, UNRECOGNISED)
             c.execute(_INSERT_TURN, row | {"tools_id": tools.store(c) if tools else None})
 
         return self.writes.submit(write)

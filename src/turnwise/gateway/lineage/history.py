@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections import Counter
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 import jiter
@@ -37,6 +38,18 @@ class RecordedTurn(Protocol):
     def next_state_at(self) -> float | None: ...
 
 
+class Lineage(StrEnum):
+    """What a request was found to be: the header `x-turnwise-lineage`."""
+
+    NEW = "new"
+    CONTINUED = "continued"
+    BRANCH = "branch"
+    REGENERATED = "regenerated"
+    RETRY = "retry"
+    SIDE = "side"
+    UNRECOGNISED = "unrecognised"
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Where a request belongs.
@@ -53,6 +66,11 @@ class Placement:
     answers: str | None
     next_state: list[Message]
     follows: str | None = None
+
+    @property
+    def behind(self) -> str | None:
+        """The turn this one comes after, whether its history is the same or another."""
+        return self.follows if self.parent is None else self.parent.id
 
 
 def canonical(message: Message) -> str:
@@ -156,11 +174,16 @@ def is_telling(answer: Message) -> bool:
 
 
 def place_exactly(
-    messages: list[Message], hashes: list[str], candidates: list[RecordedTurn], explicit_session: str | None
+    messages: list[Message],
+    hashes: list[str],
+    candidates: list[RecordedTurn],
+    explicit_session: str | None,
+    by_id: tuple[str, ...] = (),
 ) -> Placement | None:
     """A request's place among `candidates`, the turns whose context hash is among `hashes`, newest first.
 
-    None when no recorded history is the beginning of this one.
+    Of turns with the same history and answer it is the one that the client names by a call's id (`by_id`: how turn ids
+    begin), else the newest that waits. None when no recorded history is the beginning of this one.
     """
     by_length = {value: i + 1 for i, value in enumerate(hashes)}
     fitting = [c for c in candidates if c.context_hash in by_length and by_length[c.context_hash] < len(messages)]
@@ -168,8 +191,9 @@ def place_exactly(
         return None
     longest = max(by_length[c.context_hash or ""] for c in fitting)
     best = [c for c in fitting if by_length[c.context_hash or ""] == longest]
+    named = [c for c in best if c.id.startswith(by_id)]
     waiting = [c for c in best if c.state == TurnState.WAITING]
-    parent = (waiting or best)[0]
+    parent = (named or waiting or best)[0]
     added = messages[longest:]
     if any(m["role"] == "assistant" for m in added):
         return None  # it goes on with an answer that is not ours

@@ -1,21 +1,26 @@
 """Where a request belongs: looks the candidates up in the journal and lets `sessions` decide.
 
-In this order: the history and answer of a recorded turn are the beginning of the request; the request has the same
-answers in the same order (a client that rewrites its history); its last answer is one that only one session can have
-given (a client that compacted it); the same for the last answer but one, where the client put an answer of its own
-behind it; the session that the client named; else a new session.
+In this order: the history and answer of a recorded turn are the beginning of the request; its last answer has the id
+of a tool call that we gave it (a client that rewrites answers); the request has the same answers in the same order (a
+client that rewrites its history); its last answer is one that only one session can have given (a client that compacted
+it); the same for the last answer but one, where the client put an answer of its own behind it; the session that the
+client named; else a new session.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from turnwise.gateway.lineage.history import (
     History,
+    Lineage,
     Placement,
+    Rewritten,
     answer_hash,
     canonical,
     compare_histories,
+    content_text,
     hash_history,
     is_telling,
     last_answer_at,
@@ -23,7 +28,9 @@ from turnwise.gateway.lineage.history import (
     place_exactly,
     without_side_tail,
 )
+from turnwise.gateway.lineage.issued_calls import as_one_answer, beginnings, called, issued
 from turnwise.journal import Journal
+from turnwise.journal.schema import unpack_json
 from turnwise.patterns import anchored
 from turnwise.types import Message
 
@@ -56,14 +63,18 @@ def place(journal: Journal, messages: list[Message], history: History, claim: Cl
     main = messages if claim.main else without_side_tail(messages)
     if len(main) < len(messages):
         found = _place(journal, main, hash_history(main), claim, session)
-        follows = found.follows if found.parent is None else found.parent.id
         # What was left out is in the prompt: it is rendered anew.
-        return replace(found, parent=None, follows=follows, added=messages)
+        return replace(found, parent=None, follows=found.behind, added=messages)
     return _place(journal, messages, history, claim, session)
 
 
 def _place(journal: Journal, messages: list[Message], history: History, claim: Claim, session: str | None) -> Placement:
     found = _find(journal, messages, history, claim, session)
+    if found is not None and found.answers is None and session is not None and claim.weak:
+        # Of two conversations under one key with the same answers, one may wait for this.
+        elsewhere = _find(journal, messages, history, Claim(claim.client, None), None)
+        if elsewhere is not None and elsewhere.parent is not None and elsewhere.answers is not None:
+            return elsewhere
     if found is None and session is not None and claim.weak:
         elsewhere = _find(journal, messages, history, Claim(claim.client, None), None)
         if journal.has_answers(session):  # another conversation has this key
@@ -72,6 +83,33 @@ def _place(journal: Journal, messages: list[Message], history: History, claim: C
         if elsewhere is not None:  # the key is new: a client may change it when it compacts
             found = replace(elsewhere, session_id=session, branch_of=elsewhere.session_id or elsewhere.branch_of)
     return found or Placement(session, None, None, messages, None, [])
+
+
+def repeated(same: list[Any], placement: Placement, messages: list[Message], named: bool) -> Any:
+    """The turn that a main request asks again, for a lost or a regenerated answer; None where it repeats none.
+
+    ``same`` are the turns with this very request, newest first. The same words are no repetition where a turn waits for
+    them: a conversation that is held once more with the same answers began with a turn of its own, and each of its
+    requests is what that one, and then the next, waits for. Nor do they repeat a turn that the conversation went on
+    from, where nothing stands before them. A first message alone says nothing of its session, unless it is ``named``.
+    """
+    if not same or placement.answers is not None:
+        return None
+    places = (placement.session_id, placement.branch_of)
+    earlier = next((row for row in same if row.session_id in places), same[0])
+    if placement.behind is None and earlier.next_state_at is not None:
+        return None
+    return earlier if named or last_answer_at(messages) is not None else None
+
+
+def lineage_of(journal: Journal, messages: list[Message], placement: Placement) -> Lineage:
+    """What a main request is that repeats none."""
+    behind = placement.behind
+    if behind is None:
+        return Lineage.NEW if last_answer_at(messages) is None else Lineage.UNRECOGNISED
+    if placement.branch_of is not None or (placement.answers is None and journal.was_answered_by(behind)):
+        return Lineage.BRANCH
+    return Lineage.CONTINUED
 
 
 def _by_counted_key(journal: Journal, messages: list[Message], claim: Claim, session: str) -> Placement | None:
@@ -116,13 +154,15 @@ def _find(
     after_answers = [history.chain[i] for i in range(len(messages) - 1) if messages[i]["role"] == "assistant"]
     # A client that updates itself changes its name, but not its history: in a named session any client's turns count.
     named = claim.session_id
+    by_id = beginnings(issued(messages[at]))
     for scope in dict.fromkeys((named, session)):
         candidates = journal.turns_by_context(claim.client, after_answers, scope)
-        exact = place_exactly(messages, history.chain, list(candidates), scope)  # type: ignore[arg-type]  # rows have the columns
+        exact = place_exactly(messages, history.chain, list(candidates), scope, by_id)  # type: ignore[arg-type]  # rows have the columns
         if exact is not None:
             return _same_session_after_failures(journal, exact)
     return (
-        _by_thread(journal, messages, history, claim, session)
+        _by_call(journal, messages, at, claim, session)
+        or _by_thread(journal, messages, history, claim, session)
         or _by_answer(journal, messages, at, claim, session)
         or _by_answer_before(journal, messages, at, claim, session)
     )
@@ -141,25 +181,45 @@ def _by_thread(
 ) -> Placement | None:
     if history.thread is None:
         return None
-    best: tuple[float, Placement] | None = None
+    best: tuple[tuple[float, bool], Placement] | None = None
     for row in journal.turns_by_thread(claim.client, history.thread, session)[:5]:
         change = compare_histories(journal.context_messages(row.id), messages)
         if change.likeness < LIKE_ENOUGH and session is None:
             continue
-        fresh = row.next_state_at is None
-        same = session is not None or (change.moved and (fresh or not journal.was_answered_by(row.id)))
-        placement = Placement(
-            session_id=row.session_id if same else None,
-            branch_of=None if same else row.session_id,
-            parent=None,
-            added=messages,
-            answers=row.id if fresh else None,
-            next_state=change.reaction if fresh else [],
-            follows=row.id,
-        )
-        if best is None or change.likeness > best[0]:
-            best = change.likeness, placement
+        placement = _rewritten(journal, row, change, messages, session)
+        fit = change.likeness, placement.answers is not None
+        if best is None or fit > best[0]:
+            best = fit, placement
     return best[1] if best else None
+
+
+def _rewritten(
+    journal: Journal, row: Any, change: Rewritten, messages: list[Message], session: str | None
+) -> Placement:
+    """The place behind a turn whose history is another one now."""
+    fresh = row.next_state_at is None
+    same = session is not None or (change.moved and (fresh or not journal.was_answered_by(row.id)))
+    return Placement(
+        session_id=row.session_id if same else None,
+        branch_of=None if same else row.session_id,
+        parent=None,
+        added=messages,
+        answers=row.id if fresh else None,
+        next_state=change.reaction if fresh else [],
+        follows=row.id,
+    )
+
+
+def _by_call(journal: Journal, messages: list[Message], at: int, claim: Claim, session: str | None) -> Placement | None:
+    """A client that rewrites answers, but sends back the id that we gave a call: its turn is named."""
+    calls, text = issued(messages[at]), content_text(messages[at])
+    for row in journal.turns_beginning(claim.client, beginnings(calls)):
+        if session not in (None, row.session_id) or not called(row.id, unpack_json(row.answer), calls, text):
+            continue
+        whole = as_one_answer(messages, at, row.id)
+        change = compare_histories(journal.context_messages(row.id), whole)
+        return _rewritten(journal, row, change, messages, session)
+    return None
 
 
 def _by_answer(

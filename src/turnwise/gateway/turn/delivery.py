@@ -67,6 +67,7 @@ def answers_in(
             "x-turnwise-turn-id": turn.id,
             "x-turnwise-session-id": turn.session_id,
             "x-turnwise-version": str(turn.version),
+            "x-turnwise-lineage": turn.lineage,
             "x-request-id": turn.id,
         }
         if turn.request.ignored:

@@ -21,8 +21,8 @@ from turnwise.config import Config
 from turnwise.engines.base import SamplingParams
 from turnwise.errors import JournalFull
 from turnwise.gateway.errors import TOO_LONG, ApiError
-from turnwise.gateway.lineage.history import Placement, hash_history, turn_kind
-from turnwise.gateway.lineage.placement import Claim, own_session, place
+from turnwise.gateway.lineage.history import Lineage, Placement, hash_history, turn_kind
+from turnwise.gateway.lineage.placement import Claim, lineage_of, own_session, place, repeated
 from turnwise.gateway.turn.in_hand import InHand
 from turnwise.gateway.turn.leaving import Leaving
 from turnwise.gateway.turn.relaying import UpstreamVersions
@@ -167,18 +167,19 @@ class Capture:
         answered = self._retried(recent, client)
         if answered is not None:
             return self._replay(answered, request), None
+        earlier = None  # the turn that this one asks again
         if kind is TurnKind.SIDE:
-            placement = Placement(own, None, None, messages, None, [])
+            placement, lineage = Placement(own, None, None, messages, None, []), Lineage.SIDE
         else:
             placement = place(self.journal, messages, history, claim)
-        supersedes = None
-        if same and kind is TurnKind.MAIN:
-            # The same request again: a retry whose first answer was lost, or a regenerated answer. It takes the
-            # place of the turn it repeats, but a first message alone says nothing of the session it belongs to.
-            repeated = any(m["role"] == "assistant" for m in messages)
-            if repeated or (recent and (client.session_id or client.is_retry)):
-                supersedes = same[0].id
-                placement = _beside(placement, same[0])
+            if recent and client.is_retry:
+                earlier = same[0]
+            else:
+                earlier = repeated(same, placement, messages, named=bool(recent and client.session_id))
+            if earlier is None:
+                lineage = lineage_of(self.journal, messages, placement)
+            else:
+                placement, lineage = _beside(placement, earlier), Lineage.REGENERATED
         turn_id = f"turn-{uuid.uuid4().hex}"
         session_id = placement.session_id or f"session-{uuid.uuid4().hex}"
         parent = None if placement.parent is None else self.journal.turn_row(placement.parent.id)
@@ -214,6 +215,7 @@ class Capture:
             answers=placement.answers,
             format=format_name,
             agent=client.agent,
+            unrecognised=lineage is Lineage.UNRECOGNISED,
         )
         turn = OpenTurn(
             id=turn_id,
@@ -225,7 +227,8 @@ class Capture:
             context_hash=history.chain[-1],
             thread=history.thread,
             session_done=client.session_done,
-            supersedes=supersedes,
+            supersedes=None if earlier is None else earlier.id,
+            lineage=lineage,
         )
         return turn, new
 
@@ -355,6 +358,7 @@ class Capture:
             context_hash="",
             thread=None,
             session_done=False,
+            lineage=Lineage.RETRY,
             replay=Final(message, FinishReason(row.finish_reason), usage, stop_string),
             response_ids=unpack_ids(row.response_ids),
         )
@@ -378,7 +382,7 @@ def _bridgeable(parent: Any) -> bool:
 
 def _beside(placement: Placement, sibling: Any) -> Placement:
     """A repeated request belongs into its sibling's session and answers nothing anew."""
-    return Placement(sibling.session_id, None, placement.parent, placement.added, None, [])
+    return Placement(sibling.session_id, None, placement.parent, placement.added, None, [], placement.follows)
 
 
 def _complete(row: Any) -> bool:

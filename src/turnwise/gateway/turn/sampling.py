@@ -17,7 +17,7 @@ from renderers.base import ToolCallParseStatus
 from turnwise.engines.base import Chunk, Engine, SamplingParams
 from turnwise.errors import EngineError, EngineUnreachable, JournalError, JournalFull, UnknownModel
 from turnwise.gateway.errors import TOO_LONG, as_api_error
-from turnwise.gateway.lineage.history import hash_answer
+from turnwise.gateway.lineage.history import Lineage, hash_answer
 from turnwise.gateway.turn.in_hand import InHand
 from turnwise.gateway.turn.unrecorded import Unrecorded
 from turnwise.gateway.versions import ServingVersions
@@ -51,6 +51,7 @@ class OpenTurn:
     context_hash: str
     thread: str | None
     session_done: bool
+    lineage: Lineage
     supersedes: str | None = None
     replay: Final | None = None
     response_ids: list[int] = field(default_factory=list)

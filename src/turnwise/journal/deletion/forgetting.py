@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, delete, exists, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from turnwise.journal import schema
 from turnwise.journal.clocks import M, set_meta
-from turnwise.journal.counts import FORGETS
+from turnwise.journal.counts import FORGETS, tell
 from turnwise.journal.deletion.erasing import erase_turns, is_served, truncate_log, vacuum
 from turnwise.journal.journal import Journal
 from turnwise.journal.records.edits import read_records, rewrite_records
@@ -232,9 +231,7 @@ def _erase_rest(journal: Journal, c: Connection, done: Forgotten, session_id: st
     c.execute(delete(schema.meta).where(*_notes(session_id)))
     told = pack_json({"turns": done.turns, "versions": list(done.versions)})
     c.execute(schema.events.insert().values(at=journal.clock(), kind="forgotten", data=told))
-    first = upsert(schema.counts).values(name=FORGETS, n=1)
-    again = {"n": schema.counts.c.n + 1}
-    c.execute(first.on_conflict_do_update(index_elements=["name"], set_=again))
+    tell(c, FORGETS)
     return True
 
 
