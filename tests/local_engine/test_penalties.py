@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from tests.local_engine.engine_process import complete, start_engine
 from tests.training.tiny import ids, make_model
 from turnwise.local_engine.penalties import penalised
-from turnwise.local_engine.requests import SamplingParams
+from turnwise.local_engine.requests import RequestParams
 from turnwise.local_engine.sampling import sample
 
 LOGITS = torch.tensor([[2.0, 1.0, -1.0, -2.0]])
@@ -23,7 +23,7 @@ PROMPT, ANSWER = [0, 2], [1, 1, 3]
 
 def bent(**params: Any) -> list[float]:
     """The logits after an answer of 1, 1, 3 to a prompt of 0, 2."""
-    return penalised(LOGITS, [SamplingParams(1, **params)], [([*PROMPT, *ANSWER], len(PROMPT))])[0].tolist()
+    return penalised(LOGITS, [RequestParams(1, **params)], [([*PROMPT, *ANSWER], len(PROMPT))])[0].tolist()
 
 
 def test_the_frequency_penalty_counts_each_time_in_the_answer() -> None:
@@ -39,13 +39,13 @@ def test_the_repetition_penalty_scales_what_stands_in_prompt_or_answer() -> None
 
 
 def test_nothing_is_penalised_before_the_first_token_of_an_answer() -> None:
-    params = SamplingParams(1, frequency_penalty=1.0, presence_penalty=1.0)
+    params = RequestParams(1, frequency_penalty=1.0, presence_penalty=1.0)
     assert torch.equal(penalised(LOGITS, [params], [(PROMPT, 2)]), LOGITS)
 
 
 def test_the_other_rows_stay_as_they_are() -> None:
     both = LOGITS.repeat(2, 1)
-    settings = [SamplingParams(1), SamplingParams(1, presence_penalty=1.0)]
+    settings = [RequestParams(1), RequestParams(1, presence_penalty=1.0)]
     changed = penalised(both, settings, [([0, 1], 1)] * 2)
     assert torch.equal(changed[0], LOGITS[0])
     assert changed[1].tolist() == [2.0, 0.0, -1.0, -2.0]
@@ -56,7 +56,7 @@ def test_min_p_keeps_what_is_likely_enough_beside_the_likeliest() -> None:
     # The probabilities are 0.694, 0.255, 0.035, 0.013: relative to the first 1, 0.37, 0.05, 0.018.
     def chosen(**params: Any) -> set[int]:
         grid = ((i + 0.5) / 1000 for i in range(1000))
-        return {sample(LOGITS, [SamplingParams(1, **params)], [u])[0][0] for u in grid}
+        return {sample(LOGITS, [RequestParams(1, **params)], [u])[0][0] for u in grid}
 
     assert chosen(min_p=0.4) == {0}
     assert chosen(min_p=0.3) == {0, 1}
@@ -67,7 +67,7 @@ def test_min_p_keeps_what_is_likely_enough_beside_the_likeliest() -> None:
 
 
 def test_min_p_leaves_the_log_prob_as_it_is_like_the_other_cuts() -> None:
-    cut, whole = (sample(LOGITS, [SamplingParams(1, min_p=p)], [0.1]) for p in (0.3, 0.0))
+    cut, whole = (sample(LOGITS, [RequestParams(1, min_p=p)], [0.1]) for p in (0.3, 0.0))
     assert cut == whole
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from turnwise.local_engine.requests import SamplingParams
+from turnwise.local_engine.requests import RequestParams
 from turnwise.local_engine.sampling import sample
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
 
 
 def one(uniform: float = 0.5, logits: torch.Tensor = LOGITS, **params: Any) -> tuple[int, float]:
-    ids, logprobs = sample(logits, [SamplingParams(max_tokens=1, **params)], [uniform])
+    ids, logprobs = sample(logits, [RequestParams(max_tokens=1, **params)], [uniform])
     return ids[0], logprobs[0]
 
 
@@ -70,7 +70,7 @@ def test_a_token_of_probability_0_is_never_chosen() -> None:
 
 
 def test_rows_with_different_settings_do_not_touch_each_other() -> None:
-    settings = [SamplingParams(1, temperature=0.0), SamplingParams(1, top_k=1), SamplingParams(1, temperature=0.5)]
+    settings = [RequestParams(1, temperature=0.0), RequestParams(1, top_k=1), RequestParams(1, temperature=0.5)]
     ids, logprobs = sample(LOGITS.repeat(3, 1), settings, [0.0, 0.9, 0.999])
     alone = [sample(LOGITS, [p], [u]) for p, u in zip(settings, [0.0, 0.9, 0.999], strict=True)]
     assert (ids, logprobs) == ([a[0][0] for a in alone], [pytest.approx(a[1][0]) for a in alone])

@@ -355,37 +355,11 @@ class Recording(Lookups):
 
     def _insert_verdict(self, c: Connection, turn_id: str, verdict: Verdict) -> None:
         votes = [{"score": v.score, "hint": v.hint, "raw": v.raw} for v in verdict.votes]
-        c.execute(
-            insert(schema.verdicts).values(
-                turn_id=turn_id,
-                judge=verdict.judge,
-                score=verdict.score,
-                hint=verdict.hint,
-                reason=verdict.reason,
-                votes=pack_json(votes),
-                prompt_tokens=verdict.prompt_tokens,
-                completion_tokens=verdict.completion_tokens,
-                seconds=verdict.seconds,
-                created_at=self.clock(),
-            )
-        )
-        self.log(
-            c,
-            "verdict",
-            turn_id,
-            {
-                "judge": verdict.judge,
-                "score": verdict.score,
-                "hint": verdict.hint,
-                "reason": verdict.reason,
-                "votes": votes,
-                "cost": {
-                    "prompt_tokens": verdict.prompt_tokens,
-                    "completion_tokens": verdict.completion_tokens,
-                    "seconds": verdict.seconds,
-                },
-            },
-        )
+        said = {name: getattr(verdict, name) for name in ("judge", "score", "hint", "reason")}
+        cost = {name: getattr(verdict, name) for name in ("prompt_tokens", "completion_tokens", "seconds")}
+        row = {"turn_id": turn_id, "votes": pack_json(votes), "created_at": self.clock()}
+        c.execute(insert(schema.verdicts).values(row | said | cost))
+        self.log(c, "verdict", turn_id, {**said, "votes": votes, "cost": cost})
 
 
 def _idle(before: float) -> Select[tuple[str]]:

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from turnwise.local_engine.requests import SamplingParams
+from turnwise.local_engine.requests import RequestParams
 
 History = tuple[Sequence[int], int]
 """All token ids of a request, and how many of them are its prompt."""
 
 
-def penalised(logits: Tensor, params: Sequence[SamplingParams], histories: Sequence[History]) -> Tensor:
+def penalised(logits: Tensor, params: Sequence[RequestParams], histories: Sequence[History]) -> Tensor:
     """``logits`` [B, V] with each row's penalties applied; the same tensor where no row has any."""
     rows = [i for i, p in enumerate(params) if p.penalised]
     if not rows:
@@ -29,7 +29,7 @@ def penalised(logits: Tensor, params: Sequence[SamplingParams], histories: Seque
     return logits
 
 
-def _apply(row: Tensor, params: SamplingParams, tokens: Sequence[int], prompt_len: int) -> None:
+def _apply(row: Tensor, params: RequestParams, tokens: Sequence[int], prompt_len: int) -> None:
     """Change one row [V] in place."""
     if params.repetition_penalty != 1.0:
         said = torch.tensor(tokens).unique()

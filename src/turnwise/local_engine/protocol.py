@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from turnwise.local_engine.requests import Output, SamplingParams
+from turnwise.local_engine.requests import Output, RequestParams
 
 
 class _Strict(BaseModel):
@@ -45,9 +45,9 @@ class CompletionRequest(_Strict):
     stream_options: StreamOptions | None = None
     return_token_ids: bool = False
 
-    def sampling(self) -> SamplingParams:
+    def sampling(self) -> RequestParams:
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        return SamplingParams(
+        return RequestParams(
             max_tokens=self.max_tokens,
             temperature=self.temperature,
             top_p=self.top_p,

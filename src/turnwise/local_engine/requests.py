@@ -21,7 +21,7 @@ class Finish(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SamplingParams:
+class RequestParams:
     """How to choose tokens. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 keep the whole
     vocabulary; penalties of 0, 0 and 1 change nothing."""
 
@@ -67,7 +67,7 @@ class Request:
 
     weights: Weights
     tokens: list[int]
-    params: SamplingParams
+    params: RequestParams
     text: TextStream
     deliver: Callable[[Output], None]
     release: Callable[[], None]

@@ -12,15 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from turnwise.local_engine.requests import SamplingParams
+from turnwise.local_engine.requests import RequestParams
 
 _NUCLEUS = 1024
 """Candidates looked at before the whole vocabulary is sorted: almost every nucleus fits, and top-k is far cheaper."""
 
 
-def sample(
-    logits: Tensor, params: Sequence[SamplingParams], uniforms: Sequence[float]
-) -> tuple[list[int], list[float]]:
+def sample(logits: Tensor, params: Sequence[RequestParams], uniforms: Sequence[float]) -> tuple[list[int], list[float]]:
     """One token id and its log-prob for each row of ``logits`` [B, V].
 
     ``uniforms`` [B] in [0, 1) decide the sampled rows, by inverting the cumulative distribution.
@@ -39,11 +37,11 @@ def sample(
     return chosen.tolist(), picked.tolist()
 
 
-def _cuts(params: SamplingParams) -> bool:
+def _cuts(params: RequestParams) -> bool:
     return params.top_p < 1 or params.top_k > 0 or params.min_p > 0
 
 
-def _candidates(probs: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
+def _candidates(probs: Tensor, params: RequestParams) -> tuple[Tensor, Tensor]:
     """The probabilities and ids that min-p, then top-k and then top-p leave, most likely first."""
     size = probs.numel()
     keep = min(params.top_k or size, size)

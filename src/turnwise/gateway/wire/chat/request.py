@@ -79,7 +79,7 @@ clients send it back.
 """
 
 
-class StreamOptions(BaseModel):
+class ChatStreamOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
     include_usage: bool = False
     include_obfuscation: bool = False
@@ -130,7 +130,7 @@ class ChatFields(SamplingFields):
     model: str
     messages: list[Message]
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: ChatStreamOptions | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     stop: str | list[str] | None = None
