@@ -131,7 +131,7 @@ def hint_from_reply(score: int, reply: str, answer: str) -> str | None:
     out: list[str] = []
     for line in chosen:
         made = as_instruction(_after_contrast(line) if score > 0 else line)
-        if made and made not in out:
+        if made and '""' not in made and made not in out:  # without what was quoted it would say nothing
             out.append(made)
     return _bounded(out)
 

@@ -1,4 +1,4 @@
-"""Text that a person hands over without a fence around it: lists of rows, listings, chats, mails, quoted sentences.
+"""Text that a person hands over without a fence around it: lists of rows, listings, chats, mails.
 
 It goes by form: how a line is built, and what the line over it announces. Where nothing but the words could tell a
 pasted text from the person's own, what comes after the announcement is not the person's. Pure functions of linear time.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import html
 
+from turnwise.judges.sources.visible import STOOD
+from turnwise.judges.text import plain
 from turnwise.patterns import IGNORECASE, anchored, pattern
 
 _WORK = (
@@ -33,24 +35,54 @@ _PLAINLY = anchored(
 )
 _COLON = pattern(r"[:：](?=\s|$)")
 _NOT_BLANK = pattern(r"\S")
+_COUNTED = (
+    "one two three four five some several many my more \\d a few|a couple of ein paar|einige|meine zwei drei deux trois"
+    " quelques mes dos tres algunas? mis due tre alcune mie twee drie enkele"
+)
+_POINTS = (
+    "things? points? problems? issues? changes? nits? mistakes? corrections? remarks? wish(?:es)? requests? reasons?"
+    " rules? feedback dinge sachen punkte? probleme änderungen choses problèmes cosas puntos problemas cose punti"
+    " problemi dingen punten problemen"
+)
+_OWN_POINTS = pattern(
+    rf"(?:^|[.!?,;] |\b(?:but|and|so) )(?:(?:just|only|also|here are|there are|i have) )?(?:"
+    rf"(?:{'|'.join(_COUNTED.split())}) (?:\w+ )?(?:{'|'.join(_POINTS.split())})"
+    r"(?: here| though| please| (?:is|are) (?:still )?\w+| to \w+| (?:with|about) (?:it|this|that)| (?:that )?i \w+)?"
+    r"|(?:what )?(?:you|it|this|that|i|we)(?:'d| would)? (?:should|must|need|needs? to|want|wanted|prefer|like|meant"
+    r"|expect|expected|asked for)(?: (?:have|be|see|is|was|you to|it to|to see|to have|instead))?"
+    r"|(?:please )?(?:note|remember|mind|keep in mind|next time|from now on|in (?:the )?future|again|instead"
+    r"|(?:still )?(?:wrong|missing)))$",
+    IGNORECASE,
+)
+"""What the person's own points follow, and no text of others: "Two things are wrong:", "You should have:"."""
+_LIST_HEAD = pattern(
+    r"(?:^|[.!?,;] )(?:(?:please|pls|bitte|just|also|and) )?(?:(?:change|fix|add|remove|drop|use|avoid|keep|improve"
+    r"|make sure|don't|ändern?|ändere|entferne|verwende|changez?|ajoutez?|cambia|añade|usa|aggiungi)(?: \w+)?"
+    r"|i (?:don't|do not|didn't|really) (?:like|want|need)|(?:here's )?what(?:'s| is| i)(?: [\w']+){1,2}"
+    r"|(?:problem|issue|mistake)s?|(?:changes|corrections|points|wishes) i \w+)$",
+    IGNORECASE,
+)
+"""The same where points with bullets or numbers follow at once."""
+_POINTS_DOWN = frozenset(":：↓⬇▼👇")
 MAX_HEAD = 160
 
 _DATE = pattern(r"\b\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\b|\b\d{4}年|\S@\S|\b(?:19|20)\d\d\b.{0,20}\d\d:\d\d")
-_FILE = anchored(r"[\w./@-]{1,120}[./][\w-]{1,20}:")
 _FIELD = anchored(r"-? ?[a-z_][\w.-]{0,40}:(?: |$)")
 _SPEAKER = anchored(r"[^\W\d_a-z][\w.'-]{0,24}(?: [^\W\d_a-z][\w.'-]{0,24})?(?: ?\([^)\n]{1,24}\))?: ")
 _CLOCK = anchored(r"[\[(]?\d{1,2}[:.]\d\d(?:[:.]\d\d)?[\])]? (?:- )?")
 _PROGRAM = anchored(r"[A-Za-z]+[a-z][A-Z]\w{0,40}:\w")
 _BULLET = anchored(r"(?:[-*+•–]|\d{1,3}[.)])\s")
 _LABELLED = anchored(r"\[[^\[\]\n]{2,60}? ?[:：](?:\s|$)")
-_TYPED = anchored(r"\[[A-Za-z][\w-]{1,30}:[^\s\d]")
+_TYPED = anchored(r"\[[A-Za-z][\w-]{1,30}:(?!\d{1,3}\])[^\s:]")
+_HEADER = anchored(r"[A-Z][A-Za-z]+(?:-[A-Z][A-Za-z]*)+: ?\S")
+_FIELDS = anchored(r"[A-Za-z][\w-]{1,40}: |--|$")
+_NAMES_FILE = anchored(r"#{1,6} {1,3}[`*]{0,2}[\w./-]{1,80}\.[A-Za-z]\w{0,7}[`*]{0,2} ?(?:[(:]|$)")
 _MARGIN = ("  ", "\t")
-_QUOTATION = pattern(
-    r"\"([^\"\n]{4,280})\"|“([^”\n]{4,280})”|„([^“”\n]{4,280})[“”]|«([^»\n]{4,280})»|»([^«\n]{4,280})«"
-    r"|「([^」\n]{2,280})」|『([^』\n]{2,280})』|(?<!\w)'([^'\n]{6,280})'(?!\w)|(?<!\w)‘([^’\n]{6,280})’"
+_SET_UP = (
+    ("[Chat messages since", "[Current message", "]"),
+    ("# Context from my IDE setup:", "## My request for ", "\n"),
 )
-_ENDS = frozenset(".!?。！？")
-_STOPS = frozenset(".,;:!?。，；：！？、")
+"""How such a message begins, the mark before the person's words, and what ends the mark."""
 
 
 def as_typed(text: str) -> str:
@@ -61,28 +93,38 @@ def as_typed(text: str) -> str:
 def head_end(text: str, at: int) -> int:
     """Where the person's words end, when the line that begins here hands a text over; else -1.
 
-    What stands between marks of its own (a fence, a quote, a tag, an indent) ends with them and is not meant here.
+    A line that ends with a colon does, unless it says that the person's own points follow. What stands between marks
+    of its own (a fence, a quote, a tag, an indent) ends with them and is not meant here.
     """
     end = text.find("\n", at)
     line = text[at:] if end < 0 else text[at:end]
     colon = _COLON.search(line[:MAX_HEAD])
-    if colon is None:
+    last = len(line.rstrip(" \t*_"))
+    if last and line[last - 1] in _POINTS_DOWN:
+        head, ends, rest = line[: last - 1][-MAX_HEAD:], last, ""
+    elif colon is not None:
+        head, ends, rest = line[: colon.start()], colon.end(), line[colon.end() :].strip()
+    else:
         return -1
-    head, rest = line[: colon.start()], line[colon.end() :].strip()
     verb = _ASKED.search(head)
     # "Check again: the date is wrong" asks for no text to be looked at; "check this: …" and "translate: …" do.
     asked = verb is not None and not (rest and _PLAINLY.fullmatch(head[verb.end() :]))
     if rest:
-        return at + colon.end() if asked and not rest.startswith(("`", "<")) else -1
-    if not asked and not _ANNOUNCED.search(head + ":") and not _FILE.fullmatch(head.strip() + ":"):
+        return at + ends if asked and not rest.startswith(("`", "<")) else -1
+    if not asked and not _ANNOUNCED.search(head + ":") and _points_follow(head.strip(" *_#"), text, at + len(line)):
         return -1
     after = _NOT_BLANK.search(text, at + len(line))
     if after is None:
         return -1
     begins = max(text.rfind("\n", at, after.start()) + 1, at)
     follows = text[begins : begins + MAX_HEAD]
-    marked = follows.startswith(("```", "~~~", "'''", '"""', ">", "<", "|", "    ", "\t", "Traceback "))
-    return -1 if marked else at + colon.end()
+    marked = follows.startswith(("```", "~~~", "'''", '"""', ">", "<", "|", STOOD, "    ", "\t", "Traceback "))
+    return -1 if marked else at + ends
+
+
+def _points_follow(head: str, text: str, at: int) -> bool:
+    head = plain(head)
+    return bool(_OWN_POINTS.search(head) or (_BULLET.match(text, at + 1) and _LIST_HEAD.search(head)))
 
 
 def announces_a_quote(bare: str) -> bool:
@@ -91,8 +133,13 @@ def announces_a_quote(bare: str) -> bool:
 
 
 def names_a_program(bare: str) -> bool:
-    """``PreToolUse:Bash hook …``: a line that a program heads."""
-    return bool(_PROGRAM.match(bare))
+    """``PreToolUse:Bash hook …``: a line that a program heads; ``# MEMORY.md (loaded)``: one that heads a file."""
+    return bool(_PROGRAM.match(bare) or _NAMES_FILE.match(bare))
+
+
+def begins_headers(bare: str, following: str) -> bool:
+    """``Content-Type: …`` among fields of its kind: what comes after the headers' empty line is theirs as well."""
+    return bool(_HEADER.match(bare) and _FIELDS.match(following))
 
 
 def listing_end(text: str, at: int, bare: str, after: int) -> int:
@@ -106,7 +153,7 @@ def listing_end(text: str, at: int, bare: str, after: int) -> int:
         return _indented_end(text, after)
     if bare.startswith("[^") and "]:" in bare[:MAX_HEAD]:
         return _paragraph_end(text, after)
-    following = _first_line(text, after)
+    following = first_line(text, after)
     if "\t" in bare or any(" " not in bare and min(bare.count(c), following.count(c)) >= 2 for c in ",;"):
         return _paragraph_end(text, after)
     if (_FIELD.match(bare) and _FIELD.match(following)) or (_speaks(bare) and _speaks(following)):
@@ -136,23 +183,12 @@ def bracket_end(text: str, at: int, begins_line: bool) -> int:
 
 
 def current_message(text: str) -> str:
-    """The part of a group chat's message that is to be answered now; "" where what stands before may forge it."""
-    if not text.startswith("[Chat messages since"):
-        return text
-    parts = text.split("[Current message")
-    return parts[1].partition("]")[2] if len(parts) == 2 else ""
-
-
-def without_quotations(text: str) -> str:
-    """The text with ``""`` for each quoted sentence; quoted words ("Dear Ann") stay, they name what is meant."""
-    return _QUOTATION.sub(lambda m: '""' if _is_sentence(m[m.lastindex or 0]) else m[0], text)
-
-
-def _is_sentence(quoted: str) -> bool:
-    words = len(quoted.split())
-    ended = quoted.strip()[-1:] in _ENDS
-    stopped = any(c in _STOPS for c in quoted)
-    return (stopped and (words >= 3 or (words == 1 and not quoted.isascii()))) or (ended and words >= 2)
+    """What is to be answered now of a message that an agent set up; "" where what stands before forges it."""
+    for opens, marks, ends in _SET_UP:
+        if text.startswith(opens):
+            parts = text.split(marks)
+            return parts[1].partition(ends)[2] if len(parts) == 2 else ""
+    return text
 
 
 def _two_points(paragraph: str) -> bool:
@@ -168,7 +204,7 @@ def _speaks(bare: str) -> bool:
     return bool(_SPEAKER.match(bare, clock.end() if clock else 0))
 
 
-def _first_line(text: str, at: int) -> str:
+def first_line(text: str, at: int) -> str:
     end = text.find("\n", at, at + MAX_HEAD)
     return text[at : end if end >= 0 else at + MAX_HEAD].strip()
 

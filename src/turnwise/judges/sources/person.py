@@ -8,16 +8,19 @@ a line is, it is not the person's. Pure functions of linear time.
 
 from __future__ import annotations
 
+from turnwise.judges.sources.layout import first_kind, last_lines, layout_end, share_a_head, without_frames
 from turnwise.judges.sources.pasted import (
     announces_a_quote,
     as_typed,
+    begins_headers,
     current_message,
+    first_line,
     head_end,
     listing_end,
     names_a_program,
-    without_quotations,
 )
-from turnwise.judges.sources.visible import with_plain_marks
+from turnwise.judges.sources.quotations import without_quotations
+from turnwise.judges.sources.visible import STOOD, with_plain_marks
 from turnwise.judges.sources.wrappers import without_blocks
 from turnwise.messages import content_text
 from turnwise.patterns import anchored, pattern
@@ -39,6 +42,11 @@ ALONE = frozenset("from subject file document result results response context us
 """Words that people also use in a sentence before a colon: a label only when little else stands in it."""
 NAMED = frozenset("result results file document log logs response subject context environment".split())
 """Words that people also put before what they have to say ("Logs: too verbose"): labels only when nothing follows."""
+SHOUTED = frozenset(
+    "pps note edit fyi btw imo imho important attention wrong bug todo update again also stop never always remember"
+    " rule please fix careful nope tldr".split()
+)
+"""Words that people write in capitals before a colon; any other is a field of a form ("TEXT: …")."""
 MAX_LABEL = 48
 MAX_READ = 50_000
 """Characters of a message that is read at all: a longer one holds something pasted, and is nobody's word."""
@@ -62,11 +70,29 @@ _DIFF = ("diff --git ", "@@ ", "+++ ", "--- ", "Index: ")
 
 
 def person_words(message: Message) -> str:
-    """The words of the person in a user message, "" where none are left; each part of its content stands for itself."""
+    """The words of the person in a user message, "" where none are left.
+
+    Each part of its content stands for itself, but for parts that hand over the next ones or begin alike, as rows do.
+    """
     content = message.get("content")
-    parts = [content_text({"content": [part]}) for part in content] if isinstance(content, list) else []
-    own = [own_words(text) for text in parts or [content_text(message)]]
+    if not isinstance(content, list):
+        return own_words(content_text(message))
+    parts = [with_plain_marks(content_text({"content": [part]})) for part in content]
+    rows = share_a_head(parts)
+    own: list[str] = []
+    for text in parts:
+        if first_kind(text) not in rows:
+            own.append(own_words(text))
+        if _hands_over(text):
+            break
     return "\n".join(text for text in own if text)
+
+
+def _hands_over(text: str) -> bool:
+    """Whether a part ends by announcing the next: ``Content of a.txt:``, ``--- Files ---``."""
+    bare = text.rstrip("*_ \n\t").rpartition("\n")[2].strip()
+    ends = bare.strip("-=*#<>[]~_ ").upper().startswith("END")
+    return bare.endswith((":", "：")) or (_is_marker(bare) and not ends)
 
 
 def own_words(text: str) -> str:
@@ -74,10 +100,10 @@ def own_words(text: str) -> str:
     # What a block was taken out of is looked at once more: a label may have stood behind it.
     if len(text) > MAX_READ:
         return ""  # a part of it would not do: what a block is shows only at its end
-    text = current_message(text)
+    text = as_typed(as_typed(current_message(text))).replace(STOOD, " ")
     for _ in range(2):
-        text = without_blocks(with_plain_marks(as_typed(text)), _skipped, head_end)
-    lines = text.split("\n")
+        text = _without_blocks(with_plain_marks(text))
+    lines = [line for line in text.split("\n") if line != STOOD]
     kept: list[str] = []
     at = 0
     while at < len(lines):
@@ -86,7 +112,16 @@ def own_words(text: str) -> str:
             kept.append(_without_data(lines[at].strip()))
             end += 1
         at = end
-    return without_quotations("\n".join(kept)).strip()
+    return without_quotations(without_frames("\n".join(kept))).strip()
+
+
+def _without_blocks(text: str) -> str:
+    last = last_lines(text)
+
+    def skip(text: str, at: int) -> int:
+        return max(_skipped(text, at), layout_end(text, at, last))
+
+    return without_blocks(text, skip, head_end)
 
 
 def _skipped(text: str, at: int) -> int:
@@ -101,7 +136,12 @@ def _skipped(text: str, at: int) -> int:
         return after
     if _is_marker(bare):
         return _after_marked(text, after, _marked(bare))
-    if _is_label(bare) or _introduces_a_quote(bare) or names_a_program(bare):
+    if (
+        _is_label(bare)
+        or _introduces_a_quote(bare)
+        or names_a_program(bare)
+        or begins_headers(bare, first_line(text, after))
+    ):
         return len(text)  # somebody else speaks from here on
     if _begins_paste(bare):
         empty = _EMPTY_LINE.search(text, at)
@@ -144,6 +184,8 @@ def _is_label(bare: str) -> bool:
     if head[end + 1 : end + 2].isdigit():
         return False  # a time of day
     words = "".join(c if c.isalnum() else " " for c in head[:end].lower()).split()
+    if len(words) == 1 and len(words[0]) > 2 and head[:end].isupper() and words[0] not in SHOUTED:
+        return True
     if len(words) == 1 and words[0] in NAMED and core == bare and bare[end + 1 : end + 3].strip().islower():
         return False  # a plain word with the person's opinion of it behind
     if _names_a_source(words):
@@ -170,9 +212,9 @@ def _is_marker(bare: str) -> bool:
     """``=== BEGIN WEB PAGE ===``, ``BEGIN_OPENCLAW_INTERNAL_CONTEXT``, ``-----Original Message-----``."""
     core = bare.strip("-=*#<>[]~_ ")
     decorated = len(core) < len(bare) and not bare[:1].isalnum()
-    if core.startswith(("BEGIN ", "BEGIN_", "START OF ", "START_")):
+    if core.startswith(("BEGIN ", "BEGIN_", "BEGIN:", "START OF ", "START_")):
         first, _, behind = core.partition(" ")
-        if decorated or ("_" in first and behind.partition(" ")[0] not in _TELLS):
+        if decorated or core.startswith("BEGIN:") or ("_" in first and behind.partition(" ")[0] not in _TELLS):
             return True
     if bare.startswith("***") and bare[3:4].isalpha() and core.endswith((".", "!")) and not core.isupper():
         return bool(LABELS & set(core.lower().split()))  # else a sentence that is set in bold
@@ -183,7 +225,7 @@ def _marked(bare: str) -> str:
     """What a marker is about: ``=== BEGIN WEB PAGE ===`` is about a web page; "" for one that has no end."""
     core = bare.strip("-=*#<>[]~_ ")
     opens = next((word for word in ("BEGIN", "START OF", "START") if core.startswith(word)), None)
-    return core.removeprefix(opens).strip(" _") if opens else ""
+    return core.removeprefix(opens).strip(" _:") if opens else ""
 
 
 def _after_marked(text: str, at: int, about: str) -> int:
@@ -192,7 +234,7 @@ def _after_marked(text: str, at: int, about: str) -> int:
     while end > at:
         begins = max(text.rfind("\n", at, end) + 1, at)
         core = text[begins:end].strip().strip("-=*#<>[]~_ ")
-        if about and core.startswith("END") and core.removeprefix("END").strip(" _") == about:
+        if about and core.startswith("END") and core.removeprefix("END").strip(" _:") == about:
             return min(end + 1, len(text))
         end = begins - 1
     return len(text)

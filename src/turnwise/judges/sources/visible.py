@@ -10,6 +10,8 @@ import unicodedata
 
 from turnwise.messages import storable
 
+STOOD = "\ue000"
+"""Left, on a line of its own, where a block that began a line was taken out: what announced it announces no more."""
 _BREAKS = dict.fromkeys(map(ord, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), "\n")
 _BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _WIDE = {0xFF01 + i: chr(0x21 + i) for i in range(94)}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from turnwise.judges.sources.pasted import bracket_end
+from turnwise.judges.sources.visible import STOOD
 from turnwise.patterns import anchored, pattern
 
 EMPHASIS = frozenset("b i em strong u s del ins mark sub sup small kbd code q".split())
@@ -32,7 +33,7 @@ MAX_NESTED = 3
 """Marks of a chat template within one another."""
 MAX_TAG = 2000
 FENCES = ("```", "~~~", "'''", '"""')
-PERSONS = frozenset(["user_query", "user_message", "feedback"])
+PERSONS = frozenset(["user_query", "user_message", "userrequest", "feedback"])
 """Tags in which agents set the person's own words. Whatever else is put in has its own block, label or place."""
 _MARK = pattern(r"[<\[`\n]|~~~|'''|\"\"\"")
 
@@ -96,8 +97,12 @@ class _Scan:
         self.at = end
 
     def _drop(self, end: int) -> None:
-        self.kept.append(" ")
+        self.kept.append(f"\n{STOOD}\n" if self._begins_line() else " ")
         self.at = max(end, self.at + 1)
+
+    def _begins_line(self) -> bool:
+        before = self.text[max(self.at - 8, 0) : self.at].rpartition("\n")
+        return not before[2].strip() and bool(before[1] or self.at < 8)
 
     def _drop_to(self, mark: str) -> None:
         """Drop up to and with the last such mark, or all that is left."""
@@ -224,9 +229,7 @@ class _Scan:
 
     def _bracket(self) -> None:
         text, at = self.text, self.at
-        before = text[max(at - 8, 0) : at]
-        begins_line = not before.rpartition("\n")[2].strip() and ("\n" in before or at < 8)
-        if (end := bracket_end(text, at, begins_line)) > at and not before.endswith("!"):
+        if (end := bracket_end(text, at, self._begins_line())) > at and text[at - 1 : at] != "!":
             self._drop(end)
             return
         name, after = _name(text, at + 1)
