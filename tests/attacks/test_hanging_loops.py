@@ -212,7 +212,7 @@ from tests.attacks import test_hanging_loops as t
 async def main():
     small = t.Small(Path(sys.argv[1]), t.loop(t.AS_ON_MACOS + t.LIVING), t.loop(t.AS_ON_MACOS + t.DEAF_AND_SPINNING),
                     gateway=t.AS_ON_MACOS + t.GATEWAY_ALIKE)
-    small.given[1].limits = t.Limits(600, 600)
+    small.given[1].limits = t.SilenceLimits(600, 600)
     asyncio.create_task(t.tell(small))
     await small.run(t.tell_nothing, asyncio.Event())
 
