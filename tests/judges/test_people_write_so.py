@@ -193,3 +193,7 @@ def test_a_part_that_announces_the_next_one_hands_it_over() -> None:
 def test_a_hint_is_not_made_of_a_sentence_that_lost_its_quotation() -> None:
     reply = 'No. Always say "we are sorry to hear that" first. Make it shorter.'
     assert judge_from_signals(TASK, ANSWER, [{"role": "user", "content": reply}]).hint == "Make it shorter."
+
+
+def test_a_sign_that_is_named_mutes_nobody() -> None:
+    assert "please make it blue" in own_words("The ● button is wrong, please make it blue.\nAlso drop the footer.")

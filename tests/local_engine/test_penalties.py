@@ -38,6 +38,12 @@ def test_the_repetition_penalty_scales_what_stands_in_prompt_or_answer() -> None
     assert bent(repetition_penalty=2.0) == [1.0, 0.5, -2.0, -4.0]
 
 
+def test_no_penalty_that_is_taken_leaves_the_numbers() -> None:
+    logits = torch.tensor([[1e5, -1e5, 0.0, 1.0]])
+    bent = penalised(logits, [RequestParams(1, repetition_penalty=p) for p in (0.01,)], [([0, 1, 2, 3], 2)])
+    assert torch.isfinite(torch.log_softmax(bent / 0.01, dim=-1).amax())
+
+
 def test_nothing_is_penalised_before_the_first_token_of_an_answer() -> None:
     params = RequestParams(1, frequency_penalty=1.0, presence_penalty=1.0)
     assert torch.equal(penalised(LOGITS, [params], [(PROMPT, 2)]), LOGITS)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from turnwise.cli.options import ConfigFile, Home, Json, Set, err, out, read_config
+from turnwise.cli.options import ConfigFile, Home, Json, Set, err, out, print_json, read_config
 from turnwise.errors import TurnwiseError
 
 judge_app = typer.Typer(help="The judge.", no_args_is_help=True)
@@ -31,7 +30,7 @@ def judge_eval(
 
     report = evaluate_file(file, kind, read_config(config, home, None), cross_validate)
     if as_json:
-        out.print_json(json.dumps(report))
+        print_json(report)
     else:
         out.print(render(report))
 

@@ -18,6 +18,7 @@ MOST = {"system": 200, "thinking": 200, "tool": 300, "user": 4000, "assistant": 
 SOME_LINES = 6
 MOST_LINES = {"user": 200, "assistant": 200}
 MOST_OF_ARGUMENTS = 160
+MOST_OF_LABEL = 80
 NEW_LINE = "\n    "
 STYLES = {"user": "bold", "assistant": "green", "call": "yellow", "note": "dim"}
 
@@ -69,7 +70,7 @@ def _message(message: Message, calls: dict[str, str], full: bool) -> Iterator[Li
         yield from _said("thinking", "thinking", visible(message["reasoning_content"]).strip(), full)
     label = f"tool {calls[found]}" if (found := message.get("tool_call_id")) in calls else role
     if text or not message.get("tool_calls"):
-        yield from _said(role, visible(label), text, full)
+        yield from _said(role, " ".join(visible(label).split())[:MOST_OF_LABEL], text, full)
     for call in message.get("tool_calls") or ():
         function = call["function"]
         calls[call.get("id", "")] = function["name"]
@@ -94,10 +95,10 @@ def _arguments(given: Any) -> str:
     """Arguments on one line, as a person would write the call down; what is no object stays as it is."""
     try:
         parsed = json.loads(given) if isinstance(given, str) else given
-    except ValueError:
-        parsed = given
-    if isinstance(parsed, dict):
-        given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in parsed.items())
+        if isinstance(parsed, dict):
+            given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in parsed.items())
+    except (ValueError, RecursionError):
+        pass  # it is shown as it came
     return " ".join(visible(str(given)).split())
 
 

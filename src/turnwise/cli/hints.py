@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from turnwise.cli.options import ConfigFile, Home, Json, ago, change_journal, out, read_config, read_journal
+from turnwise.cli.options import ConfigFile, Home, Json, ago, change_journal, out, print_json, read_config, read_journal
 from turnwise.judges.sources.visible import visible
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def hints_review(config: ConfigFile = None, home: Home = None, as_json: Json = F
 
     rows, short = read_journal(read_config(config, home, None), read)
     if as_json:
-        out.print_json(json.dumps(rows))
+        print_json(rows)
         return
     if not rows:
         out.print("no hint waits for review")

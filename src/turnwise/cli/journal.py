@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from turnwise.cli.options import ConfigFile, Home, Json, ago, change_journal, out, read_config
+from turnwise.cli.options import ConfigFile, Home, Json, ago, change_journal, out, print_json, read_config
 from turnwise.cli.records import versions_app
 from turnwise.errors import TurnwiseError
 from turnwise.patterns import anchored
@@ -62,7 +61,7 @@ def journal_prune(
     if records and before is not None:
         told["records"] = prune_records(settings, before, dry_run)
     if as_json:
-        out.print_json(json.dumps(told))
+        print_json(told)
         return
     if not done.turns and not told.get("records"):
         out.print("nothing to prune: what is left is newer, or training needs it", highlight=False)
@@ -114,7 +113,7 @@ def versions_prune(
     settings = read_config(config, home, None)
     going = change_journal(settings, lambda journal: prune_versions(journal, keep, dry_run))
     if as_json:
-        out.print_json(json.dumps({"versions": going}))
+        print_json({"versions": going})
         return
     said = ", ".join(map(str, going)) or "none"
     out.print(f"versions whose weights {'would go' if dry_run else 'are deleted'}: {said}", highlight=False)
@@ -149,7 +148,7 @@ def forget_session(
 
 def _say(told: dict[str, Any], as_json: bool, what: str) -> None:
     if as_json:
-        out.print_json(json.dumps(told))
+        print_json(told)
         return
     line: Callable[[str], None] = lambda text: out.print(text, highlight=False, markup=False, soft_wrap=True)  # noqa: E731
     line(f"{told['turns']} turns of {', '.join(told['sessions'])} {what}")

@@ -29,6 +29,7 @@ from turnwise.cli.options import (
     Set,
     err,
     out,
+    print_json,
     read_config,
     read_journal,
     remove_ours,
@@ -142,7 +143,7 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     states = read_states(settings.home)
     figures["supervised"] = {name: asdict(state) for name, state in states.items()}
     if as_json:
-        out.print_json(json.dumps(figures))
+        print_json(figures)
         return
     table = Table("what", "figure", title=f"turnwise at {settings.home}", show_header=False)
     table.add_row("sessions", f"{figures['sessions']['open']} open of {figures['sessions']['total']}")
@@ -177,7 +178,7 @@ def doctor(config: ConfigFile = None, home: Home = None, sets: Set = None, as_js
 
     findings = examine(config, home, sets)
     if as_json:
-        out.print_json(json.dumps([f.__dict__ for f in findings]))
+        print_json([f.__dict__ for f in findings])
     else:
         table = Table("check", "", "what was found, and what to do")
         marks = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "fault": "[red]fault[/]"}

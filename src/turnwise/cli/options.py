@@ -61,6 +61,11 @@ def read_config(config: Path | None, home: Path | None, sets: list[str] | None, 
     return load_config(config, {"home": home and home.absolute()} | more | parse_overrides(sets or []))
 
 
+def print_json(value: Any) -> None:
+    """For programs, and on a terminal too: nothing in it can be a terminal's command."""
+    out.print_json(json.dumps(value), ensure_ascii=True)
+
+
 def read_journal(settings: Config, read: Callable[[Journal], Any]) -> Any:
     """Look something up in the journal of a home that has one; nothing is written, and no schema changed."""
     from turnwise.journal.read_only import read_ours

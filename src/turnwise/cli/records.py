@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnwise.cli.chat import chat_lines, session_lines
-from turnwise.cli.options import ConfigFile, Home, Json, ago, change_journal, out, read_config, read_journal
+from turnwise.cli.options import ConfigFile, Home, Json, ago, change_journal, out, print_json, read_config, read_journal
 from turnwise.errors import TurnwiseError
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def sessions_list(
 
     rows, shown = read_journal(read_config(config, home, None), read)
     if as_json:
-        out.print_json(json.dumps(rows))
+        print_json(rows)
         return
     if not rows:
         out.print("no session is recorded yet")
@@ -68,7 +67,7 @@ def sessions_show(
     if found is None:
         raise TurnwiseError(f"the turns of {session} were pruned; see `turnwise sessions list`")
     if as_json:
-        out.print_json(json.dumps(found))
+        print_json(found)
         return
     for text, style in chat_lines(found, short, full):
         out.print(Text(text, style=style), soft_wrap=True)
@@ -80,7 +79,7 @@ def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = 
     settings = read_config(config, home, None)
     versions, serving = read_journal(settings, lambda journal: (journal.list_versions(), journal.latest_version()))
     if as_json:
-        out.print_json(json.dumps([version_body(v) | {"serving": v.number == serving} for v in versions]))
+        print_json([version_body(v) | {"serving": v.number == serving} for v in versions])
         return
     table = Table("version", "parent", "made", "turns", "loss", "gate")
     table.add_row("0" + (" (serving)" if serving == 0 else ""), "", "", "", "", "the model as it came")
@@ -102,7 +101,7 @@ def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> 
     version = read_journal(read_config(config, home, None), lambda journal: journal.get_version(number))
     if version is None:
         raise TurnwiseError(f"there is no published version {number}; see `turnwise versions list`")
-    out.print_json(json.dumps(version_body(version)))
+    print_json(version_body(version))
 
 
 @versions_app.command("rollback", epilog="Example: turnwise versions rollback 2")

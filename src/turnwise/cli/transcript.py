@@ -14,6 +14,8 @@ from turnwise.journal.schema import unpack_json
 from turnwise.judges.sources.visible import visible
 from turnwise.types import Message, TurnKind
 
+LOOKED_AT = 20_000
+"""Characters of a message in which its first words are looked for."""
 ABOUT_CHARS = 60
 """Length of what a session is said to be about."""
 
@@ -79,7 +81,9 @@ def _known(context: list[str], sent: list[str]) -> tuple[int, int]:
 def about(messages: list[Message]) -> str:
     """The first words of a conversation that are a person's own: agents put blocks of theirs before them."""
     for message in messages:
-        words = " ".join(_without_blocks(visible(content_text(message))).split()) if message["role"] == "user" else ""
+        if message["role"] != "user":
+            continue
+        words = " ".join(_without_blocks(visible(content_text(message)[:LOOKED_AT])).split())
         if words:
             return words if len(words) <= ABOUT_CHARS else f"{words[: ABOUT_CHARS - 1].rstrip()}…"
     return ""

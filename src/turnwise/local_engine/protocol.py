@@ -32,7 +32,7 @@ class CompletionRequest(_Strict):
     min_p: float = Field(0.0, ge=0, le=1)
     frequency_penalty: float = Field(0.0, ge=-2, le=2)
     presence_penalty: float = Field(0.0, ge=-2, le=2)
-    repetition_penalty: float = Field(1.0, gt=0, le=10)
+    repetition_penalty: float = Field(1.0, ge=0.01, le=10)
     seed: int | None = None
     stop: str | Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=16)] | None = None
     stop_token_ids: list[int] | None = None

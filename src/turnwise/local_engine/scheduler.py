@@ -176,6 +176,12 @@ class Scheduler:
         if sampled:
             params = [r.params for r in sampled]
             logits = penalised(logits, params, [(r.tokens, r.prompt_len) for r in sampled])
+            finite = torch.isfinite(logits.amax(dim=-1)).tolist()
+            if not all(finite):  # what one request asked for, or its weights, must not end the others
+                for request in (r for r, fine in zip(sampled, finite, strict=True) if not fine):
+                    self._end(request, Output([], [], "", Finish.ABORT, error="no token has a finite probability"))
+                kept = [i for i, fine in enumerate(finite) if fine]
+                sampled, params, logits = [sampled[i] for i in kept], [params[i] for i in kept], logits[kept]
             uniforms = [r.rng.random() if r.params.temperature > 0 else 0.0 for r in sampled]
             for request, token, logprob in zip(sampled, *sample(logits, params, uniforms), strict=True):
                 self._take(request, token, logprob)

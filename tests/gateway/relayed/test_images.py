@@ -64,6 +64,16 @@ async def test_a_screenshot_that_a_tool_returns(tmp_path: Path) -> None:
         assert fronted.asked()[0]["messages"][-1] == {"role": "user", "content": [result]}
 
 
+async def test_a_failed_tools_mark_goes_with_its_image(tmp_path: Path) -> None:
+    use = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": [SAID, ANTHROPIC_IMAGES[1]]}
+    asked = [{"role": "user", "content": "look"}, {"role": "assistant", "content": [use]}]
+    async with in_front_of(tmp_path, ENDED, api="anthropic") as fronted:
+        await fronted.ask("messages", messages=[*asked, {"role": "user", "content": [result]}], max_tokens=9)
+        told = fronted.asked()[0]["messages"][-1]["content"][0]["content"]
+        assert told == [{"type": "text", "text": "Error:"}, SAID, ANTHROPIC_IMAGES[1]]
+
+
 async def test_the_same_words_with_another_image_are_another_conversation(tmp_path: Path) -> None:
     hello = sse({"choices": [{"delta": {"content": "a cat"}, "finish_reason": "stop"}]})
     async with in_front_of(tmp_path, hello, hello) as fronted:

@@ -54,7 +54,7 @@ def post(gateway: Running, body: Any, **kwargs: Any) -> httpx.Response:
         ({"model": "turnwise", "messages": HI, "n": 2}, "n", "not supported"),
         ({"model": "turnwise", "messages": HI, "stop": [""]}, "stop", "non-empty"),
         ({"model": "turnwise", "messages": HI, "frequency_penalty": 3}, "frequency_penalty", "less than or equal to 2"),
-        ({"model": "turnwise", "messages": HI, "repetition_penalty": 0}, "repetition_penalty", "greater than 0"),
+        ({"model": "turnwise", "messages": HI, "repetition_penalty": 1e-40}, "repetition_penalty", "equal to 0.01"),
         ({"model": "turnwise", "messages": HI, "min_p": 2}, "min_p", "less than or equal to 1"),
         ({"model": "turnwise", "messages": HI, "made_up": 1}, "made_up", "unknown field"),
         (

@@ -90,14 +90,15 @@ def repeated(same: list[Any], placement: Placement, messages: list[Message], nam
 
     ``same`` are the turns with this very request, newest first. The same words are no repetition where a turn waits for
     them: a conversation that is held once more with the same answers began with a turn of its own, and each of its
-    requests is what that one, and then the next, waits for. Nor do they repeat a turn that the conversation went on
-    from, where nothing stands before them. A first message alone says nothing of its session, unless it is ``named``.
+    requests is what that one, and then the next, waits for. Where nothing stands before them, as with a first message
+    or examples, the words say nothing of their session unless it is ``named``; nor do they repeat a turn that the
+    conversation went on from.
     """
     if not same or placement.answers is not None:
         return None
     places = (placement.session_id, placement.branch_of)
     earlier = next((row for row in same if row.session_id in places), same[0])
-    if placement.behind is None and earlier.next_state_at is not None:
+    if placement.behind is None and (earlier.next_state_at is not None or not named):
         return None
     return earlier if named or last_answer_at(messages) is not None else None
 

@@ -24,6 +24,8 @@ class Leaving:
         assert task is not None
         self._tasks.add(task)
         try:
+            if self._over:
+                task.cancel()
             yield
         finally:
             self._tasks.discard(task)

@@ -98,7 +98,7 @@ class SamplingFields(BaseModel):
     min_p: float | None = Field(default=None, ge=0, le=1)
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
-    repetition_penalty: float | None = Field(default=None, gt=0, le=10)
+    repetition_penalty: float | None = Field(default=None, ge=0.01, le=10)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
 
     def sampling(self) -> dict[str, Any]:

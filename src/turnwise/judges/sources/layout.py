@@ -116,6 +116,8 @@ def without_frames(text: str) -> str:
     if all(sign[0] >= _SHAPES and not _stands_within(text, sign.start()) for sign in signs):
         return text
     begins, end = signs[0].start(), signs[-1].end()
+    if len(signs) == 1 and _stands_within(text, begins) and text[end : _line_end(text, end)].strip():
+        return text  # it is named, as a button is
     return text[:begins] + text[end if len(signs) > 1 else _line_end(text, end) :]
 
 

@@ -8,6 +8,8 @@ a line is, it is not the person's. Pure functions of linear time.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from turnwise.judges.sources.layout import first_kind, last_lines, layout_end, share_a_head, without_frames
 from turnwise.judges.sources.pasted import (
     announces_a_quote,
@@ -230,14 +232,20 @@ def _marked(bare: str) -> str:
 
 def _after_marked(text: str, at: int, about: str) -> int:
     """The beginning of the line after the last one that ends the marked block; the end of the text where none does."""
-    end = len(text)
-    while end > at:
-        begins = max(text.rfind("\n", at, end) + 1, at)
-        core = text[begins:end].strip().strip("-=*#<>[]~_ ")
-        if about and core.startswith("END") and core.removeprefix("END").strip(" _:") == about:
-            return min(end + 1, len(text))
-        end = begins - 1
-    return len(text)
+    end = _marked_ends(text).get(about, -1) if about else -1
+    return end if end > at else len(text)
+
+
+@lru_cache(maxsize=4)
+def _marked_ends(text: str) -> dict[str, int]:
+    """By the name of a marked block: the beginning of the line after the last one that ends it."""
+    ends, at = {}, 0
+    for line in text.split("\n"):
+        at += len(line) + 1
+        core = line.strip().strip("-=*#<>[]~_ ")
+        if core.startswith("END"):
+            ends[core.removeprefix("END").strip(" _:")] = min(at, len(text))
+    return ends
 
 
 def _table(lines: list[str], at: int) -> int:

@@ -232,6 +232,8 @@ def _tool_result(at: str, block: dict[str, Any], images: bool) -> Message:
     text = content or ""
     if block.get("is_error") and not text.lower().startswith("error"):
         text = f"Error: {text}"
+        if "parts" in seen:  # an upstream is sent these instead
+            seen = seen | {"parts": [{"type": "text", "text": "Error:"}, *seen["parts"]]}
     return {"role": "tool", "content": text, "tool_call_id": block["tool_use_id"]} | seen
 
 
