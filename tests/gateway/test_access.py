@@ -24,7 +24,7 @@ from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.support.in_process import TOKENS, in_process
 from tests.support.raw_http import answer, plays
 from tests.support.servers import wait_until
-from turnwise.gateway import auth
+from turnwise import access_tokens
 from turnwise.gateway.app import make_app
 from turnwise.gateway.turn.opening import Capture
 from turnwise.gateway.versions import ServingVersions
@@ -104,7 +104,7 @@ async def test_each_token_is_compared_in_constant_time(guarded: FastAPI, monkeyp
             compared.append({one, other})
             return hmac.compare_digest(one, other)
 
-    monkeypatch.setattr(auth, "hmac", Watched)
+    monkeypatch.setattr(access_tokens, "hmac", Watched)
     ours = [TOKENS.agent, TOKENS.person, TOKENS.admin]
     wrong = ["", "x", TOKEN[:-1], *ours]
     async with asking(guarded) as client:
@@ -115,7 +115,7 @@ async def test_each_token_is_compared_in_constant_time(guarded: FastAPI, monkeyp
 
 def test_no_token_is_compared_in_any_other_way() -> None:
     """Only `is None`: neither `==` nor `in` nor `startswith` may shorten the comparison for a good beginning."""
-    check = ast.parse(textwrap.dedent(inspect.getsource(auth.Tokens.scope_of)))
+    check = ast.parse(textwrap.dedent(inspect.getsource(access_tokens.Tokens.scope_of)))
     others = [
         ast.unparse(node)
         for node in ast.walk(check)

@@ -50,7 +50,7 @@ def k3(logp: Tensor, ref: Tensor) -> Tensor:
     ``d`` is cut at ± LOG_RATIO_LIMIT; beyond it the term has no gradient.
     """
     d = (ref - logp).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    return d.exp() - d - 1
+    return d.expm1() - d  # for small d the same, without what `exp` loses beside 1
 
 
 def ratio(logp: Tensor, other: Tensor) -> Tensor:
