@@ -52,7 +52,7 @@ def test_the_whole_loop_learns_from_a_conversation(tmp_path: Path, tiny: Path) -
         status = run("status", home=home)
         assert "trained" in status.stdout, status.stdout + status.stderr
         assert "serving" in run("versions", "list", home=home).stdout
-        assert "known by" in run("sessions", "list", home=home).stdout
+        assert "question 1" in run("sessions", "list", home=home).stdout, "what it is about"
         shown = subprocess.run(
             [sys.executable, "-m", "turnwise", "versions", "show", "1", "--home", str(home)],
             capture_output=True, text=True, timeout=60,
