@@ -1,4 +1,4 @@
-"""The HTTP API: routes, access, limits and errors. What a request means is decided in `capture`."""
+"""The HTTP API: routes, access, limits and errors. What a request means is decided in `turn/opening.py`."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ def test_values_that_change_nothing(caller: Caller, fields: dict[str, Any]) -> N
 
 
 def test_a_limit_on_calls_of_tools_that_are_not_offered(qwen: Agents) -> None:
-    qwen.openai.responses.create(model="turnwise", input="say: fine", truncation="auto", max_tool_calls=3)
+    response = qwen.openai.responses.create(model="turnwise", input="say: fine", truncation="auto", max_tool_calls=3)
+    assert response.output_text == "fine"
 
 
 def test_a_conversation_of_instructions_alone_and_its_reaction(caller: Caller, request: pytest.FixtureRequest) -> None:

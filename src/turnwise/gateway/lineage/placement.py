@@ -1,4 +1,4 @@
-"""Where a request belongs: looks the candidates up in the journal and lets `sessions` decide.
+"""Where a request belongs: looks the candidates up in the journal and lets `history` decide.
 
 In this order: the history and answer of a recorded turn are the beginning of the request; its last answer has the id
 of a tool call that we gave it (a client that rewrites answers); the request has the same answers in the same order (a
