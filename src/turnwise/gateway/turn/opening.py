@@ -1,7 +1,7 @@
-"""The capture path: a checked request becomes a recorded turn, is answered by the engine, and is made durable.
+"""Opening a turn: a checked request becomes a recorded turn, is answered by the engine, and is made durable.
 
 The order is fixed. The request, and its messages as the next state of the turn they answer, are in the journal before
-generation starts (here); the complete answer is there before its last byte leaves (`answering`). A client that goes
+generation starts (here); the complete answer is there before its last byte leaves (`sampling`). A client that goes
 away leaves an aborted turn, an engine that fails leaves an excluded one, and neither loses what came before.
 """
 
