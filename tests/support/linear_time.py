@@ -33,6 +33,9 @@ SMALL = (26, 60)
 LARGEST = 204_800
 GROWTH = 2.8
 """A text twice as long takes about twice the time (linear) or four times (quadratic)."""
+ACQUITTED = 10
+"""A text 8 times as long takes this much longer at most: then a quadratic part is so small that its time would not grow
+by `GROWTH` before `LARGEST` either. It costs a tenth of the look at every doubling, which the others get."""
 NOISE_S = 0.0002
 LONG_REPEAT = 16
 """A repetition that may come this often is pumped."""
@@ -233,8 +236,11 @@ def grows_too_fast(
     # Small times are taken with a clock that is fine but counts other processes too, so that it only acquits; what is
     # found guilty was so by the processor's time, which may come in steps of 10 ms.
     size = effort.screen
-    if _time(compiled, anchored, text(size)) <= NOISE_S:
+    screened = _time(compiled, anchored, text(size))
+    if screened <= NOISE_S:
         return None  # as most are
+    if 8 * GROWTH * screened < CPU_LIMIT_S and _time(compiled, anchored, text(8 * size)) <= ACQUITTED * screened:
+        return None
     first, second = taken(size // 2), taken(size)
     while size < LARGEST:
         if second <= GROWTH * first and (effort.early or second >= effort.enough_s):
@@ -252,8 +258,8 @@ def grows_too_fast(
     return None
 
 
-def _worker(made: Sequence[Any], first: int, effort: Effort, say: Callable[[dict[str, Any]], None]) -> None:
-    for index in range(first, len(made)):
+def _worker(made: Sequence[Any], mine: range, effort: Effort, say: Callable[[dict[str, Any]], None]) -> None:
+    for index in mine:
         _, compiled, anchored = made[index]
         for before, pump in _chosen(pumps(compiled.pattern, compiled.flags), index, effort.every):
             for end in effort.ends:
@@ -277,16 +283,16 @@ def _chosen(tried: list[tuple[str, str]], index: int, every: int) -> list[tuple[
     return always + general[index % every :: every] + own[::every] + own[1::every]
 
 
-def _child(which: str, effort: Effort) -> None:
-    """One line for each slow pattern, and a last one with the number of patterns."""
+def _child(which: str, effort: Effort, share: int, shares: int) -> None:
+    """One line for each slow pattern, and a last one with the number of patterns. Each `shares`-th pattern is mine."""
     made = patterns_of(which)
-    first = 0
-    while first < len(made):
+    mine = range(share, len(made), shares)
+    while mine:
         reads, writes = os.pipe()
         worker = os.fork()
         if worker == 0:
             with os.fdopen(writes, "w") as out:
-                _worker(made, first, effort, lambda case: print(json.dumps(case), file=out, flush=True))
+                _worker(made, mine, effort, lambda case: print(json.dumps(case), file=out, flush=True))
                 out.flush()
             os._exit(0)
         os.close(writes)
@@ -302,8 +308,8 @@ def _child(which: str, effort: Effort) -> None:
         if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGVTALRM:
             raise RuntimeError(f"a worker ended with status {status} at {last}")
         _report(made, last | {"why": f"more than {CPU_LIMIT_S} s"})
-        first = last["index"] + 1
-    print(json.dumps({"done": len(made)}), flush=True)
+        mine = range(last["index"] + shares, len(made), shares)
+    print(json.dumps({"done": len(range(share, len(made), shares))}), flush=True)
 
 
 def _report(made: Sequence[Any], case: dict[str, Any]) -> None:
@@ -329,15 +335,32 @@ def patterns_of(which: str) -> list[tuple[str, re.Pattern[Any], bool]]:
     return made
 
 
-def slow_patterns(which: str = "turnwise", effort: Effort = WIDE, timeout_s: float = 600) -> tuple[int, list[Slow]]:
-    """How many patterns there are under `which`, and those whose time grows too fast."""
-    command = [sys.executable, "-m", "tests.support.linear_time", which, "short" if effort is SHORT else "wide"]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
-    lines = [json.loads(line) for line in child.stdout.splitlines()]
-    if child.returncode or not lines:
-        raise RuntimeError(f"the check ended with code {child.returncode}: {child.stderr[-2000:]}")
-    return lines[-1]["done"], [Slow(**line) for line in lines[:-1]]
+def slow_patterns(
+    which: str = "turnwise", effort: Effort = WIDE, timeout_s: float = 600, shares: int = 1
+) -> tuple[int, list[Slow]]:
+    """How many patterns there are under `which`, and those whose time grows too fast, by `shares` children."""
+    size = "short" if effort is SHORT else "wide"
+    command = [sys.executable, "-m", "tests.support.linear_time", which, size]
+    deadline = time.monotonic() + timeout_s
+    children = [
+        subprocess.Popen([*command, str(share), str(shares)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for share in range(shares)
+    ]
+    count, found = 0, []
+    try:
+        for child in children:
+            out, err = child.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            lines = [json.loads(line) for line in out.splitlines()]
+            if child.returncode or not lines:
+                raise RuntimeError(f"the check ended with code {child.returncode}: {err[-2000:]}")
+            count += lines[-1]["done"]
+            found += [Slow(**line) for line in lines[:-1]]
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    return count, found
 
 
 if __name__ == "__main__":
-    _child(sys.argv[1], SHORT if sys.argv[2] == "short" else WIDE)
+    _child(sys.argv[1], SHORT if sys.argv[2] == "short" else WIDE, int(sys.argv[3]), int(sys.argv[4]))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -172,6 +175,23 @@ def test_directories_of_a_journal_that_was_replaced_are_left_and_passed_over(ben
     assert (theirs / "adapter_model.safetensors").read_bytes() == b"theirs"
 
 
+def stop_between_writes(pid: int, journal: Path) -> None:
+    """Stop a process while it does not hold the journal's write lock, which nobody could take from it."""
+    for _ in range(100):
+        os.kill(pid, signal.SIGSTOP)
+        os.waitpid(pid, os.WUNTRACED)  # until it has stopped
+        with contextlib.closing(sqlite3.connect(journal, timeout=0.5, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.01)
+            else:
+                connection.execute("ROLLBACK")
+                return
+    raise AssertionError("the process was writing whenever it was stopped")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_process_that_slept_over_its_lease_touches_nothing(tmp_path: Path, tiny_dir: Path) -> None:
@@ -197,7 +217,7 @@ def test_a_process_that_slept_over_its_lease_touches_nothing(tmp_path: Path, tin
     try:
         slow = start()
         wait_until(lambda: list(config.checkpoints_dir.glob("batch-*-step-*")), 120)
-        os.kill(slow.pid, signal.SIGSTOP)
+        stop_between_writes(slow.pid, config.journal_path)
         start()
         wait_until(lambda: bench.journal.latest_version() == 1, 120)
         published = contents(bench)
