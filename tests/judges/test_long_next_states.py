@@ -35,8 +35,13 @@ def test_the_words_of_a_person_are_found_in_time_that_grows_with_the_text(piece:
         own_words(piece * (size // len(piece)))
         return time.process_time() - started
 
-    small = max(min(taken(MAX_READ // 4) for _ in range(2)), 0.05)
-    assert taken(MAX_READ) < 4 * 2.5 * small  # four times the text; a quadratic one takes sixteen times as long
+    def grows_like_its_text() -> bool:
+        """Four times the text; a quadratic one takes sixteen times as long. A busy machine stretches now one, now the
+        other."""
+        small = max(min(taken(MAX_READ // 4) for _ in range(2)), 0.05)
+        return taken(MAX_READ) < 4 * 2.5 * small
+
+    assert any(grows_like_its_text() for _ in range(4))
 
 
 @pytest.mark.parametrize("role", ["user", "tool"])
