@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,6 +81,14 @@ class Bench:
             timeout=limit_s,
             input=typed,
         )
+
+    def run_script(self, package: str, script: Path, *args: str) -> subprocess.CompletedProcess[str]:
+        """A script of a program that is built on a library: beside npm's libraries, or by the library's own Python."""
+        if script.suffix == ".py":
+            return self.run(need(package), str(script), *args)
+        work = self.person / "work"
+        (work / "node_modules").symlink_to(need(package))
+        return self.run("node", shutil.copy(script, work), *args)
 
     def sessions(self) -> list[dict[str, Any]]:
         """Sessions with their turns, oldest first; the publisher's (of `publish`) is not a client's."""

@@ -1,0 +1,22 @@
+"""A task through one of smolagents' agents, run in an environment that has it: `URL TOKEN TASK KIND` (tools or code)."""
+
+import sys
+
+from smolagents import CodeAgent, OpenAIModel, ToolCallingAgent, tool
+
+url, token, task, kind = sys.argv[1:]
+
+
+@tool
+def run(command: str) -> str:
+    """Run a command.
+
+    Args:
+        command: the command
+    """
+    return command.removeprefix("echo ")
+
+
+model = OpenAIModel(model_id="turnwise", api_base=url, api_key=token)
+agent = (CodeAgent if kind == "code" else ToolCallingAgent)(tools=[run], model=model, max_steps=20, verbosity_level=0)
+print(agent.run(task))
