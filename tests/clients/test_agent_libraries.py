@@ -1,4 +1,4 @@
-"""Libraries that people build agents on, each in a small program of its own that does tool calls through the gateway."""
+"""Libraries that people build agents on, each in a small program of its own that calls tools through the gateway."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.checks import STEPS, assert_one_chain, assert_one_session_of_steps
 from tests.clients.conftest import Bench, shown
-from tests.support.scripted_agent import Script, message, smolagents_code, ten_commands
+from tests.support.scripted_agent import Script, browser_actions, message, smolagents_code, ten_commands
 
 pytestmark = pytest.mark.clients
 
@@ -42,7 +42,7 @@ TASK = "[step 1] Run ten commands, one after the other, and tell me when you are
 
 
 def run_task(bench: Bench, package: str, *kind: str) -> None:
-    script = LIBRARIES / f"{package}_session.py"
+    script = LIBRARIES / f"{package.replace('-', '_')}_session.py"
     done = bench.run_script(package, script, f"{bench.url}/v1", bench.token, TASK, *kind)
     bench.record("-".join([package, *kind]))
     assert "All is done." in done.stdout, shown(done)
@@ -67,3 +67,10 @@ def test_crewai(bench: Bench) -> None:
     bench.stub.reply = ten_commands("run", "command")
     run_task(bench, "crewai")
     assert_one_chain(bench)
+
+
+def test_browser_use_holds_answers_to_a_form(bench: Bench) -> None:
+    bench.stub.reply = browser_actions
+    run_task(bench, "browser-use")
+    assert_one_chain(bench)
+    assert all(form and "json" in form for form in bench.stub.structured), bench.stub.structured

@@ -1,4 +1,4 @@
-"""A task through one of smolagents' agents, run in an environment that has it: `URL TOKEN TASK KIND` (tools or code)."""
+"""A task through smolagents, run in an environment that has it: `URL TOKEN TASK KIND` (an agent of tools or code)."""
 
 import sys
 
@@ -17,6 +17,7 @@ def run(command: str) -> str:
     return command.removeprefix("echo ")
 
 
-model = OpenAIModel(model_id="turnwise", api_base=url, api_key=token)
+# By default it says that a call must be made, which an engine has to be able to hold a model to.
+model = OpenAIModel(model_id="turnwise", api_base=url, api_key=token, tool_choice="auto")
 agent = (CodeAgent if kind == "code" else ToolCallingAgent)(tools=[run], model=model, max_steps=20, verbosity_level=0)
 print(agent.run(task))
