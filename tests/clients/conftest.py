@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,7 @@ class Bench:
 def opened(config: Config, stub: StubEngine, tmp_path: Path) -> Iterator[Bench]:
     person = tmp_path / "person"
     (person / "work").mkdir(parents=True)
-    with running(stub.app()) as engine_url:
+    with nullcontext(config.engine.url) if config.engine.url else running(stub.app()) as engine_url:
         thread = GatewayThread(config, engine_url)
         thread.start(config)
         tap = Tap(thread.url)
@@ -155,6 +155,17 @@ def bench(config: Config, tokenizer: Tokenizer, model_dir: Path, tmp_path: Path)
     """The gateway with a scripted engine whose context is large enough for any client's prompt."""
     with opened(config, StubEngine(tokenizer, Script(None), max_model_len=200_000), tmp_path) as found:
         yield found
+
+
+@pytest.fixture
+def holding_bench(home: Path, tokenizer: Tokenizer, model_dir: Path, tmp_path: Path) -> Iterator[Bench]:
+    """The same before an engine that can hold a model to a form or to a call, as vLLM can."""
+    stub = StubEngine(tokenizer, Script(None), max_model_len=200_000)
+    with running(stub.app()) as url:
+        engine = {"engine.kind": "vllm", "engine.url": url}
+        config = load_config(overrides={"home": home, "server.port": 0, "model.path": str(model_dir), **engine})
+        with opened(config, stub, tmp_path) as found:
+            yield found
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ TEN_STEPS = [
     ("sdks", "langchain_session.py", "/v1", []),
     ("npm-sdks", "ai_sdk_session.mjs", "/v1", ["whole"]),
     ("npm-sdks", "ai_sdk_session.mjs", "/v1", ["stream"]),
+    ("npm-sdks", "ai_sdk_session.mjs", "/v1", ["said"]),
     ("npm-sdks", "anthropic_tool_runner_session.mjs", "", ["whole"]),
     ("npm-sdks", "anthropic_tool_runner_session.mjs", "", ["stream"]),
 ]
@@ -48,11 +49,13 @@ def run_task(bench: Bench, package: str, *kind: str) -> None:
     assert "All is done." in done.stdout, shown(done)
 
 
-def test_smolagents_calls_tools(bench: Bench) -> None:
+@pytest.mark.parametrize(("engine", "kind"), [("bench", "auto"), ("holding_bench", "tools")])
+def test_smolagents_calls_tools(engine: str, kind: str, request: pytest.FixtureRequest) -> None:
+    bench: Bench = request.getfixturevalue(engine)
     chain = ten_commands("run", "command")
     chain.calls.append(("final_answer", {"answer": "All is done."}))
     bench.stub.reply = chain
-    run_task(bench, "smolagents", "tools")
+    run_task(bench, "smolagents", kind)
     assert_one_chain(bench, calls=STEPS)
 
 
@@ -69,8 +72,10 @@ def test_crewai(bench: Bench) -> None:
     assert_one_chain(bench)
 
 
-def test_browser_use_holds_answers_to_a_form(bench: Bench) -> None:
+@pytest.mark.parametrize(("engine", "kind"), [("bench", "told"), ("holding_bench", "held")])
+def test_browser_use_asks_for_answers_of_a_form(engine: str, kind: str, request: pytest.FixtureRequest) -> None:
+    bench: Bench = request.getfixturevalue(engine)
     bench.stub.reply = browser_actions
-    run_task(bench, "browser-use")
+    run_task(bench, "browser-use", kind)
     assert_one_chain(bench)
-    assert all(form and "json" in form for form in bench.stub.structured), bench.stub.structured
+    assert [bool(form) for form in bench.stub.structured] == [kind == "held"] * (STEPS + 1)

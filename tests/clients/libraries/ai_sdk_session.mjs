@@ -1,4 +1,6 @@
-// A conversation through Vercel's AI SDK, run beside a node_modules that has it: `URL TOKEN MESSAGES MODE` (JSON; stream or whole)
+// A conversation through Vercel's AI SDK, run beside a node_modules that has it: `URL TOKEN MESSAGES MODE` (JSON).
+// `stream` and `whole` keep all messages of an answer; `said` keeps those of its last step, as programs do that were
+// written for its fifth version, where that was all of them.
 
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, isStepCount, streamText, tool } from "ai";
@@ -18,5 +20,6 @@ for (const text of JSON.parse(messages)) {
   const asked = { model: provider("turnwise"), messages: history, tools: { run }, stopWhen: isStepCount(5), maxRetries: 0 };
   const result = mode === "stream" ? streamText(asked) : await generateText(asked);
   console.log(await result.text);
-  history.push(...(await result.responseMessages));
+  const kept = mode === "said" ? (await result.response).messages : await result.responseMessages;
+  history.push(...kept);
 }

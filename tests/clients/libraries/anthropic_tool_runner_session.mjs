@@ -1,4 +1,4 @@
-// A conversation through the tool runner of Anthropic's TypeScript SDK: `URL TOKEN MESSAGES MODE` (JSON; stream or whole)
+// A conversation through the tool runner of Anthropic's TypeScript SDK: `URL TOKEN MESSAGES MODE` (JSON; stream or whole).
 
 import Anthropic from "@anthropic-ai/sdk";
 import { betaTool } from "@anthropic-ai/sdk/helpers/beta/json-schema";
@@ -20,5 +20,4 @@ for (const text of JSON.parse(messages)) {
   const last = await runner.runUntilDone();
   console.log(last.content.map((block) => block.text ?? "").join(""));
   history = [...runner.params.messages];
-  if (history.at(-1).role !== "assistant") history.push({ role: "assistant", content: last.content });
 }

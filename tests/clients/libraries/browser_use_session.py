@@ -1,6 +1,7 @@
-"""Ten actions asked of browser-use's chat class, in an environment that has it: `URL TOKEN TASK`. No browser is opened.
+"""Ten actions asked of browser-use's chat class, in an environment that has it: `URL TOKEN TASK KIND`.
 
-Each answer is held to the form of an action, as browser-use's own agent holds it.
+No browser is opened. `held`: each answer is to have the form of an action, as browser-use's own agent asks for it.
+`told`: its own settings for a server that cannot hold a model to a form.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from browser_use.llm.messages import AssistantMessage, SystemMessage, UserMessag
 from browser_use.llm.openai.chat import ChatOpenAI
 from pydantic import BaseModel
 
-url, token, task = sys.argv[1:]
+url, token, task, kind = sys.argv[1:]
 
 
 class Action(BaseModel):
@@ -19,7 +20,8 @@ class Action(BaseModel):
 
 
 async def talk() -> None:
-    model = ChatOpenAI(model="turnwise", base_url=url, api_key=token, max_retries=0)
+    more = {"add_schema_to_system_prompt": True, "dont_force_structured_output": True} if kind == "told" else {}
+    model = ChatOpenAI(model="turnwise", base_url=url, api_key=token, max_retries=0, **more)
     history = [SystemMessage(content="You work a browser."), UserMessage(content=task)]
     while True:
         action = (await model.ainvoke(history, output_format=Action)).completion

@@ -1,4 +1,8 @@
-"""A task through smolagents, run in an environment that has it: `URL TOKEN TASK KIND` (an agent of tools or code)."""
+"""A task through smolagents, run in an environment that has it: `URL TOKEN TASK KIND`.
+
+`tools` is its agent that calls tools as it comes: each request says that a call must be made. `auto` is the same for an
+engine that cannot hold a model to that. `code` is its agent that writes programs.
+"""
 
 import sys
 
@@ -17,7 +21,7 @@ def run(command: str) -> str:
     return command.removeprefix("echo ")
 
 
-# By default it says that a call must be made, which an engine has to be able to hold a model to.
-model = OpenAIModel(model_id="turnwise", api_base=url, api_key=token, tool_choice="auto")
+more = {"tool_choice": "auto"} if kind == "auto" else {}
+model = OpenAIModel(model_id="turnwise", api_base=url, api_key=token, **more)
 agent = (CodeAgent if kind == "code" else ToolCallingAgent)(tools=[run], model=model, max_steps=20, verbosity_level=0)
 print(agent.run(task))
