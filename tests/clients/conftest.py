@@ -57,7 +57,7 @@ class Bench:
 
     def connect(self, client: str, *args: str) -> None:
         """Run `turnwise connect` as a person would."""
-        base = ["connect", client, "--home", str(self.config.home), "--url", self.url, "--yes"]
+        base = ["connect", client, "--home", str(self.config.home), "--url", self.url, "--token", self.token, "--yes"]
         before = dict(os.environ)
         os.environ.update(self.environment)
         try:
