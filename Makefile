@@ -49,7 +49,7 @@ test-attacks: pull ## the attack suite in full: 100,000 hostile requests and all
 	TURNWISE_ATTACKS=full $(PYTEST) tests/attacks tests/test_patterns.py -rs
 
 .PHONY: test-clients
-test-clients: pull ## real agents through the gateway; installs them into the cache folder first (3 GB, minutes)
+test-clients: pull ## real agents through the gateway; installs them into the cache folder first (5 GB, minutes)
 	$(BIN)/python -m tests.clients.install
 	$(PYTEST) -m clients -rs
 

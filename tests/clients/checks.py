@@ -36,3 +36,15 @@ def assert_one_session_of_steps(bench: Bench, result_of: str, steps: int = STEPS
         assert not any(role in ("assistant", "system") for role, _ in came_back), bench.story()
     assert turns[-1]["next_state"] is None
     return turns
+
+
+def assert_one_chain(bench: Bench, calls: int = STEPS) -> None:
+    """One session in which every call is followed by its own result."""
+    assert len(bench.main_sessions()) == 1, bench.story()
+    turns = bench.main_sessions()[0]
+    assert len(turns) == calls + 1, bench.story()
+    for i, turn in enumerate(turns[:-1]):
+        came_back = texts(turn["next_state"])
+        if i < STEPS:
+            assert any(f"result-{i}" in text for _, text in came_back), f"turn {i}\n{bench.story()}"
+        assert not any(role in ("assistant", "system") for role, _ in came_back), bench.story()

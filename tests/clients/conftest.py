@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class Bench:
 
     def connect(self, client: str, *args: str) -> None:
         """Run `turnwise connect` as a person would."""
-        base = ["connect", client, "--home", str(self.config.home), "--url", self.url, "--yes"]
+        base = ["connect", client, "--home", str(self.config.home), "--url", self.url, "--token", self.token, "--yes"]
         before = dict(os.environ)
         os.environ.update(self.environment)
         try:
@@ -80,6 +81,14 @@ class Bench:
             timeout=limit_s,
             input=typed,
         )
+
+    def run_script(self, package: str, script: Path, *args: str) -> subprocess.CompletedProcess[str]:
+        """A script of a program that is built on a library: beside npm's libraries, or by the library's own Python."""
+        if script.suffix == ".py":
+            return self.run(need(package), str(script), *args)
+        work = self.person / "work"
+        (work / "node_modules").symlink_to(need(package))
+        return self.run("node", shutil.copy(script, work), *args)
 
     def sessions(self) -> list[dict[str, Any]]:
         """Sessions with their turns, oldest first; the publisher's (of `publish`) is not a client's."""
@@ -122,7 +131,7 @@ class Bench:
 def opened(config: Config, stub: StubEngine, tmp_path: Path) -> Iterator[Bench]:
     person = tmp_path / "person"
     (person / "work").mkdir(parents=True)
-    with running(stub.app()) as engine_url:
+    with nullcontext(config.engine.url) if config.engine.url else running(stub.app()) as engine_url:
         thread = GatewayThread(config, engine_url)
         thread.start(config)
         tap = Tap(thread.url)
@@ -146,6 +155,17 @@ def bench(config: Config, tokenizer: Tokenizer, model_dir: Path, tmp_path: Path)
     """The gateway with a scripted engine whose context is large enough for any client's prompt."""
     with opened(config, StubEngine(tokenizer, Script(None), max_model_len=200_000), tmp_path) as found:
         yield found
+
+
+@pytest.fixture
+def holding_bench(home: Path, tokenizer: Tokenizer, model_dir: Path, tmp_path: Path) -> Iterator[Bench]:
+    """The same before an engine that can hold a model to a form or to a call, as vLLM can."""
+    stub = StubEngine(tokenizer, Script(None), max_model_len=200_000)
+    with running(stub.app()) as url:
+        engine = {"engine.kind": "vllm", "engine.url": url}
+        config = load_config(overrides={"home": home, "server.port": 0, "model.path": str(model_dir), **engine})
+        with opened(config, stub, tmp_path) as found:
+            yield found
 
 
 @pytest.fixture

@@ -25,17 +25,20 @@ OPTIONAL = "TURNWISE_CLIENTS_OPTIONAL"
 
 @dataclass(frozen=True)
 class Package:
-    """`requires` are packages of the index `kind` ("pip" or "npm"); `program` is what the tests start."""
+    """`requires` are packages of the index `kind` ("pip" or "npm"); `program` is what the tests start.
+
+    npm's libraries have no program: theirs is the folder that a script's own `node_modules` points at.
+    """
 
     kind: str
     requires: tuple[str, ...]
-    program: str
+    program: str = ""
 
     def folder(self, name: str) -> Path:
         return cache_dir() / "clients" / name
 
     def path(self, name: str) -> Path:
-        return self.folder(name) / "bin" / self.program
+        return self.folder(name) / ("bin" if self.program else "lib/node_modules") / self.program
 
 
 PACKAGES: dict[str, Package] = {
@@ -43,6 +46,13 @@ PACKAGES: dict[str, Package] = {
     "openclaw": Package("npm", ("openclaw@2026.9.6",), "openclaw"),
     "mini-swe-agent": Package("pip", ("mini-swe-agent==2.4.6", "mcp"), "mini"),
     "sdks": Package("pip", ("pydantic-ai-slim[openai]", "langchain-openai"), "python"),
+    "crewai": Package("pip", ("crewai==1.15.30",), "python"),
+    "smolagents": Package("pip", ("smolagents[openai]==1.26.0",), "python"),
+    "browser-use": Package("pip", ("browser-use==0.13.14",), "python"),
+    "playwright": Package("pip", ("playwright==1.65.2",), "python"),
+    "npm-sdks": Package(
+        "npm", ("ai@7.0.173", "@ai-sdk/openai-compatible@3.0.92", "@anthropic-ai/sdk@1.12.0", "zod@4.6.7")
+    ),
     "opencode": Package("npm", ("opencode-ai@1.18",), "opencode"),
     "qwen-code": Package("npm", ("@qwen-code/qwen-code@0.24",), "qwen"),
     "codex": Package("npm", ("@openai/codex@0.169",), "codex"),

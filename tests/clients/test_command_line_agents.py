@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.clients.checks import STEPS, assert_one_session_of_steps, texts
+from tests.clients.checks import STEPS, assert_one_chain, assert_one_session_of_steps, texts
 from tests.clients.conftest import Bench, need, shown
 from tests.support.scripted_agent import Chain, Script, aider_edits, message, mini_swe_agent, ten_commands
 
@@ -14,18 +14,6 @@ pytestmark = pytest.mark.clients
 
 EDITS = 4
 TASK = "[step 1] Run ten commands, one after the other, and tell me when you are done."
-
-
-def assert_one_chain(bench: Bench, calls: int = STEPS) -> None:
-    """One session in which every call is followed by its own result."""
-    assert len(bench.main_sessions()) == 1, bench.story()
-    turns = bench.main_sessions()[0]
-    assert len(turns) == calls + 1, bench.story()
-    for i, turn in enumerate(turns[:-1]):
-        came_back = texts(turn["next_state"])
-        if i < STEPS:
-            assert any(f"result-{i}" in text for _, text in came_back), f"turn {i}\n{bench.story()}"
-        assert not any(role in ("assistant", "system") for role, _ in came_back), bench.story()
 
 
 @pytest.mark.timeout(500)

@@ -1,9 +1,8 @@
-"""The OpenAI and Anthropic SDKs and the agent libraries over them: streams, tools, errors, one session of ten steps."""
+"""The OpenAI and Anthropic SDKs: streams, tools, errors, one session of ten steps."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -11,7 +10,7 @@ import openai
 import pytest
 
 from tests.clients.checks import STEPS, assert_one_session_of_steps
-from tests.clients.conftest import Bench, need, shown
+from tests.clients.conftest import Bench
 from tests.support.scripted_agent import Script, message
 
 pytestmark = pytest.mark.clients
@@ -127,17 +126,26 @@ def test_anthropic_errors_are_of_their_kind(bench: Bench) -> None:
         client.messages.create(model="turnwise", max_tokens=9, messages=hello)
 
 
-LIBRARIES = Path(__file__).parent / "libraries"
+@anthropic.beta_tool
+def run(command: str) -> str:
+    """Run a command.
+
+    Args:
+        command: the command
+    """
+    return command.removeprefix("echo ")
 
 
-@pytest.mark.parametrize("library", ["pydantic_ai", "langchain"])
-def test_agent_libraries_ten_steps(bench: Bench, library: str) -> None:
-    python = need("sdks")
+def test_anthropic_tool_runner_ten_steps(bench: Bench) -> None:
+    """The TypeScript one is in test_agent_libraries.py."""
     bench.stub.reply = CALL
-    steps = json.dumps([message(step) for step in range(1, STEPS + 1)])
-    script = str(LIBRARIES / f"{library}_session.py")
-    done = bench.run(python, script, f"{bench.url}/v1", bench.token, steps)
-    bench.record(library.replace("_", "-"))
-    assert done.returncode == 0, shown(done)
-    assert f"Step {STEPS} is done." in done.stdout
+    client = anthropic.Anthropic(base_url=bench.url, auth_token=bench.token, max_retries=0)
+    history: list[Any] = []
+    for step in range(1, STEPS + 1):
+        history.append({"role": "user", "content": message(step)})
+        runner = client.beta.messages.tool_runner(model="turnwise", max_tokens=200, tools=[run], messages=[*history])
+        for answer in runner:
+            history.append({"role": "assistant", "content": answer.content})
+            results = runner.generate_tool_call_response()
+            history += [results] if results else []
     assert_one_session_of_steps(bench, "result-{}")

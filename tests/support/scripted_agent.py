@@ -72,6 +72,20 @@ def mini_swe_agent() -> Chain:
     return chain
 
 
+def smolagents_code(prompt: str) -> str:
+    """smolagents' other agent has no tools: an answer is a program, which calls them as functions."""
+    results = [text for role, text in _TURN.findall(prompt) if role == "user" and text.startswith("Observation:")]
+    code = f'print(run("echo result-{len(results)}"))' if len(results) < 10 else 'final_answer("All is done.")'
+    return f"Thought: I go on.\n<code>\n{code}\n</code>"
+
+
+def browser_actions(prompt: str) -> str:
+    """browser-use's agents have no tools: an answer is an action in JSON."""
+    pages = sum(role == "user" and text.startswith("Page: ") for role, text in _TURN.findall(prompt))
+    name, argument = ("run", f"echo result-{pages}") if pages < 10 else ("done", "All is done.")
+    return json.dumps({"name": name, "argument": argument})
+
+
 def aider_edits(prompt: str) -> str:
     """aider has no tools: an answer holds the whole file that it changes."""
     last = prompt.rsplit("<|im_start|>user", 1)[-1].split("<|im_end|>")[0]

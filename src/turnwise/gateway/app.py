@@ -177,7 +177,7 @@ def make_app(
         raise ApiError(404, f"{text}, and `turnwise sessions show` shows what is recorded", code="not_offered")
 
     codecs: list[tuple[str, Codec]] = [
-        ("/v1/chat/completions", ChatCodec(images=relayed)),
+        ("/v1/chat/completions", ChatCodec(images=relayed, choices=relayed and config.engine.api == "openai")),
         ("/v1/responses", ResponsesCodec(images=relayed)),
         ("/v1/messages", MessagesCodec(images=relayed)),
     ]

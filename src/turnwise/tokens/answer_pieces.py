@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(slots=True)
@@ -32,18 +32,23 @@ Piece = TextPiece | CallPiece
 
 
 class AnswerParts:
-    """What one step added to the answer: ``pieces`` in order. Made by kind, reasoning comes first and calls last."""
+    """What one step added to the answer: ``pieces`` in order. Made by kind, reasoning comes first and calls last.
 
-    __slots__ = ("pieces",)
+    ``given``: pieces of choices as an upstream sent them, which go out as they came: those of the choices behind the
+    first, and of the first one its log-probs.
+    """
+
+    __slots__ = ("given", "pieces")
 
     def __init__(self, reasoning: str = "", content: str = "", calls: Sequence[CallPiece] = ()) -> None:
         self.pieces: list[Piece] = []
+        self.given: list[dict[str, Any]] = []
         self.add("reasoning", reasoning)
         self.add("content", content)
         self.pieces += calls
 
     def __bool__(self) -> bool:
-        return bool(self.pieces)
+        return bool(self.pieces or self.given)
 
     def __repr__(self) -> str:
         return f"AnswerParts({self.pieces})"

@@ -14,7 +14,16 @@ import pytest
 
 from tests.conftest import Running
 from tests.support.openclaw_story import check_story
-from tests.support.scripted_agent import Script, aider_edits, message, mini_swe_agent, openclaw_steps, ten_commands
+from tests.support.scripted_agent import (
+    Script,
+    aider_edits,
+    browser_actions,
+    message,
+    mini_swe_agent,
+    openclaw_steps,
+    smolagents_code,
+    ten_commands,
+)
 from tests.support.tap import read_recording
 from turnwise.gateway.wire.http_request import SESSION_HEADERS
 from turnwise.types import TurnKind
@@ -34,6 +43,7 @@ STEPS = {
     "pydantic": "run",
     "langchain": "run",
     "opencode": "bash",
+    "ai": "run",
 }
 """Recordings of a message a step, and the tool that the agent was told to call."""
 CHAINS = {
@@ -41,6 +51,8 @@ CHAINS = {
     "claude": ten_commands("Bash", "command"),
     "mini": mini_swe_agent(),
     "qwen": ten_commands("run_shell_command", "command"),
+    "smolagents": smolagents_code,
+    "browser": browser_actions,
 }
 """Recordings of one task with ten calls."""
 OTHERS = {"openclaw-side": openclaw_steps(), "aider": aider_edits}

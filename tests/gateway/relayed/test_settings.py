@@ -106,14 +106,6 @@ async def test_a_strict_server_refuses_it_by_name(tmp_path: Path, name: str) -> 
         assert refused.json()["error"]["param"] == name
 
 
-@pytest.mark.parametrize(("name", "value"), [("n", 2), ("logit_bias", {"5": 1}), ("top_logprobs", 3)])
-async def test_what_is_not_passed_on_is_refused_by_name(tmp_path: Path, name: str, value: Any) -> None:
-    async with in_front_of(tmp_path, DONE) as fronted:
-        refused = await fronted.ask(**{name: value})
-        assert (refused.status_code, refused.json()["error"]["param"]) == (400, name)
-        assert fronted.asked() == []
-
-
 RECORDED: list[tuple[str, str, Any]] = [
     ("chat/completions", "user", "me"),
     ("chat/completions", "metadata", {"a": "b"}),

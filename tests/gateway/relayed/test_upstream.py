@@ -206,17 +206,17 @@ async def test_strict_tools_of_a_responses_request_stay_strict(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("path", "fields", "named"),
+    ("path", "fields", "named", "api"),
     [
-        ("chat/completions", {"logprobs": True}, "logprobs"),
-        ("chat/completions", {"logprobs": True, "stream": True}, "logprobs"),
-        ("responses", {"include": ["message.output_text.logprobs"]}, "include"),
+        ("chat/completions", {"logprobs": True}, "logprobs", "anthropic"),
+        ("chat/completions", {"logprobs": True, "stream": True}, "logprobs", "anthropic"),
+        ("responses", {"include": ["message.output_text.logprobs"]}, "include", "openai"),
     ],
 )
 async def test_log_probs_that_nobody_has_are_refused_by_name(
-    tmp_path: Path, path: str, fields: dict[str, Any], named: str
+    tmp_path: Path, path: str, fields: dict[str, Any], named: str, api: str
 ) -> None:
-    async with in_front_of(tmp_path, DONE) as fronted:
+    async with in_front_of(tmp_path, DONE, api=api) as fronted:
         refused = await fronted.ask(path, **fields)
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, named)
         assert fronted.asked() == []

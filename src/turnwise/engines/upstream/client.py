@@ -73,6 +73,7 @@ class UpstreamEngine:
         names = FittingNames(messages, tools, wire.longest_name)
         told = names.messages(messages), names.tools(tools), names.params(params)
         until, calls = None, 0  # when the wait for what follows a finished answer ends
+        begun, ended = {0}, set[int]()  # of the choices
         try:
             async with aclosing(self._events(wire, *told, self._model or model)) as events:
                 while True:
@@ -84,13 +85,14 @@ class UpstreamEngine:
                     if event is None:
                         continue
                     calls = count_calls(event, calls)
-                    if event.finish_reason is not None and until is None:
+                    begun, ended = begun | event.indices(ended=False), ended | event.indices(ended=True)
+                    if until is None and len(ended) >= (params.as_given.get("n") or 1):
                         until = asyncio.get_running_loop().time() + self._linger_s
                     yield names.restored(event)
         except (EngineUnreachable, TimeoutError):
-            if until is None:
+            if begun != ended:
                 raise
-        if until is None:
+        if begun != ended:
             raise EngineError("the upstream ended its stream in the middle of the answer", 502)
 
     async def healthy(self) -> bool:

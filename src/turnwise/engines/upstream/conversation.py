@@ -61,7 +61,10 @@ class UpstreamUsage:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamEvent:
-    """Something new in an answer. Exactly one event of a whole answer has the ``finish_reason``."""
+    """Something new in an answer. Exactly one event of a whole answer has the ``finish_reason``.
+
+    ``given``: OpenAI's own pieces of the choices behind the first one, and of the first one its log-probs.
+    """
 
     text: str = ""
     reasoning: str = ""
@@ -69,6 +72,12 @@ class UpstreamEvent:
     finish_reason: FinishReason | None = None
     usage: UpstreamUsage | None = None
     stop_string: str | None = None
+    given: list[dict[str, Any]] = field(default_factory=list)
+
+    def indices(self, ended: bool) -> set[int]:
+        """Which choices have a piece here, or end with it."""
+        first = {0} if self.finish_reason is not None else set[int]()
+        return first | {choice["index"] for choice in self.given if choice.get("finish_reason") or not ended}
 
 
 def check_types(event: UpstreamEvent) -> None:

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from openai.types.chat.chat_completion_chunk import Choice
+
 from turnwise.engines.upstream.conversation import ChatParams, FinishReason, ToolCallPiece, UpstreamEvent, UpstreamUsage
 from turnwise.engines.upstream.faults import fault
 from turnwise.errors import EngineError
@@ -69,7 +71,8 @@ class OpenAIWire:
         usage = _usage(event.get("usage"))
         if not event.get("choices"):
             return UpstreamEvent(usage=usage) if usage else None
-        choice = event["choices"][0]
+        choices: list[dict[str, Any]] = event["choices"]
+        choice = next((choice for choice in choices if not choice.get("index")), {})
         delta = choice.get("delta") or {}
         reason = choice.get("finish_reason")
         return UpstreamEvent(
@@ -78,7 +81,19 @@ class OpenAIWire:
             tool_calls=[self._calls.place(_piece(i, call)) for i, call in enumerate(delta.get("tool_calls") or [])],
             finish_reason=FINISH.get(reason, "stop") if reason else None,
             usage=usage,
+            given=[_given(choice) for choice in choices if choice.get("index") or choice.get("logprobs")],
         )
+
+
+def _given(choice: dict[str, Any]) -> dict[str, Any]:
+    """A piece of a choice that goes out as it came. Raises ValueError for one that no client could read."""
+    reason = choice.get("finish_reason")
+    if not choice.get("index"):
+        choice = {"index": 0, "delta": {}, "logprobs": choice["logprobs"]}
+    elif reason:
+        choice = choice | {"finish_reason": FINISH.get(reason, "stop")}
+    Choice.model_validate({"delta": {}, "finish_reason": None} | choice)
+    return choice
 
 
 def _told(message: Message) -> Message:

@@ -55,6 +55,10 @@ class FittingNames:
 
     def restored(self, event: UpstreamEvent) -> UpstreamEvent:
         """The event with the calls' own names."""
+        for choice in event.given if self._own else []:
+            for call in choice["delta"].get("tool_calls") or []:
+                function = call.get("function") or {}
+                function |= {"name": self._own.get(function["name"], function["name"])} if "name" in function else {}
         if not self._own or not event.tool_calls:
             return event
         pieces = [replace(piece, name=self._own.get(piece.name or "", piece.name)) for piece in event.tool_calls]

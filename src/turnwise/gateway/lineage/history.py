@@ -77,18 +77,33 @@ def canonical(message: Message) -> str:
     """A message as text in which only what a model sees counts.
 
     Content as a string or as a list of text parts is the same; so are tool calls whatever their ids and the layout of
-    their arguments, and marks such as `cache_control`. Clients trim texts, and leave reasoning and line breaks of
-    answers out when they send them back; what was sampled is in the journal, however they lay it out.
+    their arguments, and marks such as `cache_control`. Clients trim texts, leave reasoning and line breaks of answers
+    out when they send them back, and write JSON anew; what was sampled is in the journal, however they lay it out.
     """
     role, text = message.get("role"), content_text(message)
     if role == "assistant":
-        text = " ".join(_without_thinking(text).split())
+        text = answer_words(message)
+        text = _one_layout(text) if text.startswith(("{", "[")) else text
     calls = message.get("tool_calls")
     if not calls:
         return f"{role}\x1f{text.strip()}"
     functions = [call.get("function", {}) for call in calls]
     known = [[function.get("name"), _arguments(function.get("arguments"))] for function in functions]
     return f"{role}\x1f{text.strip()}\x1f{json.dumps(known, ensure_ascii=False, sort_keys=True)}"
+
+
+def answer_words(answer: Message) -> str:
+    """The text of an answer without its reasoning, on one line."""
+    return " ".join(_without_thinking(content_text(answer)).split())
+
+
+def _one_layout(text: str) -> str:
+    """JSON without the order of its keys and its white space: clients read an answer as data and write it anew."""
+    try:
+        read = _numbers(jiter.from_json(text.encode("utf-8", "surrogatepass")))
+        return json.dumps(read, ensure_ascii=False, sort_keys=True)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _without_thinking(text: str) -> str:

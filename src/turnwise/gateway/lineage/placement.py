@@ -1,14 +1,16 @@
 """Where a request belongs: looks the candidates up in the journal and lets `history` decide.
 
 In this order: the history and answer of a recorded turn are the beginning of the request; its last answer has the id
-of a tool call that we gave it (a client that rewrites answers); the request has the same answers in the same order (a
-client that rewrites its history); its last answer is one that only one session can have given (a client that compacted
-it); the same for the last answer but one, where the client put an answer of its own behind it; the session that the
-client named; else a new session.
+of a tool call that we gave it (a client that rewrites answers); it is an earlier request with an answer that begins as
+ours does (a client that writes something behind answers); the request has the same answers in the same order (a client
+that rewrites its history), or the same but for calls and their results (a client that keeps what was said); its last
+answer is one that only one session can have given (a client that compacted it); the same for the last answer but one,
+where the client put an answer of its own behind it; the session that the client named; else a new session.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +20,7 @@ from turnwise.gateway.lineage.history import (
     Placement,
     Rewritten,
     answer_hash,
+    answer_words,
     canonical,
     compare_histories,
     content_text,
@@ -38,6 +41,12 @@ LIKE_ENOUGH = 0.5
 """Share of a recorded request's messages that a rewritten history must still have to count as the same session."""
 
 
+MOST_COMPARED = 5
+"""Turns with one answer whose whole requests are read and compared."""
+
+LONG_ENOUGH = 16
+"""Characters of an answer that is known again in a longer one."""
+
 MOST_PUT_BEHIND = 3
 """Answers of a client's own that are looked past to find ours."""
 
@@ -48,13 +57,15 @@ _COUNTED = anchored(r"^(.+:)(\d{1,6})$")
 class Claim:
     """What the client says of its session. A ``weak`` id, such as a cache key, may be shared by conversations.
 
-    ``main``: it says itself that this is a main turn.
+    ``main``: it says itself that this is a main turn. ``asked``: the hash of this request with the history that a hash
+    stands for in place of its own.
     """
 
     client: str
     session_id: str | None
     weak: bool = False
     main: bool = False
+    asked: Callable[[str], str] | None = None
 
 
 def place(journal: Journal, messages: list[Message], history: History, claim: Claim) -> Placement:
@@ -72,11 +83,11 @@ def _place(journal: Journal, messages: list[Message], history: History, claim: C
     found = _find(journal, messages, history, claim, session)
     if found is not None and found.answers is None and session is not None and claim.weak:
         # Of two conversations under one key with the same answers, one may wait for this.
-        elsewhere = _find(journal, messages, history, Claim(claim.client, None), None)
+        elsewhere = _find(journal, messages, history, replace(claim, session_id=None), None)
         if elsewhere is not None and elsewhere.parent is not None and elsewhere.answers is not None:
             return elsewhere
     if found is None and session is not None and claim.weak:
-        elsewhere = _find(journal, messages, history, Claim(claim.client, None), None)
+        elsewhere = _find(journal, messages, history, replace(claim, session_id=None), None)
         if journal.has_answers(session):  # another conversation has this key
             return elsewhere or Placement(None, None, None, messages, None, [])
         elsewhere = elsewhere or _by_counted_key(journal, messages, claim, session)
@@ -163,7 +174,9 @@ def _find(
             return _same_session_after_failures(journal, exact)
     return (
         _by_call(journal, messages, at, claim, session)
+        or _by_request(journal, messages, history, at, claim, session)
         or _by_thread(journal, messages, history, claim, session)
+        or _by_what_was_said(journal, messages, at, claim, session)
         or _by_answer(journal, messages, at, claim, session)
         or _by_answer_before(journal, messages, at, claim, session)
     )
@@ -183,7 +196,7 @@ def _by_thread(
     if history.thread is None:
         return None
     best: tuple[tuple[float, bool], Placement] | None = None
-    for row in journal.turns_by_thread(claim.client, history.thread, session)[:5]:
+    for row in journal.turns_by_thread(claim.client, history.thread, session)[:MOST_COMPARED]:
         change = compare_histories(journal.context_messages(row.id), messages)
         if change.likeness < LIKE_ENOUGH and session is None:
             continue
@@ -221,6 +234,44 @@ def _by_call(journal: Journal, messages: list[Message], at: int, claim: Claim, s
         change = compare_histories(journal.context_messages(row.id), whole)
         return _rewritten(journal, row, change, messages, session)
     return None
+
+
+def _by_request(
+    journal: Journal, messages: list[Message], history: History, at: int, claim: Claim, session: str | None
+) -> Placement | None:
+    """A client that writes something behind an answer of ours: smolagents puts the program that it ran there again.
+
+    Up to that answer the request is the very one that we gave it to.
+    """
+    sent = answer_words(messages[at])
+    if at == 0 or claim.asked is None or messages[at].get("tool_calls"):
+        return None
+    rows = journal.same_request(claim.client, claim.asked(history.chain[at - 1]))
+    for row in sorted(rows, key=lambda row: row.next_state_at is not None):  # the newest that waits comes first
+        ours: Message = unpack_json(row.answer) or {}
+        words = answer_words(ours)
+        if session not in (None, row.session_id) or ours.get("tool_calls") or len(words) < LONG_ENOUGH:
+            continue
+        if sent.startswith(words):
+            change = compare_histories(journal.context_messages(row.id), messages)
+            return _rewritten(journal, row, change, messages, session)
+    return None
+
+
+def _by_what_was_said(
+    journal: Journal, messages: list[Message], at: int, claim: Claim, session: str | None
+) -> Placement | None:
+    """A client that keeps of each exchange what was said, and drops the calls and results on the way to it."""
+    said = _said(messages[:at])
+    for row in journal.turns_by_answer(claim.client, answer_hash(messages[at]), session)[:MOST_COMPARED]:
+        if _said(journal.context_messages(row.id)) == said:
+            same = Rewritten(moved=True, likeness=1.0, reaction=own_words(messages[at + 1 :]))
+            return _rewritten(journal, row, same, messages, session)
+    return None
+
+
+def _said(messages: list[Message]) -> list[str]:
+    return [canonical(m) for m in messages if m["role"] != "tool" and not m.get("tool_calls")]
 
 
 def _by_answer(

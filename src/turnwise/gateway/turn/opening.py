@@ -146,20 +146,21 @@ class Capture:
         messages, tools = request.messages, request.tools
         kind = turn_kind(client.turn_type, messages, request.max_tokens)
         history = hash_history(messages)
+        # The name in the body is part of what makes two requests the same one, for their session may be another.
+        # So are wishes that change the prompt or bind the answer; where there are none the digest is as it always was.
+        wishes = (request.tool_choice, request.structured, request.thinking)
+        parts = [json.dumps(tools), request.model, kind, request.session]
+        parts += [json.dumps(wishes)] if wishes != (None, None, None) else []
+        parts += [json.dumps(request.grammar)] if request.grammar is not None else []
+        request_hash = _digest(history.chain[-1], *parts, *([f"begun {request.prefill}"] if request.prefill else []))
         claim = Claim(
             client.key,
             client.session_id or request.session,
             weak=client.session_id is None,
             main=client.turn_type == TurnKind.MAIN,
+            asked=lambda earlier: _digest(earlier, *parts),
         )
         own = own_session(self.journal, claim)
-        # The name in the body is part of what makes two requests the same one, for their session may be another.
-        # So are wishes that change the prompt or bind the answer; where there are none the digest is as it always was.
-        wishes = (request.tool_choice, request.structured, request.thinking)
-        parts = [history.chain[-1], json.dumps(tools), request.model, kind, request.session]
-        parts += [json.dumps(wishes)] if wishes != (None, None, None) else []
-        parts += [json.dumps(request.grammar)] if request.grammar is not None else []
-        request_hash = _digest(*parts, *([f"begun {request.prefill}"] if request.prefill else []))
         same = self.journal.same_request(client.key, request_hash)
         if client.session_id is not None:
             same = [row for row in same if row.session_id == own]

@@ -37,8 +37,9 @@ class Relaying(Closing):
         request = turn.request
         turn.logprobs = None
         answer: Message = {"role": "assistant", "content": ""}
+        as_came: list[dict[str, Any]] = []
         reason, usage = FinishReason.ERROR, Usage(0, 0)
-        if request.logprobs:
+        if request.logprobs and "logprobs" not in request.options.get("as_given", {}):
             await asyncio.shield(self._finish(turn, FinishReason.ERROR))
             name = "logprobs" if "logprobs" in request.record else "include"
             raise unsupported(name, "the upstream's log-probs are not known; ask for none")
@@ -69,6 +70,7 @@ class Relaying(Closing):
             async with aclosing(events):
                 async for event in events:
                     parts = _take(answer, event)
+                    as_came += event.given
                     turn.text = answer["content"]
                     if event.usage is not None:
                         given = event.usage
@@ -83,7 +85,7 @@ class Relaying(Closing):
             if message.get("tool_calls") and reason is FinishReason.STOP:
                 reason = FinishReason.TOOL_CALLS
             await close(reason, message)
-            yield Final(message, reason, usage, turn.stop_string)
+            yield Final(message, reason, usage, turn.stop_string, tuple(as_came))
 
     def token_text(self, token_id: int) -> str:
         raise AssertionError("an upstream gives no token ids")
@@ -141,6 +143,7 @@ def _translated(request: ModelRequest) -> frozenset[str]:
 def _take(answer: Message, event: UpstreamEvent) -> AnswerParts:
     """Add an event to the answer; gives what it added."""
     parts = AnswerParts(reasoning=event.reasoning, content=event.text)
+    parts.given = event.given
     answer["content"] += event.text
     if event.reasoning:
         answer["reasoning_content"] = answer.get("reasoning_content", "") + event.reasoning

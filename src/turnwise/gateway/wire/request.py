@@ -137,6 +137,8 @@ class Final:
     finish_reason: FinishReason
     usage: Usage
     stop_string: str | None = None
+    given: tuple[dict[str, Any], ...] = ()
+    """All that the answer's parts had from an upstream as it came."""
 
 
 @dataclass(frozen=True, slots=True)

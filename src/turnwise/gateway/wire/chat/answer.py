@@ -9,6 +9,7 @@ from openai.types.chat import ChatCompletion
 from starlette.responses import Response
 
 from turnwise.gateway.errors import ApiError
+from turnwise.gateway.wire.chat.choices import joined
 from turnwise.gateway.wire.chat.request import parse_request
 from turnwise.gateway.wire.request import (
     AnswerHead,
@@ -27,11 +28,11 @@ class ChatCodec:
 
     name = "chat"
 
-    def __init__(self, *, images: bool = False) -> None:
-        self._images = images
+    def __init__(self, *, images: bool = False, choices: bool = False) -> None:
+        self._images, self._choices = images, choices
 
     def parse(self, body: bytes) -> ModelRequest:
-        return parse_request(body, images=self._images)
+        return parse_request(body, images=self._images, choices=self._choices)
 
     def whole(self, head: AnswerHead, final: Final, logprobs: list[tuple[str, float]] | None) -> dict[str, Any]:
         answer: dict[str, Any] = {"role": "assistant", "content": final.message.get("content") or "", "refusal": None}
@@ -46,7 +47,9 @@ class ChatCodec:
             "finish_reason": final.finish_reason,
             "logprobs": None if logprobs is None else logprobs_body(logprobs),
         }
-        body = _head(head, "chat.completion") | {"choices": [choice], "usage": usage_body(final.usage)}
+        first, others = joined(final.given)
+        choices = [choice | first, *others]
+        body = _head(head, "chat.completion") | {"choices": choices, "usage": usage_body(final.usage)}
         ChatCompletion.model_validate(body)
         return body
 
@@ -74,6 +77,11 @@ class ChunkWriter:
     def delta(self, parts: AnswerParts, logprobs: list[tuple[str, float]] | None) -> bytes:
         values = None if logprobs is None else logprobs_body(logprobs)
         out = b""
+        for given in parts.given:
+            if given["index"]:
+                out += self._framed(given)
+            else:
+                values = given["logprobs"]
         for piece in parts.pieces:
             if isinstance(piece, CallPiece):
                 if piece.name is not None or piece.arguments:
@@ -86,7 +94,7 @@ class ChunkWriter:
             else:
                 out += self._chunk({"content": piece.text}, logprobs=values)
                 values = None
-        if logprobs and values is not None:  # tokens without text yet, or of reasoning
+        if values is not None and any(values.values()):  # tokens without text yet, or of reasoning
             out += self._chunk({"content": ""}, logprobs=values)
         return out
 
@@ -113,6 +121,9 @@ class ChunkWriter:
         self, delta: dict[str, Any], finish_reason: str | None = None, logprobs: dict[str, Any] | None = None
     ) -> bytes:
         choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": logprobs}
+        return self._framed(choice)
+
+    def _framed(self, choice: dict[str, Any]) -> bytes:
         body = self._head | {"choices": [choice]}
         if self._include_usage:
             body["usage"] = None

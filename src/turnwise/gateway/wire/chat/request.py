@@ -66,6 +66,9 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = SERVERS_OWN | {
 }
 """Fields of which only these values can be honoured."""
 
+CHOICES = ("n", "logprobs", "top_logprobs", "logit_bias")
+"""What an upstream that speaks this format is asked, and gives, as it came."""
+
 MESSAGE_FIELDS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "reasoning_content", "reasoning"}
 )
@@ -135,6 +138,9 @@ class ChatFields(SamplingFields):
     max_completion_tokens: int | None = Field(default=None, ge=1)
     stop: str | list[str] | None = None
     logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    n: int | None = Field(default=None, ge=1, le=128)
+    logit_bias: dict[str, float] | None = None
     tools: list[Tool] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: StrictBool | None = None
@@ -142,10 +148,15 @@ class ChatFields(SamplingFields):
     structured_outputs: dict[str, Any] | None = None
 
 
-def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
-    """Check a body; with `images` its messages may have some. Raises ApiError (400) that names the field."""
+def parse_request(body: bytes, *, images: bool = False, choices: bool = False) -> ModelRequest:
+    """Check a body; with `images` its messages may have some, with `choices` it may ask for several (`CHOICES`).
+
+    Raises ApiError (400) that names the field.
+    """
     raw = read_object(body)
-    kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
+    neutral = {"logprobs": (None, False)} | NEUTRAL_VALUES
+    own = [name for name in CHOICES if choices and raw.get(name) not in neutral[name]]
+    kept = take_kept(raw, KEPT_FIELDS, {k: v for k, v in NEUTRAL_VALUES.items() if k not in own}) | take_tool_marks(raw)
     try:
         given = ChatFields.model_validate(raw)
     except ValidationError as e:
@@ -160,7 +171,7 @@ def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
     function = choice.get("function") if isinstance(choice, dict) else None
     named_tool = function.get("name") if isinstance(function, dict) else None
     stop = [given.stop] if isinstance(given.stop, str) else given.stop or []
-    as_given = {name: kept[name] for name in UPSTREAMS_OWN & kept.keys()}
+    as_given = {name: kept[name] for name in UPSTREAMS_OWN & kept.keys()} | {name: getattr(given, name) for name in own}
     if given.structured_outputs is not None:
         as_given["structured_outputs"] = given.structured_outputs
     limit = given.max_completion_tokens if given.max_completion_tokens is not None else given.max_tokens
