@@ -16,7 +16,7 @@ from tests.conftest import Running
 from tests.support.openclaw_story import check_story
 from tests.support.scripted_agent import Script, aider_edits, message, mini_swe_agent, openclaw_steps, ten_commands
 from tests.support.tap import read_recording
-from turnwise.gateway.wire.http_request import SESSION_HEADERS
+from turnwise.agents.known import SESSION_HEADERS
 from turnwise.types import TurnKind
 
 TRAFFIC = Path(__file__).parents[1] / "traffic"
