@@ -39,6 +39,7 @@ from turnwise.cli.person import feedback, token
 from turnwise.cli.records import sessions_app, versions_app
 from turnwise.errors import TurnwiseError
 from turnwise.loops.states import read_states
+from turnwise.methods import METHODS
 
 app = typer.Typer(
     name="turnwise",
@@ -202,7 +203,7 @@ def demo(
     persona: Annotated[
         str, typer.Option(help="student (plain, short answers) or teacher (specific, friendly).")
     ] = "student",
-    method: Annotated[str, typer.Option(help="combined, binary or opd.")] = "combined",
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "combined",
     interactions: Annotated[int | None, typer.Option(min=1, help="Conversations to learn from.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of problems, replies and sampling.")] = 0,
     out_folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo-out"),
