@@ -158,17 +158,8 @@ def optimiser_step(
 
     An exception from ``tick`` leaves weights and optimiser as they were. Raises NotFinite, and so does that.
     """
-    weights = _stream_weights(signals, chosen, config)
-    groups = microbatches(merge_prefixes(batch.samples, chosen), config.microbatch_tokens)
     optimizer.zero_grad()
-    sums: dict[str, float] = {}
-    for done, rows in enumerate(groups):
-        tick("training", done, len(groups))
-        for name, value in _backward(policy, rows, signals, weights, config).items():
-            sums[name] = sums.get(name, 0.0) + value
-    norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
-    if not all(map(math.isfinite, (norm, *sums.values()))):
-        raise NotFinite(f"batch {batch.id}: the gradient is not finite")
+    sums, norm = _gradient(policy, batch, signals, chosen, config, tick)
     optimizer.step()
     tokens = sums.pop("tokens")
     means = {name: sums.pop(name) / tokens for name in ("ratio", "clip_fraction")}
@@ -202,10 +193,9 @@ def step_without_guilty(
         for done, i in enumerate(chosen):
             tick("looking for the fault", done, len(chosen))
             optimizer.zero_grad()
-            rows, weights = merge_prefixes(batch.samples, [i]), _stream_weights(signals, [i], config)
-            sums = _backward(policy, rows, signals, weights, config)
-            norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
-            if not all(map(math.isfinite, (norm, *sums.values()))):
+            try:
+                _gradient(policy, batch, signals, [i], config)
+            except NotFinite:
                 guilty.append(i)
         rest = [i for i in chosen if i not in guilty]
         if not guilty or not rest:
@@ -224,6 +214,31 @@ def sampler_gap(batch: Batch, signals: Sequence[Signals]) -> float | None:
         if sample.version == batch.parent and sample.logprobs is not None
     ]
     return float(torch.cat(gaps).mean()) if gaps else None
+
+
+def _gradient(
+    policy: Policy,
+    batch: Batch,
+    signals: Sequence[Signals],
+    chosen: Sequence[int],
+    config: TrainConfig,
+    tick: Tick = lambda *_: None,
+) -> tuple[dict[str, float], float]:
+    """Add the clipped gradient over the samples at ``chosen``; gives sums of metrics, and its norm before the clip.
+
+    Raises NotFinite.
+    """
+    weights = _stream_weights(signals, chosen, config)
+    groups = microbatches(merge_prefixes(batch.samples, chosen), config.microbatch_tokens)
+    sums: dict[str, float] = {}
+    for done, rows in enumerate(groups):
+        tick("training", done, len(groups))
+        for name, value in _backward(policy, rows, signals, weights, config).items():
+            sums[name] = sums.get(name, 0.0) + value
+    norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
+    if not all(map(math.isfinite, (norm, *sums.values()))):
+        raise NotFinite(f"batch {batch.id}: the gradient is not finite")
+    return sums, norm
 
 
 @dataclass(frozen=True, slots=True)
