@@ -39,6 +39,7 @@ def test_the_home_folder_has_its_own_file(tmp_path: Path) -> None:
         ("[server]\nport = 'x'", "server.port"),
         ("[train]\nlr = 0", "train.lr"),
         ("[train]\nmin_batch = 64", "max_batch"),
+        ("[train]\nmethod = 'sft'", "train.method: .*there is no method 'sft', only combined, binary, opd"),
         ("[train]\nmethod = 'opd'\nw_opd = 0", "train.w_opd = 0 with"),
         ("[train]\nmethod = 'binary'\nw_binary = 0", "train.w_binary = 0 with"),
         ("[train]\nw_binary = 0\nw_opd = 0", "train.w_binary = 0 and train.w_opd = 0 with"),

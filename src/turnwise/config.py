@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from turnwise.capabilities import check
 from turnwise.errors import ConfigError
+from turnwise.methods import METHODS, known_method
 from turnwise.patterns import anchored
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -204,7 +205,9 @@ class TrainConfig(_Section):
     """How samples become policy versions."""
 
     enabled: bool = Field(default=True, description="Run the trainer.")
-    method: Literal["combined", "binary", "opd"] = Field(default="combined", description="Which signals the loss uses.")
+    method: Annotated[str, AfterValidator(known_method)] = Field(
+        default="combined", description=f"Which signals the loss uses: {', '.join(METHODS)}."
+    )
     estimator: Literal["exact", "topk", "sampled"] = Field(
         default="exact", description="Estimator of the distillation term."
     )
@@ -252,7 +255,7 @@ class TrainConfig(_Section):
 
     @model_validator(mode="after")
     def _some_signal(self) -> TrainConfig:
-        used = {"binary": ["w_binary"], "opd": ["w_opd"], "combined": ["w_binary", "w_opd"]}[self.method]
+        used = METHODS[self.method].weights
         if not any(getattr(self, weight) for weight in used):
             names = " and ".join(f"train.{weight} = 0" for weight in used)
             raise ValueError(

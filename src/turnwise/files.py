@@ -1,4 +1,4 @@
-"""Durable directories: written beside their place, synced to disk, renamed into it. None is ever half there."""
+"""Durable directories and files: written beside their place, synced, renamed into it. None is ever half there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,6 +85,21 @@ def remove(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         path.rename(nameless)
     shutil.rmtree(nameless, ignore_errors=True)
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """The whole content with this mode, durable, or the file as it was. No reader sees a half of it or a wider mode."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _beside(target: Path) -> Path:

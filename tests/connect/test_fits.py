@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,16 @@ from tokenizers import Tokenizer
 
 from tests.support.servers import running
 from turnwise.agents import fits
+from turnwise.agents.known import CLIENTS
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import load_config
 from turnwise.connect.command import connect_client
 from turnwise.doctor.checks import examine
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, sizes: dict[str, int]) -> None:
+    """OpenClaw's first prompt as if it had been measured so."""
+    monkeypatch.setitem(CLIENTS, "openclaw", replace(CLIENTS["openclaw"], first_prompt=sizes))
 
 
 @pytest.mark.parametrize(
@@ -25,14 +32,14 @@ from turnwise.doctor.checks import examine
     ],
 )
 def test_the_profile_that_fits_is_named(monkeypatch: pytest.MonkeyPatch, context: int, fine: bool, words: str) -> None:
-    monkeypatch.setitem(fits.FIRST_PROMPT, "openclaw", {"small": 5000, "default": 15000})
+    measured(monkeypatch, {"small": 5000, "default": 15000})
     good, said = fits.advice("openclaw", context)
     assert good is fine
     assert words in said
 
 
 def test_doctor_looks_at_connected_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fits.FIRST_PROMPT, "openclaw", {"small": 5000})
+    measured(monkeypatch, {"small": 5000})
     home = tmp_path / "home"
     config = load_config(overrides={"home": home, "server.port": 9})
     connect_client(config, "openclaw", tmp_path / "openclaw.json", None, None, lambda _: True)

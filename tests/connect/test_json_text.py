@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from turnwise.agents.json_text import parse, read, set_value
@@ -54,6 +54,7 @@ def test_a_member_is_added_in_the_manner_of_the_file(before: str, after: str) ->
 def test_json5_is_read() -> None:
     text = "\ufeff{a: +.5, b: 0x1F, c: -Infinity, d: 'it\\'s\\\n on', $e_1: [1, 2,], f: null, \"g\": '\\u0041\\x42'}"
     tree = parse(text).value
+    assert parse("{null: 1, true: 2}").value == {"null": 1, "true": 2}, "keys that look like values"
     assert tree == {"a": 0.5, "b": 31, "c": float("-inf"), "d": "it's on", "$e_1": [1, 2], "f": None, "g": "AB"}
 
 
@@ -79,6 +80,8 @@ trees: Any = st.recursive(
 
 
 @settings(max_examples=150)
+@example({"": "\u2028"}, ["a"], 1, False)
+@example({"": "\\x"}, ["a"], 1, False)
 @given(st.dictionaries(keys, trees, max_size=4), st.lists(keys, min_size=1, max_size=3), trees, st.booleans())
 def test_only_what_was_asked_changes(tree: dict[str, Any], path: list[str], value: Any, wide: bool) -> None:
     wanted = json.loads(json.dumps(tree))

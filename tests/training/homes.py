@@ -13,7 +13,8 @@ from tests.training.tiny import sample
 from turnwise.config import Config, load_config
 from turnwise.journal import Answer, Journal
 from turnwise.training.publish import load_adapter_dir, version_dir
-from turnwise.training.worker import Trainer, work
+from turnwise.training.update import Trainer
+from turnwise.training.worker import work
 from turnwise.types import FinishReason
 
 

@@ -13,7 +13,8 @@ from tests.training.homes import Bench, feed, same, settings
 from turnwise.training import worker
 from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.publish import numbers_on_disk
-from turnwise.training.worker import Trainer, run
+from turnwise.training.update import Trainer
+from turnwise.training.worker import run
 from turnwise.types import TurnState
 
 __all__ = ["small_disk"]

@@ -22,9 +22,11 @@ from tests.support.servers import wait_until
 from tests.training.homes import Bench, feed, settings
 from turnwise import files
 from turnwise.journal import Journal
-from turnwise.training import publish, worker
+from turnwise.training import publish
+from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.publish import clean_leftovers, numbers_on_disk, version_dir
-from turnwise.training.worker import Trainer, work
+from turnwise.training.update import Trainer
+from turnwise.training.worker import work
 from turnwise.types import TurnState
 
 
@@ -68,7 +70,7 @@ POINTS: dict[str, Point] = {
     "before it writes": before(publish, "save_file"),
     "before it syncs": before(publish, "sync_all"),
     "before it records": before(Journal, "finish_batch"),
-    "before a checkpoint": before(worker.CheckpointStore, "save"),
+    "before a checkpoint": before(CheckpointStore, "save"),
     "before it prunes": before(Trainer, "prune"),
 }
 

@@ -12,7 +12,8 @@ from tests.training.homes import Bench, Killed, feed, same
 from turnwise import files
 from turnwise.training import worker
 from turnwise.training.publish import load_adapter_dir
-from turnwise.training.worker import Trainer, run, work
+from turnwise.training.update import Trainer
+from turnwise.training.worker import run, work
 from turnwise.types import TurnState
 
 

@@ -17,10 +17,12 @@ from tests.training.homes import Bench, Killed, feed, same
 from turnwise import files
 from turnwise.errors import JournalUnavailable
 from turnwise.training import worker
+from turnwise.training.backends import local
 from turnwise.training.policy import Policy
 from turnwise.training.publish import version_dir
 from turnwise.training.step import Signals, compute_signals
-from turnwise.training.worker import Trainer, run, work
+from turnwise.training.update import Trainer
+from turnwise.training.worker import run, work
 from turnwise.types import Batch, Exclusion, TurnState
 
 
@@ -61,7 +63,7 @@ def test_a_turn_without_a_finite_gradient_is_left_out_of_its_batch(
             for one, s in zip(batch.samples, signals, strict=True)
         ]
 
-    monkeypatch.setattr(worker, "compute_signals", poisoned)
+    monkeypatch.setattr(local, "compute_signals", poisoned)
     plain, killed = (make(name, **{"train.minibatch": 4}) for name in ("plain", "killed"))
     for bench in (plain, killed):
         feed(bench.journal, range(4))
@@ -147,7 +149,7 @@ def test_what_ends_a_trainer_is_noted_with_its_batch(
         raise MemoryError("no more")
 
     with monkeypatch.context() as patch:
-        patch.setattr(worker, "compute_signals", explode)
+        patch.setattr(local, "compute_signals", explode)
         for _ in range(3):
             with pytest.raises(MemoryError):
                 bench.claim_and_work()

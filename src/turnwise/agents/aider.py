@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from turnwise.agents.endpoint import Endpoint, home_of
+from turnwise.agents.shape import Agent
 from turnwise.agents.texts import set_yaml
 
 
@@ -19,3 +20,6 @@ def edit(text: str, endpoint: Endpoint) -> str:
         "openai-api-key": endpoint.token,
     }
     return set_yaml(text, values)
+
+
+AGENT = Agent(file, edit, 'aider --message "Say hello"')

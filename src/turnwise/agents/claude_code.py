@@ -6,6 +6,7 @@ from pathlib import Path
 
 from turnwise.agents.endpoint import Endpoint, home_of
 from turnwise.agents.json_text import read, set_value
+from turnwise.agents.shape import Agent, Habits
 from turnwise.errors import ConfigError
 
 
@@ -34,3 +35,12 @@ def edit(text: str, endpoint: Endpoint) -> str:
     for key, value in values.items():
         text = set_value(text, ("env", key), value)
     return text
+
+
+AGENT = Agent(
+    file,
+    edit,
+    'claude -p "Say hello"',
+    first_prompt={"default": 12307},
+    habits=Habits(session_headers=("x-claude-code-session-id",), sub_agent_header="x-claude-code-agent-id"),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from turnwise.agents.endpoint import PROVIDER, Endpoint, home_of
+from turnwise.agents.shape import Agent, Habits
 from turnwise.agents.texts import set_toml
 
 
@@ -27,3 +28,13 @@ def edit(text: str, endpoint: Endpoint) -> str:
             (*provider, "experimental_bearer_token"): endpoint.token,
         },
     )
+
+
+AGENT = Agent(
+    file,
+    edit,
+    'codex exec "Say hello"',
+    first_prompt={"default": 8796},
+    # Its sub-agents share its session-id and have a thread-id of their own.
+    habits=Habits(session_headers=("thread-id", "session-id", "session_id")),
+)

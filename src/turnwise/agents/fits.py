@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
+from turnwise.agents.known import CLIENTS
 from turnwise.config import Config
 from turnwise.models import longest_context
 
 ROOM = 512
 """Tokens that a first message and its answer need at least."""
 
-FIRST_PROMPT: dict[str, dict[str, int]] = {
-    "openclaw": {"small": 4638, "minimal": 9967, "default": 15162},
-    "mini-swe-agent": {"default": 960},
-    "opencode": {"default": 7587},
-    "codex": {"default": 8796},
-    "claude-code": {"default": 12307},
-    "qwen-code": {"default": 18277},
-}
-"""Measured tokens of a client's first request by profile, smallest first (docs/clients.md has the profiles)."""
-
 
 def fits_whole(client: str, context: int | None) -> bool:
     """Whether every profile of the client fits, as far as is known."""
-    return context is None or max(FIRST_PROMPT.get(client, {}).values(), default=-ROOM) + ROOM <= context
+    return context is None or max(_sizes(client).values(), default=-ROOM) + ROOM <= context
 
 
 def advice(client: str, context: int | None, config: Config | None = None) -> tuple[bool, str]:
@@ -29,8 +20,8 @@ def advice(client: str, context: int | None, config: Config | None = None) -> tu
 
     `config` is that of the server, where it is this home's.
     """
-    sizes = FIRST_PROMPT.get(client)
-    if sizes is None:
+    sizes = _sizes(client)
+    if not sizes:
         return True, f"{client} is connected"
     if context is None:
         return True, f"{client} is connected; whether its prompt fits is not known, the engine does not say its context"
@@ -48,6 +39,10 @@ def advice(client: str, context: int | None, config: Config | None = None) -> tu
         f"{client} needs {tokens + ROOM:,} tokens even with its {smallest} profile (docs/clients.md), the context "
         f"is {context:,}: {remedy(tokens + ROOM, config)}"
     )
+
+
+def _sizes(client: str) -> dict[str, int]:
+    return CLIENTS[client].first_prompt if client in CLIENTS else {}
 
 
 def remedy(need: int, config: Config | None) -> str:

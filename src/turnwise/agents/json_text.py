@@ -2,6 +2,11 @@
 
 The text is parsed into nodes that know where they stand; a change replaces one value or adds one member. Comments,
 order, quotes and line ends of everything else survive, which no load-and-dump can promise.
+
+Why no library reads it: json-five 1.1.2, the one that knows comments and places of JSON5, refuses valid files
+(`test_only_what_was_asked_changes`: a U+2028 within a string, or a backslash and an x there; `test_json5_is_read`: a
+key that is called `null` or `true`) and takes 50 times as long. json5kit 0.4.0 knows no block comments and no negative
+numbers, jsonc-edit 0.2.1 starts Node, json-source-edit 1.0.0 takes plain JSON alone.
 """
 
 from __future__ import annotations

@@ -1,30 +1,38 @@
-"""Which clients can be connected, where each keeps its configuration, and how its text changes."""
+"""The agents that are known, one file each, and what the gateway asks of them all. Adding one is a file and a line.
+
+A request does not always say which agent it comes from, so the rules of all of them hold for each request.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-
-from turnwise.agents import aider, claude_code, codex, mini_swe_agent, openclaw, opencode, qwen_code
-from turnwise.agents.endpoint import Endpoint
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """`file` gives the configuration file for an environment, `edit` its text with the endpoint in it."""
-
-    file: Callable[[dict[str, str]], Path]
-    edit: Callable[[str, Endpoint], str]
-    try_it: str
-
+from turnwise.agents import aider, chat_apps, claude_code, codex, mini_swe_agent, openclaw, opencode, qwen_code
+from turnwise.agents.shape import Agent, SideKind, Words
 
 CLIENTS: dict[str, Agent] = {
-    "openclaw": Agent(openclaw.file, openclaw.edit, 'openclaw agent exec "Say hello"'),
-    "opencode": Agent(opencode.file, opencode.edit, 'opencode run "Say hello"'),
-    "codex": Agent(codex.file, codex.edit, 'codex exec "Say hello"'),
-    "claude-code": Agent(claude_code.file, claude_code.edit, 'claude -p "Say hello"'),
-    "qwen-code": Agent(qwen_code.file, qwen_code.edit, 'qwen -p "Say hello"'),
-    "aider": Agent(aider.file, aider.edit, 'aider --message "Say hello"'),
-    "mini-swe-agent": Agent(mini_swe_agent.file, mini_swe_agent.edit, 'mini -t "Say hello"'),
+    "openclaw": openclaw.AGENT,
+    "codex": codex.AGENT,
+    "claude-code": claude_code.AGENT,
+    "opencode": opencode.AGENT,
+    "qwen-code": qwen_code.AGENT,
+    "aider": aider.AGENT,
+    "mini-swe-agent": mini_swe_agent.AGENT,
 }
+"""Those that can be connected. A session's id is looked for in their headers in this order."""
+
+_HABITS = [*(agent.habits for agent in CLIENTS.values()), chat_apps.HABITS]
+
+
+def _by_kind(words: Words) -> Words:
+    return tuple(sorted(words, key=lambda word: list(SideKind).index(word[0])))
+
+
+SESSION_HEADERS = tuple(name for habits in _HABITS for name in habits.session_headers)
+"""Headers in which agents send their own session ids; `X-Session-Id` comes before them all."""
+SUB_AGENT_HEADERS = tuple(habits.sub_agent_header for habits in _HABITS if habits.sub_agent_header is not None)
+ASKS = _by_kind(tuple(word for habits in _HABITS for word in habits.asks))
+"""Requests that an agent makes for its own housekeeping, by the words of the message that is worked on."""
+INSTRUCTS = _by_kind(tuple(word for habits in _HABITS for word in habits.instructs))
+"""The same by the beginning of the instructions, for a request that has nothing but them and one message."""
+IN_FIRST_OF_TWO = frozenset(kind for habits in _HABITS for kind in habits.in_first_of_two)
+INTERNAL = tuple(habits.internal for habits in _HABITS if habits.internal is not None)
+"""How messages begin that an agent puts at the end of a request for itself."""

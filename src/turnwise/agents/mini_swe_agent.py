@@ -7,6 +7,7 @@ from pathlib import Path
 import platformdirs
 
 from turnwise.agents.endpoint import Endpoint
+from turnwise.agents.shape import Agent
 from turnwise.agents.texts import set_dotenv
 
 
@@ -24,3 +25,6 @@ def edit(text: str, endpoint: Endpoint) -> str:
         "MSWEA_COST_TRACKING": "ignore_errors",  # LiteLLM knows no price for this model
     }
     return set_dotenv(text, values)
+
+
+AGENT = Agent(file, edit, 'mini -t "Say hello"', first_prompt={"default": 960})

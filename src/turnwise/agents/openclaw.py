@@ -1,4 +1,7 @@
-"""OpenClaw: one provider in `openclaw.json` (JSON5), made the default model. Tools and sandbox stay as they are."""
+"""OpenClaw: one provider in `openclaw.json` (JSON5), made the default model. Tools and sandbox stay as they are.
+
+Its own gateway wakes the agent with heartbeats, has it write its memory down, asks for titles, and compacts.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from pathlib import Path
 
 from turnwise.agents.endpoint import PROVIDER, Endpoint, home_of
 from turnwise.agents.json_text import read, set_value
+from turnwise.agents.shape import Agent, Habits, SideKind
 from turnwise.errors import ConfigError
+from turnwise.patterns import IGNORECASE, pattern
 
 
 def file(environment: dict[str, str]) -> Path:
@@ -53,3 +58,44 @@ def edit(text: str, endpoint: Endpoint) -> str:
     if isinstance(allowed, dict) and allowed and name not in allowed:  # where it stands, it lists what may be used
         text = set_value(text, (*defaults, "models", name), {})
     return text
+
+
+HABITS = Habits(
+    asks=(
+        (
+            SideKind.HEARTBEAT,
+            pattern(r"^\W*HEARTBEAT\W*(:|$)|\b([Rr]eply|[Rr]espond|[Aa]nswer)\b.{0,40}\bHEARTBEAT_OK\b"),
+        ),
+        (SideKind.HEARTBEAT, pattern(r"\bHEARTBEAT_OK\b.{0,5} if\b|^\W*HEARTBEAT_OK\b\W*$")),
+        (
+            SideKind.HEARTBEAT,
+            pattern(
+                r"^\W*follow the heartbeat monitor\b|^(\[[^\]\n]{1,40}\] )?\[OpenClaw heartbeat poll\]", IGNORECASE
+            ),
+        ),
+        (
+            SideKind.MEMORY,
+            pattern(r"^\W*(pre-compaction )?memory flush\b|\bstore durable memories\b", IGNORECASE),
+        ),
+    ),
+    instructs=(
+        (
+            SideKind.TITLE,
+            pattern(
+                r"^\W*(generate|write|create)\b[^\n]{0,40}\b(session|conversation|chat|thread) title\b"
+                r"[^\n]{0,80}\b(first message|the conversation|user's message)\b",
+                IGNORECASE,
+            ),
+        ),
+        (SideKind.COMPACTION, pattern(r"^\W*you are a context summari[sz]ation assistant\b", IGNORECASE)),
+    ),
+    internal=pattern(r"^\W*BEGIN_OPENCLAW_INTERNAL_CONTEXT\b"),
+)
+
+AGENT = Agent(
+    file,
+    edit,
+    'openclaw agent exec "Say hello"',
+    first_prompt={"small": 4638, "minimal": 9967, "default": 15162},
+    habits=HABITS,
+)

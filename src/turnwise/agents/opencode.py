@@ -6,6 +6,7 @@ from pathlib import Path
 
 from turnwise.agents.endpoint import PROVIDER, Endpoint, home_of
 from turnwise.agents.json_text import set_value
+from turnwise.agents.shape import Agent, Habits, SideKind
 
 
 def file(environment: dict[str, str]) -> Path:
@@ -27,3 +28,13 @@ def edit(text: str, endpoint: Endpoint) -> str:
     }
     text = set_value(text, ("provider", PROVIDER), provider)
     return set_value(text, ("model",), f"{PROVIDER}/{endpoint.model}")
+
+
+AGENT = Agent(
+    file,
+    edit,
+    'opencode run "Say hello"',
+    first_prompt={"default": 7587},
+    # It asks for a title in words that chat apps use as well, and puts what it is of into a message behind them.
+    habits=Habits(session_headers=("x-opencode-session",), in_first_of_two=frozenset({SideKind.TITLE})),
+)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from turnwise.agents.endpoint import Endpoint, home_of
 from turnwise.agents.json_text import read, set_value
+from turnwise.agents.shape import Agent
 from turnwise.errors import ConfigError
 
 KEY = "TURNWISE_API_KEY"
@@ -33,3 +34,6 @@ def edit(text: str, endpoint: Endpoint) -> str:
     text = set_value(text, ("env", KEY), endpoint.token)
     text = set_value(text, ("security", "auth", "selectedType"), "openai")
     return set_value(text, ("model", "name"), endpoint.model)
+
+
+AGENT = Agent(file, edit, 'qwen -p "Say hello"', first_prompt={"default": 18277})

@@ -1,4 +1,9 @@
-"""Sets values in TOML, YAML and dotenv text and keeps comments, order and layout of the rest."""
+"""Sets values in TOML, YAML and dotenv text and keeps comments, order and layout of the rest.
+
+TOML is tomlkit's. YAML is PyYAML's places and our own cut: a round trip through ruamel.yaml 0.19.1 joins the lines of a
+list in brackets (`test_yaml_keeps_comments`) and changes what an anchor stands in
+(`test_yaml_that_cannot_be_changed_safely_is_refused`).
+"""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ from turnwise.cli.options import (
     read_config,
     read_journal,
     remove_ours,
-    write_private,
 )
 from turnwise.cli.person import feedback, token
 from turnwise.cli.records import sessions_app, versions_app
 from turnwise.errors import TurnwiseError
 from turnwise.loops.states import read_states
+from turnwise.methods import METHODS
 
 app = typer.Typer(
     name="turnwise",
@@ -71,6 +71,7 @@ def serve(
 ) -> None:
     """Serve the policy, judge its turns and train it, until Ctrl-C."""
     from turnwise.engines.examine import refuse_impossible
+    from turnwise.files import write_atomically
     from turnwise.loops.supervisor import Address, Supervisor
 
     logging.basicConfig(level=logging.INFO, format="[%(name)s] %(message)s", stream=sys.stderr)
@@ -85,7 +86,8 @@ def serve(
 
     async def ready(address: Address) -> None:
         if ready_file is not None:
-            write_private(ready_file, json.dumps({"url": address.url, "token": address.token, "pid": os.getpid()}))
+            said = json.dumps({"url": address.url, "token": address.token, "pid": os.getpid()})
+            write_atomically(ready_file, said.encode())
         # Where it is no terminal this goes into a log, which others may read and which is kept.
         key = (address.token if sys.stdout.isatty() else "TOKEN") if address.token else "none"
         where = f"; `turnwise token --home {settings.home}` prints it" if key == "TOKEN" else ""
@@ -202,7 +204,7 @@ def demo(
     persona: Annotated[
         str, typer.Option(help="student (plain, short answers) or teacher (specific, friendly).")
     ] = "student",
-    method: Annotated[str, typer.Option(help="combined, binary or opd.")] = "combined",
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "combined",
     interactions: Annotated[int | None, typer.Option(min=1, help="Conversations to learn from.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of problems, replies and sampling.")] = 0,
     out_folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo-out"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -88,20 +87,8 @@ def _has_journal(settings: Config) -> None:
         raise TurnwiseError(f"there is no journal in {settings.home} yet; start `turnwise serve`, or see --home")
 
 
-def write_private(path: Path, text: str) -> None:
-    """Put a file in place that its owner alone could read from its first byte on; no reader sees a half of it."""
-    descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # a new file with mode 0600
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(part).replace(path)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
-
-
 def remove_ours(path: Path) -> None:
-    """Take a file of `write_private` away that says it is of this process; another server's stays."""
+    """Take a file away that says it is of this process; another server's stays."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         if json.loads(path.read_text(encoding="utf-8")).get("pid") == os.getpid():
             path.unlink()

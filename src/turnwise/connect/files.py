@@ -11,8 +11,6 @@ import contextlib
 import difflib
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from filelock import FileLock
 
 from turnwise.connect.masking import mask
 from turnwise.errors import ConfigError, TurnwiseError
+from turnwise.files import write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,21 +186,6 @@ class Changes:
         name = f"{_sha(content)}.backup"
         write_atomically(self.folder / name, content, 0o600)
         return name
-
-
-def write_atomically(path: Path, content: bytes, mode: int) -> None:
-    """The whole content with this mode, or the file as it was."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _read(path: Path) -> bytes | None:

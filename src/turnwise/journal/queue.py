@@ -20,6 +20,7 @@ from turnwise.journal import schema
 from turnwise.journal.clocks import LONGEST_RETRY_S, ORDER, is_due, is_free, meta, set_meta
 from turnwise.journal.review import ReviewList
 from turnwise.journal.schema import NOT_SERVING, pack_json, unpack_ids, unpack_json, unpack_logprobs
+from turnwise.sampling import oldest_fresh
 from turnwise.types import (
     BASE_VERSION,
     Batch,
@@ -399,9 +400,8 @@ class Queue(ReviewList):
         return c.execute(last).scalar_one_or_none() or BASE_VERSION
 
     def _oldest_fresh(self, c: Connection, serving: int, max_staleness: int) -> int:
-        """The lowest version whose samples are not too old: at most so many versions were published after it."""
         newest = select(V.number).where(V.number <= serving).order_by(V.number.desc())
-        return c.execute(newest.limit(1).offset(max_staleness)).scalar_one_or_none() or BASE_VERSION
+        return oldest_fresh(c.execute(newest.limit(max_staleness + 1)).scalars().all(), max_staleness)
 
     def _next_in_line(self, c: Connection) -> int:
         """The `serve_seq` of a version that serves from now on."""

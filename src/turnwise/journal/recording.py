@@ -15,6 +15,7 @@ from turnwise.journal.blobs import Content
 from turnwise.journal.counts import UNRECOGNISED, tell
 from turnwise.journal.lookups import Lookups
 from turnwise.journal.schema import pack_ids, pack_json, pack_logprobs
+from turnwise.sampling import exclusion_of_answer, may_keep_only_turn, signal_of_verdict
 from turnwise.types import REVIVABLE, Exclusion, FinishReason, Message, TurnKind, TurnState, Verdict
 
 S, T = schema.sessions.c, schema.turns.c
@@ -287,7 +288,7 @@ class Recording(Lookups):
                         .where(S.id == session_id)
                         .values(closed_at=self.clock(), close_reason=reason)
                     )
-                keeps = self.config.train.method == "binary" and len(waiting) == 1 and waiting[0].response_tokens > 0
+                keeps = may_keep_only_turn(self.config.train.method, [row.response_tokens for row in waiting])
                 if keeps and len(c.execute(_MAIN, {"which": session_id}).all()) == 1:
                     self.move(c, waiting[0].id, TurnState.READY)
                     c.execute(insert(schema.samples).values(turn_id=waiting[0].id, reward=0.0, **self._ready()))
@@ -336,18 +337,15 @@ class Recording(Lookups):
         self._insert_verdict(c, turn_id, verdict)
         self.move(c, turn_id, TurnState.JUDGED)
         c.execute(schema.samples.delete().where(schema.samples.c.turn_id == turn_id))
-        method = self.config.train.method
         turn = c.execute(select(T.response_tokens, T.hint_at).where(T.id == turn_id)).one()
-        # A hint without a place in the prompt teaches nothing.
-        hint = verdict.hint if method in ("combined", "opd") and turn.hint_at is not None else None
-        reward = float(verdict.score) if method in ("combined", "binary") else 0.0
-        if reward == 0 and not hint:
-            self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.NO_SIGNAL)
+        signal = signal_of_verdict(
+            self.config.train.method, verdict.score, verdict.hint, turn.hint_at, turn.response_tokens
+        )
+        if isinstance(signal, Exclusion):
+            self.move(c, turn_id, TurnState.EXCLUDED, exclusion=signal)
             return
-        if not turn.response_tokens:
-            self.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.NOT_TRAINABLE)
-            return
-        c.execute(insert(schema.samples).values(turn_id=turn_id, reward=reward, hint=hint, **self._ready()))
+        values = {"reward": signal.reward, "hint": signal.hint}
+        c.execute(insert(schema.samples).values(turn_id=turn_id, **values, **self._ready()))
         self.move(c, turn_id, TurnState.READY)
 
     def _ready(self) -> dict[str, float]:
@@ -370,18 +368,11 @@ def _idle(before: float) -> Select[tuple[str]]:
 
 def _why_excluded(row: Any, answer: Answer) -> Exclusion | None:
     """Why an answered turn can never be trained on, or None."""
-    if answer.finish_reason is FinishReason.ABORT:
-        return Exclusion.ABORTED
-    if answer.finish_reason is FinishReason.ERROR:
-        return Exclusion.TOO_LONG if answer.too_long else Exclusion.INFRASTRUCTURE
-    if answer.finish_reason is FinishReason.CONTENT_FILTER:
-        return Exclusion.CONTENT_FILTER  # what a filter says is not the model's doing, so there is nothing to judge
-    if row.kind == TurnKind.SIDE:
-        return Exclusion.SIDE_TURN
-    if row.pinned:
-        return Exclusion.PINNED_VERSION
-    if not answer.response_ids and not (answer.message.get("content") or answer.message.get("tool_calls")):
-        return Exclusion.NOT_TRAINABLE  # nothing was said; an upstream's answer without ids is still judged
-    if row.closed_at is not None:
-        return Exclusion.NO_NEXT_STATE  # the session was closed while the answer was being written
-    return None
+    return exclusion_of_answer(
+        row.kind,
+        answer.finish_reason,
+        pinned=bool(row.pinned),
+        closed=row.closed_at is not None,
+        too_long=answer.too_long,
+        empty=not (answer.response_ids or answer.message.get("content") or answer.message.get("tool_calls")),
+    )

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from turnwise.errors import JournalError, TooLate
 from turnwise.journal import schema
 from turnwise.journal.recording import Recording
+from turnwise.sampling import takes_hint
 from turnwise.types import Proposal, TurnState, Verdict
 
 MAX_PENDING = 1000
@@ -60,8 +61,9 @@ class ReviewList(Recording):
         with self.transaction() as c:
             row = self._pending(c, proposal_id)
             turn = c.execute(select(T.state, T.exclusion, T.hint_at).where(T.id == row.turn_id)).one()
-            if turn.hint_at is None or self.config.train.method == "binary":
-                raise TooLate("a hint teaches nothing here: its turn has no place for one, or train.method is binary")
+            if not takes_hint(self.config.train.method, turn.hint_at):
+                method = self.config.train.method
+                raise TooLate(f"a hint teaches nothing: its turn has no place for one, or train.method is {method}")
             score = c.execute(select(W.score).where(W.turn_id == row.turn_id).order_by(W.id.desc()).limit(1)).scalar()
             verdict = Verdict(score or 0, row.hint, "person", reason=f"accepted from {row.source}")
             if not self.takes_feedback(TurnState(turn.state), turn.exclusion):

@@ -12,13 +12,16 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from turnwise.config import TrainConfig
 from turnwise.errors import TurnwiseError
-from turnwise.training import advantages, losses
+from turnwise.methods import METHODS
+from turnwise.training import losses
+from turnwise.training.algorithms.base import Seen, algorithm_of
 from turnwise.training.batching import Row, merge_prefixes, microbatches, minibatches, padded_tokens, row_of
 from turnwise.training.policy import HEAD_CHUNK, Policy, hinted_prompt, sampling_temperature
 from turnwise.types import Batch, Sample
@@ -45,8 +48,8 @@ class Signals:
     """What is known of one sample at the start of the update; R response tokens, H hidden units.
 
     ``old``, ``ref``, ``weight`` and ``advantage`` are [R]. ``ref_hidden`` [R, H] and ``teacher`` [R, H] are final
-    hidden states: a distribution over the vocabulary in 1 % of its size. ``teacher`` is None without a hint, and with
-    the sampled estimator, where the hint's part is in the advantage.
+    hidden states: a distribution over the vocabulary in 1 % of its size. ``teacher`` is None without a hint, and where
+    the algorithm has no loss of its own on it.
     """
 
     tokens: Tensor
@@ -90,7 +93,7 @@ def compute_signals(policy: Policy, batch: Batch, config: TrainConfig, tick: Tic
     samples = batch.samples
     if faults := [fault for s in samples if (fault := _fault(s, policy))]:
         raise BadBatch(faults[0])
-    use_hints = config.method != "binary" and config.w_opd > 0
+    use_hints = METHODS[config.method].hints and config.w_opd > 0
     hinted = [i for i, s in enumerate(samples) if use_hints and s.hint and s.hint_at is not None]
     for sample in samples:
         if use_hints and sample.hint and sample.hint_at is None:
@@ -119,15 +122,13 @@ def compute_signals(policy: Policy, batch: Batch, config: TrainConfig, tick: Tic
     def logprobs(hidden: dict[int, Tensor], i: int) -> Tensor:
         return policy.token_logprobs(hidden[i], temperature[i], tokens[i])
 
+    algorithm = algorithm_of(config)
     old = [logprobs(old_hidden, i) for i in range(len(samples))]
-    opd: dict[int, Tensor] = {}
-    if config.estimator == "sampled":
-        raw = [advantages.distillation(logprobs(teacher_hidden, i), old[i]) for i in hinted]
-        opd = dict(zip(hinted, advantages.subtract_mean(raw), strict=True))
-    w_binary = config.w_binary if config.method != "opd" else 0.0
+    taught = {i: partial(logprobs, teacher_hidden, i) for i in hinted}
+    seen = [Seen(sample, old[i], taught.get(i)) for i, sample in enumerate(samples)]
+    advantages = algorithm.group(seen, [algorithm.advantage(one) for one in seen])
     signals = []
     for i, sample in enumerate(samples):
-        binary = advantages.binary(sample.reward, len(tokens[i])).to(policy.device)
         mu = None if sample.logprobs is None else torch.tensor(sample.logprobs, device=policy.device)
         signals.append(
             Signals(
@@ -137,8 +138,8 @@ def compute_signals(policy: Policy, batch: Batch, config: TrainConfig, tick: Tic
                 ref=logprobs(ref_hidden, i),
                 ref_hidden=ref_hidden[i],
                 weight=losses.importance_weight(old[i], mu, config.tis_cap),
-                advantage=advantages.combine(binary, opd.get(i), w_binary, config.w_opd),
-                teacher=None if config.estimator == "sampled" else teacher_hidden.get(i),
+                advantage=advantages[i],
+                teacher=teacher_hidden.get(i) if algorithm.extra_loss() else None,
             )
         )
     return signals
@@ -157,22 +158,14 @@ def optimiser_step(
 
     An exception from ``tick`` leaves weights and optimiser as they were. Raises NotFinite, and so does that.
     """
-    weights = _stream_weights(signals, chosen, config)
-    groups = microbatches(merge_prefixes(batch.samples, chosen), config.microbatch_tokens)
     optimizer.zero_grad()
-    sums: dict[str, float] = {}
-    for done, rows in enumerate(groups):
-        tick("training", done, len(groups))
-        for name, value in _backward(policy, rows, signals, weights, config).items():
-            sums[name] = sums.get(name, 0.0) + value
-    norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
-    if not all(map(math.isfinite, (norm, *sums.values()))):
-        raise NotFinite(f"batch {batch.id}: the gradient is not finite")
+    sums, norm = _gradient(policy, batch, signals, chosen, config, tick)
     optimizer.step()
     tokens = sums.pop("tokens")
     means = {name: sums.pop(name) / tokens for name in ("ratio", "clip_fraction")}
+    extra = algorithm_of(config).extra_loss()
     return {
-        "loss": sums["pg"] + config.beta_kl * sums["kl"] + config.w_opd * sums["opd"],
+        "loss": sums["pg"] + config.beta_kl * sums["kl"] + (extra.weight * sums["opd"] if extra else 0.0),
         **sums,
         **means,
         "grad_norm": norm,
@@ -200,10 +193,9 @@ def step_without_guilty(
         for done, i in enumerate(chosen):
             tick("looking for the fault", done, len(chosen))
             optimizer.zero_grad()
-            rows, weights = merge_prefixes(batch.samples, [i]), _stream_weights(signals, [i], config)
-            sums = _backward(policy, rows, signals, weights, config)
-            norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
-            if not all(map(math.isfinite, (norm, *sums.values()))):
+            try:
+                _gradient(policy, batch, signals, [i], config)
+            except NotFinite:
                 guilty.append(i)
         rest = [i for i in chosen if i not in guilty]
         if not guilty or not rest:
@@ -222,6 +214,31 @@ def sampler_gap(batch: Batch, signals: Sequence[Signals]) -> float | None:
         if sample.version == batch.parent and sample.logprobs is not None
     ]
     return float(torch.cat(gaps).mean()) if gaps else None
+
+
+def _gradient(
+    policy: Policy,
+    batch: Batch,
+    signals: Sequence[Signals],
+    chosen: Sequence[int],
+    config: TrainConfig,
+    tick: Tick = lambda *_: None,
+) -> tuple[dict[str, float], float]:
+    """Add the clipped gradient over the samples at ``chosen``; gives sums of metrics, and its norm before the clip.
+
+    Raises NotFinite.
+    """
+    weights = _stream_weights(signals, chosen, config)
+    groups = microbatches(merge_prefixes(batch.samples, chosen), config.microbatch_tokens)
+    sums: dict[str, float] = {}
+    for done, rows in enumerate(groups):
+        tick("training", done, len(groups))
+        for name, value in _backward(policy, rows, signals, weights, config).items():
+            sums[name] = sums.get(name, 0.0) + value
+    norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
+    if not all(map(math.isfinite, (norm, *sums.values()))):
+        raise NotFinite(f"batch {batch.id}: the gradient is not finite")
+    return sums, norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +275,7 @@ def _backward(
     The loss is differentiated with respect to the hidden states first, a chunk of positions at a time, and then once
     through the model: logits of more than one chunk never exist together.
     """
+    extra = algorithm_of(config).extra_loss()
     order = [span.sample for row in rows for span in row.spans]
     parts = [signals[i] for i in order]
     tokens = torch.cat([s.tokens for s in parts])
@@ -282,29 +300,22 @@ def _backward(
         )
         pg = (w_pg[part] * surrogate).sum()
         kl = (w_kl[part] * losses.k3(logp, ref[part])).sum()
-        opd = torch.zeros_like(pg)
+        loss = pg + config.beta_kl * kl
         taught = w_opd[part].nonzero().squeeze(-1)
-        if len(taught):
+        if extra is not None and len(taught):
             target = policy.log_softmax(teacher[part][taught], temperature[part][taught])
-            opd = (w_opd[part][taught] * _distillation_loss(student[taught], target, config)).sum()
-        (pg + config.beta_kl * kl + config.w_opd * opd).backward()
+            opd = (w_opd[part][taught] * extra.per_position(student[taught], target)).sum()
+            loss = loss + extra.weight * opd
+            sums["opd"] += opd.item()
+        loss.backward()
         sums["pg"] += pg.item()
         sums["kl"] += kl.item()
-        sums["opd"] += opd.item()
         sums["ratio"] += losses.ratio(logp.detach(), old[part]).sum().item()
         sums["clip_fraction"] += clipped.sum().item()
     sums["tokens"] += len(tokens)
     assert leaf.grad is not None
     hidden.backward(leaf.grad)
     return sums
-
-
-def _distillation_loss(student: Tensor, teacher: Tensor, config: TrainConfig) -> Tensor:
-    """The distillation loss per position, from log-probs over the vocabulary: [N, V], [N, V] -> [N]."""
-    if config.estimator == "topk":
-        ids = losses.top_tokens(teacher, config.top_k)
-        student, teacher = losses.fold_tail(student, ids), losses.fold_tail(teacher, ids)
-    return losses.divergence(student, teacher, config.divergence)
 
 
 def _hinted_row(policy: Policy, sample: Sample, index: int) -> Row:

@@ -10,44 +10,22 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
 
 import torch
 import transformers
-from torch import Tensor
 
 from turnwise.config import Config
 from turnwise.errors import AdapterError, DiskFull, JournalUnavailable, LeaseLost
-from turnwise.files import sweep
 from turnwise.journal.journal import Journal
 from turnwise.loops.lifeline import beat
 from turnwise.models import resolve_model
-from turnwise.training import gate
-from turnwise.training.checkpoints import Checkpoint, CheckpointStore, origin_of
-from turnwise.training.policy import Policy
-from turnwise.training.publish import (
-    PublishedAdapter,
-    clean_leftovers,
-    load_adapter_dir,
-    numbers_on_disk,
-    recent_checkpoints,
-    staged_version,
-    version_dir,
-)
-from turnwise.training.step import (
-    BadBatch,
-    Tick,
-    compute_signals,
-    plan,
-    sampler_gap,
-    step_without_guilty,
-    without_faults,
-)
-from turnwise.types import BASE_VERSION, Batch, Exclusion, PolicyVersion, Sample
+from turnwise.training.publish import clean_leftovers, numbers_on_disk, version_dir
+from turnwise.training.step import BadBatch, Tick
+from turnwise.training.update import Trainer
+from turnwise.types import Batch, Exclusion, PolicyVersion
 
 log = logging.getLogger(__name__)
 
@@ -69,126 +47,6 @@ class Interrupted(Exception):
     """The loop was told to stop in the middle of an update."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """The outcome of an update: weights, what they cost, whether they may serve, and the optimiser's checkpoint.
-
-    ``dropped`` are the turns of the batch that were not trained on, with the reason of each.
-    """
-
-    weights: dict[str, Tensor]
-    metrics: dict[str, float]
-    gate: dict[str, Any]
-    checkpoint: str
-    dropped: dict[str, str]
-
-
-class Trainer:
-    """Turns batches into candidates. All state it needs stands in the versions and checkpoints folders."""
-
-    def __init__(self, config: Config, model: Path | str) -> None:
-        self._config = config
-        self.policy = Policy(model, config.train)
-        self._model = str(model)
-        self.checkpoints = CheckpointStore(config.checkpoints_dir)
-        sweep(config.versions_dir)
-
-    def train(
-        self, batch: Batch, probes: Sequence[Sample], tick: Tick, came_further: Callable[[], None] = lambda: None
-    ) -> Candidate:
-        """Run, or go on with, the update of a batch. ``tick`` may raise to stop it; a later call continues.
-
-        ``came_further`` is called after each checkpoint. Raises BadBatch, and AdapterError when the parent version
-        cannot be gone on from.
-        """
-        config, policy = self._config.train, self.policy
-        started = time.monotonic()
-        parent, optimizer = self._start_from(batch.parent)
-        origin = origin_of(batch, parent.meta if parent else {})
-        weights = parent.weights if parent else None
-        policy.load(weights)
-        batch, dropped = without_faults(batch, policy)
-        signals = compute_signals(policy, batch, config, tick)
-        steps = plan(batch, config)
-        metrics: list[dict[str, float]] = []
-        if done := self.checkpoints.latest(batch.id, origin):
-            policy.load(done.adapter)
-            optimizer.load_state_dict(done.optimizer)
-            metrics, dropped = done.metrics, done.dropped
-        for position, chosen in enumerate(steps[len(metrics) :], start=len(metrics) + 1):
-            chosen = [i for i in chosen if batch.samples[i].turn_id not in dropped]
-            if not chosen:
-                raise BadBatch(f"batch {batch.id}: no sample of step {position} has a finite gradient")
-            measured, guilty = step_without_guilty(policy, optimizer, batch, signals, chosen, config, tick)
-            metrics.append(measured)
-            dropped |= {batch.samples[i].turn_id: "its gradient is not finite" for i in guilty}
-            state, left = policy.state(), optimizer.state_dict()
-            self.checkpoints.save(batch.id, Checkpoint(state, left, position, metrics, origin, dropped))
-            came_further()
-        kept = [i for i, s in enumerate(batch.samples) if s.turn_id not in dropped]
-        batch, signals = replace(batch, samples=[batch.samples[i] for i in kept]), [signals[i] for i in kept]
-        result: dict[str, Any] = {"accepted": True, "reasons": [], "skipped": "gate.enabled is false"}
-        if self._config.gate.enabled:
-            measured = gate.measure(policy, weights, batch, signals, probes, config, tick)
-            result = gate.decide(measured, self._config.gate)
-        summary = summarise(metrics) | {"samples": float(len(batch.samples)), "seconds": time.monotonic() - started}
-        gap = sampler_gap(batch, signals)
-        if gap is not None:
-            summary["sampler_gap"] = gap
-        return Candidate(policy.state(), summary, result, self.checkpoints.name(batch.id, len(steps)), dropped)
-
-    def fault_of(self, version: int) -> str | None:
-        """Why no update can go on from a version, or None."""
-        try:
-            adapter, _ = self._start_from(version)
-            self.policy.load(adapter.weights if adapter else None)
-        except AdapterError as e:
-            return str(e)
-        return None
-
-    def stage(self, version: PolicyVersion, candidate: Candidate) -> AbstractContextManager[Callable[[], None]]:
-        """Write the candidate's directory, beside its place; what is given puts it there."""
-        return staged_version(version, candidate.weights, self.policy.lora_config, candidate.checkpoint, self._model)
-
-    def prune(self) -> None:
-        """Delete the optimiser states that no recent version needs."""
-        keep = self._config.train.keep_checkpoints
-        self.checkpoints.keep_only(recent_checkpoints(self._config.versions_dir, keep))
-
-    def _start_from(self, parent: int) -> tuple[PublishedAdapter | None, torch.optim.Optimizer]:
-        """The parent's adapter (None for the base model) and an optimiser in the state it left."""
-        config = self._config.train
-        optimizer = torch.optim.AdamW(
-            self.policy.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay
-        )
-        if parent == BASE_VERSION:
-            return None, optimizer
-        adapter = load_adapter_dir(version_dir(self._config.versions_dir, parent))
-        for setting, name in (("lora_rank", "r"), ("lora_alpha", "lora_alpha")):
-            # Weights mean nothing without their scale, alpha / rank: under another one the same numbers are another
-            # policy, and the optimiser's state is of yet another.
-            was, now = adapter.lora.get(name), getattr(config, setting)
-            if was != now:
-                raise AdapterError(
-                    f"version {parent} was trained with train.{setting} = {was}, the configuration says {now}; "
-                    f"set train.{setting} back to {was}, or start in a new home"
-                )
-        left = self.checkpoints.load(str(adapter.meta.get("checkpoint")))
-        if left is None:
-            log.warning("the optimiser state of v%d is gone; the update starts with a fresh one", parent)
-        else:
-            optimizer.load_state_dict(left.optimizer)
-            for group in optimizer.param_groups:  # the configuration, not the checkpoint, sets these
-                group.update(lr=config.lr, weight_decay=config.weight_decay)
-        return adapter, optimizer
-
-
-def summarise(steps: Sequence[dict[str, float]]) -> dict[str, float]:
-    """One set of metrics for an update: sums of tokens and steps, means of the rest."""
-    summary = {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
-    return summary | {"tokens": sum(step["tokens"] for step in steps), "optimiser_steps": float(len(steps))}
-
-
 def run(config: Config, stop: Stop) -> None:
     """Train until ``stop`` is set. Raises ModelError or JournalError when it cannot start."""
     os.nice(max(0, NICENESS - os.nice(0)))
@@ -200,7 +58,7 @@ def run(config: Config, stop: Stop) -> None:
     clean_leftovers(journal, config.versions_dir)
     trainer = Trainer(config, resolve_model(config.model.path))
     worker = f"trainer-{os.getpid()}"
-    log.info("ready: %d threads, device %s", torch.get_num_threads(), trainer.policy.device)
+    log.info("ready: %d threads, device %s", torch.get_num_threads(), trainer.backend.device)
     heartbeat, fault, closed = float("-inf"), None, ""
     while not stop.is_set():
         beat()

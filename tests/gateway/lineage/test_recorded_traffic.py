@@ -25,7 +25,7 @@ from tests.support.scripted_agent import (
     ten_commands,
 )
 from tests.support.tap import read_recording
-from turnwise.gateway.wire.http_request import SESSION_HEADERS
+from turnwise.agents.known import SESSION_HEADERS
 from turnwise.types import TurnKind
 
 TRAFFIC = Path(__file__).parents[1] / "traffic"

@@ -19,7 +19,9 @@ from typing import Any, Protocol
 
 import jiter
 
-from turnwise.patterns import DOTALL, IGNORECASE, Pattern, blocks, pattern
+from turnwise.agents.known import ASKS, IN_FIRST_OF_TWO, INSTRUCTS, INTERNAL
+from turnwise.agents.shape import HOUSEKEEPING, Words
+from turnwise.patterns import blocks
 from turnwise.types import Message, TurnKind, TurnState
 
 
@@ -266,87 +268,38 @@ def _take(counts: Counter[str], key: str) -> bool:
     return True
 
 
-# "this conversation", and not a chat app, a session at a fair, or the session table.
-_THIS_TALK = (
-    r"\b((the|this|our|following) (conversation|chat|thread)|(this|following) (chat )?session)\b"
-    r"(?! (app|application|room|bot|protocol|window|page|server|client|program|feature|table|[a-z]+ (in|of|from))\b)"
-)
-
-SIDE_RULES: list[tuple[str, Pattern[str]]] = [
-    (
-        "title",
-        pattern(
-            r"\b(generate|write|create|suggest)\b[^\n]{0,60}\btitle\b.{0,60}" + _THIS_TALK,
-            IGNORECASE | DOTALL,
-        ),
-    ),
-    ("title", pattern(r"\b(summari[sz]e|name) " + _THIS_TALK + r".{0,60}\b(words?|title)\b", IGNORECASE | DOTALL)),
-    ("heartbeat", pattern(r"^\W*HEARTBEAT\W*(:|$)|\b([Rr]eply|[Rr]espond|[Aa]nswer)\b.{0,40}\bHEARTBEAT_OK\b")),
-    ("heartbeat", pattern(r"\bHEARTBEAT_OK\b.{0,5} if\b|^\W*HEARTBEAT_OK\b\W*$")),
-    (
-        "heartbeat",
-        pattern(r"^\W*follow the heartbeat monitor\b|^(\[[^\]\n]{1,40}\] )?\[OpenClaw heartbeat poll\]", IGNORECASE),
-    ),
-    ("memory", pattern(r"^\W*(pre-compaction )?memory flush\b|\bstore durable memories\b", IGNORECASE)),
-    (
-        "suggestions",
-        pattern(r"\bsuggest\b.{0,40}\bfollow[- ]?up (questions|prompts)\b.{0,80}\bthe user\b", IGNORECASE | DOTALL),
-    ),
-]
-"""Requests that an agent makes for its own housekeeping, by the words of their last message."""
-
-
-INSTRUCTION_RULES: list[tuple[str, Pattern[str]]] = [
-    (
-        "title",
-        pattern(
-            r"^\W*(generate|write|create)\b[^\n]{0,40}\b(session|conversation|chat|thread) title\b"
-            r"[^\n]{0,80}\b(first message|the conversation|user's message)\b",
-            IGNORECASE,
-        ),
-    ),
-    ("compaction", pattern(r"^\W*you are a context summari[sz]ation assistant\b", IGNORECASE)),
-]
-"""The same by the beginning of the instructions, for a request that has nothing but them and one message."""
-
-HOUSEKEEPING = frozenset({"heartbeat", "memory"})
-"""Side turns in which an agent calls tools, and which it may leave in its history. No person writes their words."""
-
-_INTERNAL = pattern(r"^\W*BEGIN_OPENCLAW_INTERNAL_CONTEXT\b")
-
-
 def is_internal(message: Message) -> bool:
     """Whether an agent puts this message at the end of a request for itself, behind what is asked."""
-    return message["role"] == "user" and _INTERNAL.search(content_text(message)[:80]) is not None
+    return message["role"] == "user" and any(begins.search(content_text(message)[:80]) for begins in INTERNAL)
 
 
 def side_rule(messages: list[Message], max_tokens: int | None) -> str | None:
-    """The name of the rule that makes this request a side turn, or None for the agent's own work.
+    """The kind of side turn that this request is by an agent's rules, or None for its own work.
 
     Only the message that is being worked on counts: the last one, or for housekeeping the user's last one when calls
     and their results follow it. Its first 600 characters, so that a long document which happens to contain such words
-    is no side turn. Or the first of two where a conversation begins with two of the user's: opencode asks for a title
-    in the first and puts what it is of in the second. A request for a single token is a probe.
+    is no side turn. Or the first of two where a conversation begins with two of the user's, for the kinds that an agent
+    asks for so. A request for a single token is a probe.
     """
     if max_tokens == 1:
         return "probe"
     asked = [message for message in messages if message["role"] != "system"]
     roles = [message["role"] for message in asked]
-    if roles == ["user", "user"] and side_rule(asked[:1], None) == "title":
-        return "title"
+    if roles == ["user", "user"] and (kind := side_rule(asked[:1], None)) in IN_FIRST_OF_TWO:
+        return kind
     if roles == ["user"] and len(messages) == 2:
-        instructed = _first_match(INSTRUCTION_RULES, messages[0])
+        instructed = _first_match(INSTRUCTS, messages[0])
         if instructed is not None:
             return instructed
     begins = _exchange_start(messages, len(messages))
     if begins is None:
         return None
-    rule = _first_match(SIDE_RULES, messages[begins])
+    rule = _first_match(ASKS, messages[begins])
     under_way = any(not is_internal(message) for message in messages[begins + 1 :])
     return None if under_way and rule not in HOUSEKEEPING else rule
 
 
-def _first_match(rules: list[tuple[str, Pattern[str]]], message: Message) -> str | None:
+def _first_match(rules: Words, message: Message) -> str | None:
     text = content_text(message)
     return next((name for name, rule in rules if rule.search(text[:600])), None) if len(text) <= 4000 else None
 
@@ -368,7 +321,7 @@ def without_side_tail(messages: list[Message]) -> list[Message]:
     end = begin = 0 if at is None else at + 1
     while begin and messages[begin - 1]["role"] == "assistant":
         start = _exchange_start(messages, begin - 1)
-        if start is None or _first_match(SIDE_RULES, messages[start]) not in HOUSEKEEPING:
+        if start is None or _first_match(ASKS, messages[start]) not in HOUSEKEEPING:
             break
         begin = start
     return messages[:begin] + messages[end:]

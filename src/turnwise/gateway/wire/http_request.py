@@ -7,18 +7,11 @@ from dataclasses import dataclass
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
+from turnwise.agents.known import SESSION_HEADERS, SUB_AGENT_HEADERS
 from turnwise.gateway.auth import client_key
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.request import SESSION_ID
 from turnwise.types import TurnKind
-
-SESSION_HEADERS = ("thread-id", "session-id", "session_id", "x-claude-code-session-id", "x-opencode-session")
-"""Headers in which agents send their own session ids; `X-Session-Id` comes before them all.
-
-Codex CLI's sub-agents share its `session-id` and have a `thread-id` of their own.
-"""
-AGENT_HEADER = "x-claude-code-agent-id"
-"""Claude Code's sub-agents share its session's id: each conversation of theirs is a session beside it."""
 
 LONGEST_AGENT = 200
 """Characters that are kept of a user agent."""
@@ -75,9 +68,9 @@ def read_client(request: Request, url_session: str | None) -> Caller:
     if session is None:
         given = (headers.get(name) for name in SESSION_HEADERS)
         session = next((value for value in given if value is not None and SESSION_ID.match(value)), None)
-        agent = f"{session}:{headers.get(AGENT_HEADER)}"
-        if session is not None and AGENT_HEADER in headers and SESSION_ID.match(agent):
-            session = agent
+        sub_agent = next((headers[name] for name in SUB_AGENT_HEADERS if name in headers), None)
+        if session is not None and sub_agent is not None and SESSION_ID.match(f"{session}:{sub_agent}"):
+            session = f"{session}:{sub_agent}"
     turn_type = headers.get("x-turn-type")
     if turn_type is not None and turn_type not in set(TurnKind):
         raise ApiError(400, "X-Turn-Type is 'main' or 'side'", param="X-Turn-Type")

@@ -1,0 +1,64 @@
+"""What an update asks of whatever holds the weights. The update itself knows no model, optimiser or device.
+
+A backend is at one place at a time: a version, or a number of steps on top of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from turnwise.training.gate import Measurements
+from turnwise.training.step import Signals, Tick
+from turnwise.types import Batch, PolicyVersion, Sample
+
+
+class Backend(Protocol):
+    """The weights in training and their optimiser. Every ``tick`` may raise: the weights are then as they were."""
+
+    @property
+    def device(self) -> str:
+        """Where it computes, for a person."""
+        ...
+
+    def prepare(self, version: int) -> dict[str, Any]:
+        """Go to a published version, with the optimiser's state that it left; gives its ``meta.json`` ({}: the base).
+
+        Raises AdapterError where no update can go on from it.
+        """
+        ...
+
+    def without_faults(self, batch: Batch) -> tuple[Batch, dict[str, str]]:
+        """The batch without the turns that the model cannot read, and why not by their ids. Raises BadBatch."""
+        ...
+
+    def signals(self, batch: Batch, tick: Tick) -> Sequence[Signals]:
+        """What is known of each sample at the version that was prepared."""
+        ...
+
+    def step(
+        self, batch: Batch, signals: Sequence[Signals], chosen: Sequence[int], tick: Tick
+    ) -> tuple[dict[str, float], list[int]]:
+        """One optimiser step; gives its metrics and the indices of samples without a finite gradient, left out."""
+        ...
+
+    def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The adapter's weights and the optimiser's state, to come back to."""
+        ...
+
+    def restore(self, adapter: dict[str, Tensor], optimizer: dict[str, Any]) -> None:
+        """Go to where a snapshot was taken."""
+        ...
+
+    def measure(self, batch: Batch, signals: Sequence[Signals], probes: Sequence[Sample], tick: Tick) -> Measurements:
+        """What the gate looks at, of the weights as they are beside the version that was prepared."""
+        ...
+
+    def stage(
+        self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str
+    ) -> AbstractContextManager[Callable[[], None]]:
+        """Write a version's directory beside its place; what is given puts it there."""
+        ...

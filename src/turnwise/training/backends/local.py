@@ -1,0 +1,105 @@
+"""The weights in this process: a model of the machine's own with one adapter, trained by AdamW."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from turnwise.config import Config
+from turnwise.errors import AdapterError
+from turnwise.training import gate
+from turnwise.training.checkpoints import CheckpointStore
+from turnwise.training.policy import Policy
+from turnwise.training.publish import load_adapter_dir, staged_version, version_dir
+from turnwise.training.step import Signals, Tick, compute_signals, step_without_guilty, without_faults
+from turnwise.types import BASE_VERSION, Batch, PolicyVersion, Sample
+
+log = logging.getLogger(__name__)
+
+
+class LocalBackend:
+    """A `Backend` on torch, on one device. Optimiser states are looked up in the checkpoints."""
+
+    def __init__(self, config: Config, model: Path | str, checkpoints: CheckpointStore) -> None:
+        self._config = config.train
+        self._versions = config.versions_dir
+        self._checkpoints = checkpoints
+        self._model = str(model)
+        self.policy = Policy(model, config.train)
+        self._parent: dict[str, Tensor] | None = None
+        self._optimizer = self._new_optimizer()
+
+    @property
+    def device(self) -> str:
+        return str(self.policy.device)
+
+    def prepare(self, version: int) -> dict[str, Any]:
+        self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
+        if version != BASE_VERSION:
+            adapter = load_adapter_dir(version_dir(self._versions, version))
+            self._check_scale(version, adapter.lora)
+            self._go_on_from(version, adapter.meta)
+            self._parent, meta = adapter.weights, adapter.meta
+        self.policy.load(self._parent)
+        return meta
+
+    def without_faults(self, batch: Batch) -> tuple[Batch, dict[str, str]]:
+        return without_faults(batch, self.policy)
+
+    def signals(self, batch: Batch, tick: Tick) -> Sequence[Signals]:
+        return compute_signals(self.policy, batch, self._config, tick)
+
+    def step(
+        self, batch: Batch, signals: Sequence[Signals], chosen: Sequence[int], tick: Tick
+    ) -> tuple[dict[str, float], list[int]]:
+        return step_without_guilty(self.policy, self._optimizer, batch, signals, chosen, self._config, tick)
+
+    def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return self.policy.state(), self._optimizer.state_dict()
+
+    def restore(self, adapter: dict[str, Tensor], optimizer: dict[str, Any]) -> None:
+        self.policy.load(adapter)
+        self._optimizer.load_state_dict(optimizer)
+
+    def measure(
+        self, batch: Batch, signals: Sequence[Signals], probes: Sequence[Sample], tick: Tick
+    ) -> gate.Measurements:
+        return gate.measure(self.policy, self._parent, batch, signals, probes, self._config, tick)
+
+    def stage(
+        self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str
+    ) -> AbstractContextManager[Callable[[], None]]:
+        return staged_version(version, adapter, self.policy.lora_config, checkpoint, self._model)
+
+    def _new_optimizer(self) -> torch.optim.Optimizer:
+        config = self._config
+        parameters = self.policy.parameters()
+        return torch.optim.AdamW(parameters, lr=config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay)
+
+    def _check_scale(self, version: int, lora: dict[str, Any]) -> None:
+        """Weights mean nothing without their scale, alpha / rank: under another one they are another policy.
+
+        And the optimiser's state is of yet another.
+        """
+        for setting, name in (("lora_rank", "r"), ("lora_alpha", "lora_alpha")):
+            was, now = lora.get(name), getattr(self._config, setting)
+            if was != now:
+                raise AdapterError(
+                    f"version {version} was trained with train.{setting} = {was}, the configuration says {now}; "
+                    f"set train.{setting} back to {was}, or start in a new home"
+                )
+
+    def _go_on_from(self, version: int, meta: dict[str, Any]) -> None:
+        left = self._checkpoints.load(str(meta.get("checkpoint")))
+        if left is None:
+            log.warning("the optimiser state of v%d is gone; the update starts with a fresh one", version)
+            return
+        self._optimizer.load_state_dict(left.optimizer)
+        for group in self._optimizer.param_groups:  # the configuration, not the checkpoint, sets these
+            group.update(lr=self._config.lr, weight_decay=self._config.weight_decay)
