@@ -21,5 +21,7 @@ def running_url(config: Config) -> str | None:
             return None  # nobody holds it
     except Timeout:
         pass
-    said = read_ours(config, lambda journal: journal.status())["loops"].get("gateway")  # it says so as it starts
+    said = read_ours(config, lambda journal: journal.status.figures())["loops"].get(
+        "gateway"
+    )  # it says so as it starts
     return None if said is None else said.get("url")

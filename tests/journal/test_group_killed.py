@@ -29,10 +29,10 @@ def talk(number):
     while True:
         turn = new_turn(session_id=f"s{number}", parent_id=before, next_state=[{"role": "user", "content": "no"}],
                         answers=before)
-        journal.begin_turn(turn)
+        journal.turns.begin(turn)
         sys.stdout.write(f"begun {turn.id}\\n")
         answer = {"role": "assistant", "content": turn.id}
-        journal.finish_turn(turn.id, Answer(answer, turn.id, FinishReason.STOP, [7, 8], [-0.5, -0.25]))
+        journal.turns.finish(turn.id, Answer(answer, turn.id, FinishReason.STOP, [7, 8], [-0.5, -0.25]))
         sys.stdout.write(f"answered {turn.id}\\n")
         sys.stdout.flush()
         before = turn.id
@@ -57,18 +57,18 @@ def test_nothing_that_was_promised_is_lost(tmp_path: Path, after_s: float) -> No
         told += [line.split() for line in writer.stdout.read().splitlines()]
     told = [words for words in told if len(words) == 2 and len(words[1]) == 32]
     journal = Journal.open(load_config(overrides={"home": tmp_path}))
-    journal.recover_interrupted()
+    journal.turns.recover_interrupted()
     answered = {turn_id for what, turn_id in told if what == "answered"}
     assert answered
     for turn_id in answered:
-        turn = journal.get_turn(turn_id)
+        turn = journal.turns.get(turn_id)
         assert turn is not None
         assert turn.state in (TurnState.WAITING, TurnState.JUDGING)
         assert (turn.answer["content"], turn.response_ids) == (turn_id, [7, 8])
-    assert all(journal.get_turn(turn_id) is not None for what, turn_id in told if what == "begun")
-    for session in journal.list_sessions():
-        turns = journal.show_session(session["id"])["turns"]
+    assert all(journal.turns.get(turn_id) is not None for what, turn_id in told if what == "begun")
+    for session in journal.sessions.last_seen():
+        turns = journal.sessions.show(session["id"])["turns"]
         assert [turn["index"] for turn in turns] == list(range(len(turns)))
-        states = [journal.get_turn(turn["id"]).state for turn in turns]
+        states = [journal.turns.get(turn["id"]).state for turn in turns]
         assert all(state is TurnState.JUDGING for state in states[:-1]), "each reply is its predecessor's next state"
     journal.close()

@@ -68,14 +68,16 @@ def _look(journal: Journal) -> _Sound | Said:
     age = schema_age(journal)
     if age is not SchemaAge.OURS:
         return "journal", "note" if age is SchemaAge.EARLIER else "fault", age.advice(journal)
-    with journal.reading() as c:
-        damage = c.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-    if damage != "ok":
+    with journal.store.reading() as c:
+        damage = journal.store.database.damage(c)
+    if damage:
         # An error, because the file may only have changed while it was read.
-        raise JournalError(f"the journal {journal.path} is damaged ({damage}); move it away and restore a copy")
-    with journal.reading() as c:
+        raise JournalError(
+            f"the journal {journal.store.database.place} is damaged ({damage[0]}); move it away and restore a copy"
+        )
+    with journal.store.reading() as c:
         wrong = differences(read_counts(c), recount(c))
-    return _Sound(journal.status(), journal.list_versions(), wrong)
+    return _Sound(journal.status.figures(), journal.versions.all(), wrong)
 
 
 def loop_errors(loop: dict[str, object]) -> list[str]:
