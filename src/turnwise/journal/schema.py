@@ -25,6 +25,7 @@ from sqlalchemy import Text as PlainText
 from turnwise.journal.dialects.sql import WithoutNul, where
 
 metadata = MetaData()
+Id = Integer().with_variant(BigInteger(), "postgresql")
 Text = PlainText().with_variant(WithoutNul(), "postgresql")
 
 
@@ -45,7 +46,7 @@ sessions = Table(
     Column("closed_at", Float),
     Column("close_reason", Text),
     Column("seen_mono", Float),  # last_seen_at on the monotonic clock (clocks.py): what idle time is counted from
-    Column("seen_seq", Integer, nullable=False, server_default="0"),  # the highest had the last turn
+    Column("seen_seq", Id, nullable=False, server_default="0"),  # the highest had the last turn
     Column("agent", Text),  # what the client that opened it calls itself: its user agent
     _order(),
     Index("ix_sessions_open", "seen_mono", **where("closed_at IS NULL")),
@@ -110,10 +111,10 @@ turns = Table(
     Column("attempts", Integer, nullable=False),
     Column("retry_at", Float, nullable=False),  # on the monotonic clock; 0: at once
     Column("last_error", Text),
-    Column("batch_id", Integer),
+    Column("batch_id", Id),
     Column("begun_mono", Float),  # created_at on the monotonic clock
-    Column("tools_id", Integer),  # blobs.id; `tools` itself holds those of turns from before there were blobs
-    Column("good_verdict", Integer),  # the verdict that counts, where its score is +1: kept by a trigger
+    Column("tools_id", Id),  # blobs.id; `tools` itself holds those of turns from before there were blobs
+    Column("good_verdict", Id),  # the verdict that counts, where its score is +1: kept by a trigger
     Column("used_prompt", Integer),  # tokens as an upstream counts them; those above are of ids, which it does not give
     Column("used_response", Integer),
     _order(),  # that in which they were asked for; on SQLite an index ends with it
@@ -142,7 +143,7 @@ turns = Table(
 blobs = Table(
     "blobs",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Id, primary_key=True),
     Column("hash", LargeBinary, nullable=False),  # SHA-256 of the JSON
     Column("data", LargeBinary, nullable=False),
     Index("ix_blobs_hash", "hash", unique=True),
@@ -152,7 +153,7 @@ counts = Table(
     "counts",
     metadata,
     Column("name", Text, primary_key=True),  # kept by triggers: see counts.py
-    Column("n", Integer, nullable=False),
+    Column("n", Id, nullable=False),
     sqlite_with_rowid=False,
 )
 
@@ -169,7 +170,7 @@ provenance = Table(
 verdicts = Table(
     "verdicts",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", Id, primary_key=True, autoincrement=True),
     Column("turn_id", Text, ForeignKey("turns.id"), nullable=False),
     Column("judge", Text, nullable=False),
     Column("score", Integer, nullable=False),
@@ -196,7 +197,7 @@ samples = Table(
 batches = Table(
     "batches",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", Id, primary_key=True, autoincrement=True),
     Column("state", Text, nullable=False),  # open, done, refused, released
     Column("parent", Integer, nullable=False),
     Column("turn_ids", LargeBinary, nullable=False),
@@ -219,7 +220,7 @@ versions = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("parent", Integer, nullable=False),
     Column("path", Text, nullable=False),
-    Column("batch_id", Integer, ForeignKey("batches.id")),
+    Column("batch_id", Id, ForeignKey("batches.id")),
     Column("metrics", LargeBinary, nullable=False),
     Column("gate", LargeBinary, nullable=False),
     Column("created_at", Float, nullable=False),
@@ -243,7 +244,7 @@ meta = Table(  # the whole journal: id, boot, boot_turn (clocks.py), last_versio
 events = Table(
     "events",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", Id, primary_key=True, autoincrement=True),
     Column("at", Float, nullable=False),
     Column("kind", Text, nullable=False),  # turn, next_state, verdict, move, batch, version
     Column("turn_id", Text),
@@ -253,7 +254,7 @@ events = Table(
 review = Table(  # hints from sources without trust, which wait for the person's word
     "review",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", Id, primary_key=True, autoincrement=True),
     Column("turn_id", Text, ForeignKey("turns.id"), nullable=False),
     Column("source", Text, nullable=False),
     Column("hint", Text, nullable=False),

@@ -133,7 +133,13 @@ class Store:
 
     def close(self) -> None:
         self.writes.close()
+        self.database.let_go()
         self.engine.dispose()
+
+    def hold_for_gateway(self) -> bool:
+        """Be the one gateway of this journal until it is closed; False where there is another. Raises JournalError."""
+        with self._readable_faults():
+            return self.database.hold_for_gateway(self.engine)
 
     # -- clocks -------------------------------------------------------------------------------------------------
 

@@ -58,6 +58,14 @@ class Database(Protocol):
         """Take the place of the one gateway of this journal until the engine is disposed; False where it is taken."""
         ...
 
+    def let_go(self) -> None:
+        """Give back what `hold_for_gateway` took."""
+        ...
+
+    def troubles(self, c: Connection) -> list[str]:
+        """Why turnwise could not work with this database, as the ends of sentences about it."""
+        ...
+
     def used_bytes(self, c: Connection) -> int:
         """What the journal's rows and indexes take, without room that is free to be used again."""
         ...

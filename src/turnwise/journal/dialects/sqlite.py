@@ -146,6 +146,13 @@ class SQLite:
         """True: the lock in the home keeps a second one out."""
         return True
 
+    def let_go(self) -> None:
+        """Nothing: the lock in the home is the gateway's own."""
+
+    def troubles(self, c: Connection) -> list[str]:
+        """None that opening and reading the file would not have told."""
+        return []
+
     def fault(self, error: DBAPIError) -> JournalError:
         text = str(error.orig)
         code = (getattr(error.orig, "sqlite_errorcode", None) or 0) & 0xFF  # the rest says more exactly what it was
