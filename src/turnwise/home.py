@@ -5,7 +5,7 @@ from __future__ import annotations
 from filelock import FileLock, Timeout
 
 from turnwise.config import Config
-from turnwise.journal.read_only import read_ours
+from turnwise.journal.read_only import exists, read_ours
 
 
 def running_url(config: Config) -> str | None:
@@ -14,7 +14,7 @@ def running_url(config: Config) -> str | None:
     Raises JournalError where the journal cannot be read.
     """
     lock = config.home / "gateway.lock"
-    if not lock.exists() or not config.journal_path.exists():
+    if not lock.exists() or not exists(config):
         return None
     try:
         with FileLock(lock, timeout=0):

@@ -17,6 +17,8 @@ from turnwise.journal import Journal
 from turnwise.journal.records.export import RecordsExporter
 from turnwise.types import Exclusion, TurnState
 
+pytestmark = pytest.mark.files
+
 # -- faults ---------------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,8 @@ from turnwise.journal import Journal, schema
 from turnwise.journal import group_commit as group
 from turnwise.types import TurnState
 
+pytestmark = pytest.mark.files
+
 PATIENCE_S = 0.3
 
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from alembic import command
 from sqlalchemy import create_engine
 
@@ -15,6 +16,8 @@ from tests.support.versions import answered
 from turnwise.config import load_config
 from turnwise.journal import Journal, schema
 from turnwise.journal.migrations import migrations
+
+pytestmark = pytest.mark.files
 
 GROWTH = importlib.import_module("turnwise.journal.migrations.versions.m0006_growth")
 

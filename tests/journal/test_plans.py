@@ -20,6 +20,8 @@ from turnwise.journal.records.export import RecordsExporter
 from turnwise.journal.turns import lookups
 from turnwise.types import Exclusion, FinishReason, PolicyVersion, Verdict
 
+pytestmark = pytest.mark.files
+
 
 @pytest.mark.parametrize("hashes", [["a"], ["a", "b"], [str(n) for n in range(lookups.MOST_HASHES)]], ids=len)
 @pytest.mark.parametrize("scope", ["in_session", "of_client"])

@@ -15,6 +15,8 @@ from turnwise.journal import Journal, schema
 from turnwise.journal.dialects.sqlite import MOST_TRIES
 from turnwise.journal.read_only import read_only, read_ours
 
+pytestmark = pytest.mark.files
+
 
 @pytest.fixture
 def recorded(config: Config) -> Config:

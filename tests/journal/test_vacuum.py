@@ -16,6 +16,8 @@ from turnwise.journal.deletion import erasing
 from turnwise.journal.deletion.erasing import erase_turns, vacuum
 from turnwise.journal.dialects import sqlite
 
+pytestmark = pytest.mark.files
+
 
 def test_the_order_holds_and_retries_are_known_after_it(tmp_path: Path) -> None:
     config = load_config(overrides={"home": tmp_path / "home"})

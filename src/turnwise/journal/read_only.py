@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine
+from sqlalchemy import Engine, inspect
 from sqlalchemy.exc import OperationalError
 
 from turnwise.config import Config
@@ -32,16 +32,19 @@ class SchemaAge(StrEnum):
     EARLIER = "earlier"
     LATER = "later"
     FOREIGN = "foreign"
+    NONE = "none yet"
 
     def advice(self, journal: Journal) -> str:
         """What to do about it, as a sentence."""
-        place = journal.store.database.place
+        place, shared = journal.store.database.place, journal.store.database.shared
         return {
             SchemaAge.OURS: f"the journal {place} is up to date",
             SchemaAge.EARLIER: f"the journal {place} is of an earlier turnwise; start `turnwise serve` once, "
             "which brings it up to date",
             SchemaAge.LATER: f"the journal {place} is of a later turnwise; update turnwise",
-            SchemaAge.FOREIGN: f"{place} is not a turnwise journal; move the file away or choose another home",
+            SchemaAge.FOREIGN: f"{place} is not a turnwise journal; "
+            + ("give turnwise a database of its own" if shared else "move the file away or choose another home"),
+            SchemaAge.NONE: f"the database {place} is empty; start `turnwise serve` once, which makes the journal",
         }[self]
 
 
@@ -75,6 +78,11 @@ def read_only(config: Config, read: Callable[[Journal], T]) -> T:
     return place.look(opened)
 
 
+def exists(config: Config) -> bool:
+    """Whether there may be a journal; nothing is opened. Raises JournalError."""
+    return database(config).exists()
+
+
 def schema_age(journal: Journal) -> SchemaAge:
     """Raises JournalError where the file cannot be read as a database."""
     scripts = ScriptDirectory.from_config(migrations())
@@ -83,9 +91,10 @@ def schema_age(journal: Journal) -> SchemaAge:
             found = MigrationContext.configure(c).get_current_revision()
         except OperationalError:  # the table of versions has another shape
             found = None
+        empty = found is None and journal.store.database.shared and not inspect(c).get_table_names()
     if found == scripts.get_current_head():
         return SchemaAge.OURS
     if found is None:
-        return SchemaAge.FOREIGN
+        return SchemaAge.NONE if empty else SchemaAge.FOREIGN
     known = {script.revision for script in scripts.walk_revisions()}
     return SchemaAge.EARLIER if found in known else SchemaAge.LATER

@@ -28,7 +28,7 @@ from turnwise.gateway.lineage.history import (
     without_side_tail,
 )
 from turnwise.gateway.lineage.issued_calls import as_one_answer, beginnings, called, issued
-from turnwise.journal import Candidate, Journal, StoredTurn
+from turnwise.journal import Journal, PossibleParent, StoredTurn
 from turnwise.patterns import anchored
 from turnwise.types import Message
 
@@ -193,7 +193,7 @@ def _by_thread(
 
 
 def _rewritten(
-    journal: Journal, row: Candidate | StoredTurn, change: Rewritten, messages: list[Message], session: str | None
+    journal: Journal, row: PossibleParent | StoredTurn, change: Rewritten, messages: list[Message], session: str | None
 ) -> Placement:
     """The place behind a turn whose history is another one now."""
     fresh = row.next_state_at is None

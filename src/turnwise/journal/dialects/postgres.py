@@ -27,7 +27,7 @@ OLDEST = 130000
 """The oldest server that is taken, as `server_version_num` says it."""
 CONNECT_S = 5
 ABANDONED_S = 60
-"""A transaction in which nothing is asked for so long is ended by the server: its machine is gone, and it has the lock."""
+"""A transaction in which nothing is asked for so long is ended by the server: its machine may be gone with the lock."""
 
 UNAVAILABLE = ("08", "25006", "28", "3D000", "40", "53", "55P03", "57", "58", "F0", "XX")
 """Beginnings of the codes of faults that another write would meet as well, or that end by themselves."""

@@ -21,7 +21,7 @@ from turnwise.journal.packing import id_array, unpack_json
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_context, read_prompt_ids
 from turnwise.journal.turns.recent_ids import RecentIds
-from turnwise.journal.turns.recorded import CANDIDATE, STORED, Candidate, StoredTurn, candidates, stored
+from turnwise.journal.turns.recorded import CANDIDATE, STORED, PossibleParent, StoredTurn, candidates, stored
 from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
 
 S, T = schema.sessions.c, schema.turns.c
@@ -88,7 +88,7 @@ class Lookups:
         self._recent = RecentIds()
         self._forgets = 0
 
-    def by_context(self, client: str, hashes: list[str], session_id: str | None) -> list[Candidate]:
+    def by_context(self, client: str, hashes: list[str], session_id: str | None) -> list[PossibleParent]:
         """Answered turns whose messages plus answer have one of these hashes, newest first.
 
         The hashes are those of ever longer histories. A client usually goes on from its last answer, so the last hash
@@ -106,11 +106,11 @@ class Lookups:
             end = start
         return []
 
-    def by_thread(self, client: str, thread_hash: str, session_id: str | None) -> list[Candidate]:
+    def by_thread(self, client: str, thread_hash: str, session_id: str | None) -> list[PossibleParent]:
         """Answered turns whose history has exactly these answers, newest first."""
         return self._places(_BY_THREAD, [thread_hash], client, session_id)
 
-    def by_answer(self, client: str, answer_hash: str, session_id: str | None) -> list[Candidate]:
+    def by_answer(self, client: str, answer_hash: str, session_id: str | None) -> list[PossibleParent]:
         """Turns that were answered like this, newest first."""
         return self._places(_BY_ANSWER, [answer_hash], client, session_id)
 
@@ -126,7 +126,7 @@ class Lookups:
         answered = (turn for turn in found if turn.client == client and turn.context_hash is not None)
         return sorted(answered, key=lambda turn: turn.seq, reverse=True)
 
-    def _places(self, queries: _Places, hashes: list[str], client: str, session_id: str | None) -> list[Candidate]:
+    def _places(self, queries: _Places, hashes: list[str], client: str, session_id: str | None) -> list[PossibleParent]:
         query = queries.in_session if session_id else queries.of_client
         with self._store.reading() as c:
             return candidates(c.execute(query, {"hashes": hashes, "scope": session_id or client}).all())

@@ -18,8 +18,8 @@ _BLOB = select(schema.blobs.c.data).where(schema.blobs.c.id == bindparam("which"
 
 def _ancestors_with(*columns: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
     """All turns that a turn's context is stored on, the first one first; in one statement: there may be hundreds."""
-    chain = select(bindparam("which", type_=schema.turns.c.id.type).label("id"), literal(0).label("depth"))
-    chain = chain.cte("chain", recursive=True)
+    first = select(T.id, literal(0).label("depth")).where(T.id == bindparam("which"))
+    chain = first.cte("chain", recursive=True)
     further = select(T.parent_id, chain.c.depth + 1).where(T.id == chain.c.id, T.extends_parent)
     chain = chain.union_all(further)
     return select(T.extends_parent, *columns).where(T.id == chain.c.id).order_by(chain.c.depth.desc())

@@ -16,7 +16,7 @@ T = schema.turns.c
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class PossibleParent:
     """What tells whether a request goes on from a turn."""
 
     id: str
@@ -86,13 +86,13 @@ class SessionTurn:
     answer: Message | None
 
 
-CANDIDATE: Select[*tuple[Any, ...]] = select(*(T[field.name] for field in fields(Candidate)))
+CANDIDATE: Select[*tuple[Any, ...]] = select(*(T[field.name] for field in fields(PossibleParent)))
 STORED: Select[*tuple[Any, ...]] = select(*(T[field.name.removeprefix("packed_")] for field in fields(StoredTurn)))
 
 
-def candidates(rows: Sequence[Row[Any]]) -> list[Candidate]:
+def candidates(rows: Sequence[Row[Any]]) -> list[PossibleParent]:
     """Rows of `CANDIDATE`."""
-    return [Candidate(*row) for row in rows]
+    return [PossibleParent(*row) for row in rows]
 
 
 def stored(row: Row[Any] | None) -> StoredTurn | None:
