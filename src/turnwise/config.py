@@ -10,11 +10,11 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit, urlunsplit
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from turnwise.addresses import DATABASE_URL, DatabaseUrl
 from turnwise.capabilities import check
 from turnwise.errors import ConfigError
 from turnwise.patterns import anchored
@@ -282,24 +282,10 @@ class GateConfig(_Section):
     )
 
 
-def without_password(url: str) -> str:
-    """A database's address as it may be shown."""
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    netloc = f"{user.partition(':')[0]}{':***' if ':' in user else ''}{at}{host}"
-    query = "&".join("password=***" if one.startswith("password=") else one for one in parts.query.split("&"))
-    return urlunsplit(parts._replace(netloc=netloc, query=query))
-
-
 class JournalConfig(_Section):
     """The record."""
 
-    url: str = Field(
-        default="",
-        repr=False,
-        description="A PostgreSQL server's database in place of the file journal.db in the home (see postgres.md), as "
-        "`postgresql://user@host/database`; leave its password to `PGPASSWORD` or `~/.pgpass`.",
-    )
+    url: DatabaseUrl = Field(default="", repr=False, description=DATABASE_URL)
     busy_timeout_s: Seconds = Field(default=15.0, description="Longest wait for another writer.")
     records: bool = Field(
         default=True, description="Also write every interaction, vote, hint and decision to records.jsonl."
@@ -317,17 +303,6 @@ class JournalConfig(_Section):
         default="refuse",
         description="On a full disk: refuse requests with a 507, or serve them and record and learn nothing of them.",
     )
-
-    @field_validator("url")
-    @classmethod
-    def _is_postgres(cls, url: str) -> str:
-        if url and not url.startswith(("postgresql://", "postgresql+psycopg://")):
-            raise ValueError("must be empty, for a file in the home, or begin with postgresql://")
-        return url
-
-    @field_serializer("url")
-    def _shown(self, url: str) -> str:
-        return without_password(url)
 
 
 class Config(_Section):

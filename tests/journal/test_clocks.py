@@ -196,6 +196,7 @@ def test_order_is_that_of_asking_while_the_clock_goes_back(queue: Journal, time:
     assert [row["id"] for row in queue.sessions.last_seen()] == ["s3", "s2", "s1", "s0"]
 
 
+@pytest.mark.files
 def test_the_order_outlives_a_vacuum(queue: Journal) -> None:
     turns = [answered(queue, request_hash="same", client="c") for _ in range(9)]
     with queue.store.transaction() as c:
@@ -229,6 +230,7 @@ def test_without_the_kernels_word_the_start_of_the_machine_stands_for_it(monkeyp
     assert clocks.boot_id().startswith("started-")
 
 
+@pytest.mark.files
 @pytest.mark.parametrize(
     ("times", "serves"),
     [

@@ -30,7 +30,7 @@ def good_by_hand(journal: Journal) -> dict[str, int]:
     with journal.store.reading() as c:
         rows = c.exec_driver_sql(
             "SELECT turn_id, id FROM (SELECT id, turn_id, score, row_number() OVER (PARTITION BY turn_id"
-            " ORDER BY judge = 'person' DESC, id DESC) AS rank FROM verdicts) WHERE rank = 1 AND score = 1"
+            " ORDER BY judge = 'person' DESC, id DESC) AS rank FROM verdicts) AS ranked WHERE rank = 1 AND score = 1"
         )
         return {row[0]: row[1] for row in rows}
 

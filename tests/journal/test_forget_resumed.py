@@ -24,6 +24,7 @@ def trained(journal: Journal, number: int = 1) -> int:
     return batch.id
 
 
+@pytest.mark.files
 def test_what_was_cut_off_is_finished_by_asking_again(
     journal: Journal, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_trainer_that_takes_turns_meanwhile_is_told_or_named(
             journal.batches.renew(claimed[0], 60)
 
 
+@pytest.mark.files
 def test_a_turn_that_comes_last_of_all_goes_too(journal: Journal, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The conversation goes on between the last transaction that deletes turns and the one that deletes the session."""
     talk(journal, "private", SECRET, turns=2)

@@ -43,7 +43,12 @@ with ThreadPoolExecutor(16) as pool:
 
 
 @pytest.mark.parametrize("after_s", [0.1, 0.25, 0.4])
-def test_nothing_that_was_promised_is_lost(tmp_path: Path, after_s: float) -> None:
+def test_nothing_that_was_promised_is_lost(
+    tmp_path: Path, after_s: float, place: str, request: pytest.FixtureRequest
+) -> None:
+    if place == "postgres":  # what another process opens is told by the home's own configuration
+        url = request.getfixturevalue("postgres").database()
+        (tmp_path / "config.toml").write_text(f'[journal]\nurl = "{url}"\n')
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path)],
         stdout=subprocess.PIPE,

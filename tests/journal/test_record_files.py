@@ -71,6 +71,7 @@ def test_a_pipe_is_not_waited_for(journal: Journal) -> None:
     assert (journal.store.config.home / "records-2.jsonl").exists()
 
 
+@pytest.mark.files
 @pytest.mark.parametrize("note", [b"a note of mine", b"a note of mine\n", b'{"mine": 1}\n', b"\n\n"])
 def test_what_somebody_wrote_below_our_lines_stays(journal: Journal, note: bytes) -> None:
     answered(journal)
@@ -93,6 +94,7 @@ def copied(config: Config) -> Path:
     return copy
 
 
+@pytest.mark.files
 def test_a_journal_that_is_put_back_swallows_no_event_and_writes_none_twice(config: Config) -> None:
     journal = Journal.open(config)
     first = [answered(journal) for _ in range(2)]
@@ -122,6 +124,7 @@ def test_a_journal_that_is_put_back_swallows_no_event_and_writes_none_twice(conf
     journal.close()
 
 
+@pytest.mark.files
 def test_a_new_journal_beside_an_old_file_goes_on_behind_a_line_that_says_so(config: Config) -> None:
     journal = Journal.open(config)
     before = [answered(journal) for _ in range(3)]

@@ -34,6 +34,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.files
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -303,6 +304,7 @@ def test_other_ages_are_refused(text: str) -> None:
         amount(text, ("h", "d", "w"), "--older-than")
 
 
+@pytest.mark.files
 def test_a_journal_of_before_keeps_its_figures_tools_and_versions(config: Config) -> None:
     """Down to the schema of before and up again: what the new columns and figures hold is found from the rows."""
     from alembic import command

@@ -36,6 +36,7 @@ def test_a_rollback_leaves_when_versions_were_published(journal: Journal, to: in
     assert publish(journal) == journal.versions.latest() == 3
 
 
+@pytest.mark.files
 def test_a_home_that_was_rolled_back_before_still_serves_the_base_model(config: Config) -> None:
     """The schema of before kept the rollback in `published_at`."""
     journal = Journal.open(config)

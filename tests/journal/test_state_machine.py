@@ -56,6 +56,7 @@ def test_an_exclusion_needs_a_reason(journal: Journal) -> None:
             journal.store.move(c, "unknown", TurnState.JUDGING)
 
 
+@pytest.mark.files
 def test_the_migrations_make_the_schema_that_the_code_uses(journal: Journal) -> None:
     with journal.store.reading() as c:
         assert compare_metadata(MigrationContext.configure(c), schema.metadata) == []

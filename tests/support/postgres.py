@@ -76,7 +76,7 @@ class Cluster:
             if kill:
                 process.kill()
             else:
-                process.send_signal(2)  # SIGINT: whoever is connected is cut off
+                process.send_signal(3)  # SIGQUIT: at once, nothing is kept of it
             process.wait(60)
 
     def _answers(self) -> bool:

@@ -68,6 +68,8 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
     except Timeout:
         said = f"another gateway already serves the home {config.home}, or `turnwise journal vacuum` is at work there"
         raise ConfigError(said) from None
+    if not await asyncio.to_thread(journal.store.hold_for_gateway):
+        raise ConfigError(f"another gateway serves the journal {journal.store.database.place}; stop it first")
     url = url_of(config, sock)
     try:
         await asyncio.to_thread(journal.status.say, "gateway", {"pid": os.getpid(), "url": url})
