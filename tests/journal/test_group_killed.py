@@ -57,6 +57,8 @@ def test_nothing_that_was_promised_is_lost(
     ) as writer:
         assert writer.stdout is not None
         told = [writer.stdout.readline().split()]
+        while told[-1] and told[-1][0] != "answered":
+            told.append(writer.stdout.readline().split())
         time.sleep(after_s)
         writer.send_signal(signal.SIGKILL)
         told += [line.split() for line in writer.stdout.read().splitlines()]

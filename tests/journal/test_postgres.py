@@ -114,7 +114,7 @@ def test_a_server_that_goes_away_is_a_sentence_and_work_goes_on_when_it_is_back(
     with closing(Journal.open(config)) as journal:
         kept = answered(journal)
         own.stop(kill=True)
-        with pytest.raises(JournalUnavailable, match="journal postgresql://.* cannot be reached"):
+        with pytest.raises(JournalUnavailable, match=r"journal postgresql://.* cannot be reached"):
             answered(journal)
         assert journal.store.write_fault is not None
         [said] = [text for check, level, text in examine_journal(config) if (check, level) == ("journal", "fault")]

@@ -105,7 +105,7 @@ async def test_a_journal_that_fails_for_a_while_does_not_end_the_judge(
             raise JournalError("the disk is full")
         record(task, verdict)
 
-    monkeypatch.setattr(journal, "record_verdict", full_disk)
+    monkeypatch.setattr(journal.judging, "record", full_disk)
     await work_until(
         Worker(settings(tmp_path), journal, SignalJudge()), lambda: state(journal, turn) is TurnState.READY
     )
@@ -122,8 +122,8 @@ async def test_a_journal_that_takes_no_failure_either_does_not_end_the_judge(
         tried.append(task.turn_id)
         raise JournalError("the disk is full")
 
-    monkeypatch.setattr(journal, "record_verdict", full_disk)
-    monkeypatch.setattr(journal, "judging_failed", full_disk)
+    monkeypatch.setattr(journal.judging, "record", full_disk)
+    monkeypatch.setattr(journal.judging, "failed", full_disk)
     stop = asyncio.Event()
     running = asyncio.create_task(Worker(settings(tmp_path), journal, SignalJudge()).run(stop))
     await until(lambda: len(tried) >= 2)

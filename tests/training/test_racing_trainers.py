@@ -22,6 +22,7 @@ from tests.support.servers import wait_until
 from tests.training.homes import Bench, feed, settings
 from turnwise import files
 from turnwise.journal import Journal
+from turnwise.journal.queue.batches import Batches
 from turnwise.training import publish, worker
 from turnwise.training.publish import clean_leftovers, numbers_on_disk, version_dir
 from turnwise.training.worker import Trainer, work
@@ -64,10 +65,10 @@ def before(owner: object, name: str) -> Point:
 
 
 POINTS: dict[str, Point] = {
-    "before its number": before(Journal, "reserve_version"),
+    "before its number": before(Batches, "reserve_version"),
     "before it writes": before(publish, "save_file"),
     "before it syncs": before(publish, "sync_all"),
-    "before it records": before(Journal, "finish_batch"),
+    "before it records": before(Batches, "finish"),
     "before a checkpoint": before(worker.CheckpointStore, "save"),
     "before it prunes": before(Trainer, "prune"),
 }

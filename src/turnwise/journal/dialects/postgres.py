@@ -43,6 +43,13 @@ ADVICE = {
     "55P03": "is locked by another writer for too long; look for a loop that hangs",
     "57": "is on a server that starts or stops; wait until it takes connections again",
 }
+REFUSALS = {
+    "28": ("authentication failed", "no password supplied", "pg_hba.conf", 'role "'),
+    "3D000": ('database "',),
+    "53300": ("too many clients", "connection slots"),
+    "57": ("starting up", "shutting down", "recovery mode"),
+}
+"""Words of a server that refuses a connection, by the code that it does so with."""
 TABLES = (
     *("turns", "sessions", "verdicts", "samples", "batches", "versions", "blobs", "counts", "provenance"),
     *("meta", "events", "review", "loops"),
@@ -123,7 +130,7 @@ class Postgres:
             self._gateway = None
 
     def fault(self, error: DBAPIError) -> JournalError:
-        code = getattr(error.orig, "sqlstate", None) or ("08" if _is_about_connecting(error) else "")
+        code = _code(error)
         full = code == "53100"
         kind = JournalFull if full else JournalUnavailable if code.startswith(UNAVAILABLE) else JournalError
         for mark, advice in ADVICE.items():
@@ -195,9 +202,15 @@ def _configure(engine: Engine, settings: dict[str, str]) -> None:
         dbapi_connection.commit()
 
 
-def _is_about_connecting(error: DBAPIError) -> bool:
-    """Whether an error without a code is one of the connection: only the server gives codes."""
-    return error.connection_invalidated or type(error.orig).__name__ in ("OperationalError", "InterfaceError")
+def _code(error: DBAPIError) -> str:
+    """The server's code; what it says as it refuses a connection comes without one, and is told by its words."""
+    code = getattr(error.orig, "sqlstate", None)
+    if code:
+        return code
+    if not error.connection_invalidated and type(error.orig).__name__ not in ("OperationalError", "InterfaceError"):
+        return ""
+    text = str(error.orig)
+    return next((code for code, words in REFUSALS.items() if any(word in text for word in words)), "08")
 
 
 def _outside_of_transactions(engine: Engine, statement: str) -> None:
