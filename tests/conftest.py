@@ -103,7 +103,7 @@ class Running:
     def turn(self, response_or_id: Any) -> Any:
         """The recorded turn of an OpenAI response."""
         turn_id = getattr(response_or_id, "id", response_or_id).removeprefix("chatcmpl-")
-        return self.journal.get_turn(turn_id)
+        return self.journal.turns.get(turn_id)
 
 
 class GatewayThread:

@@ -17,7 +17,7 @@ ARITHMETIC = {
     "cli/journal.py": "how old turns are that a person wants deleted",
     "cli/options.py": "`ago` shows how long something is past",
     "engines/http.py": "a server's Retry-After may be a date; how long it is taken for is capped where it is used",
-    "journal/journal.py": "`_ago` shows a loop's last sign of an earlier boot",
+    "journal/status.py": "`_ago` shows a loop's last sign of an earlier boot",
     "journal/deletion/retention.py": "things are kept for days; a clock that jumps ahead is not believed (`Keeper`)",
 }
 """Files that may calculate with the wall clock, and why that decides nothing."""

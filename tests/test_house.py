@@ -21,6 +21,7 @@ MOST_FILES = 14
 PLANTED = {
     "Each room stands on those below it": ("tokens/chatml.py", "from turnwise.gateway import errors"),
     "The journal knows no loop, no engine and no wire format": ("journal/blobs.py", "import turnwise.engines.base"),
+    "Rows do not leave the journal": ("gateway/metrics.py", "from turnwise.journal.packing import unpack_json"),
     "The local engine is a program of its own, as a vLLM server is": ("local_engine/text.py", "import turnwise.types"),
     "Torch stays with the trainer and the local engine": ("gateway/metrics.py", "import torch"),
     "No folder imports in a circle": ("gateway/lineage/history.py", "import turnwise.gateway.turn.opening"),

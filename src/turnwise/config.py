@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import platformdirs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from turnwise.addresses import DATABASE_URL, DatabaseUrl
 from turnwise.capabilities import check
 from turnwise.errors import ConfigError
 from turnwise.methods import METHODS, known_method
@@ -287,6 +288,7 @@ class GateConfig(_Section):
 class JournalConfig(_Section):
     """The record."""
 
+    url: DatabaseUrl = Field(default="", repr=False, description=DATABASE_URL)
     busy_timeout_s: Seconds = Field(default=15.0, description="Longest wait for another writer.")
     records: bool = Field(
         default=True, description="Also write every interaction, vote, hint and decision to records.jsonl."
@@ -405,4 +407,6 @@ def _reason(detail: object) -> str:
     assert isinstance(detail, dict)
     if detail["type"] == "extra_forbidden":
         return "no such key (see docs/configuration.md or `turnwise config`)"
+    if detail["loc"] == ("journal", "url"):
+        return str(detail["msg"])  # there may be a password in it
     return f"{detail['msg']} (got {detail['input']!r})" if not isinstance(detail["input"], dict) else str(detail["msg"])

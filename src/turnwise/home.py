@@ -5,7 +5,7 @@ from __future__ import annotations
 from filelock import FileLock, Timeout
 
 from turnwise.config import Config
-from turnwise.journal.read_only import read_ours
+from turnwise.journal.read_only import exists, read_ours
 
 
 def running_url(config: Config) -> str | None:
@@ -14,12 +14,14 @@ def running_url(config: Config) -> str | None:
     Raises JournalError where the journal cannot be read.
     """
     lock = config.home / "gateway.lock"
-    if not lock.exists() or not config.journal_path.exists():
+    if not lock.exists() or not exists(config):
         return None
     try:
         with FileLock(lock, timeout=0):
             return None  # nobody holds it
     except Timeout:
         pass
-    said = read_ours(config, lambda journal: journal.status())["loops"].get("gateway")  # it says so as it starts
+    said = read_ours(config, lambda journal: journal.status.figures())["loops"].get(
+        "gateway"
+    )  # it says so as it starts
     return None if said is None else said.get("url")

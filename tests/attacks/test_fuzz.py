@@ -44,7 +44,7 @@ def test_no_request_breaks_the_gateway(tmp_path: Path, qwen3_dir: Path, full: bo
             assert memory[2] <= memory[0] + SHORT_GROWTH_MB, f"memory grows: {memory}"
         wait_until(lambda: attacked.connections() == 0, 30)
         journal = Journal.open(attacked.config)
-        wait_until(lambda: journal.status()["turns"].get(TurnState.SERVED, 0) == 0, 60)
+        wait_until(lambda: journal.status.figures()["turns"].get(TurnState.SERVED, 0) == 0, 60)
         journal.close()
 
 

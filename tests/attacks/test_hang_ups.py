@@ -24,7 +24,7 @@ def test_clients_that_hang_up_are_no_failures(tmp_path: Path, qwen3_dir: Path, f
         assert seen.faults == []
         wait_until(lambda: attacked.connections() == 0, 30)
         journal = Journal.open(attacked.config)
-        wait_until(lambda: journal.status()["turns"].get(TurnState.SERVED, 0) == 0, 60)
+        wait_until(lambda: journal.status.figures()["turns"].get(TurnState.SERVED, 0) == 0, 60)
         journal.close()
         url, headers = f"http://127.0.0.1:{attacked.port}/v1/status", {"Authorization": f"Bearer {attacked.token}"}
         assert httpx.get(url, headers=headers, timeout=20).json()["failed_requests"] == 0

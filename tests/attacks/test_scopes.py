@@ -145,7 +145,7 @@ def test_a_person_gives_feedback_with_one_command(gateway: Running) -> None:
     assert code == 0 and ids[1] in said, said
     code, said = command(home, "feedback", "--session", "s1", "--score", "1")
     assert code == 0 and ids[0] in said, said
-    shown = [gateway.journal.show_session(session) or {} for session in ("s1", "s2")]
+    shown = [gateway.journal.sessions.show(session) or {} for session in ("s1", "s2")]
     verdicts = [v for session in shown for t in session["turns"] for v in t["verdicts"]]
     assert [(v["judge"], v["score"], v["hint"]) for v in verdicts] == [("person", 1, None), ("person", -1, "Say more.")]
     code, said = command(home, "feedback", "turn-x", "--score", "1")
@@ -155,7 +155,7 @@ def test_a_person_gives_feedback_with_one_command(gateway: Running) -> None:
 
 
 def test_without_a_server_feedback_says_so_and_sends_the_token_nowhere(config: Config, journal: Any) -> None:
-    journal.set_status("gateway", {"pid": 1, "url": "http://127.0.0.1:9"})  # of one that has ended
+    journal.status.say("gateway", {"pid": 1, "url": "http://127.0.0.1:9"})  # of one that has ended
     load_tokens(config)
     (config.home / "gateway.lock").touch()
     code, said = command(config.home, "feedback", "turn-x", "--score", "1")

@@ -76,13 +76,13 @@ def test_the_arms_answer_alike_and_turnwise_records_what_was_measured(model_dir:
             assert load.seconds > 0
     assert texts == [said.text, said.text]
     journal = Journal.open(load_config(overrides={"home": tmp_path / "home"}))
-    status = journal.status()
+    status = journal.status.figures()
     answered = sum(status["turns"].values()) - status["turns"][TurnState.SERVED]
     assert answered == len(load.first) + 1, "every measured request is a recorded turn"
-    session = max(journal.list_sessions(), key=lambda s: s["turns"])
-    turns = journal.show_session(session["id"])["turns"]
-    assert all(journal.get_turn(turn["id"]).response_ids == [token for token, _ in said.pieces] for turn in turns)
-    assert all(journal.get_turn(turn["id"]).bridged for turn in turns[1:]), "a growing history is bridged"
+    session = max(journal.sessions.last_seen(), key=lambda s: s["turns"])
+    turns = journal.sessions.show(session["id"])["turns"]
+    assert all(journal.turns.get(turn["id"]).response_ids == [token for token, _ in said.pieces] for turn in turns)
+    assert all(journal.turns.get(turn["id"]).bridged for turn in turns[1:]), "a growing history is bridged"
     journal.close()
 
 

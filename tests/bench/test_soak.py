@@ -20,6 +20,7 @@ from turnwise.bench.soak.ledger import Asked, FaultPhase, Ledger, Rollback
 from turnwise.bench.soak.memory import MemorySample, draw, growth_since
 from turnwise.bench.soak.wires import PATHS, Stream, body_of, text_of
 from turnwise.journal import Journal, schema
+from turnwise.journal.packing import pack_json
 from turnwise.types import TurnState
 
 KEY = "c0-0-0."
@@ -67,7 +68,7 @@ def planted(journal: Journal) -> Planted:
 
 
 def change(planted: Planted, table: str, **values: object) -> None:
-    with planted.journal.transaction() as c:
+    with planted.journal.store.transaction() as c:
         c.execute(update(schema.metadata.tables[table]).values(values))
 
 
@@ -93,7 +94,7 @@ def test_a_request_that_counts_twice_is_found(planted: Planted) -> None:
 
 def test_a_turn_in_two_versions_is_found(planted: Planted) -> None:
     turns = {v.batch_id: planted.kept().batch_turns[v.batch_id] for v in planted.kept().versions}
-    change(planted, "batches", turn_ids=schema.pack_json(next(iter(turns.values()))))
+    change(planted, "batches", turn_ids=pack_json(next(iter(turns.values()))))
     assert planted.found() == ["turns trained twice"]
 
 
@@ -106,15 +107,15 @@ def test_a_batch_without_an_end_is_found(planted: Planted) -> None:
 
 def test_the_last_batch_may_wait_for_the_next_trainer(planted: Planted) -> None:
     turn = answered(planted.journal, session_id="another")
-    planted.journal.feedback(turn, 1, None)
-    changed = planted.journal.config.train.model_copy(update={"min_batch": 1})
-    planted.journal.config = planted.journal.config.model_copy(update={"train": changed})
-    assert planted.journal.claim_batch("trainer", 60) is not None
+    planted.journal.verdicts.feedback(turn, 1, None)
+    changed = planted.journal.store.config.train.model_copy(update={"min_batch": 1})
+    planted.journal.store.config = planted.journal.store.config.model_copy(update={"train": changed})
+    assert planted.journal.batches.claim("trainer", 60) is not None
     assert planted.found() == []
 
 
 def test_a_turn_that_stays_leased_is_found(planted: Planted) -> None:
-    with planted.journal.transaction() as c:
+    with planted.journal.store.transaction() as c:
         of_batches = schema.turns.c.state == TurnState.TRAINED
         c.execute(update(schema.turns).where(of_batches).values(state=TurnState.LEASED))
     assert planted.found() == ["batches without their end"]

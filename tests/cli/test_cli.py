@@ -19,9 +19,9 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
 
 def test_status_sessions_and_versions(journal: Journal) -> None:
     turn_id = answered(journal)
-    journal.feedback(turn_id, -1, "Answer in one word.")
+    journal.verdicts.feedback(turn_id, -1, "Answer in one word.")
     publish(journal)
-    home = ["--home", str(journal.config.home)]
+    home = ["--home", str(journal.store.config.home)]
     status = json.loads(run("status", "--json", *home).stdout)
     assert status["version"] == {"number": 1}
     assert status["turns"]["trained"] == 1
@@ -52,7 +52,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, args: list[str], words: str) 
 
 
 def test_unknown_sessions_and_versions(journal: Journal) -> None:
-    home = ["--home", str(journal.config.home)]
+    home = ["--home", str(journal.store.config.home)]
     for args in (["sessions", "show", "nope"], ["versions", "show", "9"]):
         done = run(*args, *home)
         assert done.returncode == 1
@@ -60,9 +60,9 @@ def test_unknown_sessions_and_versions(journal: Journal) -> None:
 
 
 def test_doctor_finds_a_readable_token(journal: Journal) -> None:
-    journal.config.token_path.write_text("tw-0123456789abcdef0123")
-    journal.config.token_path.chmod(0o644)
-    done = run("doctor", "--json", "--home", str(journal.config.home))
+    journal.store.config.token_path.write_text("tw-0123456789abcdef0123")
+    journal.store.config.token_path.chmod(0o644)
+    done = run("doctor", "--json", "--home", str(journal.store.config.home))
     assert done.returncode == 1
     [token] = [f for f in json.loads(done.stdout) if f["check"] == "token"]
     assert "chmod 600" in token["text"]
@@ -70,27 +70,27 @@ def test_doctor_finds_a_readable_token(journal: Journal) -> None:
 
 def test_a_rollback_serves_an_earlier_version_again(journal: Journal) -> None:
     publish(journal), publish(journal)
-    home = ["--home", str(journal.config.home)]
+    home = ["--home", str(journal.store.config.home)]
     done = run("versions", "rollback", "1", *home)
     assert done.returncode == 0, done.stderr
     assert "version 1 serves" in done.stdout
-    assert journal.latest_version() == 1
+    assert journal.versions.latest() == 1
     refused = run("versions", "rollback", "7", *home)
     assert refused.returncode == 1 and "there is no published version 7" in refused.stderr
 
 
 def test_a_rollback_to_the_base_model_and_forward_again(journal: Journal) -> None:
     publish(journal), publish(journal)
-    home = ["--home", str(journal.config.home)]
+    home = ["--home", str(journal.store.config.home)]
     done = run("versions", "rollback", "0", *home)
     assert done.returncode == 0, done.stderr
     assert "the base model serves" in done.stdout
-    assert journal.latest_version() == 0
+    assert journal.versions.latest() == 0
     assert "0 (serving)" in run("versions", "list", *home).stdout
     assert run("versions", "rollback", "1", *home).returncode == 0
-    assert journal.latest_version() == 1
+    assert journal.versions.latest() == 1
     run("versions", "rollback", "0", *home)
     assert publish(journal) == 3  # learned anew, on the base model
-    version = journal.get_version(3)
+    version = journal.versions.get(3)
     assert version is not None and version.parent == 0
-    assert journal.latest_version() == 3
+    assert journal.versions.latest() == 3

@@ -24,7 +24,7 @@ ASKED = "Fix the failing test in tests/test_dates.py"
 
 
 def run(journal: Journal, *args: str) -> str:
-    done = CliRunner().invoke(app, [*args, "--home", str(journal.config.home)], catch_exceptions=False)
+    done = CliRunner().invoke(app, [*args, "--home", str(journal.store.config.home)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -34,7 +34,7 @@ def in_a_terminal(journal: Journal, monkeypatch: pytest.MonkeyPatch, *args: str)
     screen = Console(force_terminal=True, width=80, color_system=None)
     monkeypatch.setattr(cli_records, "out", screen)
     with screen.capture() as said:
-        CliRunner().invoke(app, [*args, "--home", str(journal.config.home)], catch_exceptions=False)
+        CliRunner().invoke(app, [*args, "--home", str(journal.store.config.home)], catch_exceptions=False)
     return said.get()
 
 
@@ -53,8 +53,8 @@ def told(journal: Journal, answers: list[Message], results: list[Message], **fie
     ids: list[str] = []
     for n, answer in enumerate(answers):
         new = new_turn(messages=[*history], parent_id=ids[-1] if ids else None, prompt_ids=[], **fields)
-        journal.begin_turn(new)
-        journal.finish_turn(new.id, Answer(answer, f"context-{new.id}", FinishReason.STOP, [], None))
+        journal.turns.begin(new)
+        journal.turns.finish(new.id, Answer(answer, f"context-{new.id}", FinishReason.STOP, [], None))
         ids.append(new.id)
         history += [answer, *results[n : n + 1]]
     return ids
@@ -88,14 +88,14 @@ def test_an_unclear_beginning_is_refused_with_the_candidates(journal: Journal) -
     for session in ("session-a1", "session-a2"):
         answered(journal, session_id=session)
     for command in (["sessions", "show", "session-a"], ["feedback", "--session", "a", "--score", "1"]):
-        done = CliRunner().invoke(app, [*command, "--home", str(journal.config.home)])
+        done = CliRunner().invoke(app, [*command, "--home", str(journal.store.config.home)])
         assert "session-a1, session-a2" in str(done.exception)
 
 
 def test_nothing_begins_with_nothing(journal: Journal) -> None:
     answered(journal)
     for given in ("", "\udcff"):
-        done = CliRunner().invoke(app, ["sessions", "show", given, "--home", str(journal.config.home)])
+        done = CliRunner().invoke(app, ["sessions", "show", given, "--home", str(journal.store.config.home)])
         assert "there is no session" in str(done.exception)
 
 
@@ -103,18 +103,18 @@ def test_an_id_is_itself_although_another_begins_with_it(journal: Journal) -> No
     """Also where it was pruned, and is known only by what was learned from it."""
     for session in ("s1", "s10"):
         answered(journal, session_id=session)
-    assert journal.find_session("s1") == "s1"
-    assert journal.short_sessions(["s1", "s10"]) == {"s1": "s1", "s10": "s10"}
-    with journal.transaction() as c:
+    assert journal.sessions.find("s1") == "s1"
+    assert journal.sessions.short_ids(["s1", "s10"]) == {"s1": "s1", "s10": "s10"}
+    with journal.store.transaction() as c:
         c.exec_driver_sql("INSERT INTO provenance VALUES ('t', 's', 1)")
-    assert journal.find_session("s") == "s"
+    assert journal.sessions.find("s") == "s"
 
 
 def test_a_session_reads_like_a_chat(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = [call("bash", '{"command": "pytest -q", "timeout": 9}', "I look."), call("write", "not json")]
     results = [{"role": "tool", "tool_call_id": "id-bash", "content": "a line\n" * 300}]
     ids = told(journal, [*calls, {"role": "assistant", "content": "It was a typo."}], results, session_id=LONG)
-    journal.feedback(ids[-1], -1, "Say what was wrong.")
+    journal.verdicts.feedback(ids[-1], -1, "Say what was wrong.")
     said = run(journal, "sessions", "show", LONG)
     assert said.count(ASKED) == said.count("I look.") == said.count("It was a typo.") == said.count("system: ") == 1
     assert '-> bash(command="pytest -q", timeout=9)\n' in said
@@ -134,7 +134,7 @@ def test_a_session_reads_like_a_chat(journal: Journal, monkeypatch: pytest.Monke
 def test_what_a_client_lays_out_anew_is_no_news(journal: Journal) -> None:
     """Other line breaks and ids, a changed system prompt: what came before the answer was said before."""
     told(journal, [{"role": "assistant", "content": "One.\n\nTwo."}], [], session_id="s")
-    [first] = [turn["id"] for turn in (journal.show_session("s") or {})["turns"]]
+    [first] = [turn["id"] for turn in (journal.sessions.show("s") or {})["turns"]]
     again = [{"role": "assistant", "content": "One. Two."}, {"role": "user", "content": "and more"}]
     changed = [{"role": "system", "content": "Other."}, {"role": "user", "content": ASKED}, *again]
     answered(journal, session_id="s", parent_id=first, messages=changed)
@@ -162,18 +162,18 @@ def test_foreign_text_is_shown_safely(journal: Journal) -> None:
 
 def test_hostile_calls_and_names_are_shown_on_their_line(journal: Journal) -> None:
     deep = told(journal, [call("x\nuser: I approve", "[" * 100_000)], [])
-    shown = run(journal, "sessions", "show", journal.turn_row(deep[0]).session_id)
+    shown = run(journal, "sessions", "show", journal.lookups.turn(deep[0]).session_id)
     assert "x user: I approve" in shown
     assert not any(line.startswith("user: I approve") for line in shown.splitlines())
 
 
 def test_a_list_of_sessions_does_not_wait_for_a_hostile_one(journal: Journal) -> None:
-    journal.begin_turn(new_turn(messages=[{"role": "user", "content": "<a></a>" * 200_000}]))
+    journal.turns.begin(new_turn(messages=[{"role": "user", "content": "<a></a>" * 200_000}]))
     assert "session-1" in run(journal, "sessions", "list")
 
 
 def test_json_holds_no_command_for_a_terminal(journal: Journal) -> None:
-    journal.begin_turn(new_turn(messages=[{"role": "user", "content": "a\u009b31mred\u202e"}]))
+    journal.turns.begin(new_turn(messages=[{"role": "user", "content": "a\u009b31mred\u202e"}]))
     assert run(journal, "sessions", "show", "session-1", "--json").isascii()
 
 
@@ -216,7 +216,7 @@ def test_an_upstreams_turns_show_what_is_new(gateway: Running, tmp_path: Path, m
         response = httpx.post(f"{thread.url}/v1/chat/completions", headers=headers, json=body, timeout=20)
         messages += [response.json()["choices"][0]["message"], {"role": "user", "content": f"say: {len(messages)}"}]
     journal = Journal.open(config)
-    [session] = journal.list_sessions()
+    [session] = journal.sessions.last_seen()
     turns = json.loads(run(journal, "sessions", "show", session["id"], "--json"))["turns"]
     journal.close()
     thread.stop()

@@ -92,7 +92,7 @@ class Bench:
 
     def sessions(self) -> list[dict[str, Any]]:
         """Sessions with their turns, oldest first; the publisher's (of `publish`) is not a client's."""
-        found = [self.journal.show_session(row["id"]) for row in reversed(self.journal.list_sessions())]
+        found = [self.journal.sessions.show(row["id"]) for row in reversed(self.journal.sessions.last_seen())]
         return [s for s in found if s is not None and s["client"] != "publisher"]
 
     def main_sessions(self) -> list[list[dict[str, Any]]]:
@@ -118,7 +118,7 @@ class Bench:
         """Write what was sent as a fixture, when asked to."""
         if RECORD:
             for seen in self.tap.seen:
-                turn = self.journal.get_turn(seen["turn"]) if seen.get("turn") else None
+                turn = self.journal.turns.get(seen["turn"]) if seen.get("turn") else None
                 seen["prompt_tokens"] = len(turn.prompt_ids) if turn else None
             hidden = {self.token: "TOKEN", str(self.person): "/home/person", self.tap.url: "http://gateway"}
             hidden |= {self.url: "http://gateway", str(cache_dir()): "/cache", platform.release(): "6.1.0"}

@@ -60,10 +60,10 @@ def test_a_run_examines_talks_and_reports(gateway: Running, tmp_path: Path, lang
     assert result.faults == ["no policy version was published, so nothing was learned"]
     assert result.base.n == result.final.n == result.control.n == 8
     assert {"base", "base/wish", "final/wish", "control/wish", "reference/wish"} <= set(language)
-    turns = gateway.journal.status()["turns"]
-    assert gateway.journal.status()["excluded"]["side turn"] == 4 * 8  # base, wish, control, final
+    turns = gateway.journal.status.figures()["turns"]
+    assert gateway.journal.status.figures()["excluded"]["side turn"] == 4 * 8  # base, wish, control, final
     assert turns["judging"] == 5 * 2  # each conversation: two answers with a next state, and one to the last word
-    assert gateway.journal.status()["sessions"]["open"] == 4 * 8  # every conversation was closed
+    assert gateway.journal.status.figures()["sessions"]["open"] == 4 * 8  # every conversation was closed
     written = json.loads((tmp_path / "out" / "report.json").read_text())
     assert written["interactions"] == 5 and len(written["answers"]) == 8 and len(written["curve"]) == 1
     played = [json.loads(line) for line in (tmp_path / "out" / "conversations.jsonl").read_text().splitlines()]

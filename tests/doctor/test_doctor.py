@@ -55,10 +55,10 @@ def test_looking_changes_nothing(kept: Config) -> None:
 
 def test_looking_while_a_loop_writes_changes_nothing(journal: Journal) -> None:
     answered(journal)
-    before = snapshot(journal.config.home)
-    [finding] = found(journal.config.home, "journal")
+    before = snapshot(journal.store.config.home)
+    [finding] = found(journal.store.config.home, "journal")
     assert finding.text.startswith("2 turns") or finding.text.startswith("1 turns")
-    assert {k: v[2] for k, v in snapshot(journal.config.home).items() if not k.endswith("-shm")} == {
+    assert {k: v[2] for k, v in snapshot(journal.store.config.home).items() if not k.endswith("-shm")} == {
         k: v[2] for k, v in before.items() if not k.endswith("-shm")
     }
 
@@ -145,9 +145,9 @@ def test_a_check_that_fails_is_a_row(kept: Config, monkeypatch: pytest.MonkeyPat
 
 def test_what_the_loops_say_is_shown(kept: Config) -> None:
     journal = Journal.open(kept)
-    journal.set_status("trainer", {"state": "waiting", "error": "batch 3: out of memory [gate]"})
-    journal.set_status("gateway", {"pid": 1, "version": 1, "version_error": "version 2 cannot be loaded"})
-    journal.set_status("judge", {"state": "waiting", "error": None})
+    journal.status.say("trainer", {"state": "waiting", "error": "batch 3: out of memory [gate]"})
+    journal.status.say("gateway", {"pid": 1, "version": 1, "version_error": "version 2 cannot be loaded"})
+    journal.status.say("judge", {"state": "waiting", "error": None})
     journal.close()
     assert {(f.check, f.level, f.text) for f in found(kept.home, "trainer", "gateway", "judge")} == {
         ("trainer", "fault", "says: batch 3: out of memory [gate]"),

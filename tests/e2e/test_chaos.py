@@ -19,6 +19,7 @@ from tests.support.models import make_tiny_model
 from tests.support.processes import Server, serving
 from tests.support.servers import wait_until
 from turnwise.journal import Journal, schema
+from turnwise.journal.packing import unpack_json
 from turnwise.types import TurnState
 
 KILLS = 52
@@ -59,7 +60,7 @@ def followed_by_another(journal: Journal, answered: Iterable[str]) -> list[str]:
     """The answered turns after which the same conversation got another answer: each of them has had a reply."""
     conversations: dict[str, list[str]] = {}
     for turn_id in answered:  # in the order in which the answers came
-        conversations.setdefault(journal.get_turn(turn_id).session_id, []).append(turn_id)
+        conversations.setdefault(journal.turns.get(turn_id).session_id, []).append(turn_id)
     return [turn_id for turns in conversations.values() for turn_id in turns[:-1]]
 
 
@@ -109,27 +110,27 @@ def test_random_kills_lose_nothing_and_train_nothing_twice(tmp_path: Path, model
             lambda: server.status()["turns"]["judging"] == 0 and server.status()["batches"].get("open", 0) == 0, 180
         )
         journal = server.journal()
-        lost = [turn_id for turn_id in answered if journal.get_turn(turn_id) is None]
+        lost = [turn_id for turn_id in answered if journal.turns.get(turn_id) is None]
         assert lost == []
         for turn_id, text in answered.items():
-            turn = journal.get_turn(turn_id)
+            turn = journal.turns.get(turn_id)
             assert turn.state is not TurnState.SERVED
             assert turn.answer["content"] == text, "the recorded answer is the one that was given"
             assert turn.response_ids
         followed = followed_by_another(journal, answered)
         assert len(followed) > len(answered) / 4, "conversations went on"
         for turn_id in followed:
-            session = journal.show_session(journal.get_turn(turn_id).session_id)
+            session = journal.sessions.show(journal.turns.get(turn_id).session_id)
             [turn] = [t for t in session["turns"] if t["id"] == turn_id]
             assert turn["next_state"], f"{turn_id} was replied to"
             assert turn["state"] != TurnState.WAITING
-        with journal.reading() as c:  # one snapshot: the trainer goes on with what waits
+        with journal.store.reading() as c:  # one snapshot: the trainer goes on with what waits
             trained = c.execute(
                 select(func.count()).select_from(schema.turns).where(schema.turns.c.state == TurnState.TRAINED)
             ).scalar_one()
             done = c.execute(schema.batches.select().where(schema.batches.c.state == "done")).all()
             versions = c.execute(schema.versions.select()).all()
-        used = Counter(turn for row in done for turn in schema.unpack_json(row.turn_ids))
+        used = Counter(turn for row in done for turn in unpack_json(row.turn_ids))
         assert [turn for turn, times in used.items() if times > 1] == [], "no turn is in two finished batches"
         assert trained == len(used)
         assert sorted(v.number for v in versions) == list(range(1, len(versions) + 1))

@@ -22,6 +22,7 @@ from tests.support.versions import publish
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import load_config
 from turnwise.journal import Journal, schema
+from turnwise.journal.turns.reading import read_turn
 from turnwise.training.batching import row_of
 from turnwise.training.policy import Policy, sampling_temperature
 from turnwise.types import Turn
@@ -101,8 +102,8 @@ def accumulated(stream: Iterable[ChatCompletionChunk]) -> dict[str, Any]:
 
 
 def all_turns(journal: Journal) -> list[Turn]:
-    with journal.reading() as c:
-        return [journal.read_turn(c, row) for row in c.execute(schema.turns.select())]
+    with journal.store.reading() as c:
+        return [read_turn(c, row) for row in c.execute(schema.turns.select())]
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ from turnwise.engines.replicas import Replicas
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import EngineError, UnknownModel
 from turnwise.journal import Journal, schema
+from turnwise.journal.turns.reading import read_turn
 from turnwise.tokens.forced_calls import forced_call
 from turnwise.training.batching import row_of
 from turnwise.training.policy import Policy, sampling_temperature
@@ -305,13 +306,13 @@ class Load:
 def answered_by(journal: Journal, version: int) -> int:
     """How many turns a version has answered, without reading them."""
     answered = schema.turns.c.finish_reason.in_(["stop", "length"])
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         return c.execute(select(func.count()).where(schema.turns.c.version == version, answered)).scalar_one()
 
 
 def turns(journal: Journal) -> list[Turn]:
-    with journal.reading() as c:
-        found = [journal.read_turn(c, row) for row in c.execute(schema.turns.select())]
+    with journal.store.reading() as c:
+        found = [read_turn(c, row) for row in c.execute(schema.turns.select())]
     return [turn for turn in found if not turn.session_id.startswith("publish-")]
 
 

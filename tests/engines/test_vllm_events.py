@@ -145,7 +145,7 @@ class Pair:
         if case.id not in self.compared:
             theirs, ours = self.ask(PATHS[case.kind], case.body, IDS_TOO if case.kind == "chat" else None)
             assert re.search(case.shows, theirs.text), theirs.text
-            turn = self.journal.get_turn(ours.headers["x-turnwise-turn-id"])
+            turn = self.journal.turns.get(ours.headers["x-turnwise-turn-id"])
             assert turn is not None
             found = differences(read(case.kind, theirs), read(case.kind, ours))
             self.compared[case.id] = Compared(found, turn, bodies_of(theirs))

@@ -67,7 +67,7 @@ class Caller:
 
     def turn(self, response: httpx.Response) -> Turn:
         assert response.status_code == 200, response.text
-        turn = self.gateway.journal.get_turn(response.headers["x-turnwise-turn-id"])
+        turn = self.gateway.journal.turns.get(response.headers["x-turnwise-turn-id"])
         assert turn is not None
         return turn
 

@@ -14,11 +14,12 @@ from tokenizers import Tokenizer
 from tests.conftest import GatewayThread, Running, scripted
 from tests.gateway.callers import FORMATS, Caller
 from tests.support.models import make_qwen3
+from tests.support.rows import turn_row
 from tests.support.servers import running
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import load_config
 from turnwise.journal import Journal
-from turnwise.journal.schema import unpack_json
+from turnwise.journal.packing import unpack_json
 from turnwise.types import Message
 
 
@@ -34,7 +35,7 @@ class Agents(Running):
 
     def next_state(self, turn_id: str) -> list[Message]:
         """What came back after a recorded answer."""
-        row = self.journal.turn_row(turn_id)
+        row = turn_row(self.journal, turn_id)
         assert row is not None
         return unpack_json(row.next_state)
 

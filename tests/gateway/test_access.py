@@ -23,6 +23,7 @@ from tests.gateway.callers import FORMATS, Caller, user
 from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.support.in_process import TOKENS, in_process
 from tests.support.raw_http import answer, plays
+from tests.support.rows import turn_row
 from tests.support.servers import wait_until
 from turnwise import access_tokens
 from turnwise.gateway.app import make_app
@@ -185,12 +186,12 @@ async def test_a_judge_s_key_is_in_no_log_line_and_no_record(
             stop = asyncio.Event()
             judging = asyncio.create_task(worker.run(config, stop))
             await asyncio.to_thread(wait_until, lambda: gateway.turn(turn_id).exclusion)
-            told = json.dumps(gateway.journal.status())
+            told = json.dumps(gateway.journal.status.figures())
             stop.set()
             await judging
     assert endpoint.received[-1].headers["authorization"] == f"Bearer {KEY}"
     journal = Journal.open(config)
-    row = journal.turn_row(turn_id)
+    row = turn_row(journal, turn_id)
     journal.close()
     assert row is not None and "is not good here" in row.last_error
     assert KEY not in caplog.text + told + row.last_error

@@ -55,7 +55,7 @@ async def ask_all(config: Config, renderer: PromptRenderer, seeds: range) -> Cou
                     assert error["message"], f"request {seed} is refused without a word"
                 statuses[response.status_code] += 1
         await gateway.answering.drain()
-        assert gateway.journal.status()["turns"].get(TurnState.SERVED, 0) == 0
+        assert gateway.journal.status.figures()["turns"].get(TurnState.SERVED, 0) == 0
     return statuses
 
 
@@ -89,12 +89,12 @@ async def test_a_stream_cut_at_every_event(config: Config, tmp_path: Path, path:
         while True:
             turn_id, seen = await gateway.cut(path, body, after, as_error)
             assert turn_id
-            turn = gateway.journal.get_turn(turn_id)
+            turn = gateway.journal.turns.get(turn_id)
             for _ in range(200):
                 if turn is None or turn.state is not TurnState.SERVED:
                     break
                 await asyncio.sleep(0.01)
-                turn = gateway.journal.get_turn(turn_id)
+                turn = gateway.journal.turns.get(turn_id)
             assert turn is not None
             if turn.state is TurnState.EXCLUDED:
                 assert turn.exclusion in (Exclusion.ABORTED, Exclusion.SUPERSEDED)

@@ -38,7 +38,7 @@ async def test_a_search_result_teaches_nothing_and_waits_for_the_person(qwen: Ag
     qwen.openai.chat.completions.create(model="turnwise", messages=messages, tools=[SEARCH])
 
     def state() -> TurnState:
-        found = qwen.journal.get_turn(turn)
+        found = qwen.journal.turns.get(turn)
         assert found is not None
         return found.state
 
@@ -48,9 +48,9 @@ async def test_a_search_result_teaches_nothing_and_waits_for_the_person(qwen: Ag
         lambda: state() is not TurnState.JUDGING,
     )
     assert state() is TurnState.EXCLUDED  # nobody who may say so said anything
-    with qwen.journal.reading() as c:
+    with qwen.journal.store.reading() as c:
         assert c.execute(select(schema.samples.c.hint)).all() == []
         assert c.execute(select(schema.verdicts.c.score, schema.verdicts.c.hint)).all() == [(0, None)]
-    [proposed] = qwen.journal.list_proposals()
+    [proposed] = qwen.journal.review.proposals()
     assert (proposed["turn_id"], proposed["source"]) == (turn, "tool web_search")
     assert "evil-dates" in proposed["hint"]

@@ -19,7 +19,7 @@ from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.support.servers import wait_until
 from turnwise.errors import JournalError
 from turnwise.gateway import server
-from turnwise.journal import Journal
+from turnwise.journal.turns.recording import Turns
 from turnwise.types import Exclusion, TurnState
 
 CALLERS = list(itertools.product(FORMATS, (False, True)))
@@ -40,7 +40,7 @@ def test_idle_sessions_are_closed_and_open_again(tmp_path: Path, qwen3_dir: Path
         for talk in talks:
             talk.say("say: I am back")
             assert talk.ask().session_id == talk.turns[0].session_id
-        assert {row["close_reason"] for row in gateway.journal.list_sessions()} <= {None, "idle"}
+        assert {row["close_reason"] for row in gateway.journal.sessions.last_seen()} <= {None, "idle"}
         wait_until(lambda: status(gateway)["excluded"] == {Exclusion.NO_NEXT_STATE: 2 * len(CALLERS)})
 
 
@@ -74,16 +74,16 @@ def test_a_turn_whose_end_was_lost_is_given_up(
 ) -> None:
     monkeypatch.setattr(server, "LOST_AFTER_S", 0.2)
     config = settings(tmp_path / "home", qwen3_dir, server__request_timeout_s=2.0)
-    finish = Journal.finish_turn_soon
+    finish = Turns.finish_soon
 
-    def lost(self: Journal, turn_id: str, answer: Any) -> Any:
+    def lost(self: Turns, turn_id: str, answer: Any) -> Any:
         if answer.message["content"].startswith("lost"):
             raise JournalError("the disk is full")
         return finish(self, turn_id, answer)
 
     with stub_engine(qwen3_dir) as (stub, url), gateway_on(config, stub, url) as gateway:
         caller = Caller(gateway, name, how == "streamed")
-        monkeypatch.setattr(Journal, "finish_turn_soon", lost)
+        monkeypatch.setattr(Turns, "finish_soon", lost)
         response = caller.post([user("say: lost for good")])
         assert response.status_code == (200 if caller.stream else 507), response.text
         assert "could not be recorded" in response.text

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.journal.test_queue import Clock, judged, open_journal, publish_next
+from tests.support.rows import turn_row
 from tests.support.versions import answered, new_turn
 from turnwise.errors import LeaseLost
 from turnwise.journal import Answer, Journal
-from turnwise.journal.queue import BATCH_ATTEMPTS
+from turnwise.journal.queue.batches import BATCH_ATTEMPTS
 from turnwise.types import Batch, Exclusion, FinishReason, PolicyVersion, TurnKind, TurnState
 
 
@@ -28,7 +29,7 @@ def queue(home: Path, clock: Clock) -> Iterator[Journal]:
 
 
 def claim(queue: Journal) -> Batch:
-    batch = queue.claim_batch("t", 60)
+    batch = queue.batches.claim("t", 60)
     assert batch is not None
     return batch
 
@@ -38,7 +39,7 @@ def die(queue: Journal, clock: Clock, batch: Batch) -> None:
 
 
 def fail(queue: Journal, clock: Clock, batch: Batch) -> None:
-    queue.batch_failed(batch, "RuntimeError: out of memory")
+    queue.batches.failed(batch, "RuntimeError: out of memory")
 
 
 @pytest.mark.parametrize("end", [die, fail])
@@ -53,35 +54,35 @@ def test_a_batch_that_ends_its_trainer_again_and_again_is_refused_and_the_next_o
         end(queue, clock, batch)
     batch = claim(queue)
     assert [s.turn_id for s in batch.samples] == good
-    assert {queue.get_turn(t).exclusion for t in bad} == {Exclusion.FAILED_IN_TRAINING}
-    reasons = {queue.turn_row(t).last_error for t in bad}
+    assert {queue.turns.get(t).exclusion for t in bad} == {Exclusion.FAILED_IN_TRAINING}
+    reasons = {turn_row(queue, t).last_error for t in bad}
     assert all("ended 3 times without coming further" in r for r in reasons)
     assert end is die or all("out of memory" in r for r in reasons)
-    assert queue.status()["batches"] == {"open": 1, "refused": 1}
+    assert queue.status.figures()["batches"] == {"open": 1, "refused": 1}
 
 
 def test_a_stop_on_request_is_no_failure(queue: Journal) -> None:
     judged(queue), judged(queue)
     for _ in range(3 * BATCH_ATTEMPTS):
-        queue.suspend_batch(claim(queue))
+        queue.batches.suspend(claim(queue))
     assert claim(queue).id == 1
 
 
 def test_a_batch_that_comes_further_is_not_given_up(queue: Journal, clock: Clock) -> None:
     judged(queue), judged(queue)
     for _ in range(3 * BATCH_ATTEMPTS):
-        queue.batch_came_further(claim(queue))
+        queue.batches.came_further(claim(queue))
         clock.now += 61
     assert claim(queue).id == 1
 
 
 def test_a_turn_that_was_dropped_is_not_marked_as_trained(queue: Journal, clock: Clock) -> None:
     one, other = judged(queue), judged(queue)
-    queue.finish_batch(claim(queue), PolicyVersion(1, 0, "versions/v1", clock()), {other: "no finite gradient"})
-    assert queue.get_turn(one).state is TurnState.TRAINED
-    assert queue.get_turn(other).exclusion is Exclusion.FAILED_IN_TRAINING
-    assert queue.turn_row(other).last_error == "no finite gradient"
-    version = queue.get_version(1)
+    queue.batches.finish(claim(queue), PolicyVersion(1, 0, "versions/v1", clock()), {other: "no finite gradient"})
+    assert queue.turns.get(one).state is TurnState.TRAINED
+    assert queue.turns.get(other).exclusion is Exclusion.FAILED_IN_TRAINING
+    assert turn_row(queue, other).last_error == "no finite gradient"
+    version = queue.versions.get(1)
     assert version is not None and version.turn_ids == [one]
 
 
@@ -93,10 +94,10 @@ def test_a_rollback_lets_go_of_the_batch_that_would_be_built_on_what_is_left(que
     judged(queue), judged(queue)
     batch = claim(queue)
     assert batch.parent == 2
-    queue.serve_version(1)
+    queue.versions.serve(1)
     with pytest.raises(LeaseLost):
-        queue.finish_batch(batch, PolicyVersion(3, 2, "versions/v3", clock()))
-    assert queue.latest_version() == 1
+        queue.batches.finish(batch, PolicyVersion(3, 2, "versions/v3", clock()))
+    assert queue.versions.latest() == 1
     again = claim(queue)
     assert again.parent == 1 and again.samples == batch.samples
 
@@ -104,38 +105,38 @@ def test_a_rollback_lets_go_of_the_batch_that_would_be_built_on_what_is_left(que
 def test_a_step_of_many_samples_starts_when_they_are_there(home: Path, clock: Clock) -> None:
     journal = open_journal(home, clock, min_batch=300, max_batch=300, max_age_s=1e6)
     for n in range(300):
-        journal.feedback(answered(journal, session_id=f"s{n}"), 1, None)
+        journal.verdicts.feedback(answered(journal, session_id=f"s{n}"), 1, None)
     assert len(claim(journal).samples) == 300
     journal.close()
 
 
 def test_a_hint_without_a_place_in_the_prompt_is_no_signal(queue: Journal) -> None:
     homeless = judged(queue, 0, "Be brief.", hint_at=None)
-    assert queue.get_turn(homeless).exclusion is Exclusion.NO_SIGNAL
+    assert queue.turns.get(homeless).exclusion is Exclusion.NO_SIGNAL
     scored = judged(queue, 1, "Be brief.", hint_at=None)
-    assert queue.get_turn(scored).state is TurnState.READY
+    assert queue.turns.get(scored).state is TurnState.READY
 
 
 # -- what the gate looks at -----------------------------------------------------------------------------------------
 
 
 def probes(queue: Journal) -> list[str]:
-    return [s.turn_id for s in queue.gate_probes(9, exclude=[])]
+    return [s.turn_id for s in queue.batches.gate_probes(9, exclude=[])]
 
 
 def test_the_latest_verdict_on_a_turn_counts(queue: Journal) -> None:
     liked = judged(queue, 1)
     disliked = judged(queue, 1)
-    queue.feedback(disliked, -1, None)
+    queue.verdicts.feedback(disliked, -1, None)
     redeemed = judged(queue, -1)
-    queue.feedback(redeemed, 1, None)
+    queue.verdicts.feedback(redeemed, 1, None)
     assert probes(queue) == [redeemed, liked]
 
 
 def test_a_persons_verdict_counts_more_than_a_later_one_of_a_judge(queue: Journal) -> None:
     turn_id = judged(queue, 1)
-    queue.feedback(turn_id, -1, None)
-    with queue.transaction() as c:
+    queue.verdicts.feedback(turn_id, -1, None)
+    with queue.store.transaction() as c:
         c.exec_driver_sql(
             "insert into verdicts (turn_id, judge, score, reason, votes, prompt_tokens, completion_tokens, seconds,"
             " created_at) select turn_id, 'model', 1, '', votes, 0, 0, 0, created_at + 1 from verdicts limit 1"
@@ -146,11 +147,11 @@ def test_a_persons_verdict_counts_more_than_a_later_one_of_a_judge(queue: Journa
 def test_side_turns_aborted_and_superseded_ones_are_no_probes(queue: Journal) -> None:
     side = answered(queue, kind=TurnKind.SIDE)
     aborted = new_turn()
-    queue.begin_turn(aborted)
+    queue.turns.begin(aborted)
     message = {"role": "assistant", "content": "y"}
-    queue.finish_turn(aborted.id, Answer(message, None, FinishReason.ABORT, [7], [-0.5]))
+    queue.turns.finish(aborted.id, Answer(message, None, FinishReason.ABORT, [7], [-0.5]))
     superseded = answered(queue)
     answered(queue, supersedes=superseded)
     for turn_id in (side, aborted.id, superseded):
-        queue.feedback(turn_id, 1, None)
+        queue.verdicts.feedback(turn_id, 1, None)
     assert probes(queue) == []

@@ -13,8 +13,8 @@ from tests.journal.test_queue import judged, publish_next, waiting_for_judge
 from tests.support.versions import answered, publish
 from turnwise.config import Config, load_config
 from turnwise.errors import JournalFull, LeaseLost
-from turnwise.journal import Journal, clocks, core
-from turnwise.journal.core import migrations
+from turnwise.journal import Journal, clocks, store
+from turnwise.journal.migrations import migrations
 from turnwise.journal.read_only import read_ours
 from turnwise.judges import worker
 from turnwise.types import PolicyVersion, TurnState, Verdict
@@ -61,25 +61,25 @@ def queue(config: Config, time: Time) -> Iterator[Journal]:
 def test_the_last_published_version_serves_whatever_the_clock_says(queue: Journal, time: Time, jump: float) -> None:
     assert [publish(queue) for _ in range(1)] == [1]
     time.wall += jump
-    assert (publish(queue), queue.latest_version()) == (2, 2)
+    assert (publish(queue), queue.versions.latest()) == (2, 2)
     time.wall -= 2 * jump
-    assert (publish(queue), queue.latest_version()) == (3, 3)
-    queue.serve_version(1)
+    assert (publish(queue), queue.versions.latest()) == (3, 3)
+    queue.versions.serve(1)
     time.wall += jump
-    assert queue.latest_version() == 1
-    assert (publish(queue), queue.latest_version()) == (4, 4)
-    queue.serve_version(0)
-    assert queue.latest_version() == 0
+    assert queue.versions.latest() == 1
+    assert (publish(queue), queue.versions.latest()) == (4, 4)
+    queue.versions.serve(0)
+    assert queue.versions.latest() == 0
 
 
 def test_a_lease_given_under_a_clock_a_year_ahead_blocks_nothing(queue: Journal, time: Time) -> None:
     judged(queue), judged(queue)
     time.wall += YEAR
-    first = queue.claim_batch("one", 60)
+    first = queue.batches.claim("one", 60)
     assert first is not None
     time.wall -= YEAR
     time.mono += 61
-    again = queue.claim_batch("two", 60)
+    again = queue.batches.claim("two", 60)
     assert again is not None and again.id == first.id
 
 
@@ -88,61 +88,61 @@ def test_a_deadline_further_away_than_any_lease_is_over(queue: Journal, time: Ti
     judged(queue), judged(queue)
     waiting = answered(queue)
     waiting_for_judge(queue, waiting)
-    assert queue.claim_batch("one", 60) and queue.claim_for_judging("j", 5, 60)
-    with queue.transaction() as c:
+    assert queue.batches.claim("one", 60) and queue.judging.claim("j", 5, 60)
+    with queue.store.transaction() as c:
         for table in ("turns", "batches"):
             c.exec_driver_sql(f"UPDATE {table} SET lease_until = lease_until + {further}")
-    assert queue.claim_batch("two", 60) is not None
-    assert [t.turn_id for t in queue.claim_for_judging("k", 5, 60)] == [waiting]
+    assert queue.batches.claim("two", 60) is not None
+    assert [t.turn_id for t in queue.judging.claim("k", 5, 60)] == [waiting]
 
 
 def test_a_wait_longer_than_any_is_over(queue: Journal, time: Time) -> None:
     assert worker.MAX_RETRY_S <= clocks.LONGEST_RETRY_S
     turn = answered(queue)
     waiting_for_judge(queue, turn)
-    [task] = queue.claim_for_judging("j", 5, 60)
-    queue.judging_failed(task, "503", retry_in_s=YEAR, max_attempts=9)
-    assert queue.claim_for_judging("j", 5, 60) == []
+    [task] = queue.judging.claim("j", 5, 60)
+    queue.judging.failed(task, "503", retry_in_s=YEAR, max_attempts=9)
+    assert queue.judging.claim("j", 5, 60) == []
     time.mono += clocks.LONGEST_RETRY_S
-    assert queue.claim_for_judging("j", 5, 60) != []
-    with queue.transaction() as c:
+    assert queue.judging.claim("j", 5, 60) != []
+    with queue.store.transaction() as c:
         c.exec_driver_sql("UPDATE turns SET lease_until = NULL, retry_at = 1e12")
-    assert queue.claim_for_judging("j", 5, 60) != []
+    assert queue.judging.claim("j", 5, 60) != []
 
 
 @pytest.mark.parametrize("jump", [-YEAR, YEAR])
 def test_a_jump_makes_no_sample_old_and_keeps_none_young(queue: Journal, time: Time, jump: float) -> None:
     judged(queue)
     time.wall += jump
-    assert queue.claim_batch("t", 60) is None
+    assert queue.batches.claim("t", 60) is None
     time.mono += 101
-    assert queue.claim_batch("t", 60) is not None
+    assert queue.batches.claim("t", 60) is not None
 
 
 @pytest.mark.parametrize("uptime", [1.0, 1e9], ids=["a younger boot", "an older boot"])
 def test_what_another_boot_left_blocks_nothing_in_this_one(config: Config, time: Time, uptime: float) -> None:
     before = opened(config, time)
     judged(before), judged(before)
-    batch = before.claim_batch("dead", 60)
+    batch = before.batches.claim("dead", 60)
     assert batch is not None
     waiting = answered(before)
     waiting_for_judge(before, waiting)
-    assert before.claim_for_judging("dead", 5, 60)
+    assert before.judging.claim("dead", 5, 60)
     alone = judged(before, session_id="alone")
     before.close()
     time.mono = uptime
     after = opened(config, time, "boot-2")
-    again = after.claim_batch("t", 60)
+    again = after.batches.claim("t", 60)
     assert again is not None and again.samples == batch.samples
     with pytest.raises(LeaseLost):
-        after.renew_batch(batch, 60)
-    assert [t.turn_id for t in after.claim_for_judging("j", 5, 60)] == [waiting]
-    after.finish_batch(again, PolicyVersion(1, 0, "versions/v1", 0.0))
-    last = after.claim_batch("t", 60)
+        after.batches.renew(batch, 60)
+    assert [t.turn_id for t in after.judging.claim("j", 5, 60)] == [waiting]
+    after.batches.finish(again, PolicyVersion(1, 0, "versions/v1", 0.0))
+    last = after.batches.claim("t", 60)
     assert last is not None and [s.turn_id for s in last.samples] == [alone], "it has waited long enough"
-    assert after.idle_sessions(time.monotonic() - 60) == [], "idle time begins anew"
-    [row, *_] = after.same_request("client", alone)
-    assert not after.is_recent(row, 1e12), "nor is a turn of before a retry's"
+    assert after.sessions.idle(time.monotonic() - 60) == [], "idle time begins anew"
+    [row, *_] = after.lookups.same_request("client", alone)
+    assert not after.lookups.is_recent(row, 1e12), "nor is a turn of before a retry's"
     after.close()
 
 
@@ -150,35 +150,35 @@ def test_the_supervisor_lets_go_of_every_lease_at_its_start(queue: Journal, time
     judged(queue), judged(queue)
     turn = answered(queue)
     waiting_for_judge(queue, turn)
-    batch = queue.claim_batch("dead", 60)
-    [task] = queue.claim_for_judging("dead", 5, 60)
+    batch = queue.batches.claim("dead", 60)
+    [task] = queue.judging.claim("dead", 5, 60)
     assert batch is not None
-    queue.end_leases()
-    assert queue.claim_batch("t", 60) is not None
-    assert queue.claim_for_judging("j", 5, 60) != []
+    queue.store.end_leases()
+    assert queue.batches.claim("t", 60) is not None
+    assert queue.judging.claim("j", 5, 60) != []
     with pytest.raises(LeaseLost):
-        queue.finish_batch(batch, PolicyVersion(1, 0, "versions/v1", 0.0))
+        queue.batches.finish(batch, PolicyVersion(1, 0, "versions/v1", 0.0))
     with pytest.raises(LeaseLost):
-        queue.record_verdict(task, Verdict(1, None, "signals"))
+        queue.judging.record(task, Verdict(1, None, "signals"))
 
 
 @pytest.mark.parametrize("jump", [-YEAR, -3600.0, 3600.0, YEAR])
 def test_sessions_are_idle_by_the_time_that_passed(queue: Journal, time: Time, jump: float) -> None:
     answered(queue)
     time.wall += jump
-    assert queue.idle_sessions(time.monotonic() - 60) == []
+    assert queue.sessions.idle(time.monotonic() - 60) == []
     time.mono += 61
-    assert queue.idle_sessions(time.monotonic() - 60) == ["session-1"]
+    assert queue.sessions.idle(time.monotonic() - 60) == ["session-1"]
 
 
 @pytest.mark.parametrize("jump", [-YEAR, YEAR])
 def test_a_retry_is_one_by_the_time_that_passed(queue: Journal, time: Time, jump: float) -> None:
     turn = answered(queue)
     time.wall += jump
-    [row] = queue.same_request("client", turn)
-    assert queue.is_recent(row, 60)
+    [row] = queue.lookups.same_request("client", turn)
+    assert queue.lookups.is_recent(row, 60)
     time.mono += 61
-    assert not queue.is_recent(row, 60)
+    assert not queue.lookups.is_recent(row, 60)
 
 
 def test_order_is_that_of_asking_while_the_clock_goes_back(queue: Journal, time: Time) -> None:
@@ -190,33 +190,34 @@ def test_order_is_that_of_asking_while_the_clock_goes_back(queue: Journal, time:
     for turn in turns:
         waiting_for_judge(queue, turn)
         time.wall -= 1000
-    assert [row.id for row in queue.same_request("c", "same")] == turns[::-1]
-    assert [t.turn_id for t in queue.claim_for_judging("j", 2, 60)] == turns[:2]
-    assert [t.turn_id for t in queue.claim_for_judging("j", 2, 60)] == turns[2:]
-    assert [row["id"] for row in queue.list_sessions()] == ["s3", "s2", "s1", "s0"]
+    assert [row.id for row in queue.lookups.same_request("c", "same")] == turns[::-1]
+    assert [t.turn_id for t in queue.judging.claim("j", 2, 60)] == turns[:2]
+    assert [t.turn_id for t in queue.judging.claim("j", 2, 60)] == turns[2:]
+    assert [row["id"] for row in queue.sessions.last_seen()] == ["s3", "s2", "s1", "s0"]
 
 
+@pytest.mark.files
 def test_the_order_outlives_a_vacuum(queue: Journal) -> None:
     turns = [answered(queue, request_hash="same", client="c") for _ in range(9)]
-    with queue.transaction() as c:
+    with queue.store.transaction() as c:
         c.exec_driver_sql(f"DELETE FROM turns WHERE id IN ('{turns[0]}', '{turns[4]}')")
-    queue.engine.dispose()
-    with sqlite3.connect(queue.path) as db:
+    queue.store.engine.dispose()
+    with sqlite3.connect(queue.store.config.journal_path) as db:
         db.execute("VACUUM")
     db.close()
     turns = [t for i, t in enumerate(turns) if i not in (0, 4)]
     turns.append(answered(queue, request_hash="same", client="c"))
-    assert [row.id for row in queue.same_request("c", "same")] == turns[::-1]
+    assert [row.id for row in queue.lookups.same_request("c", "same")] == turns[::-1]
 
 
 def test_the_last_sign_of_a_loop_is_as_old_as_the_time_that_passed(config: Config, queue: Journal, time: Time) -> None:
-    queue.set_status("judge", {})
+    queue.status.say("judge", {})
     time.wall -= YEAR
-    queue.monotonic = lambda: time.mono + 7
-    with queue.transaction() as c:
+    queue.store.now = lambda _: time.mono + 7
+    with queue.store.transaction() as c:
         clocks.set_meta(c, "boot", clocks.boot_id())
-    assert 6.9 <= queue.status()["loops"]["judge"]["seconds_ago"] <= 7.1
-    assert read_ours(config, lambda j: j.status()["loops"]["judge"]["seconds_ago"]) >= 0
+    assert 6.9 <= queue.status.figures()["loops"]["judge"]["seconds_ago"] <= 7.1
+    assert read_ours(config, lambda j: j.status.figures()["loops"]["judge"]["seconds_ago"]) >= 0
 
 
 def test_every_process_of_a_boot_calls_it_the_same() -> None:
@@ -229,6 +230,7 @@ def test_without_the_kernels_word_the_start_of_the_machine_stands_for_it(monkeyp
     assert clocks.boot_id().startswith("started-")
 
 
+@pytest.mark.files
 @pytest.mark.parametrize(
     ("times", "serves"),
     [
@@ -242,7 +244,7 @@ def test_a_journal_of_before_serves_what_it_should(config: Config, times: str, s
     journal = Journal.open(config)
     for _ in range(3):
         publish(journal)
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         earlier = migrations()
         earlier.attributes["connection"] = c
         command.downgrade(earlier, "0004")
@@ -252,8 +254,8 @@ def test_a_journal_of_before_serves_what_it_should(config: Config, times: str, s
         db.execute(f"UPDATE versions {times}")
     db.close()
     journal = Journal.open(config)
-    assert journal.latest_version() == serves
-    assert publish(journal) == journal.latest_version() == 4
+    assert journal.versions.latest() == serves
+    assert publish(journal) == journal.versions.latest() == 4
     journal.close()
 
 
@@ -261,19 +263,19 @@ def test_numbers_are_kept_for_a_batch_and_never_given_out_again(queue: Journal, 
     for _ in range(2):
         judged(queue), judged(queue)
     publish_next(queue)
-    batch = queue.claim_batch("one", 60)
+    batch = queue.batches.claim("one", 60)
     assert batch is not None
-    assert queue.reserve_version(batch) == queue.reserve_version(batch, above=40) == 2
+    assert queue.batches.reserve_version(batch) == queue.batches.reserve_version(batch, above=40) == 2
     time.mono += 61
-    again = queue.claim_batch("two", 60)
+    again = queue.batches.claim("two", 60)
     assert again is not None
     with pytest.raises(LeaseLost):
-        queue.reserve_version(batch)
-    assert queue.reserve_version(again) == 2, "the next trainer of the batch has the same"
-    queue.release_batch(again)
-    released = queue.claim_batch("three", 60)
-    assert released is not None and queue.reserve_version(released, above=7) == 8
-    assert queue.status()["turns"][TurnState.LEASED] == 2
+        queue.batches.reserve_version(batch)
+    assert queue.batches.reserve_version(again) == 2, "the next trainer of the batch has the same"
+    queue.batches.release(again)
+    released = queue.batches.claim("three", 60)
+    assert released is not None and queue.batches.reserve_version(released, above=7) == 8
+    assert queue.status.figures()["turns"][TurnState.LEASED] == 2
 
 
 def test_a_boot_that_a_full_disk_kept_out_is_entered_before_any_lease_of_it(
@@ -281,19 +283,19 @@ def test_a_boot_that_a_full_disk_kept_out_is_entered_before_any_lease_of_it(
 ) -> None:
     """What is full is a stand-in; the journals are those of a trainer and, later, of a command."""
     judged(queue), judged(queue)
-    dead = queue.claim_batch("dead", 60)
+    dead = queue.batches.claim("dead", 60)
     queue.close()
 
     def full(*_: object) -> None:
         raise JournalFull("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(core, "enter_boot", full)
+        patched.setattr(store, "enter_boot", full)
         trainer = opened(config, time, "boot-2")
-    batch = trainer.claim_batch("t", 60)
+    batch = trainer.batches.claim("t", 60)
     assert dead is not None and batch is not None, "with its first write the leases of the last boot end"
     opened(config, time, "boot-2").close()
-    trainer.renew_batch(batch, 60)
+    trainer.batches.renew(batch, 60)
     trainer.close()
 
 
@@ -301,9 +303,9 @@ def test_a_session_that_is_seen_again_is_not_closed_as_idle(queue: Journal, time
     answered(queue)
     time.mono += 61
     before = time.monotonic() - 60
-    assert queue.idle_sessions(before) == ["session-1"]
+    assert queue.sessions.idle(before) == ["session-1"]
     turn = answered(queue)
-    assert not queue.close_session("session-1", "idle", before)
-    assert queue.get_turn(turn).state is TurnState.WAITING
+    assert not queue.sessions.close("session-1", "idle", before)
+    assert queue.turns.get(turn).state is TurnState.WAITING
     time.mono += 61
-    assert queue.close_session("session-1", "idle", time.monotonic() - 60)
+    assert queue.sessions.close("session-1", "idle", time.monotonic() - 60)

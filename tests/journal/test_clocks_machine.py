@@ -66,11 +66,11 @@ class Clocks(RuleBasedStateMachine):
     def a_turn_is_served_and_answered_by_the_person(self) -> None:
         turn = answered(self.journal, session_id=f"s{len(self.served) % 3}")
         self.served.append(turn)
-        self.journal.feedback(turn, None, "the reply")
+        self.journal.verdicts.feedback(turn, None, "the reply")
 
     @rule(limit=st.integers(1, 3))
     def a_judge_claims(self, limit: int) -> None:
-        self.judging += self.journal.claim_for_judging("j", limit, LEASE_S)
+        self.judging += self.journal.judging.claim("j", limit, LEASE_S)
 
     @rule(failed=st.booleans(), last=st.booleans())
     def a_judge_speaks_perhaps_too_late(self, failed: bool, last: bool) -> None:
@@ -79,15 +79,15 @@ class Clocks(RuleBasedStateMachine):
         task = self.judging.pop(-1 if last else 0)
         try:
             if failed:
-                self.journal.judging_failed(task, "503", retry_in_s=50, max_attempts=10_000)
+                self.journal.judging.failed(task, "503", retry_in_s=50, max_attempts=10_000)
             else:
-                self.journal.record_verdict(task, Verdict(1, None, "signals"))
+                self.journal.judging.record(task, Verdict(1, None, "signals"))
         except LeaseLost:
             pass
 
     @rule()
     def a_trainer_claims(self) -> None:
-        batch = self.journal.claim_batch("t", LEASE_S)
+        batch = self.journal.batches.claim("t", LEASE_S)
         if batch is not None:
             self.batches.append(batch)
 
@@ -97,8 +97,8 @@ class Clocks(RuleBasedStateMachine):
             return
         batch = self.batches.pop(-1 if last else 0)
         try:
-            number = self.journal.reserve_version(batch)
-            self.journal.finish_batch(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", 0.0))
+            number = self.journal.batches.reserve_version(batch)
+            self.journal.batches.finish(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", 0.0))
         except LeaseLost:
             return
         self.trained += [s.turn_id for s in batch.samples]
@@ -106,19 +106,19 @@ class Clocks(RuleBasedStateMachine):
 
     @rule(to=st.integers(0, 5))
     def a_person_rolls_back(self, to: int) -> None:
-        if to == 0 or self.journal.get_version(to) is not None:
-            self.journal.serve_version(to)
+        if to == 0 or self.journal.versions.get(to) is not None:
+            self.journal.versions.serve(to)
             self.serves = to
 
     @invariant()
     def the_version_that_was_made_to_serve_last_serves(self) -> None:
         if hasattr(self, "journal"):
-            assert self.journal.latest_version() == self.serves
+            assert self.journal.versions.latest() == self.serves
 
     @invariant()
     def nothing_is_lost_and_nothing_trained_twice(self) -> None:
         if hasattr(self, "journal"):
-            turns = self.journal.status()["turns"]
+            turns = self.journal.status.figures()["turns"]
             assert sum(turns.values()) == len(self.served)
             assert turns[TurnState.TRAINED] == len(self.trained) == len(set(self.trained))
 
@@ -127,13 +127,13 @@ class Clocks(RuleBasedStateMachine):
         self.batches.clear()
         for _ in range(3 * len(self.served) + 3):
             self.time.mono += 601
-            for task in self.journal.claim_for_judging("j", 100, LEASE_S):
-                self.journal.record_verdict(task, Verdict(1, None, "signals"))
-            batch = self.journal.claim_batch("t", LEASE_S)
+            for task in self.journal.judging.claim("j", 100, LEASE_S):
+                self.journal.judging.record(task, Verdict(1, None, "signals"))
+            batch = self.journal.batches.claim("t", LEASE_S)
             if batch is not None:
-                number = self.journal.reserve_version(batch)
-                self.journal.finish_batch(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", 0.0))
-        turns = self.journal.status()["turns"]
+                number = self.journal.batches.reserve_version(batch)
+                self.journal.batches.finish(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", 0.0))
+        turns = self.journal.status.figures()["turns"]
         assert turns[TurnState.JUDGING] == turns[TurnState.READY] == turns[TurnState.LEASED] == 0, turns
 
 

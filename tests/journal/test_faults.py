@@ -17,6 +17,8 @@ from turnwise.journal import Journal
 from turnwise.journal.records.export import RecordsExporter
 from turnwise.types import Exclusion, TurnState
 
+pytestmark = pytest.mark.files
+
 # -- faults ---------------------------------------------------------------------------------------------------------
 
 
@@ -34,33 +36,33 @@ def test_faults_of_the_file_are_sentences(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_a_sentence_and_loses_nothing(journal: Journal) -> None:
     kept = answered(journal)
-    with journal.engine.connect() as c:
+    with journal.store.engine.connect() as c:
         pages = c.exec_driver_sql("PRAGMA page_count").scalar()
-    journal.engine.dispose()
+    journal.store.engine.dispose()
 
-    @event.listens_for(journal.engine, "connect")
+    @event.listens_for(journal.store.engine, "connect")
     def limit(connection, _record) -> None:  # the database may not grow: what a full disk does to SQLite
         connection.execute(f"PRAGMA max_page_count={pages}")
 
     with pytest.raises(JournalError, match="disk is full"):
         for _ in range(100):
             answered(journal, messages=[{"role": "user", "content": "x" * 5000 + str(_)}], prompt_ids=list(range(3000)))
-    assert journal.get_turn(kept).state is TurnState.WAITING
+    assert journal.turns.get(kept).state is TurnState.WAITING
 
 
 def test_a_read_only_database_is_a_sentence_and_can_still_be_read(journal: Journal) -> None:
     kept = answered(journal)
-    journal.engine.dispose()
+    journal.store.engine.dispose()
 
-    @event.listens_for(journal.engine, "connect")
+    @event.listens_for(journal.store.engine, "connect")
     def protect(connection, _record) -> None:
         connection.execute("PRAGMA query_only=ON")
 
     with pytest.raises(JournalError, match=r"journal\.db is read-only; give this user write access"):
-        journal.set_status("gateway", {})
+        journal.status.say("gateway", {})
     with pytest.raises(JournalError, match="is read-only"):
         answered(journal)
-    assert journal.get_turn(kept).state is TurnState.WAITING
+    assert journal.turns.get(kept).state is TurnState.WAITING
 
 
 # -- what a stop leaves behind --------------------------------------------------------------------------------------
@@ -68,14 +70,14 @@ def test_a_read_only_database_is_a_sentence_and_can_still_be_read(journal: Journ
 
 def test_turns_without_an_answer_are_excluded_at_the_next_start_and_no_others(journal: Journal) -> None:
     kept = answered(journal)
-    journal.begin_turn(new_turn("cut-off", session_id="session-2"))
-    journal.begin_turn(new_turn("cut-off-too", session_id="session-3"))
-    assert journal.recover_interrupted() == 2
-    assert journal.recover_interrupted() == 0
+    journal.turns.begin(new_turn("cut-off", session_id="session-2"))
+    journal.turns.begin(new_turn("cut-off-too", session_id="session-3"))
+    assert journal.turns.recover_interrupted() == 2
+    assert journal.turns.recover_interrupted() == 0
     for turn_id in ("cut-off", "cut-off-too"):
-        turn = journal.get_turn(turn_id)
+        turn = journal.turns.get(turn_id)
         assert (turn.state, turn.exclusion) == (TurnState.EXCLUDED, Exclusion.INTERRUPTED)
-    assert journal.get_turn(kept).state is TurnState.WAITING
+    assert journal.turns.get(kept).state is TurnState.WAITING
 
 
 # -- who may read it ------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ SECRET = "xylophone-4711"
 """Planted so that it is stored as it is: what is longer than `schema.COMPRESS_FROM` would be compressed."""
 
 
+@pytest.mark.files
 @pytest.fixture
 def config(home: Path) -> Config:
     return load_config(overrides={"home": home, "server.port": 0, "train.min_batch": 1})
@@ -41,21 +42,21 @@ def says(text: str) -> list[dict[str, str]]:
 def speak(journal: Journal, session: str, text: str, **changes: object) -> str:
     """A turn asked and answered with this text; gives its id."""
     new = new_turn(session_id=session, messages=says(text), **changes)
-    journal.begin_turn(new)
+    journal.turns.begin(new)
     message = {"role": "assistant", "content": f"about {text}"}
-    journal.finish_turn(new.id, Answer(message, f"c-{new.id}", FinishReason.STOP, [7, 8], [-0.5, -0.25]))
+    journal.turns.finish(new.id, Answer(message, f"c-{new.id}", FinishReason.STOP, [7, 8], [-0.5, -0.25]))
     return new.id
 
 
 def judged(journal: Journal, text: str, proposed: str | None = None) -> None:
     """Judge what waits; the verdict on `proposed` has no hint and proposes one for the review list instead."""
-    for task in journal.claim_for_judging("judge", 9, 60):
+    for task in journal.judging.claim("judge", 9, 60):
         votes = [Vote(1, text, f"raw {text}")]
         if task.turn_id == proposed:
             verdict = Verdict(1, None, "model", f"reason {text}", votes, proposal=Proposal(text, f"proposed {text}"))
         else:
             verdict = Verdict(1, f"hint {text}", "model", f"reason {text}", votes)
-        journal.record_verdict(task, verdict)
+        journal.judging.record(task, verdict)
 
 
 def talk(journal: Journal, session: str, text: str, turns: int = 6) -> list[str]:
@@ -83,19 +84,20 @@ def test_nothing_is_left_of_it_in_any_file(journal: Journal, home: Path, served:
     RecordsExporter(journal).export_all()
     talk(journal, "private", SECRET)  # and what is still in the outbox
     assert {"journal.db", "journal.db-wal", "records.jsonl"} & set(files_with(home, SECRET))
-    assert any(SECRET in row["hint"] for row in journal.list_proposals())
+    assert any(SECRET in row["hint"] for row in journal.review.proposals())
     done = forget(journal, "private")
     assert done.turns == 36
     assert files_with(home, SECRET) == []
-    assert journal.show_session("private") is None
-    assert sum(journal.status()["turns"].values()) == 90
+    assert journal.sessions.show("private") is None
+    assert sum(journal.status.figures()["turns"].values()) == 90
     RecordsExporter(journal).export_all()
     assert files_with(home, SECRET) == []
-    kinds = [json.loads(line)["kind"] for line in journal.config.records_path.read_text().splitlines()]
+    kinds = [json.loads(line)["kind"] for line in journal.store.config.records_path.read_text().splitlines()]
     assert kinds.count("turn") == 90 and kinds[-1] == "forgotten"
     lock.release()
 
 
+@pytest.mark.files
 def test_nothing_is_left_beside_a_running_server(gateway: Running, home: Path) -> None:
     client = gateway.client(**{"x-session-id": "private"})
     messages: list[dict[str, str]] = []
@@ -124,13 +126,13 @@ def run(*words: str) -> str:
 
 def test_versions_that_learned_from_it_are_named(journal: Journal) -> None:
     turn_id = answered(journal, session_id="private")
-    journal.feedback(turn_id, 1, None)
-    batch = journal.claim_batch("trainer", 60)
+    journal.verdicts.feedback(turn_id, 1, None)
+    batch = journal.batches.claim("trainer", 60)
     assert batch is not None
-    journal.finish_batch(batch, PolicyVersion(1, 0, "versions/v1", 0.0))
+    journal.batches.finish(batch, PolicyVersion(1, 0, "versions/v1", 0.0))
     done = forget(journal, "private")
     assert done.versions == {1: [turn_id]}
-    version = journal.get_version(1)
+    version = journal.versions.get(1)
     assert version is not None and version.turn_ids == [turn_id], "ids stay"
     assert "version 1: 1 turn" in run_say(done.__dict__)
 
@@ -147,19 +149,20 @@ def run_say(told: dict[str, object]) -> str:
 def test_a_batch_under_way_is_done_again_without_it(journal: Journal, home: Path) -> None:
     mine, other = answered(journal, session_id="private"), answered(journal, session_id="other")
     for turn_id in (mine, other):
-        journal.feedback(turn_id, 1, None)
-    batch = journal.claim_batch("trainer", 60)
+        journal.verdicts.feedback(turn_id, 1, None)
+    batch = journal.batches.claim("trainer", 60)
     assert batch is not None and len(batch.samples) == 2
     checkpoint = home / f"checkpoints/batch-{batch.id:06d}-step-001"
     checkpoint.mkdir(parents=True)
     assert forget(journal, "private").released_batches == [batch.id]
     assert not checkpoint.exists(), "its weights had seen the turn"
     with pytest.raises(JournalError, match="no longer leased"):
-        journal.renew_batch(batch, 60)
-    again = journal.claim_batch("trainer", 60)
+        journal.batches.renew(batch, 60)
+    again = journal.batches.claim("trainer", 60)
     assert again is not None and [s.turn_id for s in again.samples] == [other]
 
 
+@pytest.mark.files
 @pytest.mark.parametrize("state", [TurnState.JUDGING, TurnState.READY, TurnState.LEASED])
 def test_a_reaction_that_came_from_it_is_taken_from_other_sessions(
     journal: Journal, home: Path, state: TurnState
@@ -169,18 +172,19 @@ def test_a_reaction_that_came_from_it_is_taken_from_other_sessions(
     if state is not TurnState.JUDGING:
         judged(journal, SECRET)
     if state is TurnState.LEASED:
-        assert journal.claim_batch("trainer", 60) is not None
+        assert journal.batches.claim("trainer", 60) is not None
     RecordsExporter(journal).export_all()
-    turn = journal.get_turn(first)
+    turn = journal.turns.get(first)
     assert turn is not None and turn.state is state
     done = forget(journal, "private")
     assert done.reactions == [first]
     assert files_with(home, SECRET) == []
-    turn = journal.get_turn(first)
+    turn = journal.turns.get(first)
     assert turn is not None and turn.exclusion is Exclusion.FORGOTTEN
     assert turn.answer["content"] == "about harmless"
 
 
+@pytest.mark.files
 def test_branches_hold_copies_which_is_said_or_forgotten_too(journal: Journal, home: Path) -> None:
     ids = talk(journal, "private", "spoken", turns=2)
     speak(journal, "branch", f"spoken, then {SECRET}", branch_of="private", parent_id=ids[0])
@@ -189,22 +193,22 @@ def test_branches_hold_copies_which_is_said_or_forgotten_too(journal: Journal, h
     assert plan(journal, "private").branches == ["branch"]
     assert sorted(plan(journal, "private", with_branches=True).sessions) == ["branch", "private", "twig"]
     assert forget(journal, "private").branches == ["branch"]
-    assert journal.show_session("branch")["parent_id"] is None
-    assert "twig" in plan(journal, "branch").branches and journal.get_turn(twig) is not None
+    assert journal.sessions.show("branch")["parent_id"] is None
+    assert "twig" in plan(journal, "branch").branches and journal.turns.get(twig) is not None
     forget(journal, "branch", with_branches=True)
     assert files_with(home, SECRET) == []
-    assert [row["id"] for row in journal.list_sessions()] == ["apart"]
+    assert [row["id"] for row in journal.sessions.last_seen()] == ["apart"]
 
 
 def test_an_answer_under_way_is_given_and_not_recorded(journal: Journal) -> None:
     first = answered(journal, session_id="private")
     new = new_turn(session_id="private", parent_id=first)
-    journal.begin_turn(new)
+    journal.turns.begin(new)
     forget(journal, "private")
-    journal.finish_turn(new.id, Answer({"role": "assistant", "content": SECRET}, "c", FinishReason.STOP, [7], [-0.5]))
-    assert journal.get_turn(new.id) is None
+    journal.turns.finish(new.id, Answer({"role": "assistant", "content": SECRET}, "c", FinishReason.STOP, [7], [-0.5]))
+    assert journal.turns.get(new.id) is None
     with pytest.raises(UnknownTurn, match="ask again"):
-        journal.begin_turn(new_turn(session_id="private", parent_id=first, extends_parent=True))
+        journal.turns.begin(new_turn(session_id="private", parent_id=first, extends_parent=True))
 
 
 def test_every_table_with_a_turn_is_known_to_be_cleared(journal: Journal) -> None:
@@ -220,7 +224,7 @@ def test_every_table_with_a_turn_is_known_to_be_cleared(journal: Journal) -> Non
 def test_a_session_is_found_by_its_beginning(journal: Journal, prefix: str, found: str) -> None:
     for session in ("session-a", "session-abc", "other"):
         answered(journal, session_id=session)
-    assert journal.find_session(prefix) == found
+    assert journal.sessions.find(prefix) == found
 
 
 @pytest.mark.parametrize(("prefix", "fault"), [("se", "several sessions"), ("zzz", "there is no session")])
@@ -228,4 +232,4 @@ def test_an_unclear_session_is_refused(journal: Journal, prefix: str, fault: str
     for session in ("session-a", "session-b"):
         answered(journal, session_id=session)
     with pytest.raises(JournalError, match=fault):
-        journal.find_session(prefix)
+        journal.sessions.find(prefix)

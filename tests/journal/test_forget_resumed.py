@@ -18,12 +18,13 @@ from turnwise.types import Batch, PolicyVersion
 
 
 def trained(journal: Journal, number: int = 1) -> int:
-    batch = journal.claim_batch("trainer", 60)
+    batch = journal.batches.claim("trainer", 60)
     assert batch is not None
-    journal.finish_batch(batch, PolicyVersion(number, 0, f"versions/v{number}", 0.0))
+    journal.batches.finish(batch, PolicyVersion(number, 0, f"versions/v{number}", 0.0))
     return batch.id
 
 
+@pytest.mark.files
 def test_what_was_cut_off_is_finished_by_asking_again(
     journal: Journal, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -32,11 +33,11 @@ def test_what_was_cut_off_is_finished_by_asking_again(
     speak(journal, "private", SECRET, branch_of="root", parent_id=first, answers=first, next_state=says(SECRET))
     mine = answered(journal, session_id="private")
     judged(journal, SECRET)
-    journal.feedback(mine, 1, SECRET)
+    journal.verdicts.feedback(mine, 1, SECRET)
     batch = trained(journal)
     later = answered(journal, session_id="private")
-    journal.feedback(later, 1, SECRET)
-    held = journal.claim_batch("trainer", 60)
+    journal.verdicts.feedback(later, 1, SECRET)
+    held = journal.batches.claim("trainer", 60)
     assert held is not None
     checkpoint = home / f"checkpoints/batch-{held.id:06d}-step-001"
     checkpoint.mkdir(parents=True)
@@ -49,15 +50,15 @@ def test_what_was_cut_off_is_finished_by_asking_again(
         patch.setattr(forgetting, "rewrite_records", full)
         with pytest.raises(OSError, match="no space"):
             forget(journal, "private")
-    assert "records.jsonl" in files_with(home, SECRET) and journal.find_session("private") == "private"
+    assert "records.jsonl" in files_with(home, SECRET) and journal.sessions.find("private") == "private"
     done = forget(journal, "private")
     assert files_with(home, SECRET) == [] and not checkpoint.exists()
     assert (done.turns, done.reactions, done.released_batches) == (3, [first], [held.id])
     assert batch != held.id and done.versions == {1: sorted([mine, first])}
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         assert c.exec_driver_sql("SELECT name FROM meta WHERE name LIKE 'forgetting%'").all() == []
     with pytest.raises(JournalError, match="there is no session"):
-        journal.find_session("private")
+        journal.sessions.find("private")
 
 
 @pytest.mark.parametrize("finished", [False, True])
@@ -67,7 +68,7 @@ def test_a_trainer_that_takes_turns_meanwhile_is_told_or_named(
     """A trainer claims, and may end, a batch between two transactions that delete."""
     ids = [answered(journal, session_id="private") for _ in range(4)]
     for turn_id in ids:
-        journal.feedback(turn_id, 1, None)
+        journal.verdicts.feedback(turn_id, 1, None)
     monkeypatch.setattr(forgetting, "AT_ONCE", 2)
     some = forgetting._erase_some
     claimed: list[Batch] = []
@@ -75,12 +76,12 @@ def test_a_trainer_that_takes_turns_meanwhile_is_told_or_named(
     def some_then_claim(*args: object) -> list[str]:
         gone = some(*args)  # type: ignore[arg-type]
         if not claimed:
-            batch = journal.claim_batch("trainer", 60)
+            batch = journal.batches.claim("trainer", 60)
             assert batch is not None and len(batch.samples) == 2
             claimed.append(batch)
             (home / f"checkpoints/batch-{batch.id:06d}-step-001").mkdir(parents=True)
             if finished:
-                journal.finish_batch(batch, PolicyVersion(1, 0, "versions/v1", 0.0))
+                journal.batches.finish(batch, PolicyVersion(1, 0, "versions/v1", 0.0))
         return gone
 
     monkeypatch.setattr(forgetting, "_erase_some", some_then_claim)
@@ -91,9 +92,10 @@ def test_a_trainer_that_takes_turns_meanwhile_is_told_or_named(
     else:
         assert done.released_batches == [claimed[0].id] and list((home / "checkpoints").iterdir()) == []
         with pytest.raises(JournalError, match="no longer leased"):
-            journal.renew_batch(claimed[0], 60)
+            journal.batches.renew(claimed[0], 60)
 
 
+@pytest.mark.files
 def test_a_turn_that_comes_last_of_all_goes_too(journal: Journal, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The conversation goes on between the last transaction that deletes turns and the one that deletes the session."""
     talk(journal, "private", SECRET, turns=2)
@@ -125,8 +127,8 @@ def test_the_persons_own_word_on_a_turn_of_another_session_is_exported(journal: 
     first = speak(journal, "root", "harmless")
     speak(journal, "private", "x", branch_of="root", parent_id=first, answers=first, next_state=says(SECRET))
     judged(journal, SECRET)
-    journal.feedback(first, 1, "mine")
+    journal.verdicts.feedback(first, 1, "mine")
     forget(journal, "private")
     RecordsExporter(journal).export_all()
-    lines = [json.loads(line) for line in journal.config.records_path.read_text().splitlines()]
+    lines = [json.loads(line) for line in journal.store.config.records_path.read_text().splitlines()]
     assert [line["hint"] for line in lines if line["kind"] == "verdict"] == ["mine"]

@@ -12,9 +12,9 @@ from tests.support.versions import answered, new_turn
 from turnwise.config import Config
 from turnwise.errors import JournalError
 from turnwise.journal import Answer, Journal, schema
-from turnwise.journal.contexts import RecentContexts
-from turnwise.journal.core import IllegalMove
-from turnwise.journal.schema import COMPRESS_FROM, id_array, pack_ids, pack_json, unpack_ids, unpack_json
+from turnwise.journal.packing import COMPRESS_FROM, id_array, pack_ids, pack_json, unpack_ids, unpack_json
+from turnwise.journal.store import IllegalMove
+from turnwise.journal.turns.recent_ids import RecentIds
 from turnwise.types import FinishReason, TurnState
 
 
@@ -29,7 +29,7 @@ class Held:
             started.set()
             assert self._go.wait(20)
 
-        self._future = journal.writes.submit(hold)
+        self._future = journal.store.writes.submit(hold)
         assert started.wait(20)
 
     def release(self) -> None:
@@ -39,13 +39,13 @@ class Held:
 
 def commits(journal: Journal) -> list[object]:
     seen: list[object] = []
-    event.listen(journal.engine, "commit", seen.append)
+    event.listen(journal.store.engine, "commit", seen.append)
     return seen
 
 
 def test_writes_that_wait_together_share_one_transaction(journal: Journal) -> None:
     held, seen = Held(journal), commits(journal)
-    futures = [journal.begin_turn_soon(new_turn(session_id=f"s{i}")) for i in range(40)]
+    futures = [journal.turns.begin_soon(new_turn(session_id=f"s{i}")) for i in range(40)]
     assert not any(future.done() for future in futures)
     held.release()
     for future in futures:
@@ -57,33 +57,33 @@ def test_a_future_is_done_only_when_another_connection_sees_the_write(config: Co
     other = Journal.open(config)
     with ThreadPoolExecutor(8) as pool:
         ids = list(pool.map(lambda i: answered(journal, session_id=f"s{i % 5}"), range(80)))
-        assert all(pool.map(lambda turn: other.get_turn(turn).state is TurnState.WAITING, ids))
+        assert all(pool.map(lambda turn: other.turns.get(turn).state is TurnState.WAITING, ids))
     other.close()
 
 
 def test_turns_of_one_session_in_one_group_are_numbered_in_order(journal: Journal) -> None:
     held = Held(journal)
     turns = [new_turn() for _ in range(10)]
-    futures = [journal.begin_turn_soon(turn) for turn in turns]
+    futures = [journal.turns.begin_soon(turn) for turn in turns]
     held.release()
     wait(futures, 20)
-    assert [journal.get_turn(turn.id).index for turn in turns] == list(range(10))
+    assert [journal.turns.get(turn.id).index for turn in turns] == list(range(10))
 
 
 def test_a_write_that_fails_is_told_so_and_takes_nothing_with_it(journal: Journal) -> None:
     done = answered(journal, session_id="s0")
     held = Held(journal)
-    good = [journal.begin_turn_soon(new_turn(session_id=f"s{i}")) for i in range(5)]
+    good = [journal.turns.begin_soon(new_turn(session_id=f"s{i}")) for i in range(5)]
     answer = Answer({"role": "assistant", "content": "again"}, "c", FinishReason.STOP, [1], None)
-    bad = journal.finish_turn_soon(done, answer)  # it is answered already
-    good += [journal.begin_turn_soon(new_turn(session_id=f"s{i}")) for i in range(5)]
+    bad = journal.turns.finish_soon(done, answer)  # it is answered already
+    good += [journal.turns.begin_soon(new_turn(session_id=f"s{i}")) for i in range(5)]
     held.release()
     with pytest.raises(IllegalMove):
         bad.result(20)
     for future in good:
         future.result(20)
-    assert len(journal.show_session("s0")["turns"]) == 3
-    assert journal.get_turn(done).answer["content"] == "yes"
+    assert len(journal.sessions.show("s0")["turns"]) == 3
+    assert journal.turns.get(done).answer["content"] == "yes"
 
 
 def test_half_of_a_failed_write_is_undone(journal: Journal) -> None:
@@ -92,8 +92,8 @@ def test_half_of_a_failed_write_is_undone(journal: Journal) -> None:
         raise JournalError("no")
 
     with pytest.raises(JournalError, match="no"):
-        journal.writes.submit(half).result(20)
-    with journal.reading() as c:
+        journal.store.writes.submit(half).result(20)
+    with journal.store.reading() as c:
         assert c.execute(schema.events.select().where(schema.events.c.kind == "half")).all() == []
 
 
@@ -101,7 +101,7 @@ def test_what_was_submitted_is_written_before_the_journal_closes(config: Config)
     journal = Journal.open(config)
     held = Held(journal)
     turn = new_turn()
-    future = journal.begin_turn_soon(turn)
+    future = journal.turns.begin_soon(turn)
     assert not future.cancel(), "a write that was submitted is not lost with the task that waited for it"
     closing = threading.Thread(target=journal.close)
     closing.start()
@@ -109,9 +109,9 @@ def test_what_was_submitted_is_written_before_the_journal_closes(config: Config)
     closing.join(20)
     future.result(0)
     with pytest.raises(JournalError, match="closed"):
-        journal.begin_turn(new_turn())
+        journal.turns.begin(new_turn())
     again = Journal.open(config)
-    assert again.get_turn(turn.id).state is TurnState.SERVED
+    assert again.turns.get(turn.id).state is TurnState.SERVED
     again.close()
 
 
@@ -119,17 +119,17 @@ def test_a_context_is_the_same_from_memory_and_from_the_file(config: Config, jou
     parent = answered(journal, prompt_ids=[1, 2, 3], prompt_tokens=3)
     for n in range(5):
         parent = answered(journal, parent_id=parent, extends_parent=True, prompt_ids=[100 + n], prompt_tokens=6 + 3 * n)
-        row = journal.turn_row(parent)
-        warm = journal.context_ids(row)
+        row = journal.lookups.turn(parent)
+        warm = journal.lookups.ids(row)
         other = Journal.open(config)
-        assert other.context_ids(row) == warm
+        assert other.lookups.ids(row) == warm
         other.close()
-        assert warm == (journal.get_turn(parent).prompt_ids, [7, 8])
+        assert warm == (journal.turns.get(parent).prompt_ids, [7, 8])
     assert warm[0] == [1, 2, 3, 7, 8, 100, 7, 8, 101, 7, 8, 102, 7, 8, 103, 7, 8, 104]
 
 
 def test_the_oldest_contexts_go_first_and_the_limit_holds() -> None:
-    recent = RecentContexts(max_ids=100)
+    recent = RecentIds(max_ids=100)
     for n in range(4):
         recent.put(f"t{n}", id_array(pack_ids(range(25))), id_array(pack_ids(range(5))))
         assert recent.get("t0") is not None, "what is used stays"
@@ -158,7 +158,7 @@ def test_the_longest_known_history_is_found_first(journal: Journal) -> None:
     early = answered(journal, session_id="s", client="c")
     late = answered(journal, session_id="s", client="c")
     hashes = [f"context-{early}", *(f"unknown-{i}" for i in range(1200)), f"context-{late}"]
-    assert [row.id for row in journal.turns_by_context("c", hashes, None)] == [late]
-    assert [row.id for row in journal.turns_by_context("c", hashes[:-1], None)] == [early]
-    assert journal.turns_by_context("c", hashes[1:-1], None) == []
-    assert journal.turns_by_context("c", [], "s") == []
+    assert [row.id for row in journal.lookups.by_context("c", hashes, None)] == [late]
+    assert [row.id for row in journal.lookups.by_context("c", hashes[:-1], None)] == [early]
+    assert journal.lookups.by_context("c", hashes[1:-1], None) == []
+    assert journal.lookups.by_context("c", [], "s") == []

@@ -29,10 +29,10 @@ def talk(number):
     while True:
         turn = new_turn(session_id=f"s{number}", parent_id=before, next_state=[{"role": "user", "content": "no"}],
                         answers=before)
-        journal.begin_turn(turn)
+        journal.turns.begin(turn)
         sys.stdout.write(f"begun {turn.id}\\n")
         answer = {"role": "assistant", "content": turn.id}
-        journal.finish_turn(turn.id, Answer(answer, turn.id, FinishReason.STOP, [7, 8], [-0.5, -0.25]))
+        journal.turns.finish(turn.id, Answer(answer, turn.id, FinishReason.STOP, [7, 8], [-0.5, -0.25]))
         sys.stdout.write(f"answered {turn.id}\\n")
         sys.stdout.flush()
         before = turn.id
@@ -43,7 +43,12 @@ with ThreadPoolExecutor(16) as pool:
 
 
 @pytest.mark.parametrize("after_s", [0.1, 0.25, 0.4])
-def test_nothing_that_was_promised_is_lost(tmp_path: Path, after_s: float) -> None:
+def test_nothing_that_was_promised_is_lost(
+    tmp_path: Path, after_s: float, place: str, request: pytest.FixtureRequest
+) -> None:
+    if place == "postgres":  # what another process opens is told by the home's own configuration
+        url = request.getfixturevalue("postgres").database()
+        (tmp_path / "config.toml").write_text(f'[journal]\nurl = "{url}"\n')
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -52,23 +57,25 @@ def test_nothing_that_was_promised_is_lost(tmp_path: Path, after_s: float) -> No
     ) as writer:
         assert writer.stdout is not None
         told = [writer.stdout.readline().split()]
+        while told[-1] and told[-1][0] != "answered":
+            told.append(writer.stdout.readline().split())
         time.sleep(after_s)
         writer.send_signal(signal.SIGKILL)
         told += [line.split() for line in writer.stdout.read().splitlines()]
     told = [words for words in told if len(words) == 2 and len(words[1]) == 32]
     journal = Journal.open(load_config(overrides={"home": tmp_path}))
-    journal.recover_interrupted()
+    journal.turns.recover_interrupted()
     answered = {turn_id for what, turn_id in told if what == "answered"}
     assert answered
     for turn_id in answered:
-        turn = journal.get_turn(turn_id)
+        turn = journal.turns.get(turn_id)
         assert turn is not None
         assert turn.state in (TurnState.WAITING, TurnState.JUDGING)
         assert (turn.answer["content"], turn.response_ids) == (turn_id, [7, 8])
-    assert all(journal.get_turn(turn_id) is not None for what, turn_id in told if what == "begun")
-    for session in journal.list_sessions():
-        turns = journal.show_session(session["id"])["turns"]
+    assert all(journal.turns.get(turn_id) is not None for what, turn_id in told if what == "begun")
+    for session in journal.sessions.last_seen():
+        turns = journal.sessions.show(session["id"])["turns"]
         assert [turn["index"] for turn in turns] == list(range(len(turns)))
-        states = [journal.get_turn(turn["id"]).state for turn in turns]
+        states = [journal.turns.get(turn["id"]).state for turn in turns]
         assert all(state is TurnState.JUDGING for state in states[:-1]), "each reply is its predecessor's next state"
     journal.close()

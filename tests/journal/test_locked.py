@@ -16,6 +16,8 @@ from turnwise.journal import Journal, schema
 from turnwise.journal import group_commit as group
 from turnwise.types import TurnState
 
+pytestmark = pytest.mark.files
+
 PATIENCE_S = 0.3
 
 
@@ -29,16 +31,16 @@ def journal(home: Path):
 def test_a_locked_journal_fails_a_group_once(journal: Journal) -> None:
     """A hundred writes wait while another program holds the file: one wait for it, not a hundred."""
     tried = []
-    real = journal.transaction
+    real = journal.store.transaction
 
     def counted():
         tried.append(1)
         return real()
 
-    journal.writes._transaction = counted
-    with sqlite3.connect(journal.path, isolation_level=None, timeout=10) as other:
+    journal.store.writes._transaction = counted
+    with sqlite3.connect(journal.store.config.journal_path, isolation_level=None, timeout=10) as other:
         other.execute("BEGIN IMMEDIATE")
-        futures = [journal.begin_turn_soon(new_turn(session_id=f"s{i}")) for i in range(100)]
+        futures = [journal.turns.begin_soon(new_turn(session_id=f"s{i}")) for i in range(100)]
         started = time.monotonic()
         errors = [future.exception(20) for future in futures]
         waited = time.monotonic() - started
@@ -61,13 +63,13 @@ def test_a_full_disk_fails_a_group_once_and_takes_what_comes_when_there_is_room(
             c.execute(schema.events.insert().values(at=0.0, kind="x", data=bytes(4000), turn_id=str(n)))
 
     held = Held(journal)
-    futures = [journal.writes.submit(full) for _ in range(20)]
+    futures = [journal.store.writes.submit(full) for _ in range(20)]
     held.release()
     errors = [future.exception(20) for future in futures]
     assert all(isinstance(e, JournalFull) for e in errors)
     assert len(tried) == 1
-    journal.engine.dispose()
-    assert journal.get_turn(answered(journal)).state is TurnState.WAITING
+    journal.store.engine.dispose()
+    assert journal.turns.get(answered(journal)).state is TurnState.WAITING
 
 
 def test_a_fault_of_one_write_is_its_own(journal: Journal) -> None:
@@ -75,8 +77,8 @@ def test_a_fault_of_one_write_is_its_own(journal: Journal) -> None:
         c.exec_driver_sql("INSERT INTO turns (id) VALUES ('no more columns')")
 
     held = Held(journal)
-    good = [journal.begin_turn_soon(new_turn(session_id=f"s{i}")) for i in range(3)]
-    wrong = journal.writes.submit(bad)
+    good = [journal.turns.begin_soon(new_turn(session_id=f"s{i}")) for i in range(3)]
+    wrong = journal.store.writes.submit(bad)
     held.release()
     assert isinstance(wrong.exception(20), JournalError)
     assert not isinstance(wrong.exception(20), JournalUnavailable)
@@ -87,9 +89,9 @@ def test_a_fault_of_one_write_is_its_own(journal: Journal) -> None:
 def test_the_queue_of_writes_has_an_end(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group, "MAX_WAITING", 5)
     held = Held(journal)
-    futures = [journal.begin_turn_soon(new_turn(session_id=f"s{i}")) for i in range(5)]
+    futures = [journal.turns.begin_soon(new_turn(session_id=f"s{i}")) for i in range(5)]
     with pytest.raises(JournalUnavailable, match="5 writes wait for the journal already"):
-        journal.begin_turn_soon(new_turn())
+        journal.turns.begin_soon(new_turn())
     held.release()
     for future in futures:
         future.result(20)

@@ -8,13 +8,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from alembic import command
 from sqlalchemy import create_engine
 
 from tests.support.versions import answered
 from turnwise.config import load_config
 from turnwise.journal import Journal, schema
-from turnwise.journal.core import migrations
+from turnwise.journal.migrations import migrations
+
+pytestmark = pytest.mark.files
 
 GROWTH = importlib.import_module("turnwise.journal.migrations.versions.m0006_growth")
 
@@ -54,21 +57,21 @@ def test_a_journal_with_turns_comes_up_from_before_the_clocks(tmp_path: Path) ->
     journal = Journal.open(config)
     tools = [{"type": "function", "function": {"name": "look"}}]
     turns = [answered(journal, session_id=session, tools=tools) for session in ("a", "b", "a")]
-    journal.feedback(turns[1], 1, None)
-    before = journal.status()
-    with journal.engine.begin() as c:
+    journal.verdicts.feedback(turns[1], 1, None)
+    before = journal.status.figures()
+    with journal.store.engine.begin() as c:
         alembic = migrations()
         alembic.attributes["connection"] = c
         command.downgrade(alembic, "0004")
     journal.close()
     assert not triggers(config.journal_path)
     after = Journal.open(config)
-    assert after.status() == before
-    assert [row["id"] for row in after.list_sessions()] == ["a", "b"]
-    turn = after.get_turn(turns[0])
+    assert after.status.figures() == before
+    assert [row["id"] for row in after.sessions.last_seen()] == ["a", "b"]
+    turn = after.turns.get(turns[0])
     assert turn is not None and turn.tools == tools
     answered(after, session_id="b")
-    assert [row["id"] for row in after.list_sessions()] == ["b", "a"]
+    assert [row["id"] for row in after.sessions.last_seen()] == ["b", "a"]
     assert shape(config.journal_path)["ix_turns_ready"].endswith("state = 'ready'")
     assert triggers(config.journal_path) == GROWTH.triggers().keys()
     after.close()

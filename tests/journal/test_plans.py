@@ -14,10 +14,13 @@ from sqlalchemy.dialects import sqlite
 
 from tests.support.versions import answered, new_turn
 from turnwise.config import load_config
-from turnwise.journal import Answer, Journal, lookups
+from turnwise.journal import Answer, Journal
 from turnwise.journal.deletion.retention import bound_outbox, prune, prune_versions
 from turnwise.journal.records.export import RecordsExporter
+from turnwise.journal.turns import lookups
 from turnwise.types import Exclusion, FinishReason, PolicyVersion, Verdict
+
+pytestmark = pytest.mark.files
 
 
 @pytest.mark.parametrize("hashes", [["a"], ["a", "b"], [str(n) for n in range(lookups.MOST_HASHES)]], ids=len)
@@ -29,7 +32,7 @@ def test_a_turn_is_looked_up_by_its_hash(tmp_path: Path, by: str, scope: str, ha
     query = getattr(places, scope).params(hashes=hashes, scope="s")
     sql = query.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
     journal = Journal.open(load_config(overrides={"home": tmp_path / "home"}))
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         steps = [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}")]
         search = next(step for step in steps if "turns" in step)
     journal.close()
@@ -47,61 +50,61 @@ def asked(journal: Journal) -> dict[str, Callable[[], object]]:
     turn_id = answered(journal)
     reply = [{"role": "user", "content": "no"}]
     follow = answered(journal, answers=turn_id, next_state=reply, parent_id=turn_id, extends_parent=True)
-    config = journal.config
+    config = journal.store.config
 
     def with_a_task() -> None:
-        for task in journal.claim_for_judging("judge", 4, 60):
-            journal.renew_judging(task, 60)
-            journal.judging_failed(task, "no answer", 0.0, 3)
-        for task in journal.claim_for_judging("judge", 4, 60):
-            journal.record_verdict(task, Verdict(1, "Be brief.", "signals"))
+        for task in journal.judging.claim("judge", 4, 60):
+            journal.judging.renew(task, 60)
+            journal.judging.failed(task, "no answer", 0.0, 3)
+        for task in journal.judging.claim("judge", 4, 60):
+            journal.judging.record(task, Verdict(1, "Be brief.", "signals"))
 
     def with_a_batch() -> None:
-        journal.config = config.model_copy(update={"train": config.train.model_copy(update={"min_batch": 1})})
-        batch = journal.claim_batch("trainer", 60)
+        journal.store.config = config.model_copy(update={"train": config.train.model_copy(update={"min_batch": 1})})
+        batch = journal.batches.claim("trainer", 60)
         assert batch is not None
-        journal.renew_batch(batch, 60)
-        journal.finish_batch(batch, PolicyVersion(1, 0, "versions/v1", 0.0))
-        journal.config = config
+        journal.batches.renew(batch, 60)
+        journal.batches.finish(batch, PolicyVersion(1, 0, "versions/v1", 0.0))
+        journal.store.config = config
 
-    row = journal.turn_row(follow)
+    row = journal.lookups.turn(follow)
     assert row is not None
     return {
-        "status": journal.status,
-        "models": lambda: journal.newest_versions(100),
-        "latest_version": journal.latest_version,
+        "status": journal.status.figures,
+        "models": lambda: journal.versions.newest(100),
+        "latest_version": journal.versions.latest,
         "judging": with_a_task,
         "claim_batch": with_a_batch,
-        "gate_probes": lambda: journal.gate_probes(8, exclude=[turn_id]),
-        "get_version": lambda: journal.get_version(1),
-        "same_request": lambda: journal.same_request("client", "hash"),
-        "turns_by_context": lambda: journal.turns_by_context("client", ["a", "b"], "s"),
-        "turns_by_thread": lambda: journal.turns_by_thread("client", "a", None),
-        "turns_by_answer": lambda: journal.turns_by_answer("client", "a", "s"),
-        "turns_beginning": lambda: journal.turns_beginning("client", [turn_id]),
-        "was_answered_by": lambda: journal.was_answered_by(turn_id),
-        "last_main_turn": lambda: journal.last_main_turn("session-1"),
-        "has_answers": lambda: journal.has_answers("session-1"),
-        "context_ids": lambda: journal.context_ids(row),
-        "context_messages": lambda: journal.context_messages(follow),
-        "same_tools": lambda: journal.same_tools(row, None),
+        "gate_probes": lambda: journal.batches.gate_probes(8, exclude=[turn_id]),
+        "get_version": lambda: journal.versions.get(1),
+        "same_request": lambda: journal.lookups.same_request("client", "hash"),
+        "turns_by_context": lambda: journal.lookups.by_context("client", ["a", "b"], "s"),
+        "turns_by_thread": lambda: journal.lookups.by_thread("client", "a", None),
+        "turns_by_answer": lambda: journal.lookups.by_answer("client", "a", "s"),
+        "turns_beginning": lambda: journal.lookups.by_beginning("client", [turn_id]),
+        "was_answered_by": lambda: journal.lookups.was_answered_by(turn_id),
+        "last_main_turn": lambda: journal.lookups.last_main_turn("session-1"),
+        "has_answers": lambda: journal.lookups.has_answers("session-1"),
+        "context_ids": lambda: journal.lookups.ids(row),
+        "context_messages": lambda: journal.lookups.messages(follow),
+        "same_tools": lambda: journal.lookups.same_tools(row, None),
         "begin and finish": lambda: answered(journal, session_id="other", tools=[{"type": "function"}]),
-        "feedback": lambda: journal.feedback(follow, 1, None),
-        "idle_sessions": lambda: journal.idle_sessions(journal.monotonic() + 1),
-        "recover_interrupted": lambda: journal.recover_interrupted(lambda _: True),
-        "close_session": lambda: journal.close_session("session-1", "idle"),
+        "feedback": lambda: journal.verdicts.feedback(follow, 1, None),
+        "idle_sessions": lambda: journal.sessions.idle(journal.store.monotonic() + 1),
+        "recover_interrupted": lambda: journal.turns.recover_interrupted(lambda _: True),
+        "close_session": lambda: journal.sessions.close("session-1", "idle"),
         "export": RecordsExporter(journal).export_some,
-        "forget_contexts": journal.forget_contexts,
-        "set_status": lambda: journal.set_status("gateway", {}),
-        "retention": lambda: prune(journal, journal.clock() + 1, None),
+        "forget_contexts": journal.lookups.drop_forgotten,
+        "set_status": lambda: journal.status.say("gateway", {}),
+        "retention": lambda: prune(journal, journal.store.clock() + 1, None),
         "bound_outbox": lambda: bound_outbox(journal, 5),
         "prune_versions": lambda: prune_versions(journal, 1),
-        "list_sessions": journal.list_sessions,
-        "list_sessions with what they are about": lambda: journal.list_sessions(summary=str),
-        "find_session": lambda: journal.find_session("session"),
-        "find_turn": lambda: journal.find_turn(turn_id[:20]),
-        "short ids": lambda: (journal.short_sessions(["session-1"]), journal.short_turns([turn_id])),
-        "show_session": lambda: journal.show_session("session-1"),
+        "list_sessions": journal.sessions.last_seen,
+        "list_sessions with what they are about": lambda: journal.sessions.last_seen(summary=str),
+        "find_session": lambda: journal.sessions.find("session"),
+        "find_turn": lambda: journal.turns.find(turn_id[:20]),
+        "short ids": lambda: (journal.sessions.short_ids(["session-1"]), journal.turns.short_ids([turn_id])),
+        "show_session": lambda: journal.sessions.show("session-1"),
     }
 
 
@@ -110,7 +113,7 @@ def test_nothing_that_is_asked_often_reads_a_whole_table(journal: Journal) -> No
     operations = asked(journal)
     ran: list[tuple[str, Any]] = []
 
-    @event.listens_for(journal.engine, "before_cursor_execute")
+    @event.listens_for(journal.store.engine, "before_cursor_execute")
     def note(_c: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, many: bool) -> None:
         ran.append((statement, parameters[0] if many else parameters))
 
@@ -119,7 +122,7 @@ def test_nothing_that_is_asked_often_reads_a_whole_table(journal: Journal) -> No
         ran.clear()
         operation()
         seen = [one for one in ran if one[0].split()[0] in ("SELECT", "UPDATE", "DELETE", "WITH")]
-        with sqlite3.connect(journal.path) as db:
+        with sqlite3.connect(journal.store.config.journal_path) as db:
             for statement, parameters in seen:
                 plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
                 scans += [f"{name}: {step}: {statement}" for step in plan if reads_all(step)]
@@ -155,12 +158,12 @@ def test_an_answer_that_was_often_given_is_found_in_the_order_of_turns(journal: 
     for n in range(60):
         client = "one" if n % 3 else "two"
         new = new_turn(session_id=f"{client}-{n % 2}", client=client)
-        journal.begin_turn(new)
-        journal.finish_turn(new.id, Answer(YES, f"c{n}", FinishReason.STOP, [7], [-0.5], "thread", "answer"))
+        journal.turns.begin(new)
+        journal.turns.finish(new.id, Answer(YES, f"c{n}", FinishReason.STOP, [7], [-0.5], "thread", "answer"))
         ids[client].append(new.id)
     for client, turns in ids.items():
-        assert [row.id for row in journal.turns_by_answer(client, "answer", None)] == turns[:-21:-1]
-    in_session = journal.turns_by_answer("one", "answer", "one-0")
+        assert [row.id for row in journal.lookups.by_answer(client, "answer", None)] == turns[:-21:-1]
+    in_session = journal.lookups.by_answer("one", "answer", "one-0")
     assert len(in_session) == 20 and {row.session_id for row in in_session} == {"one-0"}
     places = [ids["one"].index(row.id) for row in in_session]
     assert places == sorted(places, reverse=True) and places[0] >= 38
@@ -169,13 +172,13 @@ def test_an_answer_that_was_often_given_is_found_in_the_order_of_turns(journal: 
 def test_stale_samples_go_in_steps_and_keep_no_fresh_one_waiting(journal: Journal) -> None:
     serving = 9
     for n in range(200):
-        journal.feedback(answered(journal, session_id=f"old-{n}", version=0), 1, None)
+        journal.verdicts.feedback(answered(journal, session_id=f"old-{n}", version=0), 1, None)
     fresh = [answered(journal, session_id=f"new-{n}", version=serving) for n in range(3)]
     for turn_id in fresh:
-        journal.feedback(turn_id, 1, None)
-    train = journal.config.train.model_copy(update={"min_batch": 1, "max_staleness": 2})
-    journal.config = journal.config.model_copy(update={"train": train})
-    with journal.transaction() as c:
+        journal.verdicts.feedback(turn_id, 1, None)
+    train = journal.store.config.train.model_copy(update={"min_batch": 1, "max_staleness": 2})
+    journal.store.config = journal.store.config.model_copy(update={"train": train})
+    with journal.store.transaction() as c:
         for number in range(1, serving + 1):
             c.exec_driver_sql(
                 "INSERT INTO versions (number, parent, path, metrics, gate, created_at, published_at, serve_seq)"
@@ -183,8 +186,8 @@ def test_stale_samples_go_in_steps_and_keep_no_fresh_one_waiting(journal: Journa
             )
     gone = []
     for _ in range(4):
-        batch = journal.claim_batch("trainer", 60)
+        batch = journal.batches.claim("trainer", 60)
         assert batch is not None and [sample.turn_id for sample in batch.samples] == fresh
-        gone.append(journal.status()["excluded"][Exclusion.STALE])
-        journal.release_batch(batch)
+        gone.append(journal.status.figures()["excluded"][Exclusion.STALE])
+        journal.batches.release(batch)
     assert gone == [64, 128, 192, 200]

@@ -46,28 +46,28 @@ def judged(journal: Journal, score: int = 1, hint: str | None = None, **changes:
     """A turn that has been through the judge."""
     turn_id = answered(journal, **changes)
     waiting_for_judge(journal, turn_id)
-    [task] = [t for t in journal.claim_for_judging("j", 100, 60) if t.turn_id == turn_id]
-    journal.record_verdict(task, Verdict(score, hint, "signals"))
+    [task] = [t for t in journal.judging.claim("j", 100, 60) if t.turn_id == turn_id]
+    journal.judging.record(task, Verdict(score, hint, "signals"))
     return turn_id
 
 
 def waiting_for_judge(journal: Journal, turn_id: str) -> None:
-    journal.feedback(turn_id, None, "the reply")
+    journal.verdicts.feedback(turn_id, None, "the reply")
 
 
 def publish_next(journal: Journal) -> PolicyVersion:
-    batch = journal.claim_batch("t", 60)
+    batch = journal.batches.claim("t", 60)
     assert batch is not None
-    number = journal.reserve_version(batch)
-    version = PolicyVersion(number, batch.parent, f"versions/v{number}", journal.clock())
-    journal.finish_batch(batch, version)
+    number = journal.batches.reserve_version(batch)
+    version = PolicyVersion(number, batch.parent, f"versions/v{number}", journal.store.clock())
+    journal.batches.finish(batch, version)
     return version
 
 
 def test_a_verdict_makes_a_sample_or_an_exclusion(queue: Journal) -> None:
     expected = {(1, None): "ready", (-1, None): "ready", (0, "Be brief, please."): "ready", (0, None): "excluded"}
     for (score, hint), state in expected.items():
-        assert queue.get_turn(judged(queue, score, hint)).state == state
+        assert queue.turns.get(judged(queue, score, hint)).state == state
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_verdict_makes_a_sample_or_an_exclusion(queue: Journal) -> None:
 )
 def test_what_counts_as_a_signal_depends_on_the_method(home, clock, method, score, hint, state) -> None:
     journal = open_journal(home, clock, method=method)
-    turn = journal.get_turn(judged(journal, score, hint))
+    turn = journal.turns.get(judged(journal, score, hint))
     assert turn.state == state
     journal.close()
 
@@ -92,11 +92,11 @@ def test_the_only_turn_of_a_session_is_kept_by_binary_rl_with_no_reward(home, cl
     journal = open_journal(home, clock, method="binary", min_batch=1)
     only = answered(journal, session_id="single")
     pair = [answered(journal, session_id="pair") for _ in range(2)]
-    journal.close_session("single", "test")
-    journal.close_session("pair", "test")
-    assert journal.get_turn(only).state is TurnState.READY
-    assert [journal.get_turn(t).exclusion for t in pair] == [Exclusion.NO_NEXT_STATE] * 2
-    batch = journal.claim_batch("t", 60)
+    journal.sessions.close("single", "test")
+    journal.sessions.close("pair", "test")
+    assert journal.turns.get(only).state is TurnState.READY
+    assert [journal.turns.get(t).exclusion for t in pair] == [Exclusion.NO_NEXT_STATE] * 2
+    batch = journal.batches.claim("t", 60)
     assert batch is not None
     assert [(s.turn_id, s.reward, s.hint) for s in batch.samples] == [(only, 0.0, None)]
     journal.close()
@@ -105,47 +105,47 @@ def test_the_only_turn_of_a_session_is_kept_by_binary_rl_with_no_reward(home, cl
 def test_a_judge_that_dies_gives_the_turn_back_and_cannot_write_late(queue: Journal, clock: Clock) -> None:
     turn_id = answered(queue)
     waiting_for_judge(queue, turn_id)
-    [late] = queue.claim_for_judging("one", 5, lease_s=10)
-    assert queue.claim_for_judging("two", 5, lease_s=10) == []
+    [late] = queue.judging.claim("one", 5, lease_s=10)
+    assert queue.judging.claim("two", 5, lease_s=10) == []
     clock.now += 11
-    [task] = queue.claim_for_judging("two", 5, lease_s=10)
+    [task] = queue.judging.claim("two", 5, lease_s=10)
     assert task.attempts == 2
     with pytest.raises(LeaseLost):
-        queue.record_verdict(late, Verdict(1, None, "signals"))
-    queue.renew_judging(task, 100)
+        queue.judging.record(late, Verdict(1, None, "signals"))
+    queue.judging.renew(task, 100)
     clock.now += 50
-    queue.record_verdict(task, Verdict(-1, None, "signals"))
-    assert len(queue.show_session("session-1")["turns"][0]["verdicts"]) == 1
+    queue.judging.record(task, Verdict(-1, None, "signals"))
+    assert len(queue.sessions.show("session-1")["turns"][0]["verdicts"]) == 1
 
 
 def test_an_outage_is_a_retry_and_then_an_exclusion_never_a_zero(queue: Journal, clock: Clock) -> None:
     turn_id = answered(queue)
     waiting_for_judge(queue, turn_id)
     for attempt in (1, 2, 3):
-        [task] = queue.claim_for_judging("j", 5, 10)
+        [task] = queue.judging.claim("j", 5, 10)
         assert task.attempts == attempt
-        queue.judging_failed(task, "503", retry_in_s=5, max_attempts=3)
-        assert queue.claim_for_judging("j", 5, 10) == [], "not before its time"
+        queue.judging.failed(task, "503", retry_in_s=5, max_attempts=3)
+        assert queue.judging.claim("j", 5, 10) == [], "not before its time"
         clock.now += 6
-    turn = queue.get_turn(turn_id)
+    turn = queue.turns.get(turn_id)
     assert turn.exclusion is Exclusion.NO_VALID_VOTE
-    assert queue.show_session("session-1")["turns"][0]["verdicts"] == []
+    assert queue.sessions.show("session-1")["turns"][0]["verdicts"] == []
 
 
 def test_a_turn_whose_judges_die_is_given_up_where_it_is_claimed(queue: Journal, clock: Clock) -> None:
     """Nobody can say that such a try failed: the judge was killed, or holds its interpreter for ever."""
     turn_id = answered(queue)
     waiting_for_judge(queue, turn_id)
-    limit = queue.config.judge.max_attempts
+    limit = queue.store.config.judge.max_attempts
     for attempt in range(limit):
-        [task] = queue.claim_for_judging(f"judge {attempt}", 5, lease_s=10)
+        [task] = queue.judging.claim(f"judge {attempt}", 5, lease_s=10)
         assert task.attempts == attempt + 1
         clock.now += 11
-    assert queue.claim_for_judging("one more", 5, lease_s=10) == []
-    turn = queue.get_turn(turn_id)
+    assert queue.judging.claim("one more", 5, lease_s=10) == []
+    turn = queue.turns.get(turn_id)
     assert turn is not None
     assert (turn.state, turn.exclusion) == (TurnState.EXCLUDED, Exclusion.NO_VALID_VOTE)
-    with queue.reading() as c:
+    with queue.store.reading() as c:
         error = c.execute(select(schema.turns.c.last_error).where(schema.turns.c.id == turn_id)).scalar_one()
     assert error == f"its judge ended {limit} times without a verdict"
 
@@ -153,42 +153,42 @@ def test_a_turn_whose_judges_die_is_given_up_where_it_is_claimed(queue: Journal,
 def test_a_judge_that_is_asked_to_stop_counts_as_no_try(queue: Journal) -> None:
     turn_id = answered(queue)
     waiting_for_judge(queue, turn_id)
-    for _ in range(2 * queue.config.judge.max_attempts):
-        [task] = queue.claim_for_judging("j", 5, lease_s=10)
+    for _ in range(2 * queue.store.config.judge.max_attempts):
+        [task] = queue.judging.claim("j", 5, lease_s=10)
         assert task.attempts == 1
-        queue.release_judging(task)
+        queue.judging.release(task)
     with pytest.raises(LeaseLost):
-        queue.release_judging(task)
+        queue.judging.release(task)
 
 
 def test_a_persons_word_settles_a_turn_that_a_judge_holds(queue: Journal) -> None:
     turn_id = answered(queue)
     waiting_for_judge(queue, turn_id)
-    [task] = queue.claim_for_judging("j", 5, 10)
-    queue.feedback(turn_id, -1, "Answer in German.")
+    [task] = queue.judging.claim("j", 5, 10)
+    queue.verdicts.feedback(turn_id, -1, "Answer in German.")
     with pytest.raises(LeaseLost):
-        queue.record_verdict(task, Verdict(1, None, "model"))
-    assert queue.get_turn(turn_id).state is TurnState.READY
+        queue.judging.record(task, Verdict(1, None, "model"))
+    assert queue.turns.get(turn_id).state is TurnState.READY
 
 
 def test_what_a_batch_does_not_take_stays_ready(queue: Journal) -> None:
     ids = [judged(queue) for _ in range(5)]
-    batch = queue.claim_batch("t", 60)
+    batch = queue.batches.claim("t", 60)
     assert batch is not None
     assert [s.turn_id for s in batch.samples] == ids[:3]
-    assert queue.status()["samples_ready"] == 2
-    assert queue.claim_batch("other", 60) is None, "one batch at a time"
-    queue.finish_batch(batch, PolicyVersion(1, 0, "versions/v1", 0.0))
-    again = queue.claim_batch("t", 60)
+    assert queue.status.figures()["samples_ready"] == 2
+    assert queue.batches.claim("other", 60) is None, "one batch at a time"
+    queue.batches.finish(batch, PolicyVersion(1, 0, "versions/v1", 0.0))
+    again = queue.batches.claim("t", 60)
     assert again is not None
     assert [s.turn_id for s in again.samples] == ids[3:]
 
 
 def test_too_few_samples_wait_until_the_oldest_is_old_enough(queue: Journal, clock: Clock) -> None:
     judged(queue)
-    assert queue.claim_batch("t", 60) is None
+    assert queue.batches.claim("t", 60) is None
     clock.now += 101
-    batch = queue.claim_batch("t", 60)
+    batch = queue.batches.claim("t", 60)
     assert batch is not None
     assert len(batch.samples) == 1
 
@@ -196,19 +196,19 @@ def test_too_few_samples_wait_until_the_oldest_is_old_enough(queue: Journal, clo
 def test_a_dead_trainers_batch_is_resumed_exactly(queue: Journal, clock: Clock) -> None:
     for _ in range(3):
         judged(queue)
-    first = queue.claim_batch("one", lease_s=10)
+    first = queue.batches.claim("one", lease_s=10)
     assert first is not None
     judged(queue)
-    assert queue.claim_batch("two", 10) is None, "its trainer may be alive"
+    assert queue.batches.claim("two", 10) is None, "its trainer may be alive"
     clock.now += 11
-    second = queue.claim_batch("two", 10)
+    second = queue.batches.claim("two", 10)
     assert second is not None
     assert (second.id, second.parent, second.samples) == (first.id, first.parent, first.samples)
     with pytest.raises(LeaseLost):
-        queue.finish_batch(first, PolicyVersion(1, 0, "versions/v1", 0.0))
-    assert queue.latest_version() == 0
-    queue.suspend_batch(second)
-    third = queue.claim_batch("three", 10)
+        queue.batches.finish(first, PolicyVersion(1, 0, "versions/v1", 0.0))
+    assert queue.versions.latest() == 0
+    queue.batches.suspend(second)
+    third = queue.batches.claim("three", 10)
     assert third is not None
     assert third.samples == first.samples
 
@@ -216,25 +216,25 @@ def test_a_dead_trainers_batch_is_resumed_exactly(queue: Journal, clock: Clock) 
 def test_publishing_is_one_transaction(queue: Journal) -> None:
     ids = [judged(queue) for _ in range(2)]
     version = publish_next(queue)
-    assert queue.latest_version() == version.number == 1
-    found = queue.get_version(1)
+    assert queue.versions.latest() == version.number == 1
+    found = queue.versions.get(1)
     assert found is not None
     assert sorted(found.turn_ids) == sorted(ids)
-    assert {queue.get_turn(i).state for i in ids} == {TurnState.TRAINED}
-    assert queue.claim_batch("t", 60) is None
+    assert {queue.turns.get(i).state for i in ids} == {TurnState.TRAINED}
+    assert queue.batches.claim("t", 60) is None
 
 
 def test_refused_and_released_batches(queue: Journal) -> None:
     ids = [judged(queue) for _ in range(2)]
-    batch = queue.claim_batch("t", 60)
+    batch = queue.batches.claim("t", 60)
     assert batch is not None
-    queue.release_batch(batch)
-    assert queue.status()["samples_ready"] == 2
-    batch = queue.claim_batch("t", 60)
+    queue.batches.release(batch)
+    assert queue.status.figures()["samples_ready"] == 2
+    batch = queue.batches.claim("t", 60)
     assert batch is not None
-    queue.refuse_batch(batch, {"accepted": False}, {})
-    assert {queue.get_turn(i).exclusion for i in ids} == {Exclusion.REFUSED_BY_GATE}
-    assert queue.latest_version() == 0
+    queue.batches.refuse(batch, {"accepted": False}, {})
+    assert {queue.turns.get(i).exclusion for i in ids} == {Exclusion.REFUSED_BY_GATE}
+    assert queue.versions.latest() == 0
 
 
 def test_a_sample_of_long_ago_is_stale(home, clock) -> None:
@@ -243,9 +243,9 @@ def test_a_sample_of_long_ago_is_stale(home, clock) -> None:
     for _ in range(2):
         judged(journal, session_id="new")
         publish_next(journal)
-    journal.feedback(old, 1, None)
-    assert journal.claim_batch("t", 60) is None
-    assert journal.get_turn(old).exclusion is Exclusion.STALE
+    journal.verdicts.feedback(old, 1, None)
+    assert journal.batches.claim("t", 60) is None
+    assert journal.turns.get(old).exclusion is Exclusion.STALE
     journal.close()
 
 
@@ -254,8 +254,8 @@ def test_rolling_back_serves_an_earlier_version_and_numbers_go_on(queue: Journal
         judged(queue), judged(queue)
         publish_next(queue)
         clock.now += 1
-    queue.serve_version(1)
-    assert queue.latest_version() == 1
+    queue.versions.serve(1)
+    assert queue.versions.latest() == 1
     judged(queue), judged(queue)
     clock.now += 1
     version = publish_next(queue)
@@ -265,7 +265,7 @@ def test_rolling_back_serves_an_earlier_version_and_numbers_go_on(queue: Journal
 def test_gate_probes_are_well_judged_and_not_in_the_batch(queue: Journal) -> None:
     good = [judged(queue, 1) for _ in range(3)]
     judged(queue, -1)
-    assert [s.turn_id for s in queue.gate_probes(5, exclude=good[:1])] == [good[2], good[1]]
+    assert [s.turn_id for s in queue.batches.gate_probes(5, exclude=good[:1])] == [good[2], good[1]]
 
 
 steps = st.lists(
@@ -286,23 +286,23 @@ def test_whatever_happens_every_turn_is_somewhere_and_none_is_trained_twice(tmp_
         clock.now += 1
         if step == "serve":
             served.append(answered(journal, session_id=f"s{len(served) % 3}"))
-        elif step == "react" and served and journal.get_turn(served[-1]).state is TurnState.WAITING:
+        elif step == "react" and served and journal.turns.get(served[-1]).state is TurnState.WAITING:
             waiting_for_judge(journal, served[-1])
         elif step.startswith("judge"):
-            for task in journal.claim_for_judging("j", 2, 30):
+            for task in journal.judging.claim("j", 2, 30):
                 if step == "judge":
-                    journal.record_verdict(task, Verdict(1, None, "signals"))
+                    journal.judging.record(task, Verdict(1, None, "signals"))
         elif step.startswith("train"):
-            batch = journal.claim_batch("t", 30)
+            batch = journal.batches.claim("t", 30)
             if batch is not None and step == "train":
-                number = journal.reserve_version(batch)
-                journal.finish_batch(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", clock.now))
+                number = journal.batches.reserve_version(batch)
+                journal.batches.finish(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", clock.now))
                 trained += [s.turn_id for s in batch.samples]
         elif step == "close":
-            journal.close_session("s0", "test")
+            journal.sessions.close("s0", "test")
         else:
             clock.now += 60
-    states = [journal.get_turn(t).state for t in served]
-    assert len(served) == sum(journal.status()["turns"].values())
+    states = [journal.turns.get(t).state for t in served]
+    assert len(served) == sum(journal.status.figures()["turns"].values())
     assert len(trained) == len(set(trained)) == states.count(TurnState.TRAINED)
     journal.close()

@@ -12,7 +12,10 @@ from turnwise.config import Config
 from turnwise.doctor.journal import examine_journal
 from turnwise.errors import JournalError
 from turnwise.journal import Journal, schema
-from turnwise.journal.read_only import MOST_TRIES, read_only, read_ours
+from turnwise.journal.dialects.sqlite import MOST_TRIES
+from turnwise.journal.read_only import read_only, read_ours
+
+pytestmark = pytest.mark.files
 
 
 @pytest.fixture
@@ -34,9 +37,9 @@ def work(config: Config, turns: int) -> None:
 def rewrite(config: Config) -> None:
     """The same, and what was there is elsewhere in the file afterwards."""
     journal = Journal.open(config)
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         c.execute(schema.turns.delete())
-    with journal.engine.connect() as c:
+    with journal.store.engine.connect() as c:
         c.execution_options(read_only=True).exec_driver_sql("COMMIT")
         c.exec_driver_sql("VACUUM")
     journal.close()
@@ -49,7 +52,7 @@ def test_a_read_that_a_server_came_into_is_done_again(recorded: Config) -> None:
     def count_twice(journal: Journal) -> tuple[int, int]:
         nonlocal looks
         looks += 1
-        with journal.reading() as c:
+        with journal.store.reading() as c:
             before = c.execute(select(func.count()).select_from(schema.sessions)).scalar_one()
             if looks == 1:
                 rewrite(recorded)
@@ -63,7 +66,7 @@ def test_what_looked_like_damage_is_looked_at_again(recorded: Config) -> None:
     found: list[str] = []
 
     def check(journal: Journal) -> str:
-        with journal.reading() as c:
+        with journal.store.reading() as c:
             c.execute(select(schema.sessions)).all()
             if not found:
                 rewrite(recorded)
@@ -83,7 +86,7 @@ def test_nothing_is_read_twice_nor_left_behind_when_nobody_comes(recorded: Confi
     def count(journal: Journal) -> int:
         nonlocal looks
         looks += 1
-        return sum(journal.status()["turns"].values())
+        return sum(journal.status.figures()["turns"].values())
 
     assert read_ours(recorded, count) == 40
     assert looks == 1
@@ -97,7 +100,7 @@ def test_a_server_that_came_and_stays_is_read_beside(recorded: Config) -> None:
         if not servers:
             servers.append(Journal.open(recorded))
             answered(servers[0])
-        return sum(journal.status()["turns"].values())
+        return sum(journal.status.figures()["turns"].values())
 
     assert read_ours(recorded, count) == 41, "what stands in the write-ahead log alone is seen"
     servers[0].close()
@@ -112,7 +115,7 @@ def test_damage_stays_damage(recorded: Config) -> None:
     def status(journal: Journal) -> object:
         nonlocal looks
         looks += 1
-        return journal.status()
+        return journal.status.figures()
 
     with pytest.raises(JournalError, match="damaged"):
         read_only(recorded, status)

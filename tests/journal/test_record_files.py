@@ -30,7 +30,7 @@ FOREIGN = {
 def test_a_file_that_is_not_ours_stays_to_the_byte(
     journal: Journal, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = journal.config.records_path
+    path = journal.store.config.records_path
     path.write_bytes(FOREIGN[name])
     answered(journal)
     RecordsExporter(journal).export_all()
@@ -47,35 +47,36 @@ def test_a_file_that_is_not_ours_stays_to_the_byte(
 
 def test_two_files_that_are_not_ours(journal: Journal) -> None:
     for name in ("records.jsonl", "records-2.jsonl"):
-        (journal.config.home / name).write_text("mine\n")
+        (journal.store.config.home / name).write_text("mine\n")
     answered(journal)
     RecordsExporter(journal).export_all()
-    assert (journal.config.home / "records-3.jsonl").read_text()
+    assert (journal.store.config.home / "records-3.jsonl").read_text()
 
 
 def test_a_link_is_not_followed(journal: Journal, tmp_path: Path) -> None:
     target = tmp_path / "somewhere"
     target.write_bytes(b"")
-    journal.config.records_path.symlink_to(target)
+    journal.store.config.records_path.symlink_to(target)
     answered(journal)
     RecordsExporter(journal).export_all()
     assert target.read_bytes() == b""
-    assert journal.config.records_path.is_symlink()
-    assert (journal.config.home / "records-2.jsonl").exists()
+    assert journal.store.config.records_path.is_symlink()
+    assert (journal.store.config.home / "records-2.jsonl").exists()
 
 
 def test_a_pipe_is_not_waited_for(journal: Journal) -> None:
-    os.mkfifo(journal.config.records_path)
+    os.mkfifo(journal.store.config.records_path)
     answered(journal)
     RecordsExporter(journal).export_all()
-    assert (journal.config.home / "records-2.jsonl").exists()
+    assert (journal.store.config.home / "records-2.jsonl").exists()
 
 
+@pytest.mark.files
 @pytest.mark.parametrize("note", [b"a note of mine", b"a note of mine\n", b'{"mine": 1}\n', b"\n\n"])
 def test_what_somebody_wrote_below_our_lines_stays(journal: Journal, note: bytes) -> None:
     answered(journal)
     RecordsExporter(journal).export_all()
-    path = journal.config.records_path
+    path = journal.store.config.records_path
     path.write_bytes(path.read_bytes() + note)
     before = path.read_bytes()
     answered(journal)
@@ -93,6 +94,7 @@ def copied(config: Config) -> Path:
     return copy
 
 
+@pytest.mark.files
 def test_a_journal_that_is_put_back_swallows_no_event_and_writes_none_twice(config: Config) -> None:
     journal = Journal.open(config)
     first = [answered(journal) for _ in range(2)]
@@ -122,6 +124,7 @@ def test_a_journal_that_is_put_back_swallows_no_event_and_writes_none_twice(conf
     journal.close()
 
 
+@pytest.mark.files
 def test_a_new_journal_beside_an_old_file_goes_on_behind_a_line_that_says_so(config: Config) -> None:
     journal = Journal.open(config)
     before = [answered(journal) for _ in range(3)]
@@ -146,7 +149,7 @@ def test_a_file_of_before_lines_had_a_journal_is_gone_on_with(config: Config) ->
     path = config.records_path
     old = [{k: v for k, v in line.items() if k != "journal"} for line in lines(journal)]
     path.write_text("".join(json.dumps(line) + "\n" for line in old))
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         c.exec_driver_sql("DELETE FROM meta WHERE name = 'exported'")
     turns.append(answered(journal))
     RecordsExporter(journal).export_all()
@@ -168,7 +171,7 @@ def test_killed_between_the_file_and_the_journal_it_writes_nothing_twice(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(journal, "transaction", killed)
+        patch.setattr(journal.store, "transaction", killed)
         exporter.export_all()
     RecordsExporter(journal).export_all()
     found = [r["event"] for r in lines(journal)]
@@ -180,7 +183,7 @@ def test_a_file_that_was_taken_away_is_begun_anew_without_what_was_in_it(journal
     exporter = RecordsExporter(journal)
     exporter.export_all()
     last = lines(journal)[-1]["event"]
-    journal.config.records_path.unlink()
+    journal.store.config.records_path.unlink()
     answered(journal)
     exporter.export_all()
     found = [r["event"] for r in lines(journal)]

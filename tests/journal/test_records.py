@@ -19,12 +19,12 @@ from turnwise.journal.records.export import RecordsExporter
 
 
 def lines(journal: Journal) -> list[dict]:
-    return [json.loads(line) for line in journal.config.records_path.read_text().splitlines()]
+    return [json.loads(line) for line in journal.store.config.records_path.read_text().splitlines()]
 
 
 def test_every_interaction_verdict_and_decision_is_a_line(journal: Journal) -> None:
     turn_id = answered(journal)
-    journal.feedback(turn_id, -1, "Answer in one word.")
+    journal.verdicts.feedback(turn_id, -1, "Answer in one word.")
     RecordsExporter(journal).export_all()
     found = lines(journal)
     assert [r["kind"] for r in found] == ["move", "turn", "verdict", "move", "move"]
@@ -32,7 +32,7 @@ def test_every_interaction_verdict_and_decision_is_a_line(journal: Journal) -> N
     assert found[1]["response_ids"] == [7, 8]
     assert (found[2]["score"], found[2]["hint"], found[2]["judge"]) == (-1, "Answer in one word.", "person")
     assert found[-1]["to"] == "ready"
-    assert journal.config.records_path.stat().st_mode & 0o077 == 0
+    assert journal.store.config.records_path.stat().st_mode & 0o077 == 0
 
 
 def test_after_a_crash_nothing_is_missing_and_nothing_twice(journal: Journal) -> None:
@@ -41,7 +41,7 @@ def test_after_a_crash_nothing_is_missing_and_nothing_twice(journal: Journal) ->
     exporter = RecordsExporter(journal)
     exporter.export_all()
     whole = [r["event"] for r in lines(journal)]
-    path = journal.config.records_path
+    path = journal.store.config.records_path
     path.write_bytes(path.read_bytes() + b'{"event": 99, "ki')  # a crash in the middle of a line
     answered(journal)
     RecordsExporter(journal).export_all()
@@ -66,7 +66,7 @@ def test_after_a_write_that_stopped_half_way_the_same_exporter_goes_on(journal: 
     exporter = RecordsExporter(journal)
     answered(journal)
     exporter.export_all()
-    path = journal.config.records_path
+    path = journal.store.config.records_path
     written = path.stat().st_size
     said = [{"role": "user", "content": "ü" * 2000}]
     for _ in range(3):
@@ -89,9 +89,9 @@ def test_after_a_write_that_stopped_half_way_the_same_exporter_goes_on(journal: 
 def complete_export(journal: Journal) -> bytes:
     """What the file will hold when everything is exported: the lines that are there, and the outbox beyond them."""
     exporter = RecordsExporter(journal)
-    there = journal.config.records_path.read_bytes()
+    there = journal.store.config.records_path.read_bytes()
     last = json.loads(there.splitlines()[-1])["event"]
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         rows = c.execute(schema.events.select().where(schema.events.c.id > last).order_by(schema.events.c.id)).all()
         new = [json.dumps(exporter._record(c, row), ensure_ascii=False) + "\n" for row in rows]
     return there + "".join(new).encode()
@@ -115,7 +115,7 @@ def test_two_exporters_take_turns_without_writing_an_event_twice(journal: Journa
 def test_a_line_of_many_megabytes_does_not_hide_the_lines_before_it(journal: Journal) -> None:
     answered(journal)
     RecordsExporter(journal).export_all()
-    path = journal.config.records_path
+    path = journal.store.config.records_path
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"event": 99, "messages": "' + b"x" * 5_000_000)
     RecordsExporter(journal).export_all()
@@ -123,7 +123,7 @@ def test_a_line_of_many_megabytes_does_not_hide_the_lines_before_it(journal: Jou
 
 
 def outbox(journal: Journal) -> list[int]:
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         return list(c.execute(select(schema.events.c.id).order_by(schema.events.c.id)).scalars())
 
 
@@ -148,9 +148,9 @@ def test_learning_does_not_depend_on_the_records(tmp_path) -> None:
             overrides={"home": tmp_path / str(records), "journal.records": records, "train.min_batch": 1}
         )
         journal = Journal.open(config)
-        journal.feedback(answered(journal, "turn-a"), 1, None)
+        journal.verdicts.feedback(answered(journal, "turn-a"), 1, None)
         RecordsExporter(journal).export_all()
-        batch = journal.claim_batch("t", 60)
+        batch = journal.batches.claim("t", 60)
         assert batch is not None
         outcomes.append(batch.samples)
         assert config.records_path.exists() == records

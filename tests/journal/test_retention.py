@@ -19,7 +19,7 @@ from turnwise.config import Config, load_config
 from turnwise.doctor.journal import examine_journal
 from turnwise.errors import JournalError, TurnwiseError
 from turnwise.journal import Answer, Journal, schema
-from turnwise.journal.deletion.erasing import used_bytes, vacuum
+from turnwise.journal.deletion.erasing import vacuum
 from turnwise.journal.deletion.retention import Keeper, bound_outbox, prune, prune_records, prune_versions
 from turnwise.journal.records.export import RecordsExporter
 from turnwise.types import FinishReason, TurnState
@@ -34,6 +34,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.files
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -56,24 +57,24 @@ def add(journal: Journal, parent: str | None = None, session: str = "s", n: int 
         prompt_ids=[n, n + 1],
         tools=[{"type": "function", "function": {"name": "look"}}],
     )
-    journal.begin_turn(new)
+    journal.turns.begin(new)
     message = {"role": "assistant", "content": f"answer {n}"}
-    journal.finish_turn(new.id, Answer(message, f"c-{new.id}", FinishReason.STOP, [7, n], [-0.5, -0.25]))
+    journal.turns.finish(new.id, Answer(message, f"c-{new.id}", FinishReason.STOP, [7, n], [-0.5, -0.25]))
     return new.id
 
 
 def content(journal: Journal, turn_id: str) -> object:
-    turn = journal.get_turn(turn_id)
+    turn = journal.turns.get(turn_id)
     return turn and (turn.messages, turn.prompt_ids, turn.tools, turn.answer, turn.response_ids)
 
 
 def ids(journal: Journal) -> set[str]:
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         return set(c.exec_driver_sql("SELECT id FROM turns").scalars())
 
 
 def put(journal: Journal, turn_id: str, state: TurnState) -> None:
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         c.execute(schema.turns.update().where(schema.turns.c.id == turn_id).values(state=state))
 
 
@@ -91,7 +92,7 @@ def test_what_stays_reads_as_before(data: st.DataObject, tmp_path_factory: pytes
         parent = data.draw(st.sampled_from([None, *(turn[0] for turn in of_session)])) if of_session else None
         turn_id = add(journal, parent, session, n)
         renamed = f"{session}{n:03d}"
-        with journal.transaction() as c:
+        with journal.store.transaction() as c:
             c.execute(schema.turns.update().where(schema.turns.c.id == turn_id).values(id=renamed))
         state = data.draw(st.sampled_from([TurnState.EXCLUDED, TurnState.TRAINED, TurnState.READY, TurnState.JUDGING]))
         put(journal, renamed, state)
@@ -104,7 +105,7 @@ def test_what_stays_reads_as_before(data: st.DataObject, tmp_path_factory: pytes
     prune(journal, cut, None)
     assert ids(journal) == kept
     assert {name: content(journal, name) for name in kept} == before
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         assert len(c.execute(schema.blobs.select()).all()) == (1 if kept else 0)
         assert c.exec_driver_sql("PRAGMA foreign_key_check").all() == []
     journal.close()
@@ -113,14 +114,14 @@ def test_what_stays_reads_as_before(data: st.DataObject, tmp_path_factory: pytes
 def test_size_is_kept_and_the_file_shrinks_when_asked(journal: Journal) -> None:
     for n in range(400):
         put(journal, add(journal, session=f"s{n}", n=n), TurnState.EXCLUDED)
-        journal.close_session(f"s{n}", "done")
-    with journal.reading() as c:
-        size = used_bytes(c)
+        journal.sessions.close(f"s{n}", "done")
+    with journal.store.reading() as c:
+        size = journal.store.database.used_bytes(c)
     done = prune(journal, None, size * 3 // 4)
-    with journal.reading() as c:
-        assert used_bytes(c) < size
+    with journal.store.reading() as c:
+        assert journal.store.database.used_bytes(c) < size
     assert 100 <= done.turns < 400 and done.sessions == done.turns, "of what is not the outbox"
-    assert journal.show_session("s399") and not journal.show_session("s0"), "the oldest first"
+    assert journal.sessions.show("s399") and not journal.sessions.show("s0"), "the oldest first"
     before, after = vacuum(journal)
     assert after < before
 
@@ -130,9 +131,9 @@ def test_tools_are_stored_once(journal: Journal) -> None:
              for _ in range(300)]  # fmt: skip
     for n in range(10):
         new = new_turn(session_id=f"s{n}", tools=tools)
-        journal.begin_turn(new)
-        assert journal.get_turn(new.id).tools == tools  # type: ignore[union-attr]
-    with journal.reading() as c:
+        journal.turns.begin(new)
+        assert journal.turns.get(new.id).tools == tools  # type: ignore[union-attr]
+    with journal.store.reading() as c:
         sizes = c.exec_driver_sql("SELECT length(data) FROM blobs").scalars().all()
         assert c.exec_driver_sql("SELECT max(length(tools)) FROM turns").scalar() is None
     assert len(sizes) == 1
@@ -140,15 +141,15 @@ def test_tools_are_stored_once(journal: Journal) -> None:
 
 def test_what_a_version_learned_from_stays_known(journal: Journal, clock: Clock) -> None:
     number = publish(journal)
-    learned = journal.get_version(number).turn_ids  # type: ignore[union-attr]
-    session = journal.get_turn(learned[0]).session_id  # type: ignore[union-attr]
+    learned = journal.versions.get(number).turn_ids  # type: ignore[union-attr]
+    session = journal.turns.get(learned[0]).session_id  # type: ignore[union-attr]
     for _ in range(40):  # newer ones for the gate
-        journal.feedback(answered(journal), 1, None)
+        journal.verdicts.feedback(answered(journal), 1, None)
     clock.now += 100
     prune(journal, clock.now - 50, None)
-    assert journal.get_turn(learned[0]) is None
-    assert journal.get_version(number).turn_ids == learned  # type: ignore[union-attr]
-    with journal.reading() as c:
+    assert journal.turns.get(learned[0]) is None
+    assert journal.versions.get(number).turn_ids == learned  # type: ignore[union-attr]
+    with journal.store.reading() as c:
         assert c.execute(schema.provenance.select()).all() == [(learned[0], session, number)]
 
 
@@ -156,7 +157,7 @@ def test_the_gate_keeps_what_it_looks_at(journal: Journal, clock: Clock) -> None
     publish(journal)
     clock.now += 100
     prune(journal, clock.now - 50, None)
-    assert len(journal.gate_probes(8, exclude=[])) == 1
+    assert len(journal.batches.gate_probes(8, exclude=[])) == 1
 
 
 def test_old_versions_lose_their_weights_and_no_more(journal: Journal, config: Config, clock: Clock) -> None:
@@ -170,19 +171,19 @@ def test_old_versions_lose_their_weights_and_no_more(journal: Journal, config: C
             (folder / name).write_text("{}")
     clock.now += 90 * 86_400
     answered(journal, version=2, pinned=True)  # asked for by its name
-    journal.serve_version(3)  # serves
+    journal.versions.serve(3)  # serves
     clock.now += 1
-    journal.serve_version(4)
+    journal.versions.serve(4)
     clock.now += 1
-    journal.serve_version(3)  # 4 was lately rolled back to
+    journal.versions.serve(3)  # 4 was lately rolled back to
     assert prune_versions(journal, 2, dry_run=True) == [1, 5, 6]
     assert prune_versions(journal, 2) == [1, 5, 6]
     assert sorted(f.name for f in config.versions_dir.iterdir()) == ["v2", "v3", "v4", "v7", "v8"]
-    assert [v.number for v in journal.list_versions() if v.pruned] == [1, 5, 6]
-    assert journal.newest_versions(100) == [2, 3, 4, 7, 8]
+    assert [v.number for v in journal.versions.all() if v.pruned] == [1, 5, 6]
+    assert journal.versions.newest(100) == [2, 3, 4, 7, 8]
     with pytest.raises(JournalError, match="version 5 was pruned"):
-        journal.serve_version(5)
-    assert journal.latest_version() == 3
+        journal.versions.serve(5)
+    assert journal.versions.latest() == 3
     assert not [said for said in examine_journal(config) if said[0] == "versions"], (
         "what is meant to be gone is no fault"
     )
@@ -193,11 +194,11 @@ def test_old_versions_lose_their_weights_and_no_more(journal: Journal, config: C
 def test_the_parent_of_a_batch_under_way_stays(journal: Journal, config: Config, clock: Clock) -> None:
     for _ in range(2):
         publish(journal)
-    journal.feedback(answered(journal), 1, None)
-    journal.config = load_config(overrides={"home": config.home, "train.min_batch": 1})
-    batch = journal.claim_batch("trainer", 60)
+    journal.verdicts.feedback(answered(journal), 1, None)
+    journal.store.config = load_config(overrides={"home": config.home, "train.min_batch": 1})
+    batch = journal.batches.claim("trainer", 60)
     assert batch is not None and batch.parent == 2
-    with journal.transaction() as c:  # as if two more had been published beside it
+    with journal.store.transaction() as c:  # as if two more had been published beside it
         c.exec_driver_sql("UPDATE versions SET number = number + 10")
         c.exec_driver_sql(
             "INSERT INTO versions SELECT 2, 0, 'x', NULL, metrics, gate, 1, 1, 0, NULL, NULL FROM versions LIMIT 1"
@@ -207,7 +208,7 @@ def test_the_parent_of_a_batch_under_way_stays(journal: Journal, config: Config,
 
 def test_a_pruned_version_is_a_clear_404(gateway: Running) -> None:
     publish(gateway.journal)
-    with gateway.journal.transaction() as c:
+    with gateway.journal.store.transaction() as c:
         c.execute(schema.versions.update().values(pruned_at=1.0))
     reply = gateway.client().with_options(max_retries=0)
     with pytest.raises(Exception, match="version 1 was pruned") as fault:
@@ -243,7 +244,7 @@ def test_the_gateway_applies_the_limits_a_little_at_a_time(config: Config, clock
         left.append(len(ids(journal)))
     assert left[0] > left[1] == left[-1], "one tick does not do it all"
     assert left[-1] == 1 + 3, "the turn of today, and the well-judged ones for the gate"
-    assert [v.number for v in journal.list_versions() if v.pruned] == [1, 2]
+    assert [v.number for v in journal.versions.all() if v.pruned] == [1, 2]
     journal.close()
 
 
@@ -261,10 +262,10 @@ def test_a_clock_that_jumps_ahead_deletes_nothing(config: Config, clock: Clock) 
 def test_the_outbox_is_bounded_while_nothing_exports(journal: Journal, config: Config) -> None:
     for _ in range(30):
         answered(journal)
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         before = c.exec_driver_sql("SELECT count(*), max(id) FROM events").one()
     assert bound_outbox(journal, most=20) == before[1] - 11
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         assert c.exec_driver_sql("SELECT count(*), max(id) FROM events").one() == (12, before[1] + 1)
     RecordsExporter(journal).export_all()
     lines = [json.loads(line) for line in config.records_path.read_text().splitlines()]
@@ -303,17 +304,18 @@ def test_other_ages_are_refused(text: str) -> None:
         amount(text, ("h", "d", "w"), "--older-than")
 
 
+@pytest.mark.files
 def test_a_journal_of_before_keeps_its_figures_tools_and_versions(config: Config) -> None:
     """Down to the schema of before and up again: what the new columns and figures hold is found from the rows."""
     from alembic import command
 
-    from turnwise.journal.core import migrations
+    from turnwise.journal.migrations import migrations
 
     journal = Journal.open(config)
     publish(journal)
     turn_id = add(journal)
-    status, turn, version = journal.status(), journal.get_turn(turn_id), journal.get_version(1)
-    with journal.transaction() as c:
+    status, turn, version = journal.status.figures(), journal.turns.get(turn_id), journal.versions.get(1)
+    with journal.store.transaction() as c:
         earlier = migrations()
         earlier.attributes["connection"] = c
         command.downgrade(earlier, "0005")
@@ -322,9 +324,9 @@ def test_a_journal_of_before_keeps_its_figures_tools_and_versions(config: Config
         assert db.execute("SELECT length(tools) FROM turns WHERE id = ?", (turn_id,)).fetchone()[0]
     db.close()
     journal = Journal.open(config)
-    assert journal.status() | {"loops": 0} == status | {"loops": 0}
-    assert (journal.get_turn(turn_id), journal.get_version(1)) == (turn, version)
-    assert len(journal.gate_probes(8, exclude=[])) == 1
+    assert journal.status.figures() | {"loops": 0} == status | {"loops": 0}
+    assert (journal.turns.get(turn_id), journal.versions.get(1)) == (turn, version)
+    assert len(journal.batches.gate_probes(8, exclude=[])) == 1
     journal.close()
 
 
@@ -334,7 +336,7 @@ def test_paths_are_only_those_of_versions(journal: Journal, config: Config, tmp_
     publish(journal)
     precious = tmp_path / "precious"
     precious.mkdir()
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         c.execute(schema.versions.update().values(path=str(precious)))
     assert prune_versions(journal, 1) == [1]
     assert precious.exists()

@@ -67,17 +67,17 @@ def test_turns_of_a_time_to_come_do_not_keep_those_behind_them(journal: Journal,
 
 def test_what_the_gate_may_not_look_at_takes_no_place_of_what_it_may(journal: Journal, clock: Clock) -> None:
     good = answered(journal)
-    journal.feedback(good, 1, None)
+    journal.verdicts.feedback(good, 1, None)
     put(journal, good, TurnState.TRAINED)
-    for _ in range(4 * journal.config.gate.probes):
+    for _ in range(4 * journal.store.config.gate.probes):
         spent = answered(journal)
-        journal.feedback(spent, 1, None)
-        with journal.transaction() as c:
+        journal.verdicts.feedback(spent, 1, None)
+        with journal.store.transaction() as c:
             gone = {"state": TurnState.EXCLUDED, "exclusion": Exclusion.FAILED_IN_TRAINING}
             c.execute(schema.turns.update().where(schema.turns.c.id == spent).values(gone))
     clock.now += DAY_S
     prune(journal, clock.now, None)
-    assert [s.turn_id for s in journal.gate_probes(8, exclude=[])] == [good] and ids(journal) == {good}
+    assert [s.turn_id for s in journal.batches.gate_probes(8, exclude=[])] == [good] and ids(journal) == {good}
 
 
 def test_a_dry_run_writes_no_copy_of_the_records(
@@ -88,24 +88,24 @@ def test_a_dry_run_writes_no_copy_of_the_records(
     opened, real = [], record_edits.open_ours
     monkeypatch.setattr(record_edits, "open_ours", lambda path, flags: opened.append(flags) or real(path, flags))
     clock.now += 100
-    assert prune_records(journal.config, clock.now, dry_run=True) > 0
+    assert prune_records(journal.store.config, clock.now, dry_run=True) > 0
     assert set(opened) == {os.O_RDONLY}
 
 
 def test_a_parent_that_was_deleted_meanwhile_is_not_missed(journal: Journal) -> None:
     first = add(journal, n=0)
     second = add(journal, first, n=1)
-    row = journal.turn_row(second)
+    row = journal.lookups.turn(second)
     assert row is not None
     whole = [0, 1, 7, 0, 1, 2]
-    with journal.transaction() as c:
-        erase_turns(journal, c, [first])
-    assert journal.context_ids(row) == (whole, [7, 1])
-    with journal.transaction() as c:
-        erase_turns(journal, c, [second])
+    with journal.store.transaction() as c:
+        erase_turns(journal.store, c, [first])
+    assert journal.lookups.ids(row) == (whole, [7, 1])
+    with journal.store.transaction() as c:
+        erase_turns(journal.store, c, [second])
     with pytest.raises(UnknownTurn, match="ask again"):
-        journal.context_messages(second)
-    fresh = Journal.open(journal.config, journal.clock)
+        journal.lookups.messages(second)
+    fresh = Journal.open(journal.store.config, journal.store.clock)
     with pytest.raises(UnknownTurn, match="ask again"):
-        fresh.context_ids(row)
+        fresh.lookups.ids(row)
     fresh.close()

@@ -13,7 +13,8 @@ from tests.judges.test_worker import add_turn, settings
 from turnwise.cli.main import app
 from turnwise.cli.options import Screen
 from turnwise.errors import JournalError, TooLate
-from turnwise.journal import Journal, review, schema
+from turnwise.journal import Journal, schema
+from turnwise.journal.queue import review
 from turnwise.types import Proposal, TurnState, Verdict
 
 EVIL = "Always use [bold]evil[/bold]\x1b[31m-dates.\u202e"
@@ -28,44 +29,44 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 def proposed(journal: Journal, name: str = "aaa", score: int = 0, hint: str = EVIL) -> str:
     turn = add_turn(journal, name, "hm")
-    [task] = journal.claim_for_judging("j", 1, 60)
-    journal.record_verdict(task, Verdict(score, None, "signals", proposal=Proposal("tool web_search", hint)))
+    [task] = journal.judging.claim("j", 1, 60)
+    journal.judging.record(task, Verdict(score, None, "signals", proposal=Proposal("tool web_search", hint)))
     return turn
 
 
 def samples(journal: Journal) -> list[tuple[float, str | None]]:
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         return [tuple(row) for row in c.execute(select(schema.samples.c.reward, schema.samples.c.hint))]
 
 
 def test_a_proposal_is_no_hint_until_it_is_accepted(journal: Journal) -> None:
     turn = proposed(journal, score=-1, hint="Use --color.")
     assert samples(journal) == [(-1.0, None)]
-    [row] = journal.list_proposals()
+    [row] = journal.review.proposals()
     assert (row["turn_id"], row["source"], row["hint"], row["score"]) == (turn, "tool web_search", "Use --color.", -1)
-    journal.accept_proposal(row["id"])
+    journal.review.accept(row["id"])
     assert samples(journal) == [(-1.0, "Use --color.")]
-    assert journal.list_proposals() == []
+    assert journal.review.proposals() == []
     with pytest.raises(JournalError, match="already accepted"):
-        journal.reject_proposal(row["id"])
+        journal.review.reject(row["id"])
 
 
 def test_accepting_brings_back_a_turn_without_a_signal(journal: Journal) -> None:
     turn = proposed(journal, score=0, hint="Use --color.")
-    [row] = journal.list_proposals()
-    journal.accept_proposal(row["id"])
-    assert journal.get_turn(turn).state is TurnState.READY  # type: ignore[union-attr]
+    [row] = journal.review.proposals()
+    journal.review.accept(row["id"])
+    assert journal.turns.get(turn).state is TurnState.READY  # type: ignore[union-attr]
     assert samples(journal) == [(0.0, "Use --color.")]
 
 
 def test_a_rejected_one_is_gone_and_the_turn_as_it_was(journal: Journal) -> None:
     proposed(journal, score=1)
-    [row] = journal.list_proposals()
-    journal.reject_proposal(row["id"])
-    assert journal.list_proposals() == []
+    [row] = journal.review.proposals()
+    journal.review.reject(row["id"])
+    assert journal.review.proposals() == []
     assert samples(journal) == [(1.0, None)]
     with pytest.raises(JournalError, match="there is no proposed hint 99"):
-        journal.accept_proposal(99)
+        journal.review.accept(99)
 
 
 def test_what_was_trained_takes_no_hint_any_more(tmp_path: Path) -> None:
@@ -73,28 +74,28 @@ def test_what_was_trained_takes_no_hint_any_more(tmp_path: Path) -> None:
     config = config.model_copy(update={"train": config.train.model_copy(update={"min_batch": 1})})
     journal = Journal.open(config)
     proposed(journal, score=1)
-    assert journal.claim_batch("t", 60) is not None
-    [row] = journal.list_proposals()
+    assert journal.batches.claim("t", 60) is not None
+    [row] = journal.review.proposals()
     with pytest.raises(TooLate, match="too late: the turn is already leased; nothing was changed"):
-        journal.accept_proposal(row["id"])
+        journal.review.accept(row["id"])
     assert samples(journal) == [(1.0, None)]
-    assert len(journal.list_proposals()) == 1
+    assert len(journal.review.proposals()) == 1
     journal.close()
 
 
 def test_the_list_is_bounded_and_the_oldest_go(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(review, "MAX_PENDING", 2)
     turns = [proposed(journal, name) for name in ("aaa", "bbb", "ccc")]
-    assert [row["turn_id"] for row in journal.list_proposals()] == turns[1:]
+    assert [row["turn_id"] for row in journal.review.proposals()] == turns[1:]
 
 
 def test_a_verdict_with_a_hint_proposes_nothing(journal: Journal) -> None:
     add_turn(journal, "aaa", "hm")
-    [task] = journal.claim_for_judging("j", 1, 60)
-    journal.record_verdict(
+    [task] = journal.judging.claim("j", 1, 60)
+    journal.judging.record(
         task, Verdict(1, "Be brief.", "signals", proposal=Proposal("tool x", "Always use evil-dates."))
     )
-    assert journal.list_proposals() == []
+    assert journal.review.proposals() == []
 
 
 def test_a_console_is_as_wide_as_columns_says_now(monkeypatch: pytest.MonkeyPatch) -> None:

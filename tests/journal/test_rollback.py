@@ -11,12 +11,12 @@ from sqlalchemy import select
 from tests.support.versions import publish
 from turnwise.config import Config
 from turnwise.journal import Journal, schema
-from turnwise.journal.core import migrations
+from turnwise.journal.migrations import migrations
 
 
 def published(journal: Journal) -> dict[int, float]:
     """When each version was published."""
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         return {row.number: row.published_at for row in c.execute(select(schema.versions))}
 
 
@@ -26,23 +26,24 @@ def test_a_rollback_leaves_when_versions_were_published(journal: Journal, to: in
     publish(journal)
     before = published(journal)
     assert all(before.values())
-    journal.serve_version(to)
-    assert journal.latest_version() == to
+    journal.versions.serve(to)
+    assert journal.versions.latest() == to
     assert published(journal) == before
-    journal.serve_version(2)
-    assert (journal.latest_version(), published(journal)) == (2, before)
-    journal.serve_version(to)
-    assert journal.latest_version() == to
-    assert publish(journal) == journal.latest_version() == 3
+    journal.versions.serve(2)
+    assert (journal.versions.latest(), published(journal)) == (2, before)
+    journal.versions.serve(to)
+    assert journal.versions.latest() == to
+    assert publish(journal) == journal.versions.latest() == 3
 
 
+@pytest.mark.files
 def test_a_home_that_was_rolled_back_before_still_serves_the_base_model(config: Config) -> None:
     """The schema of before kept the rollback in `published_at`."""
     journal = Journal.open(config)
     publish(journal)
     publish(journal)
-    made = {version.number: version.created_at for version in journal.list_versions()}
-    with journal.transaction() as c:
+    made = {version.number: version.created_at for version in journal.versions.all()}
+    with journal.store.transaction() as c:
         earlier = migrations()
         earlier.attributes["connection"] = c
         command.downgrade(earlier, "0003")
@@ -52,8 +53,8 @@ def test_a_home_that_was_rolled_back_before_still_serves_the_base_model(config: 
     db.close()
 
     journal = Journal.open(config)
-    assert journal.latest_version() == 0
+    assert journal.versions.latest() == 0
     assert published(journal) == made
-    journal.serve_version(1)
-    assert journal.latest_version() == 1
+    journal.versions.serve(1)
+    assert journal.versions.latest() == 1
     journal.close()

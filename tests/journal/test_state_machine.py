@@ -12,13 +12,13 @@ from tests.support.versions import answered, new_turn
 from turnwise.config import Config
 from turnwise.errors import JournalError
 from turnwise.journal import Answer, Journal, schema
-from turnwise.journal.core import IllegalMove
-from turnwise.journal.schema import pack_ids, pack_json, pack_logprobs, unpack_ids, unpack_json, unpack_logprobs
+from turnwise.journal.packing import pack_ids, pack_json, pack_logprobs, unpack_ids, unpack_json, unpack_logprobs
+from turnwise.journal.store import IllegalMove
 from turnwise.types import REVIVABLE, TRANSITIONS, Exclusion, FinishReason, TurnState
 
 
 def put(journal: Journal, turn_id: str, state: TurnState, exclusion: Exclusion | None) -> None:
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         c.execute(schema.turns.update().where(schema.turns.c.id == turn_id).values(state=state, exclusion=exclusion))
 
 
@@ -27,37 +27,38 @@ def test_every_move_is_legal_by_the_table_or_refused(journal: Journal, start: Tu
     turn_id = answered(journal)
     put(journal, turn_id, start, Exclusion.NO_SIGNAL if start is TurnState.EXCLUDED else None)
     reason = Exclusion.STALE if to is TurnState.EXCLUDED else None
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         if to in TRANSITIONS[start]:
-            assert journal.move(c, turn_id, to, exclusion=reason) is start
+            assert journal.store.move(c, turn_id, to, exclusion=reason) is start
         else:
             with pytest.raises(IllegalMove):
-                journal.move(c, turn_id, to, exclusion=reason)
+                journal.store.move(c, turn_id, to, exclusion=reason)
 
 
 @pytest.mark.parametrize("exclusion", list(Exclusion))
 def test_only_a_want_of_signal_can_be_undone(journal: Journal, exclusion: Exclusion) -> None:
     turn_id = answered(journal)
     put(journal, turn_id, TurnState.EXCLUDED, exclusion)
-    said = journal.feedback(turn_id, 1, None)
-    revived = journal.get_turn(turn_id).state is TurnState.READY
+    said = journal.verdicts.feedback(turn_id, 1, None)
+    revived = journal.turns.get(turn_id).state is TurnState.READY
     assert revived == (exclusion in REVIVABLE)
     assert ("taken" in said) == revived
 
 
 def test_an_exclusion_needs_a_reason(journal: Journal) -> None:
     turn_id = answered(journal)
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         with pytest.raises(IllegalMove):
-            journal.move(c, turn_id, TurnState.EXCLUDED)
+            journal.store.move(c, turn_id, TurnState.EXCLUDED)
         with pytest.raises(IllegalMove):
-            journal.move(c, turn_id, TurnState.JUDGING, exclusion=Exclusion.STALE)
+            journal.store.move(c, turn_id, TurnState.JUDGING, exclusion=Exclusion.STALE)
         with pytest.raises(JournalError, match="no turn"):
-            journal.move(c, "unknown", TurnState.JUDGING)
+            journal.store.move(c, "unknown", TurnState.JUDGING)
 
 
+@pytest.mark.files
 def test_the_migrations_make_the_schema_that_the_code_uses(journal: Journal) -> None:
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         assert compare_metadata(MigrationContext.configure(c), schema.metadata) == []
 
 
@@ -73,11 +74,11 @@ def test_blobs_keep_every_value() -> None:
 
 def test_an_illegal_transaction_changes_nothing(journal: Journal) -> None:
     turn_id = answered(journal)
-    before = journal.show_session("session-1")
-    with pytest.raises(IllegalMove), journal.transaction() as c:
-        journal.move(c, turn_id, TurnState.JUDGING)
-        journal.move(c, turn_id, TurnState.TRAINED)
-    assert journal.show_session("session-1") == before
+    before = journal.sessions.show("session-1")
+    with pytest.raises(IllegalMove), journal.store.transaction() as c:
+        journal.store.move(c, turn_id, TurnState.JUDGING)
+        journal.store.move(c, turn_id, TurnState.TRAINED)
+    assert journal.sessions.show("session-1") == before
 
 
 def test_a_long_session_is_stored_once_not_n_times(journal: Journal) -> None:
@@ -85,7 +86,7 @@ def test_a_long_session_is_stored_once_not_n_times(journal: Journal) -> None:
     ids = list(range(100))
     parent = answered(journal, messages=history, prompt_ids=ids, prompt_tokens=100)
     for n in range(20):
-        whole = journal.get_turn(parent)
+        whole = journal.turns.get(parent)
         new = new_turn(
             parent_id=parent,
             extends_parent=True,
@@ -94,15 +95,15 @@ def test_a_long_session_is_stored_once_not_n_times(journal: Journal) -> None:
             prompt_ids=[n],
             prompt_tokens=len(whole.prompt_ids) + 3,
         )
-        journal.begin_turn(new)
-        journal.finish_turn(
+        journal.turns.begin(new)
+        journal.turns.finish(
             new.id, Answer({"role": "assistant", "content": "yes"}, "c", FinishReason.STOP, [7, 8], None)
         )
-        turn = journal.get_turn(new.id)
+        turn = journal.turns.get(new.id)
         assert turn.prompt_ids == [*whole.prompt_ids, 7, 8, n]
         assert turn.messages == [*whole.messages, whole.answer, {"role": "user", "content": f"m{n}"}]
         parent = new.id
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         sizes = [len(unpack_ids(row.prompt_ids)) for row in c.execute(schema.turns.select())]
     assert sum(sizes) == 100 + 20
 
@@ -110,5 +111,5 @@ def test_a_long_session_is_stored_once_not_n_times(journal: Journal) -> None:
 def test_a_second_opening_sees_what_the_first_wrote(config: Config, journal: Journal) -> None:
     turn_id = answered(journal)
     other = Journal.open(config)
-    assert other.get_turn(turn_id) == journal.get_turn(turn_id)
+    assert other.turns.get(turn_id) == journal.turns.get(turn_id)
     other.close()

@@ -163,10 +163,10 @@ async def test_a_turn_that_hangs_its_reader_is_excluded_with_its_reason_and_the_
         )
     finally:
         await child.close()
-    found = journal.get_turn(bad)
+    found = journal.turns.get(bad)
     assert found is not None
     assert found.exclusion is Exclusion.NO_VALID_VOTE
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         error = c.execute(select(schema.turns.c.last_error).where(schema.turns.c.id == bad)).scalar_one()
     assert "took more than 1 s and was stopped" in error
 
@@ -235,7 +235,7 @@ async def test_a_judge_stops_in_seconds_while_its_child_hangs(journal: Journal, 
     assert await asyncio.to_thread(process.wait, 60) == 0
     assert time.monotonic() - asked < 30
     assert gone(child)
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         row = c.execute(select(schema.turns.c.attempts, schema.turns.c.lease_until).where(schema.turns.c.id == turn))
         assert row.one() == (0, None), "being asked to stop is no try of the turn's"
 

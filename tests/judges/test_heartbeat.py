@@ -22,7 +22,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 
 def said(journal: Journal) -> dict[str, Any]:
-    return journal.status()["loops"].get("judge", {})
+    return journal.status.figures()["loops"].get("judge", {})
 
 
 async def test_a_judge_says_what_went_wrong_last_and_that_it_is_over(

@@ -52,12 +52,12 @@ async def test_an_unforeseen_fault_of_one_turn_is_counted_and_the_others_go_on(
             Worker(settings(tmp_path, max_attempts=2), journal, scripted),
             lambda: state(journal, poison) is TurnState.EXCLUDED and state(journal, fine) is TurnState.READY,
         )
-    found = journal.get_turn(poison)
+    found = journal.turns.get(poison)
     assert found is not None
     assert found.exclusion is Exclusion.NO_VALID_VOTE
     assert scripted.calls.count(poison) == 2
     assert "Traceback" in caplog.text
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         error = c.execute(select(schema.turns.c.last_error).where(schema.turns.c.id == poison)).scalar_one()
     assert "ZeroDivisionError" in error
     assert "a fault of ours" in error
@@ -76,7 +76,7 @@ async def test_a_fault_whose_words_are_no_unicode_is_recorded(
             Worker(settings(tmp_path, max_attempts=1), journal, Scripted(judge)),
             lambda: state(journal, poison) is TurnState.EXCLUDED,
         )
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         error = c.execute(select(schema.turns.c.last_error).where(schema.turns.c.id == poison)).scalar_one()
     assert "a fault of ours" in error
 
@@ -90,14 +90,14 @@ async def test_a_verdict_that_cannot_be_stored_is_counted(journal: Journal, tmp_
     await work_until(
         Worker(settings(tmp_path), journal, Scripted(unstorable)), lambda: state(journal, turn) is TurnState.EXCLUDED
     )
-    assert journal.get_turn(turn).exclusion is Exclusion.NO_VALID_VOTE  # type: ignore[union-attr]
+    assert journal.turns.get(turn).exclusion is Exclusion.NO_VALID_VOTE  # type: ignore[union-attr]
 
 
 async def test_a_journal_that_fails_for_a_while_does_not_end_the_judge(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = add_turn(journal, "aaa", "thanks, perfect")
-    record, failing = journal.record_verdict, [True, True]
+    record, failing = journal.judging.record, [True, True]
 
     def full_disk(task: JudgeTask, verdict: Verdict) -> None:
         if failing:
@@ -105,7 +105,7 @@ async def test_a_journal_that_fails_for_a_while_does_not_end_the_judge(
             raise JournalError("the disk is full")
         record(task, verdict)
 
-    monkeypatch.setattr(journal, "record_verdict", full_disk)
+    monkeypatch.setattr(journal.judging, "record", full_disk)
     await work_until(
         Worker(settings(tmp_path), journal, SignalJudge()), lambda: state(journal, turn) is TurnState.READY
     )
@@ -122,8 +122,8 @@ async def test_a_journal_that_takes_no_failure_either_does_not_end_the_judge(
         tried.append(task.turn_id)
         raise JournalError("the disk is full")
 
-    monkeypatch.setattr(journal, "record_verdict", full_disk)
-    monkeypatch.setattr(journal, "judging_failed", full_disk)
+    monkeypatch.setattr(journal.judging, "record", full_disk)
+    monkeypatch.setattr(journal.judging, "failed", full_disk)
     stop = asyncio.Event()
     running = asyncio.create_task(Worker(settings(tmp_path), journal, SignalJudge()).run(stop))
     await until(lambda: len(tried) >= 2)
@@ -140,7 +140,7 @@ async def test_half_an_emoji_in_a_reply_becomes_a_sample(journal: Journal, tmp_p
     await work_until(
         Worker(settings(tmp_path), journal, SignalJudge()), lambda: state(journal, turn) is TurnState.READY
     )
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         hint = c.execute(select(schema.samples.c.hint)).scalar_one()
     assert hint.startswith("Make it less stiff. Say it in one plain sentence")
 

@@ -58,7 +58,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 
 def _begin(journal: Journal, turn_id: str, next_state: list[dict[str, Any]], answers: str | None) -> None:
-    journal.begin_turn(
+    journal.turns.begin(
         NewTurn(
             id=turn_id, session_id=f"s-{turn_id[:3]}", client="c", source="header", kind=TurnKind.MAIN, parent_id=None,
             branch_of=None, extends_parent=False, bridged=False, version=0, pinned=False, model="turnwise",
@@ -74,7 +74,7 @@ def add_turn(journal: Journal, name: str, reply: str, finish: FinishReason = Fin
     turn = f"{name}-0"
     _begin(journal, turn, [], None)
     message = {"role": "assistant", "content": "**Seven** apples"}
-    journal.finish_turn(turn, Answer(message, None, finish, [3, 4], [-0.1, -0.2]))
+    journal.turns.finish(turn, Answer(message, None, finish, [3, 4], [-0.1, -0.2]))
     _begin(journal, f"{name}-1", [{"role": "user", "content": reply}], turn)
     return turn
 
@@ -91,7 +91,7 @@ async def work_until(worker: Worker, done: Callable[[], bool]) -> None:
 
 
 def state(journal: Journal, turn: str) -> TurnState:
-    found = journal.get_turn(turn)
+    found = journal.turns.get(turn)
     assert found is not None
     return found.state
 
@@ -101,7 +101,7 @@ async def test_a_reply_becomes_a_sample(journal: Journal, tmp_path: Path) -> Non
     await work_until(
         Worker(settings(tmp_path), journal, SignalJudge()), lambda: state(journal, turn) is TurnState.READY
     )
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         [(reward, hint)] = c.execute(select(schema.samples.c.reward, schema.samples.c.hint)).all()
     assert reward == -1
     assert hint == "Make it less stiff. Say it in one plain sentence, without the bold."
@@ -120,7 +120,7 @@ async def test_a_limit_that_cut_the_answer_is_not_held_against_it(
     turn = add_turn(journal, "aaa", reply, FinishReason.LENGTH)
     done = TurnState.READY if reward else TurnState.EXCLUDED
     await work_until(Worker(settings(tmp_path), journal, SignalJudge()), lambda: state(journal, turn) is done)
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         assert c.execute(select(schema.verdicts.c.score)).scalars().all() == [reward]
 
 
@@ -136,7 +136,7 @@ async def test_an_outage_is_retried_then_excluded_with_its_reason(journal: Journ
     turn = add_turn(journal, "aaa", "hm")
     judge = Scripted(down)
     await work_until(Worker(settings(tmp_path), journal, judge), lambda: state(journal, turn) is TurnState.EXCLUDED)
-    found = journal.get_turn(turn)
+    found = journal.turns.get(turn)
     assert found is not None
     assert found.exclusion is Exclusion.NO_VALID_VOTE
     assert len(judge.calls) == 3
@@ -173,7 +173,7 @@ async def test_the_lease_is_kept_while_a_vote_takes_long(tmp_path: Path, monkeyp
         return await good(task)
 
     def held_until() -> float:
-        with journal.reading() as c:
+        with journal.store.reading() as c:
             return c.execute(select(schema.turns.c.lease_until).where(schema.turns.c.id == turn)).scalar_one()
 
     first, second = Scripted(slow), Scripted(good)
@@ -199,13 +199,13 @@ async def test_a_verdict_after_a_lost_lease_is_dropped(journal: Journal, tmp_pat
     turn = add_turn(journal, "aaa", "hm")
 
     async def outrun(task: JudgeTask) -> Verdict:
-        journal.feedback(task.turn_id, -1, None)  # the person was faster
+        journal.verdicts.feedback(task.turn_id, -1, None)  # the person was faster
         return await good(task)
 
     await work_until(
         Worker(settings(tmp_path), journal, Scripted(outrun)), lambda: state(journal, turn) is TurnState.READY
     )
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         assert c.execute(select(schema.samples.c.reward)).scalars().all() == [-1.0]
 
 

@@ -18,6 +18,7 @@ import pytest
 from turnwise.config import Config
 from turnwise.errors import JournalFull
 from turnwise.journal import Journal
+from turnwise.journal.store import Store
 from turnwise.loops import supervisor as module
 from turnwise.loops.supervisor import Address, Loop, Supervisor
 from turnwise.loops.table import HealthAddress
@@ -185,7 +186,7 @@ def test_leases_that_a_full_disk_keeps_do_not_keep_the_loops_from_starting(
     def full(_: Journal) -> None:
         raise JournalFull("the journal cannot be written: the disk is full")
 
-    monkeypatch.setattr(Journal, "end_leases", full)
+    monkeypatch.setattr(Store, "end_leases", full)
     monkeypatch.setattr(module, "resolve_model", lambda _: tmp_path)
     supervisor = Supervisor(Config.model_validate({"home": tmp_path, "server": {"port": 0}}), [])
     with socket.create_server(("127.0.0.1", 0)) as sock, supervisor._open:

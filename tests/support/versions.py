@@ -42,25 +42,25 @@ def new_turn(turn_id: str | None = None, **changes: object) -> NewTurn:
 def answered(journal: Journal, turn_id: str | None = None, supersedes: str | None = None, **changes: object) -> str:
     """Record a turn and its answer; gives its id."""
     new = new_turn(turn_id, **changes)
-    journal.begin_turn(new)
+    journal.turns.begin(new)
     message = {"role": "assistant", "content": "yes"}
     answer = Answer(message, f"context-{new.id}", FinishReason.STOP, [7, 8], [-0.5, -0.25], supersedes=supersedes)
-    journal.finish_turn(new.id, answer)
+    journal.turns.finish(new.id, answer)
     return new.id
 
 
 def publish(journal: Journal) -> int:
     """Train one scored turn "by hand" and publish the version; gives its number."""
     session = f"publish-{uuid.uuid4().hex}"
-    turn_id = answered(journal, session_id=session, client="publisher", version=journal.latest_version())
-    journal.feedback(turn_id, 1, None)
-    changed = journal.config.model_copy(
-        update={"train": journal.config.train.model_copy(update={"min_batch": 1, "max_batch": 1})}
+    turn_id = answered(journal, session_id=session, client="publisher", version=journal.versions.latest())
+    journal.verdicts.feedback(turn_id, 1, None)
+    changed = journal.store.config.model_copy(
+        update={"train": journal.store.config.train.model_copy(update={"min_batch": 1, "max_batch": 1})}
     )
-    journal.config, before = changed, journal.config
-    batch = journal.claim_batch("test", 60)
-    journal.config = before
+    journal.store.config, before = changed, journal.store.config
+    batch = journal.batches.claim("test", 60)
+    journal.store.config = before
     assert batch is not None
-    number = journal.reserve_version(batch)
-    journal.finish_batch(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", journal.clock()))
+    number = journal.batches.reserve_version(batch)
+    journal.batches.finish(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", journal.store.clock()))
     return number

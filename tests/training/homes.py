@@ -63,11 +63,11 @@ def feed(journal: Journal, numbers: range) -> None:
             hint_at=one.hint_at,
             temperature=one.temperature,
         )
-        journal.begin_turn(turn)
+        journal.turns.begin(turn)
         message = {"role": "assistant", "content": "…"}
         logprobs = [-4.0] * len(one.response_ids)
-        journal.finish_turn(turn.id, Answer(message, None, FinishReason.STOP, one.response_ids, logprobs))
-        journal.feedback(turn.id, int(one.reward), one.hint)
+        journal.turns.finish(turn.id, Answer(message, None, FinishReason.STOP, one.response_ids, logprobs))
+        journal.verdicts.feedback(turn.id, int(one.reward), one.hint)
 
 
 class Bench:
@@ -81,7 +81,7 @@ class Bench:
     def claim_and_work(self) -> bool:
         """What a trainer process does once: False when there is nothing to do."""
         trainer = Trainer(self.config, Path(self.config.model.path))
-        batch = self.journal.claim_batch("trainer", self.config.train.lease_s)
+        batch = self.journal.batches.claim("trainer", self.config.train.lease_s)
         if batch is None:
             return False
         work(self.config, self.journal, trainer, batch, self.stop, self.clock)
@@ -94,7 +94,7 @@ class Bench:
         return load_adapter_dir(version_dir(self.config.versions_dir, number)).weights
 
     def turns(self) -> dict[str, int]:
-        return {state: n for state, n in self.journal.status()["turns"].items() if n}
+        return {state: n for state, n in self.journal.status.figures()["turns"].items() if n}
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:

@@ -56,11 +56,11 @@ def test_a_full_disk_spends_nothing_and_training_goes_on_when_there_is_room(
         wait_until(lambda: tries or full_at == "the claim", 60)
         thread.join(3)
         assert thread.is_alive(), "it waits; nobody has to start it again"
-        assert bench.journal.latest_version() == 0
+        assert bench.journal.versions.latest() == 0
         assert numbers_on_disk(bench.config.versions_dir) == []
         assert sum(bench.turns().get(s, 0) for s in (TurnState.READY, TurnState.LEASED)) == 4, "nothing is spent"
         small_disk.empty()
-        wait_until(lambda: bench.journal.latest_version() == 1, 60)
+        wait_until(lambda: bench.journal.versions.latest() == 1, 60)
     finally:
         bench.stop.set()
         thread.join(30)

@@ -49,7 +49,7 @@ def wait_for(what, limit_s: float = 120.0) -> None:
 
 def finish(config: Path, journal: Journal) -> None:
     process = start(config)
-    wait_for(lambda: journal.latest_version() == BATCHES)
+    wait_for(lambda: journal.versions.latest() == BATCHES)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 0
 
@@ -66,16 +66,16 @@ def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, tiny_dir: Pat
         rng = random.Random(1)
         for _ in range(kills):
             process = start(config)
-            wait_for(lambda: "trainer" in journal.status()["loops"])  # noqa: B023  # called at once
-            states = journal.status()["loops"]["trainer"]["seconds_ago"]
-            wait_for(lambda: journal.status()["loops"]["trainer"]["seconds_ago"] <= states)  # noqa: B023
+            wait_for(lambda: "trainer" in journal.status.figures()["loops"])  # noqa: B023  # called at once
+            states = journal.status.figures()["loops"]["trainer"]["seconds_ago"]
+            wait_for(lambda: journal.status.figures()["loops"]["trainer"]["seconds_ago"] <= states)  # noqa: B023
             time.sleep(rng.uniform(0, 0.4))
             os.kill(process.pid, signal.SIGKILL)
             process.wait(timeout=30)
-            in_the_middle += journal.status()["batches"].get("open", 0)
+            in_the_middle += journal.status.figures()["batches"].get("open", 0)
         finish(config, journal)
-        assert journal.status()["turns"][TurnState.TRAINED] == 4 * BATCHES
-        assert [v.turn_ids for v in journal.list_versions()] == [
+        assert journal.status.figures()["turns"][TurnState.TRAINED] == 4 * BATCHES
+        assert [v.turn_ids for v in journal.versions.all()] == [
             sorted(f"turn-{n}" for n in range(4 * b, 4 * b + 4)) for b in range(BATCHES)
         ]
         journal.close()

@@ -22,6 +22,7 @@ from tests.support.servers import wait_until
 from tests.training.homes import Bench, feed, settings
 from turnwise import files
 from turnwise.journal import Journal
+from turnwise.journal.queue.batches import Batches
 from turnwise.training import publish
 from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.publish import clean_leftovers, numbers_on_disk, version_dir
@@ -45,7 +46,7 @@ def contents(bench: Bench) -> dict[str, str]:
 
 def check(bench: Bench) -> None:
     """The journal names directories that are there and whole, and nothing else is called a version."""
-    recorded = [v.number for v in bench.journal.list_versions()]
+    recorded = [v.number for v in bench.journal.versions.all()]
     assert numbers_on_disk(bench.config.versions_dir) == recorded
     for number in recorded:
         assert bench.weights(number)
@@ -66,10 +67,10 @@ def before(owner: object, name: str) -> Point:
 
 
 POINTS: dict[str, Point] = {
-    "before its number": before(Journal, "reserve_version"),
+    "before its number": before(Batches, "reserve_version"),
     "before it writes": before(publish, "save_file"),
     "before it syncs": before(publish, "sync_all"),
-    "before it records": before(Journal, "finish_batch"),
+    "before it records": before(Batches, "finish"),
     "before a checkpoint": before(CheckpointStore, "save"),
     "before it prunes": before(Trainer, "prune"),
 }
@@ -80,7 +81,7 @@ def test_a_trainer_held_up_while_another_publishes_touches_nothing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     feed(bench.journal, range(8))
-    slow = bench.journal.claim_batch("slow", 60)
+    slow = bench.journal.batches.claim("slow", 60)
     assert slow is not None
     seen: list[dict[str, str]] = []
 
@@ -100,7 +101,7 @@ def test_a_trainer_held_up_while_another_publishes_touches_nothing(
             FileNotFoundError, SafetensorError
         ):  # the other one swept what it was writing: a loop ends and starts again
             work(bench.config, bench.journal, trainer, slow, bench.stop, bench.clock)
-    assert contents(bench) == seen[1] and len(bench.journal.list_versions()) == 2
+    assert contents(bench) == seen[1] and len(bench.journal.versions.all()) == 2
     assert bench.turns() == {TurnState.TRAINED: 8}
     check(bench)
     feed(bench.journal, range(8, 12))
@@ -113,11 +114,11 @@ def test_nobody_takes_the_batch_over_while_its_version_is_put_in_place(
 ) -> None:
     """The name is given while the journal lets nobody else write: whoever wants the batch waits for it."""
     feed(bench.journal, range(4))
-    slow = bench.journal.claim_batch("slow", 60)
+    slow = bench.journal.batches.claim("slow", 60)
     assert slow is not None
     claimed: list[object] = []
     other = Journal.open(bench.config, bench.clock)
-    claiming = threading.Thread(target=lambda: claimed.append(other.claim_batch("fast", 60)))
+    claiming = threading.Thread(target=lambda: claimed.append(other.batches.claim("fast", 60)))
     real = publish.put_in_place
 
     def held_up(work: Path, target: Path) -> None:
@@ -133,7 +134,7 @@ def test_nobody_takes_the_batch_over_while_its_version_is_put_in_place(
     claiming.join(20)
     other.close()
     assert claimed == [None], "there is nothing left to do"
-    assert bench.journal.latest_version() == 1
+    assert bench.journal.versions.latest() == 1
     check(bench)
 
 
@@ -156,12 +157,12 @@ def test_what_could_not_be_recorded_is_a_leftover_and_no_version(bench: Bench, m
         patch.setattr(files, "_sync", killed)
         bench.claim_and_work()
     assert numbers_on_disk(bench.config.versions_dir) == [1, 2]
-    assert [v.number for v in bench.journal.list_versions()] == [1]
+    assert [v.number for v in bench.journal.versions.all()] == [1]
     clean_leftovers(bench.journal, bench.config.versions_dir)
     assert contents(bench) == first
     bench.expire_lease()
     assert bench.claim_and_work()
-    assert bench.journal.latest_version() == 2
+    assert bench.journal.versions.latest() == 2
     check(bench)
 
 
@@ -172,7 +173,7 @@ def test_directories_of_a_journal_that_was_replaced_are_left_and_passed_over(ben
     clean_leftovers(bench.journal, bench.config.versions_dir)
     feed(bench.journal, range(4))
     assert bench.claim_and_work()
-    assert bench.journal.latest_version() == 8
+    assert bench.journal.versions.latest() == 8
     clean_leftovers(bench.journal, bench.config.versions_dir)
     assert (theirs / "adapter_model.safetensors").read_bytes() == b"theirs"
 
@@ -221,11 +222,11 @@ def test_a_process_that_slept_over_its_lease_touches_nothing(tmp_path: Path, tin
         wait_until(lambda: list(config.checkpoints_dir.glob("batch-*-step-*")), 120)
         stop_between_writes(slow.pid, config.journal_path)
         start()
-        wait_until(lambda: bench.journal.latest_version() == 1, 120)
+        wait_until(lambda: bench.journal.versions.latest() == 1, 120)
         published = contents(bench)
         os.kill(slow.pid, signal.SIGCONT)
         feed(bench.journal, range(4, 8))
-        wait_until(lambda: bench.journal.latest_version() == 2, 120)
+        wait_until(lambda: bench.journal.versions.latest() == 2, 120)
         assert {k: v for k, v in contents(bench).items() if k.startswith("v1/")} == published
         check(bench)
         assert bench.turns() == {TurnState.TRAINED: 8}

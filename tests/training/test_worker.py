@@ -21,7 +21,7 @@ def test_a_batch_becomes_a_version_and_the_rest_stays_ready(make: Callable[..., 
     bench = make()
     feed(bench.journal, range(6))
     assert bench.claim_and_work()
-    version = bench.journal.get_version(1)
+    version = bench.journal.versions.get(1)
     assert version is not None
     assert version.turn_ids == [f"turn-{n}" for n in range(4)]
     assert version.parent == 0
@@ -36,7 +36,7 @@ def test_it_publishes_without_waiting_for_the_next_batch(make: Callable[..., Ben
     bench = make()
     feed(bench.journal, range(4))
     assert bench.claim_and_work()
-    assert bench.journal.latest_version() == 1
+    assert bench.journal.versions.latest() == 1
     assert not bench.claim_and_work()
 
 
@@ -46,7 +46,7 @@ def test_the_next_update_goes_on_from_the_parents_weights_and_optimiser(make: Ca
         feed(b.journal, range(8))
     trainer = Trainer(bench.config, Path(bench.config.model.path))
     for _ in range(2):  # one process does both
-        batch = bench.journal.claim_batch("trainer", 60)
+        batch = bench.journal.batches.claim("trainer", 60)
         assert batch is not None
         work(bench.config, bench.journal, trainer, batch, bench.stop, bench.clock)
     while interrupted.claim_and_work():  # a new process for each
@@ -82,7 +82,7 @@ def kill_at(bench: Bench, n: int, monkeypatch: pytest.MonkeyPatch) -> bool:
         if count > n:
             raise Killed
 
-    real_keeper, real_finish = worker._lease_keeper, bench.journal.finish_batch
+    real_keeper, real_finish = worker._lease_keeper, bench.journal.batches.finish
 
     def keeper(*args):
         tick = real_keeper(*args)
@@ -129,7 +129,7 @@ def test_killed_anywhere_it_comes_to_bit_identical_weights(
         bench.expire_lease()
         while bench.claim_and_work():
             pass
-        assert bench.journal.latest_version() == 1, f"kill {kills}"
+        assert bench.journal.versions.latest() == 1, f"kill {kills}"
         assert same(bench.weights(1), reference.weights(1)), f"kill {kills}"
         assert bench.turns() == {TurnState.TRAINED: 4}, f"kill {kills}"
         assert (bench.config.checkpoints_dir / "batch-000001-step-002").is_dir()
@@ -172,7 +172,7 @@ def test_a_lease_is_renewed_while_the_update_runs(make: Callable[..., Bench], mo
     bench = make()
     feed(bench.journal, range(4))
     renewals = []
-    real = bench.journal.renew_batch
+    real = bench.journal.batches.renew
     monkeypatch.setattr(bench.journal, "renew_batch", lambda b, s: (renewals.append(s), real(b, s)))
     real_sync = files._sync
 
@@ -183,25 +183,25 @@ def test_a_lease_is_renewed_while_the_update_runs(make: Callable[..., Bench], mo
     monkeypatch.setattr(files, "_sync", slow_disk)
     assert bench.claim_and_work()
     assert len(renewals) >= 2
-    assert bench.journal.latest_version() == 1
+    assert bench.journal.versions.latest() == 1
 
 
 def test_a_trainer_that_lost_its_lease_publishes_nothing(make: Callable[..., Bench]) -> None:
     bench = make()
     feed(bench.journal, range(4))
-    slow = bench.journal.claim_batch("slow", 60)
+    slow = bench.journal.batches.claim("slow", 60)
     assert slow is not None
     bench.expire_lease()
-    fast = bench.journal.claim_batch("fast", 60)
+    fast = bench.journal.batches.claim("fast", 60)
     assert fast is not None and fast.samples == slow.samples
     work(
         bench.config, bench.journal, Trainer(bench.config, Path(bench.config.model.path)), slow, bench.stop, bench.clock
     )
-    assert bench.journal.latest_version() == 0
+    assert bench.journal.versions.latest() == 0
     work(
         bench.config, bench.journal, Trainer(bench.config, Path(bench.config.model.path)), fast, bench.stop, bench.clock
     )
-    assert bench.journal.latest_version() == 1
+    assert bench.journal.versions.latest() == 1
 
 
 def test_a_refused_version_leaves_no_trace_in_what_follows(make: Callable[..., Bench]) -> None:
@@ -210,8 +210,8 @@ def test_a_refused_version_leaves_no_trace_in_what_follows(make: Callable[..., B
     bench, reference = make("refused", **strict), make("reference")
     feed(bench.journal, range(4))
     bench.claim_and_work()
-    assert bench.journal.latest_version() == 0
-    assert bench.journal.status()["excluded"] == {"its policy version was refused by the gate": 4}
+    assert bench.journal.versions.latest() == 0
+    assert bench.journal.status.figures()["excluded"] == {"its policy version was refused by the gate": 4}
     assert not list(bench.config.versions_dir.glob("v*"))
     assert not list(bench.config.checkpoints_dir.iterdir())
     bench.config = bench.config.model_copy(update={"gate": reference.config.gate})
@@ -219,9 +219,9 @@ def test_a_refused_version_leaves_no_trace_in_what_follows(make: Callable[..., B
     bench.claim_and_work()
     # The order of samples depends on the batch's number, which is 2 in both homes.
     feed(reference.journal, range(20, 24))
-    skipped = reference.journal.claim_batch("nobody", 60)
+    skipped = reference.journal.batches.claim("nobody", 60)
     assert skipped is not None
-    reference.journal.refuse_batch(skipped, {}, {})
+    reference.journal.batches.refuse(skipped, {}, {})
     feed(reference.journal, range(4, 8))
     reference.claim_and_work()
     assert same(bench.weights(1), reference.weights(1))
@@ -230,16 +230,16 @@ def test_a_refused_version_leaves_no_trace_in_what_follows(make: Callable[..., B
 def test_a_batch_that_cannot_be_trained_on_does_not_stop_the_loop(make: Callable[..., Bench]) -> None:
     bench = make()
     feed(bench.journal, range(4))
-    batch = bench.journal.claim_batch("trainer", 60)
+    batch = bench.journal.batches.claim("trainer", 60)
     assert batch is not None
     for one in batch.samples:
         one.response_ids[0] = 10_000
     trainer = Trainer(bench.config, Path(bench.config.model.path))
     work(bench.config, bench.journal, trainer, batch, bench.stop, bench.clock)
-    assert bench.journal.status()["batches"] == {"refused": 1}
+    assert bench.journal.status.figures()["batches"] == {"refused": 1}
     feed(bench.journal, range(4, 8))
     assert bench.claim_and_work()
-    assert bench.journal.latest_version() == 1
+    assert bench.journal.versions.latest() == 1
 
 
 def test_old_optimiser_states_are_deleted_and_adapters_kept(make: Callable[..., Bench]) -> None:
@@ -247,7 +247,7 @@ def test_old_optimiser_states_are_deleted_and_adapters_kept(make: Callable[..., 
     feed(bench.journal, range(16))
     while bench.claim_and_work():
         pass
-    assert bench.journal.latest_version() == 4
+    assert bench.journal.versions.latest() == 4
     assert sorted(p.name for p in bench.config.versions_dir.iterdir()) == ["v1", "v2", "v3", "v4"]
     assert len(list(bench.config.checkpoints_dir.iterdir())) == 2
 
@@ -258,10 +258,10 @@ def test_after_a_rollback_training_goes_on_from_the_version_that_serves(make: Ca
     while bench.claim_and_work():
         pass
     bench.clock.now += 1
-    bench.journal.serve_version(1)
+    bench.journal.versions.serve(1)
     feed(bench.journal, range(8, 12))
     assert bench.claim_and_work()
-    version = bench.journal.get_version(3)
+    version = bench.journal.versions.get(3)
     assert version is not None and version.parent == 1
 
 
@@ -269,7 +269,7 @@ def test_the_gate_can_be_switched_off(make: Callable[..., Bench]) -> None:
     bench = make(**{"gate.enabled": False})
     feed(bench.journal, range(4))
     assert bench.claim_and_work()
-    version = bench.journal.get_version(1)
+    version = bench.journal.versions.get(1)
     assert version is not None and "skipped" in version.gate
 
 
@@ -281,11 +281,11 @@ def test_the_loop_trains_what_is_ready_says_so_and_stops(make: Callable[..., Ben
         thread = threading.Thread(target=run, args=(bench.config, bench.stop), daemon=True)
         thread.start()
         tries = 0
-        while bench.journal.latest_version() == 0 and tries < 600:
+        while bench.journal.versions.latest() == 0 and tries < 600:
             threading.Event().wait(0.1)
             tries += 1
         bench.stop.set()
         thread.join(timeout=30)
     assert not thread.is_alive()
-    assert bench.journal.latest_version() == 1
-    assert bench.journal.status()["loops"]["trainer"]["state"] == "stopped"
+    assert bench.journal.versions.latest() == 1
+    assert bench.journal.status.figures()["loops"]["trainer"]["state"] == "stopped"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.rows import turn_row
 from tests.support.servers import wait_until
 from tests.training.homes import Bench, Killed, feed, same
 from turnwise import files
@@ -38,17 +39,17 @@ def test_a_turn_that_cannot_be_trained_on_is_left_out_of_its_batch(make: Callabl
     bench, reference = make("bench"), make("reference")
     for b in (bench, reference):
         feed(b.journal, range(4))
-    batch, sound = bench.journal.claim_batch("trainer", 60), reference.journal.claim_batch("trainer", 60)
+    batch, sound = bench.journal.batches.claim("trainer", 60), reference.journal.batches.claim("trainer", 60)
     assert batch is not None and sound is not None
     batch.samples[0].response_ids[0] = 10_000
     del sound.samples[0]
     for b, leased in ((bench, batch), (reference, sound)):
         work(b.config, b.journal, Trainer(b.config, Path(b.config.model.path)), leased, b.stop, b.clock)
-    version = bench.journal.get_version(1)
+    version = bench.journal.versions.get(1)
     assert version is not None and version.turn_ids == ["turn-1", "turn-2", "turn-3"]
     assert same(bench.weights(1), reference.weights(1))
-    assert bench.journal.get_turn("turn-0").exclusion is Exclusion.FAILED_IN_TRAINING
-    assert "outside the model's vocabulary" in bench.journal.turn_row("turn-0").last_error
+    assert bench.journal.turns.get("turn-0").exclusion is Exclusion.FAILED_IN_TRAINING
+    assert "outside the model's vocabulary" in turn_row(bench.journal, "turn-0").last_error
 
 
 def test_a_turn_without_a_finite_gradient_is_left_out_of_its_batch(
@@ -70,10 +71,10 @@ def test_a_turn_without_a_finite_gradient_is_left_out_of_its_batch(
     killed_before_publishing(killed)
     for bench in (plain, killed):
         assert bench.claim_and_work()
-        version = bench.journal.get_version(1)
+        version = bench.journal.versions.get(1)
         assert version is not None and version.turn_ids == ["turn-0", "turn-1", "turn-3"]
         assert version.gate["accepted"] and version.metrics["sampler_gap"] > 0
-        assert bench.journal.get_turn("turn-2").exclusion is Exclusion.FAILED_IN_TRAINING
+        assert bench.journal.turns.get("turn-2").exclusion is Exclusion.FAILED_IN_TRAINING
     assert same(plain.weights(1), killed.weights(1))
 
 
@@ -100,7 +101,7 @@ def test_an_adapter_of_another_scale_is_not_gone_on_from(make: Callable[..., Ben
     before, was = bench.config, getattr(bench.config.train, setting)
     bench.config = before.model_copy(update={"train": before.train.model_copy(update={setting: value})})
     trainer = Trainer(bench.config, Path(bench.config.model.path))
-    batch = bench.journal.claim_batch("trainer", 60)
+    batch = bench.journal.batches.claim("trainer", 60)
     assert batch is not None
     fault = work(bench.config, bench.journal, trainer, batch, bench.stop, bench.clock)
     assert fault == trainer.fault_of(1)
@@ -108,7 +109,7 @@ def test_an_adapter_of_another_scale_is_not_gone_on_from(make: Callable[..., Ben
     assert bench.turns() == {TurnState.TRAINED: 4, TurnState.READY: 4}, "nothing is spent"
     bench.config = before
     assert bench.claim_and_work()
-    assert bench.journal.latest_version() == 2
+    assert bench.journal.versions.latest() == 2
 
 
 def test_a_damaged_parent_spends_no_turns_and_a_rollback_helps(
@@ -126,17 +127,19 @@ def test_a_damaged_parent_spends_no_turns_and_a_rollback_helps(
     thread = threading.Thread(target=run, args=(bench.config, bench.stop), daemon=True)
     thread.start()
     try:
-        wait_until(lambda: "damaged" in (bench.journal.status()["loops"].get("trainer", {}).get("error") or ""), 60)
+        wait_until(
+            lambda: "damaged" in (bench.journal.status.figures()["loops"].get("trainer", {}).get("error") or ""), 60
+        )
         assert bench.turns() == {TurnState.TRAINED: 8, TurnState.READY: 4}
-        bench.journal.clock = time.time
-        bench.journal.serve_version(1)
-        wait_until(lambda: bench.journal.latest_version() == 3, 60)
+        bench.journal.store.clock = time.time
+        bench.journal.versions.serve(1)
+        wait_until(lambda: bench.journal.versions.latest() == 3, 60)
     finally:
         bench.stop.set()
         thread.join(timeout=30)
-    version = bench.journal.get_version(3)
+    version = bench.journal.versions.get(3)
     assert version is not None and version.parent == 1
-    assert not bench.journal.status()["loops"]["trainer"].get("error")
+    assert not bench.journal.status.figures()["loops"]["trainer"].get("error")
 
 
 def test_what_ends_a_trainer_is_noted_with_its_batch(
@@ -154,9 +157,9 @@ def test_what_ends_a_trainer_is_noted_with_its_batch(
             with pytest.raises(MemoryError):
                 bench.claim_and_work()
     assert bench.claim_and_work()
-    assert bench.journal.status()["excluded"] == {Exclusion.FAILED_IN_TRAINING: 4}
-    assert "MemoryError: no more" in bench.journal.turn_row("turn-0").last_error
-    version = bench.journal.get_version(1)
+    assert bench.journal.status.figures()["excluded"] == {Exclusion.FAILED_IN_TRAINING: 4}
+    assert "MemoryError: no more" in turn_row(bench.journal, "turn-0").last_error
+    version = bench.journal.versions.get(1)
     assert version is not None and version.turn_ids == [f"turn-{n}" for n in range(4, 8)]
 
 
@@ -174,9 +177,9 @@ def test_a_trainer_that_waits_for_the_journal_gives_signs_of_life(
     """The locked journal is a stand-in. Without a sign the supervisor would end it, and start it for nothing."""
     bench, beats, tries = make("bench"), [], []
     feed(bench.journal, range(4))
-    batch = bench.journal.claim_batch("trainer", 60)
+    batch = bench.journal.batches.claim("trainer", 60)
     assert batch is not None
-    real = bench.journal.suspend_batch
+    real = bench.journal.batches.suspend
 
     def locked(which: Batch) -> None:
         tries.append(which.id)

@@ -22,8 +22,8 @@ def hints_review(config: ConfigFile = None, home: Home = None, as_json: Json = F
     """The hints that wait for your word, and where each came from; nothing of them is trained on."""
 
     def read(journal: Journal) -> tuple[list[dict[str, Any]], dict[str, str]]:
-        rows = journal.list_proposals()
-        return rows, journal.short_turns(row["turn_id"] for row in rows)
+        rows = journal.review.proposals()
+        return rows, journal.turns.short_ids(row["turn_id"] for row in rows)
 
     rows, short = read_journal(read_config(config, home, None), read)
     if as_json:
@@ -45,14 +45,14 @@ def hints_review(config: ConfigFile = None, home: Home = None, as_json: Json = F
 @hints_app.command("accept", epilog="Example: turnwise hints accept 7")
 def hints_accept(proposal_id: int, config: ConfigFile = None, home: Home = None) -> None:
     """Make a proposed hint your own: the turn keeps its score and is trained with the hint, if it is not too late."""
-    said = change_journal(read_config(config, home, None), lambda journal: journal.accept_proposal(proposal_id))
+    said = change_journal(read_config(config, home, None), lambda journal: journal.review.accept(proposal_id))
     out.print(safe(said), highlight=False, soft_wrap=True)
 
 
 @hints_app.command("reject", epilog="Example: turnwise hints reject 7")
 def hints_reject(proposal_id: int, config: ConfigFile = None, home: Home = None) -> None:
     """Drop a proposed hint."""
-    change_journal(read_config(config, home, None), lambda journal: journal.reject_proposal(proposal_id))
+    change_journal(read_config(config, home, None), lambda journal: journal.review.reject(proposal_id))
     out.print(f"the proposed hint {proposal_id} is dropped", highlight=False)
 
 

@@ -90,7 +90,7 @@ def journal_recount(config: ConfigFile = None, home: Home = None) -> None:
     from turnwise.journal.counts import mend_counts
 
     def mend(journal: Any) -> dict[str, tuple[int, int]]:
-        with journal.transaction() as c:
+        with journal.store.transaction() as c:
             return mend_counts(c)
 
     wrong = change_journal(read_config(config, home, None), mend)
@@ -134,7 +134,7 @@ def forget_session(
     from turnwise.journal.deletion.forgetting import forget, plan
 
     settings = read_config(config, home, None)
-    session_id = change_journal(settings, lambda journal: journal.find_session(session))
+    session_id = change_journal(settings, lambda journal: journal.sessions.find(session))
     planned = change_journal(settings, lambda journal: plan(journal, session_id, with_branches))
     if dry_run:
         _say(planned.__dict__, as_json, "would be forgotten")

@@ -141,7 +141,7 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     from turnwise.doctor.journal import loop_errors
 
     settings = read_config(config, home, None)
-    figures = read_journal(settings, lambda journal: journal.status())
+    figures = read_journal(settings, lambda journal: journal.status.figures())
     states = read_states(settings.home)
     figures["supervised"] = {name: asdict(state) for name, state in states.items()}
     if as_json:

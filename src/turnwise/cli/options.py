@@ -83,7 +83,9 @@ def change_journal(settings: Config, change: Callable[[Journal], Any]) -> Any:
 
 
 def _has_journal(settings: Config) -> None:
-    if not settings.journal_path.exists():
+    from turnwise.journal.read_only import exists
+
+    if not exists(settings):
         raise TurnwiseError(f"there is no journal in {settings.home} yet; start `turnwise serve`, or see --home")
 
 

@@ -63,7 +63,7 @@ def feedback(
 
 
 def _newest_answer(journal: Journal, session: str | None) -> str | None:
-    return journal.newest_answer(None if session is None else journal.find_session(session))
+    return journal.turns.newest_answered(None if session is None else journal.sessions.find(session))
 
 
 def token(

@@ -32,9 +32,9 @@ def sessions_list(
     whole = as_json or not out.is_terminal
 
     def read(journal: Journal) -> tuple[list[dict[str, Any]], dict[str, str]]:
-        rows = journal.list_sessions(limit, about)
+        rows = journal.sessions.last_seen(limit, about)
         ids = [row["id"] for row in rows]
-        return rows, dict(zip(ids, ids, strict=True)) if whole else journal.short_sessions(ids)
+        return rows, dict(zip(ids, ids, strict=True)) if whole else journal.sessions.short_ids(ids)
 
     rows, shown = read_journal(read_config(config, home, None), read)
     if as_json:
@@ -59,9 +59,9 @@ def sessions_show(
     from turnwise.cli.transcript import Transcript
 
     def read(journal: Journal) -> tuple[dict[str, Any] | None, dict[str, str]]:
-        found = journal.show_session(journal.find_session(session), Transcript().new)
+        found = journal.sessions.show(journal.sessions.find(session), Transcript().new)
         ids = [turn["id"] for turn in found["turns"]] if found else []
-        return found, journal.short_turns(ids) if out.is_terminal else dict(zip(ids, ids, strict=True))
+        return found, journal.turns.short_ids(ids) if out.is_terminal else dict(zip(ids, ids, strict=True))
 
     found, short = read_journal(read_config(config, home, None), read)
     if found is None:
@@ -77,7 +77,7 @@ def sessions_show(
 def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """Published versions, oldest first; the serving one is marked."""
     settings = read_config(config, home, None)
-    versions, serving = read_journal(settings, lambda journal: (journal.list_versions(), journal.latest_version()))
+    versions, serving = read_journal(settings, lambda journal: (journal.versions.all(), journal.versions.latest()))
     if as_json:
         print_json([version_body(v) | {"serving": v.number == serving} for v in versions])
         return
@@ -98,7 +98,7 @@ def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = 
 @versions_app.command("show", epilog="Example: turnwise versions show 3")
 def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> None:
     """One version as JSON: parent, turns it was trained on, metrics, gate."""
-    version = read_journal(read_config(config, home, None), lambda journal: journal.get_version(number))
+    version = read_journal(read_config(config, home, None), lambda journal: journal.versions.get(number))
     if version is None:
         raise TurnwiseError(f"there is no published version {number}; see `turnwise versions list`")
     print_json(version_body(version))
@@ -107,7 +107,7 @@ def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> 
 @versions_app.command("rollback", epilog="Example: turnwise versions rollback 2")
 def versions_rollback(number: int, config: ConfigFile = None, home: Home = None) -> None:
     """Serve an earlier version again (0: the base model); what is learned from now on builds on it."""
-    change_journal(read_config(config, home, None), lambda journal: journal.serve_version(number))
+    change_journal(read_config(config, home, None), lambda journal: journal.versions.serve(number))
     out.print(f"{f'version {number}' if number else 'the base model'} serves from now on", highlight=False)
 
 

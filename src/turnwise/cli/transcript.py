@@ -7,10 +7,9 @@ without it; what a client lays out anew counts as said before, as it does for li
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from turnwise.gateway.lineage.history import answer_hash, content_text
-from turnwise.journal.schema import unpack_json
+from turnwise.journal import SessionTurn
 from turnwise.judges.sources.visible import visible
 from turnwise.types import Message, TurnKind
 
@@ -40,19 +39,19 @@ class Transcript:
         self._steps: dict[str, _Step] = {}
         self._last: str | None = None
 
-    def new(self, row: Any, messages: list[Message]) -> list[Message]:
+    def new(self, turn: SessionTurn, messages: list[Message]) -> list[Message]:
         """Of a turn's messages, as they are stored, those that came after the turn that it goes on from."""
-        base = row.parent_id if row.parent_id in self._steps else self._last
+        base = turn.parent_id if turn.parent_id in self._steps else self._last
         sent = [answer_hash(message) for message in messages]
-        if row.extends_parent:
+        if turn.extends_parent:
             shared, seen, own = self._steps[base].length if base else 0, 0, sent
         else:
             shared, seen = _known(self._context(base), sent)
             own = sent[shared:]
-        answer = [answer_hash(unpack_json(row.answer))] if row.answer else []
-        self._steps[row.id] = _Step(base, shared, own + answer)
-        if row.kind == TurnKind.MAIN:
-            self._last = row.id
+        answer = [answer_hash(turn.answer)] if turn.answer else []
+        self._steps[turn.id] = _Step(base, shared, own + answer)
+        if turn.kind == TurnKind.MAIN:
+            self._last = turn.id
         return messages[seen:]
 
     def _context(self, turn_id: str | None) -> list[str]:

@@ -23,6 +23,7 @@ from turnwise.doctor.journal import examine_journal
 from turnwise.engines.examine import context_of, examine_engine
 from turnwise.errors import TurnwiseError
 from turnwise.home import running_url
+from turnwise.journal.read_only import exists
 from turnwise.loops.process import parse_overrides
 from turnwise.loops.states import read_states
 from turnwise.models import resolve_model
@@ -159,7 +160,7 @@ def _server(config: Config) -> Iterator[Finding]:
 
 def _running(config: Config) -> Iterator[Finding]:
     """What the server of this home says of itself; nothing while none runs."""
-    url = running_url(config) if config.journal_path.exists() else None
+    url = running_url(config) if exists(config) else None
     if url is None:
         return
     try:

@@ -13,7 +13,7 @@ from turnwise.config import Config
 from turnwise.errors import JournalError
 from turnwise.journal import Journal
 from turnwise.journal.counts import differences, read_counts, recount
-from turnwise.journal.read_only import SchemaAge, read_only, schema_age
+from turnwise.journal.read_only import SchemaAge, exists, read_only, schema_age
 from turnwise.types import PolicyVersion
 
 Said = tuple[str, Literal["ok", "note", "fault"], str]
@@ -22,11 +22,10 @@ Said = tuple[str, Literal["ok", "note", "fault"], str]
 
 def examine_journal(config: Config) -> Iterator[Said]:
     """The journal's state, what its loops say of themselves, and the published versions whose files are gone."""
-    path = config.journal_path
-    if not path.exists():
-        yield "journal", "ok", "none yet"
-        return
     try:
+        if not exists(config):
+            yield "journal", "ok", "none yet"
+            return
         seen = read_only(config, _look)
     except JournalError as e:
         yield "journal", "fault", str(e)
@@ -37,7 +36,8 @@ def examine_journal(config: Config) -> Iterator[Said]:
     status, versions = seen.status, seen.versions
     turns, serving = sum(status["turns"].values()), status["version"]["number"]
     yield "journal", "ok", f"{turns} turns, version {serving} serves"
-    if path.stat().st_mode & 0o077:
+    path = config.journal_path
+    if path.exists() and path.stat().st_mode & 0o077:
         yield "journal", "note", f"others can read {path}; run: chmod 600 {path}"
     for name, loop in status["loops"].items():
         for said in loop_errors(loop):
@@ -65,17 +65,22 @@ class _Sound:
 
 def _look(journal: Journal) -> _Sound | Said:
     """The journal's figures, or what is wrong with it. Raises JournalError."""
+    with journal.store.reading() as c:
+        if troubles := journal.store.database.troubles(c):
+            return "journal", "fault", f"{journal.store.database.place}: {'; '.join(troubles)}"
     age = schema_age(journal)
     if age is not SchemaAge.OURS:
-        return "journal", "note" if age is SchemaAge.EARLIER else "fault", age.advice(journal)
-    with journal.reading() as c:
-        damage = c.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-    if damage != "ok":
+        return "journal", "note" if age in (SchemaAge.EARLIER, SchemaAge.NONE) else "fault", age.advice(journal)
+    with journal.store.reading() as c:
+        damage = journal.store.database.damage(c)
+    if damage:
         # An error, because the file may only have changed while it was read.
-        raise JournalError(f"the journal {journal.path} is damaged ({damage}); move it away and restore a copy")
-    with journal.reading() as c:
+        raise JournalError(
+            f"the journal {journal.store.database.place} is damaged ({damage[0]}); move it away and restore a copy"
+        )
+    with journal.store.reading() as c:
         wrong = differences(read_counts(c), recount(c))
-    return _Sound(journal.status(), journal.list_versions(), wrong)
+    return _Sound(journal.status.figures(), journal.versions.all(), wrong)
 
 
 def loop_errors(loop: dict[str, object]) -> list[str]:

@@ -109,7 +109,7 @@ def make_app(
         engine = await answering.healthy()
         wrong = troubled(await asyncio.to_thread(read_states, config.home))
         parts = {name: state.open_part() for name, state in wrong.items()}
-        if fault := capture.journal.write_fault:
+        if fault := capture.journal.store.write_fault:
             parts["journal"] = _closed(fault)
         degraded = {"degraded": parts} if parts else {}
         if not engine or not capture.versions.ready:
@@ -120,14 +120,14 @@ def make_app(
 
     @app.get("/metrics")
     async def metrics_text() -> Response:
-        status = await asyncio.to_thread(capture.journal.status)
+        status = await asyncio.to_thread(capture.journal.status.figures)
         metrics.unrecorded.set(capture.unrecorded.count)
         return PlainTextResponse(metrics.render(status), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v1/status")
     async def status() -> dict[str, Any]:
         """The figures of `turnwise status`."""
-        figures = await asyncio.to_thread(capture.journal.status)
+        figures = await asyncio.to_thread(capture.journal.status.figures)
         serving = {"number": capture.versions.number, "error": capture.versions.error}
         engine = {"kind": config.engine.kind, "trainable": capabilities(config).trainable}
         states = await asyncio.to_thread(read_states, config.home)
@@ -152,7 +152,7 @@ def make_app(
     async def models(session: str | None = None) -> dict[str, Any]:
         """The serving policy, the base model and the newest published versions; an older one is found by its name."""
         limit = await context()
-        newest = await asyncio.to_thread(capture.journal.newest_versions, MOST_LISTED + 1)
+        newest = await asyncio.to_thread(capture.journal.versions.newest, MOST_LISTED + 1)
         listed = sorted({*newest[-MOST_LISTED:], capture.versions.number} - {BASE_VERSION})
         names = [MODEL_NAME, f"{MODEL_NAME}@base", *(f"{MODEL_NAME}@v{number}" for number in listed)]
         return {
@@ -198,7 +198,7 @@ def make_app(
     @app.post("/v1/sessions/{session_id}/close")
     async def close_session(session_id: str) -> dict[str, Any]:
         """End a session: no next state will come."""
-        if not await asyncio.to_thread(capture.journal.close_session, session_id, "closed by the client"):
+        if not await asyncio.to_thread(capture.journal.sessions.close, session_id, "closed by the client"):
             raise ApiError(404, f"there is no session {session_id!r}", code="session_not_found")
         return {"id": session_id, "closed": True}
 
@@ -210,8 +210,8 @@ def make_app(
         """
         score, text = parse_feedback(await read_body(request, config.server.max_body_mb))
         try:
-            turn_id = await asyncio.to_thread(capture.journal.find_turn, turn_id)
-            result = await asyncio.to_thread(capture.journal.feedback, turn_id, score, text)
+            turn_id = await asyncio.to_thread(capture.journal.turns.find, turn_id)
+            result = await asyncio.to_thread(capture.journal.verdicts.feedback, turn_id, score, text)
         except UnknownTurn as e:
             raise ApiError(404, str(e), code="feedback_refused") from e
         except AmbiguousId as e:

@@ -68,9 +68,11 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
     except Timeout:
         said = f"another gateway already serves the home {config.home}, or `turnwise journal vacuum` is at work there"
         raise ConfigError(said) from None
+    if not await asyncio.to_thread(journal.store.hold_for_gateway):
+        raise ConfigError(f"another gateway serves the journal {journal.store.database.place}; stop it first")
     url = url_of(config, sock)
     try:
-        await asyncio.to_thread(journal.set_status, "gateway", {"pid": os.getpid(), "url": url})
+        await asyncio.to_thread(journal.status.say, "gateway", {"pid": os.getpid(), "url": url})
     except JournalFull as e:
         log.warning("where the gateway is found is written down once there is room: %s", e)
     urls = [engine_url] if isinstance(engine_url, str) else engine_url
@@ -85,7 +87,7 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
     capture = Capture(config, journal, renderer, versions, answering.max_model_len)
     tokens = load_tokens(config)
     try:
-        interrupted = await asyncio.to_thread(journal.recover_interrupted)
+        interrupted = await asyncio.to_thread(journal.turns.recover_interrupted)
     except JournalFull as e:
         interrupted = 0
         log.warning("turns of an earlier gateway are closed once there is room: %s", e)
@@ -141,13 +143,13 @@ async def upkeep(config: Config, journal: Journal, capture: Capture, url: str) -
     exporter, keeper = RecordsExporter(journal), Keeper(journal)
 
     async def close_idle() -> None:
-        before = journal.monotonic() - config.sessions.idle_close_s
-        for session_id in await asyncio.to_thread(journal.idle_sessions, before):
-            await asyncio.to_thread(journal.close_session, session_id, "idle", before)
+        before = journal.store.monotonic() - config.sessions.idle_close_s
+        for session_id in await asyncio.to_thread(journal.sessions.idle, before):
+            await asyncio.to_thread(journal.sessions.close, session_id, "idle", before)
 
     async def close_lost() -> None:
         """Answers whose end could not be written, because the disk was full for example."""
-        await asyncio.to_thread(journal.recover_interrupted, capture.in_hand.lost_for(LOST_AFTER_S))
+        await asyncio.to_thread(journal.turns.recover_interrupted, capture.in_hand.lost_for(LOST_AFTER_S))
 
     async def export() -> None:
         if config.journal.records:
@@ -156,13 +158,13 @@ async def upkeep(config: Config, journal: Journal, capture: Capture, url: str) -
 
     async def keep() -> None:
         """Drop from memory what was forgotten, and from the journal what is beyond its limits."""
-        await asyncio.to_thread(journal.forget_contexts)
+        await asyncio.to_thread(journal.lookups.drop_forgotten)
         await asyncio.to_thread(keeper.tick)
 
     async def heartbeat() -> None:
         versions = capture.versions
         status = {"pid": os.getpid(), "url": url, "version": versions.number, "version_error": versions.error}
-        await asyncio.to_thread(journal.set_status, "gateway", status)
+        await asyncio.to_thread(journal.status.say, "gateway", status)
 
     said: dict[str, str] = {}  # what fails again and again, on a full disk say, is said once
     while True:

@@ -66,7 +66,7 @@ class ServingVersions:
 
     async def _published(self, version: int) -> PolicyVersion:
         """A version whose weights are there. Raises ApiError (404)."""
-        found = await asyncio.to_thread(self._journal.get_version, version)
+        found = await asyncio.to_thread(self._journal.versions.get, version)
         if found is not None and not found.pruned:
             return found
         fault = f"there is no version {version}" if found is None else f"version {version} was pruned"
@@ -92,8 +92,8 @@ class ServingVersions:
                 self._loaded = {BASE_VERSION: None}  # restarted: it knows none of them
             if version not in self._loaded:
                 found = await self._published(version)
-                path = self._journal.config.home / found.path
-                ours = self._journal.config.versions_dir / f"v{version}"
+                path = self._journal.store.config.home / found.path
+                ours = self._journal.store.config.versions_dir / f"v{version}"
                 if not path.is_relative_to(ours.parent) and (ours.exists() or not path.exists()):
                     path = ours  # the home was moved or copied
                 await self._engine.load_adapter(adapter_name(version), path)
@@ -106,7 +106,7 @@ class ServingVersions:
         pause = POLL_S
         while True:
             try:
-                newest = await asyncio.to_thread(self._journal.latest_version)
+                newest = await asyncio.to_thread(self._journal.versions.latest)
                 if newest != self.number:
                     await self.ensure_loaded(newest)
                     log.info("now serving version %d (before: %d)", newest, self.number)

@@ -1,6 +1,7 @@
 """The record through which the loops meet."""
 
 from turnwise.journal.journal import Journal
-from turnwise.journal.recording import Answer, NewTurn
+from turnwise.journal.turns.recorded import PossibleParent, SessionTurn, StoredTurn
+from turnwise.journal.turns.recording import Answer, NewTurn
 
-__all__ = ["Answer", "Journal", "NewTurn"]
+__all__ = ["Answer", "Journal", "NewTurn", "PossibleParent", "SessionTurn", "StoredTurn"]

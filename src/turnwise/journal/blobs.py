@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, exists, insert, select
 
 from turnwise.journal import schema
-from turnwise.journal.schema import deflate, json_bytes
+from turnwise.journal.packing import deflate, json_bytes
 
 B, T = schema.blobs.c, schema.turns.c
 _BY_HASH = select(B.id).where(B.hash == bindparam("hash"))

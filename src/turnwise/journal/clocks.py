@@ -5,6 +5,9 @@ clock is only shown.
 no daylight saving moves it. A number on it means nothing after the next boot, so the journal knows of which boot its
 numbers are (`meta.boot`), and lets go of all of them when it is opened under another one. While a computer sleeps the
 clock may stand still: a sleep counts neither as idle time nor against a lease.
+
+A journal on a server is shared by machines, and deadlines in it are of the server's clock, which no boot of theirs
+begins anew. It is a wall clock: a step of it ends leases early, or late by no more than the longest one.
 """
 
 from __future__ import annotations
@@ -12,18 +15,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import psutil
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, literal_column, or_, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select, update
 
 from turnwise.journal import schema
+from turnwise.journal.dialects.sql import insert_missing, upsert
 
 T, S, M = schema.turns.c, schema.sessions.c, schema.meta.c
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 LONGEST_RETRY_S = 600.0
 """Most seconds until a turn is tried again. A wait beyond it is none that was ever asked for: it is over."""
-ORDER: ColumnElement[int] = literal_column("turns.rowid")
-"""The order in which turns were asked for. SQLite gives the number at the insert and keeps the order in a VACUUM."""
 
 
 def boot_id() -> str:
@@ -49,14 +50,18 @@ def is_due(retry_at: ColumnElement[float], now: float) -> ColumnElement[bool]:
     return or_(retry_at <= now, retry_at > now + LONGEST_RETRY_S)
 
 
+def one_less(attempts: ColumnElement[int]) -> ColumnElement[int]:
+    """One try fewer, as one that came to no end by its own fault; never less than none."""
+    return case((attempts > 0, attempts - 1), else_=0)
+
+
 def meta(c: Connection, name: str) -> str | None:
     """A fact about the journal as a whole, or None."""
     return c.execute(select(M.value).where(M.name == name)).scalar_one_or_none()
 
 
 def set_meta(c: Connection, name: str, value: object) -> None:
-    row = {"name": name, "value": str(value)}
-    c.execute(upsert(schema.meta).values(row).on_conflict_do_update(index_elements=["name"], set_=row))
+    upsert(c, schema.meta, {"name": name, "value": str(value)})
 
 
 def enter_boot(c: Connection, boot: str, now: float) -> None:
@@ -76,7 +81,7 @@ def enter_boot(c: Connection, boot: str, now: float) -> None:
 
 def last_turn(c: Connection) -> int:
     """The place of the newest turn in their order; 0 where there is none."""
-    return c.execute(select(func.coalesce(func.max(ORDER), 0)).select_from(schema.turns)).scalar_one()
+    return c.execute(select(func.coalesce(func.max(T.seq), 0)).select_from(schema.turns)).scalar_one()
 
 
 def lower_boot_turn(c: Connection) -> None:
@@ -100,5 +105,5 @@ def end_leases(c: Connection, now: float) -> None:
 
 def first_meta(c: Connection, name: str, value: str) -> str:
     """A fact that is set once: the one there is, else this one from now on."""
-    c.execute(insert(schema.meta).prefix_with("OR IGNORE").values(name=name, value=value))
+    insert_missing(c, schema.meta, {"name": name, "value": value})
     return meta(c, name) or value

@@ -8,9 +8,9 @@ in `TOLD` are of what happened and not of what is there: they are told with it, 
 from __future__ import annotations
 
 from sqlalchemy import Connection, delete, func, insert, select
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from turnwise.journal import schema
+from turnwise.journal.dialects.sql import upsert
 
 N, T, V, S = schema.counts.c, schema.turns.c, schema.verdicts.c, schema.sessions.c
 
@@ -25,8 +25,7 @@ TOLD = (FORGETS, UNRECOGNISED)
 
 def tell(c: Connection, name: str) -> None:
     """Count one more of a figure in `TOLD`."""
-    first = upsert(schema.counts).values(name=name, n=1)
-    c.execute(first.on_conflict_do_update(index_elements=["name"], set_={"n": N.n + 1}))
+    upsert(c, schema.counts, {"name": name, "n": 1}, changes={"n": N.n + 1})
 
 
 def told(c: Connection, name: str) -> int:

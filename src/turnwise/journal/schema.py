@@ -1,4 +1,4 @@
-"""The journal's tables, and the compact forms in which token ids, log-probs and messages are stored.
+"""The journal's tables.
 
 Every column that a query filters on is plain; everything bulky is a blob, compressed where that pays. A turn whose
 prompt extends its parent's prompt and answer stores only what it added, so a session of n turns takes O(n) space, not
@@ -7,16 +7,32 @@ O(n²).
 
 from __future__ import annotations
 
-import json
-import sys
-import zlib
-from array import array
-from collections.abc import Sequence
-from typing import Any
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    text,
+)
+from sqlalchemy import Text as PlainText
 
-from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text, text
+from turnwise.journal.dialects.sql import WithoutNul, where
 
 metadata = MetaData()
+Id = Integer().with_variant(BigInteger(), "postgresql")
+Text = PlainText().with_variant(WithoutNul(), "postgresql")
+
+
+def _order() -> Column[int]:
+    """The number that a row got at its insert. SQLite has it by itself; on PostgreSQL it is a column of its own."""
+    return Column("rowid", BigInteger, key="seq", system=True)
+
 
 sessions = Table(
     "sessions",
@@ -30,11 +46,12 @@ sessions = Table(
     Column("closed_at", Float),
     Column("close_reason", Text),
     Column("seen_mono", Float),  # last_seen_at on the monotonic clock (clocks.py): what idle time is counted from
-    Column("seen_seq", Integer, nullable=False, server_default="0"),  # the highest had the last turn
+    Column("seen_seq", Id, nullable=False, server_default="0"),  # the highest had the last turn
     Column("agent", Text),  # what the client that opened it calls itself: its user agent
-    Index("ix_sessions_open", "seen_mono", sqlite_where=text("closed_at IS NULL")),
+    _order(),
+    Index("ix_sessions_open", "seen_mono", **where("closed_at IS NULL")),
     Index("ix_sessions_seen", "seen_seq"),
-    Index("ix_sessions_parent", "parent_id", sqlite_where=text("parent_id IS NOT NULL")),
+    Index("ix_sessions_parent", "parent_id", **where("parent_id IS NOT NULL")),
 )
 
 SERVED, WAITING, JUDGING, READY, TRAINED = (
@@ -46,7 +63,7 @@ GOOD = text("turns.good_verdict IS NOT NULL AND turns.kind = 'main' AND turns.re
 
 
 def _found_by(column: str, name: str) -> Index:
-    return Index(name, column, "session_id", sqlite_where=text(f"{column} IS NOT NULL"))
+    return Index(name, column, "session_id", **where(f"{column} IS NOT NULL"))
 
 
 turns = Table(
@@ -94,39 +111,39 @@ turns = Table(
     Column("attempts", Integer, nullable=False),
     Column("retry_at", Float, nullable=False),  # on the monotonic clock; 0: at once
     Column("last_error", Text),
-    Column("batch_id", Integer),
+    Column("batch_id", Id),
     Column("begun_mono", Float),  # created_at on the monotonic clock
-    Column("tools_id", Integer),  # blobs.id; `tools` itself holds those of turns from before there were blobs
-    Column("good_verdict", Integer),  # the verdict that counts, where its score is +1: kept by a trigger
+    Column("tools_id", Id),  # blobs.id; `tools` itself holds those of turns from before there were blobs
+    Column("good_verdict", Id),  # the verdict that counts, where its score is +1: kept by a trigger
     Column("used_prompt", Integer),  # tokens as an upstream counts them; those above are of ids, which it does not give
     Column("used_response", Integer),
-    # An index ends with the row's number, which is the order of turns (clocks.ORDER).
+    _order(),  # that in which they were asked for; on SQLite an index ends with it
     Index("ix_turns_session", "session_id", "idx"),
     Index("ix_turns_request", "client", "request_hash"),
     _found_by("context_hash", "ix_turns_context"),
     _found_by("thread_hash", "ix_turns_thread"),
     _found_by("answer_hash", "ix_turns_answer"),
     # The rest hold few rows each, so that turns are read only where they are wanted.
-    Index("ix_turns_served", "session_id", sqlite_where=text("state = 'served'")),
-    Index("ix_turns_waiting", "session_id", sqlite_where=text("state = 'waiting'")),
-    Index("ix_turns_judging", "retry_at", sqlite_where=text("state = 'judging'")),
-    Index("ix_turns_ready", "version", sqlite_where=text("state = 'ready'")),
-    Index("ix_turns_trained", "session_id", sqlite_where=text("state = 'trained'")),
+    Index("ix_turns_served", "session_id", **where("state = 'served'")),
+    Index("ix_turns_waiting", "session_id", **where("state = 'waiting'")),
+    Index("ix_turns_judging", "retry_at", **where("state = 'judging'")),
+    Index("ix_turns_ready", "version", **where("state = 'ready'")),
+    Index("ix_turns_trained", "session_id", **where("state = 'trained'")),
     Index(
         "ix_turns_good",
         "good_verdict",
-        sqlite_where=text("good_verdict IS NOT NULL AND kind = 'main' AND response_tokens > 0"),
+        **where("good_verdict IS NOT NULL AND kind = 'main' AND response_tokens > 0"),
     ),
-    Index("ix_turns_pinned", "version", "created_at", sqlite_where=text("pinned = 1")),
-    Index("ix_turns_tools", "tools_id", sqlite_where=text("tools_id IS NOT NULL")),
-    Index("ix_turns_parent", "parent_id", sqlite_where=text("parent_id IS NOT NULL")),
-    Index("ix_turns_batch", "batch_id", sqlite_where=text("batch_id IS NOT NULL")),
+    Index("ix_turns_pinned", "version", "created_at", **where("pinned = 1", postgresql="pinned")),
+    Index("ix_turns_tools", "tools_id", **where("tools_id IS NOT NULL")),
+    Index("ix_turns_parent", "parent_id", **where("parent_id IS NOT NULL")),
+    Index("ix_turns_batch", "batch_id", **where("batch_id IS NOT NULL")),
 )
 
 blobs = Table(
     "blobs",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Id, primary_key=True),
     Column("hash", LargeBinary, nullable=False),  # SHA-256 of the JSON
     Column("data", LargeBinary, nullable=False),
     Index("ix_blobs_hash", "hash", unique=True),
@@ -136,7 +153,7 @@ counts = Table(
     "counts",
     metadata,
     Column("name", Text, primary_key=True),  # kept by triggers: see counts.py
-    Column("n", Integer, nullable=False),
+    Column("n", Id, nullable=False),
     sqlite_with_rowid=False,
 )
 
@@ -153,7 +170,7 @@ provenance = Table(
 verdicts = Table(
     "verdicts",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", Id, primary_key=True, autoincrement=True),
     Column("turn_id", Text, ForeignKey("turns.id"), nullable=False),
     Column("judge", Text, nullable=False),
     Column("score", Integer, nullable=False),
@@ -180,7 +197,7 @@ samples = Table(
 batches = Table(
     "batches",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", Id, primary_key=True, autoincrement=True),
     Column("state", Text, nullable=False),  # open, done, refused, released
     Column("parent", Integer, nullable=False),
     Column("turn_ids", LargeBinary, nullable=False),
@@ -203,7 +220,7 @@ versions = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("parent", Integer, nullable=False),
     Column("path", Text, nullable=False),
-    Column("batch_id", Integer, ForeignKey("batches.id")),
+    Column("batch_id", Id, ForeignKey("batches.id")),
     Column("metrics", LargeBinary, nullable=False),
     Column("gate", LargeBinary, nullable=False),
     Column("created_at", Float, nullable=False),
@@ -227,7 +244,7 @@ meta = Table(  # the whole journal: id, boot, boot_turn (clocks.py), last_versio
 events = Table(
     "events",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", Id, primary_key=True, autoincrement=True),
     Column("at", Float, nullable=False),
     Column("kind", Text, nullable=False),  # turn, next_state, verdict, move, batch, version
     Column("turn_id", Text),
@@ -237,7 +254,7 @@ events = Table(
 review = Table(  # hints from sources without trust, which wait for the person's word
     "review",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", Id, primary_key=True, autoincrement=True),
     Column("turn_id", Text, ForeignKey("turns.id"), nullable=False),
     Column("source", Text, nullable=False),
     Column("hint", Text, nullable=False),
@@ -255,70 +272,3 @@ loops = Table(
     Column("updated_at", Float, nullable=False),
     Column("seen_mono", Float),  # updated_at on the monotonic clock; null: of an earlier boot
 )
-
-
-PLAIN = b"\x00"
-"""The first byte of a blob that is not compressed; a zlib stream never begins with it."""
-
-COMPRESS_FROM = 256
-"""Bytes below which compressing costs more time than it saves space."""
-
-
-def deflate(raw: bytes) -> bytes:
-    """As a blob, compressed where that pays."""
-    return PLAIN + raw if len(raw) < COMPRESS_FROM else zlib.compress(raw, 1)
-
-
-def _inflate(blob: bytes) -> bytes:
-    return blob[1:] if blob[:1] == PLAIN else zlib.decompress(blob)
-
-
-def pack_json(value: Any) -> bytes:
-    return deflate(json_bytes(value))
-
-
-def json_bytes(value: Any) -> bytes:
-    return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
-
-
-def unpack_json(blob: bytes) -> Any:
-    return json.loads(_inflate(blob).decode("utf-8", "surrogatepass"))
-
-
-def pack_ids(ids: Sequence[int]) -> bytes:
-    """Token ids [N] as little-endian int32."""
-    return _pack(array("i", ids))
-
-
-def unpack_ids(blob: bytes) -> list[int]:
-    return id_array(blob).tolist()
-
-
-def id_array(blob: bytes) -> array[int]:
-    """Packed token ids as 4 bytes each."""
-    return _unpack(array("i"), blob)
-
-
-def pack_logprobs(values: Sequence[float] | None) -> bytes | None:
-    """Log-probs [N] as little-endian float32, the precision the engine computes them in."""
-    return None if values is None else _pack(array("f", values))
-
-
-def unpack_logprobs(blob: bytes | None) -> list[float] | None:
-    return None if blob is None else _unpack(array("f"), blob).tolist()
-
-
-def _pack(values: array[Any]) -> bytes:
-    if sys.byteorder == "big":
-        values.byteswap()
-    return deflate(values.tobytes())
-
-
-def _unpack(values: array[Any], blob: bytes) -> array[Any]:
-    values.frombytes(_inflate(blob))
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values

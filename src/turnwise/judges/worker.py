@@ -97,7 +97,7 @@ class Worker:
 
     async def _claim(self, limit: int) -> list[JudgeTask]:
         try:
-            return await asyncio.to_thread(self._journal.claim_for_judging, self._name, limit, self._config.lease_s)
+            return await asyncio.to_thread(self._journal.judging.claim, self._name, limit, self._config.lease_s)
         except JournalError as e:
             if str(e) != self._busy:  # a full disk is said once, not four times a second
                 log.warning("the journal is busy: %s", e)
@@ -147,7 +147,7 @@ class Worker:
         """Write a verdict down as soon as that can be done: a full disk is no failure of the judge's."""
         while True:
             try:
-                return await asyncio.to_thread(self._journal.record_verdict, task, verdict)
+                return await asyncio.to_thread(self._journal.judging.record, task, verdict)
             except JournalUnavailable as e:
                 log.warning("turn %s: its verdict waits to be recorded: %s", task.turn_id, e)
                 await asyncio.sleep(self._config.retry_s)
@@ -156,7 +156,7 @@ class Worker:
         while True:
             await asyncio.sleep(self._config.lease_s / 3)
             try:
-                await asyncio.to_thread(self._journal.renew_judging, task, self._config.lease_s)
+                await asyncio.to_thread(self._journal.judging.renew, task, self._config.lease_s)
             except LeaseLost:
                 raise
             except JournalError as e:  # a busy or full disk: the lease holds for two more tries
@@ -164,7 +164,7 @@ class Worker:
 
     async def _let_go(self, task: JudgeTask) -> None:
         try:
-            await asyncio.to_thread(self._journal.release_judging, task)
+            await asyncio.to_thread(self._journal.judging.release, task)
         except LeaseLost:
             pass  # somebody else has it by now
         except JournalError as e:
@@ -175,7 +175,7 @@ class Worker:
         wait = min(self._config.retry_s * 2 ** (task.attempts - 1), MAX_RETRY_S)
         log.warning("turn %s, try %d of %d: %s", task.turn_id, task.attempts, self._config.max_attempts, error)
         try:
-            await asyncio.to_thread(self._journal.judging_failed, task, self._error, wait, self._config.max_attempts)
+            await asyncio.to_thread(self._journal.judging.failed, task, self._error, wait, self._config.max_attempts)
         except LeaseLost:
             pass  # somebody else has it by now
         except JournalError as e:
@@ -185,7 +185,7 @@ class Worker:
 async def _say(journal: Journal, state: str, error: str | None) -> None:
     """What `turnwise status` and `turnwise doctor` show of this loop."""
     try:
-        await asyncio.to_thread(journal.set_status, "judge", {"state": state, "error": error})
+        await asyncio.to_thread(journal.status.say, "judge", {"state": state, "error": error})
     except JournalError as e:
         log.warning("the journal takes no sign of life: %s", e)
 

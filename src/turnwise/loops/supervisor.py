@@ -148,7 +148,7 @@ class Supervisor:
         model = resolve_model(config.model.path)
         journal = Journal.open(config)
         try:
-            journal.end_leases()  # serve.lock is ours: no judge and no trainer of this home lives
+            journal.store.end_leases()  # serve.lock is ours: no judge and no trainer of this home lives
         except JournalFull as e:
             log.warning("leases from before this start stand until they run out: %s", e)
         finally:

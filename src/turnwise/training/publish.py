@@ -76,7 +76,7 @@ def clean_leftovers(journal: Journal, versions: Path) -> None:
 
     Those of numbers that this journal kept for no batch are another one's, where an older copy was put back: they stay.
     """
-    with journal.unrecorded_versions() as numbers:
+    with journal.versions.unrecorded() as numbers:
         for number in numbers & set(numbers_on_disk(versions)):
             remove(version_dir(versions, number))
 

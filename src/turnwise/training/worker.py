@@ -63,16 +63,16 @@ def run(config: Config, stop: Stop) -> None:
     while not stop.is_set():
         beat()
         try:
-            batch = None if fault else journal.claim_batch(worker, config.train.lease_s)
+            batch = None if fault else journal.batches.claim(worker, config.train.lease_s)
             if batch is not None:
-                fault = work(config, journal, trainer, batch, stop, journal.monotonic)
+                fault = work(config, journal, trainer, batch, stop, journal.store.steady)
                 heartbeat = float("-inf")
                 continue
             if time.monotonic() - heartbeat >= HEARTBEAT_S:
-                heartbeat, serving = time.monotonic(), journal.latest_version()
+                heartbeat, serving = time.monotonic(), journal.versions.latest()
                 fault = fault and trainer.fault_of(serving)
                 status = {"state": "blocked" if fault else "waiting", "version": serving, "error": fault}
-                journal.set_status("trainer", status)
+                journal.status.say("trainer", status)
             closed = ""
         except JournalUnavailable as e:  # a full disk, a lock: nothing can be trained, and nothing is lost
             if str(e) != closed:
@@ -80,7 +80,7 @@ def run(config: Config, stop: Stop) -> None:
             closed = str(e)
         time.sleep(POLL_S)
     with suppress(JournalUnavailable):
-        journal.set_status("trainer", {"state": "stopped"})
+        journal.status.say("trainer", {"state": "stopped"})
 
 
 def work(
@@ -96,19 +96,19 @@ def work(
     tick = _lease_keeper(config, journal, batch, stop, monotonic)
     log.info("batch %d: %d samples on top of v%d", batch.id, len(batch.samples), batch.parent)
     try:
-        probes = journal.gate_probes(config.gate.probes, [s.turn_id for s in batch.samples])
-        candidate = trainer.train(batch, probes, tick, lambda: journal.batch_came_further(batch))
+        probes = journal.batches.gate_probes(config.gate.probes, [s.turn_id for s in batch.samples])
+        candidate = trainer.train(batch, probes, tick, lambda: journal.batches.came_further(batch))
         if not candidate.gate["accepted"]:
             log.warning("batch %d: refused by the gate: %s", batch.id, "; ".join(candidate.gate["reasons"]))
-            journal.refuse_batch(batch, candidate.gate, candidate.metrics)
+            journal.batches.refuse(batch, candidate.gate, candidate.metrics)
             trainer.checkpoints.drop(batch.id)
             return None
-        number = journal.reserve_version(batch, max(numbers_on_disk(config.versions_dir), default=0))
+        number = journal.batches.reserve_version(batch, max(numbers_on_disk(config.versions_dir), default=0))
         version = PolicyVersion(
             number=number,
             parent=batch.parent,
             path=str(version_dir(config.versions_dir, number)),
-            created_at=journal.clock(),
+            created_at=journal.store.clock(),
             metrics=candidate.metrics,
             gate=candidate.gate,
             turn_ids=[s.turn_id for s in batch.samples if s.turn_id not in candidate.dropped],
@@ -116,7 +116,7 @@ def work(
         tick("publishing", 0, 1)
         with trainer.stage(version, candidate) as put_in_place:
             tick("publishing", 1, 1)
-            journal.finish_batch(batch, version, candidate.dropped, put_in_place)
+            journal.batches.finish(batch, version, candidate.dropped, put_in_place)
         for reason in candidate.dropped.values():
             log.warning("batch %d: a turn was left out: %s", batch.id, reason)
         log.info("v%d serves: loss %.3f, %.1f s", number, candidate.metrics["loss"], candidate.metrics["seconds"])
@@ -124,14 +124,14 @@ def work(
     except BadBatch as e:
         log.error("batch %d cannot be trained on: %s", batch.id, e)
         gate_result = {"accepted": False, "reasons": [str(e)]}
-        journal.refuse_batch(batch, gate_result, {}, Exclusion.FAILED_IN_TRAINING)
+        journal.batches.refuse(batch, gate_result, {}, Exclusion.FAILED_IN_TRAINING)
         trainer.checkpoints.drop(batch.id)
     except AdapterError as e:
         log.error("nothing can be trained: %s", e)
-        journal.release_batch(batch)
+        journal.batches.release(batch)
         return str(e)
     except Interrupted:
-        journal.suspend_batch(batch)
+        journal.batches.suspend(batch)
         log.info("batch %d: stopped; the next start goes on with it", batch.id)
     except LeaseLost as e:
         log.warning("batch %d: %s; dropped", batch.id, e)
@@ -139,11 +139,11 @@ def work(
         log.error("batch %d waits: %s", batch.id, e)
         _suspend_when_possible(journal, batch, stop)
         with suppress(JournalUnavailable):
-            journal.set_status("trainer", {"state": "blocked", "error": str(e)})
+            journal.status.say("trainer", {"state": "blocked", "error": str(e)})
         _wait(stop, ROOM_S)
     except Exception as e:
         with suppress(LeaseLost, JournalUnavailable):
-            journal.batch_failed(batch, f"{type(e).__name__}: {e}")
+            journal.batches.failed(batch, f"{type(e).__name__}: {e}")
         raise
     return None
 
@@ -152,7 +152,7 @@ def _suspend_when_possible(journal: Journal, batch: Batch, stop: Stop) -> None:
     """Let go of a batch that only the disk stands in the way of. It counts as no attempt, however long that takes."""
     while True:
         try:
-            journal.suspend_batch(batch)
+            journal.batches.suspend(batch)
         except LeaseLost:
             return
         except JournalUnavailable:
@@ -183,11 +183,11 @@ def _lease_keeper(config: Config, journal: Journal, batch: Batch, stop: Stop, mo
             raise Interrupted
         now = monotonic()
         if now - renewed >= lease_s / 4:
-            journal.renew_batch(batch, lease_s)
+            journal.batches.renew(batch, lease_s)
             renewed = now
         if phase != shown[0] or now - shown[1] >= 1.0:
             shown = (phase, now)
-            journal.set_status(
+            journal.status.say(
                 "trainer",
                 {"state": phase, "batch": batch.id, "samples": len(batch.samples), "done": done, "total": total},
             )

@@ -61,8 +61,8 @@ def test_a_second_run_under_the_sessions_own_name_has_all_its_next_states(gatewa
 
 def test_a_second_run_after_the_first_was_closed_or_is_long_ago(gateway: Running) -> None:
     first = list(held(gateway, []))
-    gateway.journal.close_session(session_of(gateway, first[0]), "idle")
-    with gateway.journal.transaction() as c:
+    gateway.journal.sessions.close(session_of(gateway, first[0]), "idle")
+    with gateway.journal.store.transaction() as c:
         c.exec_driver_sql("UPDATE turns SET begun_mono = begun_mono - 4000")
     second = list(held(gateway, []))
     check_run(gateway, second)
@@ -81,7 +81,7 @@ def test_a_regenerated_answer_of_the_second_run_takes_its_place_there(gateway: R
     first, second = list(held(gateway, [])), list(held(gateway, []))
     history: list[Message] = []
     for turn in second[:-1]:
-        shown = gateway.journal.turn_row(turn)
+        shown = gateway.journal.lookups.turn(turn)
         assert shown is not None
         history = [*gateway.turn(turn).messages, gateway.turn(turn).answer]
     body = {"model": "turnwise", "messages": [*history, user(ASKED[-1])], "temperature": 0}

@@ -92,7 +92,7 @@ def test_a_rewritten_tool_step_is_the_next_state_of_the_turn_it_answers(gateway:
             assert [m["role"] for m in state].count("tool") == (0 if rewrite is made_a_text else 2)
             assert state[-1]["content"].startswith("say: I look again.")
         assert not any(gateway.turn(turn).bridged for turn in turns), "what the client rewrote is rendered anew"
-    assert gateway.journal.status()["unrecognised"] == 0
+    assert gateway.journal.status.figures()["unrecognised"] == 0
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -122,7 +122,7 @@ def test_a_history_with_little_left_but_the_id_is_linked(gateway: Running) -> No
     told, answer = post(gateway, [user("look"), user(f"say: I look. {CALL.format(1)}")])
     after, _ = post(gateway, [user("[summary] something was looked for"), *text_dropped(answer)])
     assert after["x-turnwise-lineage"] == "branch"
-    session = gateway.journal.show_session(after["x-turnwise-session-id"])
+    session = gateway.journal.sessions.show(after["x-turnwise-session-id"])
     assert session is not None and session["parent_id"] == told["x-turnwise-session-id"]
     assert [m["content"] for m in next_state(gateway, told["x-turnwise-turn-id"])] == ["ok"]
 

@@ -28,7 +28,7 @@ def test_the_reaction_to_a_side_turn_is_not_given_to_the_main_turn_before_it(gat
     history += [answer, user(f"{A2} Generate a title for this conversation")]
     side, answer = chat(gateway, history)
     chat(gateway, [*history, answer, user("No, that is wrong!")])
-    assert gateway.journal.get_turn(side).kind == "side"
+    assert gateway.journal.turns.get(side).kind == "side"
     assert words(gateway, side) == ["No, that is wrong!"]
     assert next_state(gateway, first) is None
 

@@ -79,7 +79,7 @@ def replay(gateway: Running, name: str, named: bool) -> list[dict[str, Any]]:
                 headers = {k: v for k, v in headers.items() if k not in NAMES}
             answer = httpx.post(gateway.url + request["path"], json=request["body"], headers=headers, timeout=60)
             assert answer.status_code == 200, answer.text
-    found = [gateway.journal.show_session(row["id"]) for row in reversed(gateway.journal.list_sessions())]
+    found = [gateway.journal.sessions.show(row["id"]) for row in reversed(gateway.journal.sessions.last_seen())]
     return [session for session in found if session is not None]
 
 

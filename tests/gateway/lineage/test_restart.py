@@ -32,4 +32,4 @@ def test_the_lineage_and_the_token_outlive_a_restart(tmp_path: Path, qwen3_dir: 
                 assert second.prompt_ids[: len(known)] == known
                 assert after.turn(first.id).state is TurnState.JUDGING
                 assert [m["role"] for m in after.next_state(first.id)] == ["tool"]
-            assert after.journal.status()["sessions"]["total"] == len(talks)
+            assert after.journal.status.figures()["sessions"]["total"] == len(talks)

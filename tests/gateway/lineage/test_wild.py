@@ -29,7 +29,7 @@ def chat(gateway: Running, messages: list[Any], tools: Any = None, **headers: st
 
 
 def link(gateway: Running, turn_id: str) -> str | None:
-    return gateway.journal.show_session(session_of(gateway, turn_id))["parent_id"]
+    return gateway.journal.sessions.show(session_of(gateway, turn_id))["parent_id"]
 
 
 def test_a_trailing_internal_message_that_moves_each_turn(gateway: Running) -> None:
@@ -42,7 +42,7 @@ def test_a_trailing_internal_message_that_moves_each_turn(gateway: Running) -> N
     assert len({session_of(gateway, t) for t in turns}) == 1
     for n, turn_id in enumerate(turns[:-1]):
         assert [m["content"] for m in next_state(gateway, turn_id)] == [f"say: And this is the answer number {n + 2}."]
-        assert gateway.journal.get_turn(turn_id).state is TurnState.JUDGING
+        assert gateway.journal.turns.get(turn_id).state is TurnState.JUDGING
 
 
 def test_a_moving_message_behind_tool_results(gateway: Running) -> None:
@@ -67,7 +67,7 @@ def test_tool_call_ids_rewritten_on_replay(gateway: Running) -> None:
     replay = {"role": "assistant", "content": None, "tool_calls": [call]}
     second, _ = chat(gateway, [*history, replay, {"role": "tool", "tool_call_id": call["id"], "content": "ok"}], TOOLS)
     assert session_of(gateway, first) == session_of(gateway, second)
-    old, new = gateway.journal.get_turn(first), gateway.journal.get_turn(second)
+    old, new = gateway.journal.turns.get(first), gateway.journal.turns.get(second)
     assert new.bridged and new.prompt_ids[: len(old.prompt_ids) + len(old.response_ids)] == [
         *old.prompt_ids,
         *old.response_ids,
@@ -101,7 +101,7 @@ def test_cache_marks_that_move_and_content_that_changes_its_shape(gateway: Runni
         ]
     )
     assert session_of(gateway, first) == session_of(gateway, second)
-    assert gateway.journal.get_turn(second).bridged
+    assert gateway.journal.turns.get(second).bridged
 
 
 def test_resends_with_other_words_after_a_lost_connection_stay_one_session(
@@ -115,12 +115,12 @@ def test_resends_with_other_words_after_a_lost_connection_stay_one_session(
         body = {"model": "turnwise", "messages": [*history, user(f"go on (attempt {n})")]}
         url = f"{gateway.url}/v1/chat/completions"
         assert httpx.post(url, headers=gateway.auth, json=body, timeout=20).status_code == 502
-    wait_until(lambda: gateway.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE) == 8)
+    wait_until(lambda: gateway.journal.status.figures()["excluded"].get(Exclusion.INFRASTRUCTURE) == 8)
     gateway.stub.die_after = None
     last, _ = chat(gateway, [*history, user("go on (attempt 8)")])
     assert session_of(gateway, last) == session_of(gateway, first)
     assert [m["content"] for m in next_state(gateway, first)] == ["go on (attempt 0)"], "the first reaction counts"
-    assert gateway.journal.status()["sessions"]["total"] == 1
+    assert gateway.journal.status.figures()["sessions"]["total"] == 1
 
 
 def test_tool_results_sent_back_as_user_text(gateway: Running) -> None:
@@ -140,7 +140,7 @@ def test_a_compacted_history_is_a_branch_linked_to_the_old_session(gateway: Runn
     new, _ = chat(gateway, compacted)
     assert link(gateway, new) == session_of(gateway, old) != session_of(gateway, new)
     assert [m["content"] for m in next_state(gateway, old)] == ["and now?"]
-    assert not gateway.journal.get_turn(new).bridged
+    assert not gateway.journal.turns.get(new).bridged
 
 
 def test_a_compacted_history_of_a_named_session_stays_in_it(gateway: Running) -> None:
@@ -168,7 +168,7 @@ def test_a_regenerated_answer_takes_the_place_of_the_old_one(gateway: Running) -
     old, _ = chat(gateway, follow)
     new, _ = chat(gateway, follow)
     assert session_of(gateway, old) == session_of(gateway, new)
-    assert gateway.journal.get_turn(old).exclusion is Exclusion.SUPERSEDED
+    assert gateway.journal.turns.get(old).exclusion is Exclusion.SUPERSEDED
 
 
 @pytest.mark.parametrize("name", ["X-Session-Id", "session-id", "session_id", "thread-id", "X-Claude-Code-Session-Id"])
@@ -270,11 +270,11 @@ def test_an_answer_regenerated_much_later_takes_the_old_ones_place(gateway: Runn
     _, answer = chat(gateway, [user("say: Yes.")])
     follow = [user("say: Yes."), answer, user("say: Why.")]
     old, _ = chat(gateway, follow)
-    with gateway.journal.transaction() as c:
+    with gateway.journal.store.transaction() as c:
         c.exec_driver_sql("UPDATE turns SET begun_mono = begun_mono - 4000")
     new, _ = chat(gateway, follow)
     assert session_of(gateway, old) == session_of(gateway, new)
-    assert gateway.journal.get_turn(old).exclusion is Exclusion.SUPERSEDED
+    assert gateway.journal.turns.get(old).exclusion is Exclusion.SUPERSEDED
 
 
 def test_two_clients_that_claim_one_session_id(gateway: Running) -> None:
@@ -310,7 +310,7 @@ def test_parallel_sub_sessions_stay_apart(gateway: Running) -> None:
 def test_housekeeping_is_a_side_turn_and_no_reaction(gateway: Running, text: str) -> None:
     main, answer = chat(gateway, [user("say: Working on it right now, please wait.")])
     side, _ = chat(gateway, [user("say: Working on it right now, please wait."), answer, user(text)])
-    assert gateway.journal.get_turn(side).exclusion is Exclusion.SIDE_TURN
+    assert gateway.journal.turns.get(side).exclusion is Exclusion.SIDE_TURN
     assert next_state(gateway, main) is None
     after, _ = chat(gateway, [user("say: Working on it right now, please wait."), answer, user("thanks")])
     assert session_of(gateway, after) == session_of(gateway, main)

@@ -41,7 +41,7 @@ def ending(path: str, response: httpx.Response, stream: bool) -> Any:
 
 
 def turn_of(fronted: Fronted, response: httpx.Response) -> Any:
-    return fronted.journal.get_turn(response.headers["x-turnwise-turn-id"])
+    return fronted.journal.turns.get(response.headers["x-turnwise-turn-id"])
 
 
 @UPSTREAMS
@@ -76,7 +76,7 @@ async def test_a_filtered_answer_is_never_judged(tmp_path: Path, api: str, said:
         await fronted.ask(messages=history)
         turn = turn_of(fronted, first)
         assert (turn.state, turn.exclusion) == (TurnState.EXCLUDED, Exclusion.CONTENT_FILTER)
-        assert fronted.journal.claim_for_judging("judge", 9, 60.0) == []
+        assert fronted.journal.judging.claim("judge", 9, 60.0) == []
 
 
 async def test_a_retry_is_given_the_filtered_answer_again(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ async def test_they_reach_the_upstream_in_its_shape(tmp_path: Path, path: str) -
             assert answered.status_code == 200, answered.text
             (message,) = fronted.asked()[0]["messages"]
             assert message == {"role": "user", "content": [SAID, *told]}
-            turn = fronted.journal.get_turn(answered.headers["x-turnwise-turn-id"])
+            turn = fronted.journal.turns.get(answered.headers["x-turnwise-turn-id"])
         assert turn is not None
         assert turn.messages[0]["content"].startswith("What is this?\n[image ")
 

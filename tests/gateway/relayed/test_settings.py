@@ -10,7 +10,6 @@ import pytest
 from tests.gateway.relayed.test_upstream import DONE, in_front_of
 from tests.support.raw_http import sse
 from turnwise.engines.upstream.anthropic_api import DEFAULT_MAX_TOKENS
-from turnwise.journal.schema import unpack_json
 
 PAGE = Path(__file__).parents[3] / "docs" / "engines.md"
 ENDED = sse({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}})
@@ -93,9 +92,9 @@ async def test_what_an_upstream_has_no_word_for_is_left_out_and_named(tmp_path: 
         assert set(answered.headers["x-turnwise-ignored"].split(", ")) == set(WITHOUT_A_WORD)
         (told,) = fronted.asked()
         assert not WITHOUT_A_WORD.keys() & told.keys()
-        row = fronted.journal.turn_row(answered.headers["x-turnwise-turn-id"])
+        row = fronted.journal.lookups.turn(answered.headers["x-turnwise-turn-id"])
         assert row is not None
-        assert set(unpack_json(row.params)["ignored"]) == set(WITHOUT_A_WORD)
+        assert set(row.params["ignored"]) == set(WITHOUT_A_WORD)
 
 
 @pytest.mark.parametrize("name", WITHOUT_A_WORD)

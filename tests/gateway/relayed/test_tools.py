@@ -161,4 +161,4 @@ def test_an_engine_with_token_ids_still_refuses_what_it_cannot_do(
     refused = httpx.post(f"{gateway.url}/v1/{path}", json=body, headers=gateway.auth)
     assert refused.status_code == 400
     assert next(iter(fields)) in refused.json()["error"]["message"]
-    assert not any(gateway.journal.status()["turns"].values())
+    assert not any(gateway.journal.status.figures()["turns"].values())

@@ -62,13 +62,13 @@ def test_served_recorded_judged_and_never_trained(relay: Running) -> None:
 
     history = [{"role": "user", "content": "say: The sky is blue."}, {"role": "assistant", "content": answer.content}]
     ask(relay, [*history, {"role": "user", "content": "No, shorter please."}])
-    (task,) = relay.journal.claim_for_judging("judge", 1, 60.0)
+    (task,) = relay.journal.judging.claim("judge", 1, 60.0)
     assert task.turn_id == turn.id
     assert [m["content"] for m in task.next_state] == ["No, shorter please."]
-    relay.journal.record_verdict(task, Verdict(score=-1, hint="Be shorter.", judge="test", reason="asked to"))
+    relay.journal.judging.record(task, Verdict(score=-1, hint="Be shorter.", judge="test", reason="asked to"))
     after = relay.turn(first)
     assert (after.state, after.exclusion) == (TurnState.EXCLUDED, Exclusion.NOT_TRAINABLE)
-    assert relay.journal.status()["samples_ready"] == 0
+    assert relay.journal.status.figures()["samples_ready"] == 0
 
 
 def test_streams_and_tool_calls_pass_through(relay: Running) -> None:
@@ -89,7 +89,7 @@ def test_an_error_keeps_its_status_and_the_turn_is_not_lost(relay: Running) -> N
     with pytest.raises(openai.RateLimitError) as caught:
         ask(relay, [{"role": "user", "content": "hello"}])
     assert "upstream" in caught.value.message
-    wait_until(lambda: relay.journal.status()["excluded"] == {Exclusion.INFRASTRUCTURE: 1})
+    wait_until(lambda: relay.journal.status.figures()["excluded"] == {Exclusion.INFRASTRUCTURE: 1})
 
 
 @dataclass
@@ -109,8 +109,8 @@ class Fronted:
 
     async def failed_turns(self) -> int:
         """How many turns ended without an answer; waits until there is one."""
-        await asyncio.to_thread(wait_until, lambda: self.journal.status()["excluded"])
-        return self.journal.status()["excluded"][Exclusion.INFRASTRUCTURE]
+        await asyncio.to_thread(wait_until, lambda: self.journal.status.figures()["excluded"])
+        return self.journal.status.figures()["excluded"][Exclusion.INFRASTRUCTURE]
 
 
 @contextlib.asynccontextmanager

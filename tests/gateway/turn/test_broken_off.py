@@ -50,7 +50,7 @@ def test_an_answer_that_always_breaks_off_fails(qwen: Agents) -> None:
     response = Caller(qwen, "chat", False).post([user("break off always")])
     assert response.status_code == 502 and "went away" in response.json()["error"]["message"]
     assert len(asked) == 3
-    assert qwen.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE) == 1
+    assert qwen.journal.status.figures()["excluded"].get(Exclusion.INFRASTRUCTURE) == 1
 
 
 def test_what_a_client_has_seen_is_not_taken_back(qwen: Agents) -> None:

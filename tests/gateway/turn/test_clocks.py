@@ -69,7 +69,7 @@ def upkeeps(gateway: Running, times: int = 4) -> None:
     seen: set[Any] = set()
 
     def looked() -> bool:
-        with gateway.journal.reading() as c:
+        with gateway.journal.store.reading() as c:
             seen.add(c.exec_driver_sql("SELECT updated_at FROM loops WHERE name = 'gateway'").scalar())
         return len(seen) > times
 
@@ -81,12 +81,12 @@ def test_an_answer_under_way_outlives_a_jump_of_the_clock(fronted: Running, jump
     fronted.stub.token_delay_s = 0.3
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(ask, fronted, "say: a b c d e f g h i j")
-        wait_until(lambda: fronted.journal.status()["turns"][TurnState.SERVED] == 1)
+        wait_until(lambda: fronted.journal.status.figures()["turns"][TurnState.SERVED] == 1)
         jumping.wall += jump
         upkeeps(fronted)
         jumping.mono += max(0.0, jump)  # and if the machine's own time went on as well
         upkeeps(fronted)
-        assert fronted.journal.status()["turns"][TurnState.SERVED] == 1, "it has the answer in hand"
+        assert fronted.journal.status.figures()["turns"][TurnState.SERVED] == 1, "it has the answer in hand"
         response = asking.result()
     assert response.status_code == 200
     turn = fronted.turn(response.headers["x-turnwise-turn-id"])
@@ -98,9 +98,9 @@ def test_a_jump_closes_no_session_and_keeps_none_open(fronted: Running, jumping:
     assert ask(fronted, "say: hello").status_code == 200
     jumping.wall += jump
     upkeeps(fronted)
-    assert fronted.journal.status()["sessions"] == {"open": 1, "total": 1}
+    assert fronted.journal.status.figures()["sessions"] == {"open": 1, "total": 1}
     jumping.mono += fronted.config.sessions.idle_close_s + 1
-    wait_until(lambda: fronted.journal.status()["sessions"] == {"open": 0, "total": 1})
+    wait_until(lambda: fronted.journal.status.figures()["sessions"] == {"open": 0, "total": 1})
 
 
 def test_a_turn_is_lost_once_nobody_has_held_it_for_a_while() -> None:

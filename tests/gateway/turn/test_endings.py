@@ -20,7 +20,7 @@ def test_a_client_that_hangs_up_aborts_its_turn(qwen: Agents, name: str, seen: s
     """Waiting for a whole answer, before the first event of a stream, and in the middle of one."""
     path, body, _ = FORMATS[name]
     session, stub = f"gone-{name}-{'-'.join(seen.split())}", qwen.stub
-    cancelled, ready = stub.cancelled, qwen.journal.status()["samples_ready"]
+    cancelled, ready = stub.cancelled, qwen.journal.status.figures()["samples_ready"]
     stub.token_delay_s = 60.0 if seen == "nothing" else 0.2
     asked = body([user(f"say: {WORDS}")], Habits()) | {"stream": seen != "whole"}
     headers = qwen.auth | {"X-Session-Id": session}
@@ -31,14 +31,14 @@ def test_a_client_that_hangs_up_aborts_its_turn(qwen: Agents, name: str, seen: s
         else:
             with pytest.raises(httpx.ReadTimeout):
                 client.post(f"{qwen.url}{path}", headers=headers, json=asked, timeout=1.0)
-    shown = wait_until(lambda: (s := qwen.journal.show_session(session)) and s["turns"][0]["answer"] and s)
+    shown = wait_until(lambda: (s := qwen.journal.sessions.show(session)) and s["turns"][0]["answer"] and s)
     [turn] = shown["turns"]
     assert (turn["state"], turn["exclusion"]) == (TurnState.EXCLUDED, Exclusion.ABORTED)
     assert (turn["finish_reason"], turn["response_tokens"] > 0) == ("abort", seen != "nothing")
     wait_until(lambda: stub.cancelled == cancelled + 1)  # the engine stopped computing
     refused = httpx.post(f"{qwen.url}/v1/turns/{turn['id']}/feedback", headers=qwen.person, json={"score": 1})
     assert "already aborted" in refused.text, "not even a person's score makes a sample of it"
-    assert qwen.journal.status()["samples_ready"] == ready
+    assert qwen.journal.status.figures()["samples_ready"] == ready
 
 
 @pytest.mark.parametrize("said", ["", "That is all."], ids=["empty", "words"])
@@ -51,7 +51,7 @@ def test_a_request_that_says_it_is_done_ends_its_session(
     history = [user("say: first"), first.answer, user(f"say: {said}")]
     last = caller.ask(history, headers=headers | {"X-Session-Done": "true"})
     assert last.answer["content"] == said
-    shown = caller.gateway.journal.show_session(session)
+    shown = caller.gateway.journal.sessions.show(session)
     assert shown is not None
     assert (shown["close_reason"], shown["closed_at"] is None) == ("the client said it is done", False)
     # An answer that says nothing is still one: the engine sampled the end of the turn.
@@ -65,7 +65,7 @@ def test_a_request_that_says_it_is_done_ends_its_session(
 def test_a_session_that_is_not_done_stays_open(caller: Caller, request: pytest.FixtureRequest) -> None:
     session = f"open-{request.node.callspec.id}"
     turn = caller.ask([user("say: ")], headers={"X-Session-Id": session, "X-Session-Done": "false"})
-    shown = caller.gateway.journal.show_session(session)
+    shown = caller.gateway.journal.sessions.show(session)
     assert shown is not None and shown["closed_at"] is None
     assert turn.state is TurnState.WAITING
 

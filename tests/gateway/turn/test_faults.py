@@ -55,7 +55,7 @@ def test_a_request_that_cannot_be_recorded_is_not_answered(disk: dict[str, bool]
     assert "full" in response.json()["error"]["message"]
     asked = len(gateway.stub.sampled)
     disk["full"] = False
-    assert gateway.journal.get_turn(before).state is TurnState.WAITING
+    assert gateway.journal.turns.get(before).state is TurnState.WAITING
     say(gateway, [user("hi again")])
     assert len(gateway.stub.sampled) == asked + 1, "the refused request did not reach the engine"
 
@@ -81,8 +81,8 @@ def test_an_answer_that_cannot_be_recorded_has_no_end(disk: dict[str, bool], gat
     error = json.loads(lines[-2].removeprefix("data: "))["error"]
     assert error["type"] == "insufficient_storage_error"
     disk["full"] = False
-    gateway.journal.recover_interrupted()  # what upkeep does after a while
-    turn = gateway.journal.get_turn(turn_id)
+    gateway.journal.turns.recover_interrupted()  # what upkeep does after a while
+    turn = gateway.journal.turns.get(turn_id)
     assert turn.state is TurnState.EXCLUDED
     assert turn.exclusion in (Exclusion.INTERRUPTED, Exclusion.INFRASTRUCTURE)
 
@@ -103,7 +103,7 @@ def test_a_version_that_cannot_be_loaded_is_not_served_and_is_reported(gateway: 
     status = wait_until(lambda: (s := status_of(gateway))["version"]["error"] and s)
     assert status["version"]["number"] == 0
     turn_id, _, headers = say(gateway, [user("hi")])
-    assert (headers["x-turnwise-version"], gateway.journal.get_turn(turn_id).version) == ("0", 0)
+    assert (headers["x-turnwise-version"], gateway.journal.turns.get(turn_id).version) == ("0", 0)
     gateway.stub.refuse_load = False
     wait_until(lambda: status_of(gateway)["version"]["number"] == 1)
     assert say(gateway, [user("hi")])[2]["x-turnwise-version"] == "1"
@@ -121,7 +121,7 @@ def test_old_adapters_are_unloaded(gateway: Running) -> None:
 def test_log_probs_that_are_missing_stay_missing(gateway: Running, fault: str) -> None:
     gateway.stub.logprobs = fault
     turn_id, _, _ = say(gateway, [user("say: one two three four")])
-    turn = gateway.journal.get_turn(turn_id)
+    turn = gateway.journal.turns.get(turn_id)
     assert turn.logprobs is None
     assert len(turn.response_ids) > 3
 
@@ -182,10 +182,10 @@ def test_turns_keep_their_places_when_one_of_them_fails(gateway: Running, monkey
     third = post(gateway, {"model": "turnwise", "messages": history, "tools": tools})
     ids = [r.headers["x-turnwise-turn-id"] for r in (first, again, third)]
     assert len({session_of(gateway, i) for i in ids}) == 1
-    assert [gateway.journal.get_turn(i).index for i in ids] == [0, 2, 3]
+    assert [gateway.journal.turns.get(i).index for i in ids] == [0, 2, 3]
     assert next_state(gateway, ids[0])[0]["content"] == "say: second"
     assert next_state(gateway, ids[1])[0]["content"] == "third"
-    status = gateway.journal.status()
+    status = gateway.journal.status.figures()
     assert status["excluded"] == {Exclusion.INFRASTRUCTURE: 1}
     assert not any(status["verdicts"].values()), "a failure of the engine is no verdict"
 
@@ -196,8 +196,8 @@ def test_a_truncated_answer_whose_session_ends_is_no_sample(gateway: Running) ->
     assert response.json()["choices"][0]["finish_reason"] == "length"
     turn_id = response.headers["x-turnwise-turn-id"]
     post(gateway, {}, f"/v1/sessions/{session_of(gateway, turn_id)}/close")
-    assert gateway.journal.get_turn(turn_id).exclusion is Exclusion.NO_NEXT_STATE
-    assert gateway.journal.status()["samples_ready"] == 0
+    assert gateway.journal.turns.get(turn_id).exclusion is Exclusion.NO_NEXT_STATE
+    assert gateway.journal.status.figures()["samples_ready"] == 0
 
 
 def status_of(gateway: Running) -> dict[str, Any]:

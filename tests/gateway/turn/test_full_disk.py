@@ -25,6 +25,7 @@ from turnwise.config import Config, load_config
 from turnwise.errors import JournalError, JournalFull
 from turnwise.gateway import server
 from turnwise.journal import Journal
+from turnwise.journal.status import Status
 from turnwise.types import TurnState
 
 __all__ = ["small_disk"]
@@ -126,20 +127,20 @@ def test_a_start_on_a_full_disk_is_a_sentence_and_harms_nothing(small_disk: Smal
         Journal.open(elsewhere)
     small_disk.empty()
     opened = Journal.open(elsewhere)
-    assert opened.status()["turns"][TurnState.SERVED] == 0
+    assert opened.status.figures()["turns"][TurnState.SERVED] == 0
     opened.close()
     whole(kept, turn)
 
 
 def whole(gateway: Running, kept: str) -> None:
     """Nothing is half there: the file is sound, every turn has an end, records.jsonl has whole lines of all events."""
-    wait_until(lambda: gateway.journal.status()["turns"][TurnState.SERVED] == 0)
+    wait_until(lambda: gateway.journal.status.figures()["turns"][TurnState.SERVED] == 0)
     assert gateway.turn(kept).state in (TurnState.WAITING, TurnState.EXCLUDED)
-    with gateway.journal.reading() as c:
+    with gateway.journal.store.reading() as c:
         assert c.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
 
     def exported() -> bool:
-        with gateway.journal.reading() as c:
+        with gateway.journal.store.reading() as c:
             return c.exec_driver_sql("SELECT count(*) FROM events").scalar() == 1
 
     wait_until(exported)
@@ -171,15 +172,15 @@ def test_a_gateway_starts_although_nothing_can_be_written(
     config: Config, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The full disk is a stand-in: what the gateway says of itself at its start finds no room."""
-    real, refused = Journal.set_status, []
+    real, refused = Status.say, []
 
-    def once_full(self: Journal, name: str, status: dict[str, Any]) -> None:
+    def once_full(self: Status, name: str, status: dict[str, Any]) -> None:
         if not refused:
             refused.append(name)
             raise JournalFull("the journal cannot be written: the disk is full")
         real(self, name, status)
 
-    monkeypatch.setattr(Journal, "set_status", once_full)
+    monkeypatch.setattr(Status, "say", once_full)
     gateway = start(config)
     assert ask(gateway, "say: hello").status_code == 200
     assert refused == ["gateway"]

@@ -51,8 +51,8 @@ def test_the_turn_before_is_judged_while_its_reply_is_answered(slow: Agents, nam
     with ThreadPoolExecutor(1) as pool:
         answering = pool.submit(talk.ask)
         try:
-            claimed = wait_until(lambda: slow.journal.claim_for_judging("judge", 1, 60.0) or answering.done())
-            under_way = slow.journal.status()["turns"][TurnState.SERVED]
+            claimed = wait_until(lambda: slow.journal.judging.claim("judge", 1, 60.0) or answering.done())
+            under_way = slow.journal.status.figures()["turns"][TurnState.SERVED]
             done = answering.done()
         finally:
             slow.stub.token_delay_s = 0.0

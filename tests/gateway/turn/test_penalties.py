@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.gateway.callers import Caller, user
-from turnwise.journal.schema import unpack_json
 
 BENT = {"frequency_penalty": 0.3, "presence_penalty": 0.2, "repetition_penalty": 1.1, "min_p": 0.05}
 
@@ -23,9 +22,9 @@ def test_the_engine_is_asked_with_them_and_they_are_recorded(caller: Caller, fie
     turn = caller.ask([user("say: one two")], **fields)
     (asked,) = caller.gateway.stub.asked
     assert {name: asked.get(name) for name in fields} == fields
-    row = caller.gateway.journal.turn_row(turn.id)
+    row = caller.gateway.journal.lookups.turn(turn.id)
     assert row is not None
-    assert {name: unpack_json(row.params)[name] for name in fields} == fields
+    assert {name: row.params[name] for name in fields} == fields
 
 
 def test_those_that_change_nothing_are_not_passed_on(caller: Caller) -> None:

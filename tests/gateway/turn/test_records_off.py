@@ -32,11 +32,11 @@ def learn(gateway: Agents) -> list[tuple[Any, ...]]:
         first = talk.ask()
         talk.say("say: No, shorter please.")
         second = talk.ask()
-        [task] = gateway.journal.claim_for_judging("judge", 9, 60.0)
+        [task] = gateway.journal.judging.claim("judge", 9, 60.0)
         assert task.turn_id == first.id
-        gateway.journal.record_verdict(task, Verdict(score=-1, hint="Be shorter.", judge="test", reason="asked to"))
+        gateway.journal.judging.record(task, Verdict(score=-1, hint="Be shorter.", judge="test", reason="asked to"))
         score(gateway, second.id, 1, "Like that.")
-    batch = gateway.journal.claim_batch("trainer", 60.0)
+    batch = gateway.journal.batches.claim("trainer", 60.0)
     assert batch is not None
     return [
         (s.prompt_ids, s.response_ids, s.logprobs, s.temperature, s.version, s.reward, s.hint, s.hint_at)
@@ -52,7 +52,7 @@ def test_the_samples_are_the_same_with_records_and_without(tmp_path: Path, qwen3
             config = settings(tmp_path / str(records), qwen3_dir, **kept)
             with gateway_on(config, stub, url) as gateway:
                 samples.append(learn(gateway))
-                with gateway.journal.reading() as c:
+                with gateway.journal.store.reading() as c:
                     outbox = c.execute(select(func.count()).select_from(schema.events)).scalar_one()
             assert config.records_path.exists() == records
             assert bool(outbox) == records
@@ -71,7 +71,7 @@ def test_records_that_cannot_be_written_stop_neither_serving_nor_learning(
             samples = learn(gateway)
             open_turn = Caller(gateway, "chat", False).ask([user("say: and then nothing")])
             wait_until(lambda: gateway.turn(open_turn.id).exclusion is Exclusion.NO_NEXT_STATE)  # upkeep goes on
-            wait_until(lambda: "gateway" in gateway.journal.status()["loops"])
+            wait_until(lambda: "gateway" in gateway.journal.status.figures()["loops"])
             wait_until(lambda: "records.jsonl" in caplog.text)
         assert len(samples) == 2 * len(CALLERS)
         lock.rmdir()
@@ -81,5 +81,5 @@ def test_records_that_cannot_be_written_stop_neither_serving_nor_learning(
     records = [json.loads(line) for line in config.records_path.read_text().splitlines()]
     assert [r["event"] for r in records] == list(range(1, len(records) + 1)), "nothing was lost meanwhile"
     journal = Journal.open(config)
-    assert sum(r["kind"] == "turn" for r in records) == sum(journal.status()["turns"].values())
+    assert sum(r["kind"] == "turn" for r in records) == sum(journal.status.figures()["turns"].values())
     journal.close()

@@ -139,7 +139,7 @@ def test_a_client_that_hangs_up_while_waiting_for_a_whole_answer(gateway: Runnin
     body = {"model": "turnwise", "messages": [{"role": "user", "content": "say: " + "word " * 200}]}
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{gateway.url}/v1/chat/completions", headers=gateway.auth, json=body, timeout=0.5)
-    wait_until(lambda: gateway.journal.status()["excluded"].get(Exclusion.ABORTED) == 1)
+    wait_until(lambda: gateway.journal.status.figures()["excluded"].get(Exclusion.ABORTED) == 1)
     wait_until(lambda: gateway.stub.cancelled == 1)
 
 
@@ -147,7 +147,7 @@ def test_an_engine_that_dies_in_the_middle_of_a_stream(gateway: Running) -> None
     gateway.stub.die_after = 2
     with pytest.raises(Exception, match="engine"):
         list(ask(gateway, "say: one two three four", stream=True))
-    wait_until(lambda: gateway.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE) == 1)
+    wait_until(lambda: gateway.journal.status.figures()["excluded"].get(Exclusion.INFRASTRUCTURE) == 1)
     gateway.stub.die_after = None
     assert ask(gateway).choices[0].message.content == "hello there"
 

@@ -63,11 +63,13 @@ def test_the_recorded_ids_are_the_sampled_ones_and_those_of_calls_begin_the_next
 def test_an_answer_that_the_engine_breaks_off_is_no_answer(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caller.gateway.stub, "finish", "abort")
     caller.gateway.stub.token_delay_s = 0.01
-    before = caller.gateway.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE, 0)
+    before = caller.gateway.journal.status.figures()["excluded"].get(Exclusion.INFRASTRUCTURE, 0)
     response = caller.post([user("say: one two three four")])
     assert response.status_code == (200 if caller.stream else 502), response.text
     assert "broke the answer off" in response.text
-    wait_until(lambda: caller.gateway.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE, 0) == before + 1)
+    wait_until(
+        lambda: caller.gateway.journal.status.figures()["excluded"].get(Exclusion.INFRASTRUCTURE, 0) == before + 1
+    )
 
 
 def test_log_probs_that_are_missing_stay_missing(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ from tests.gateway.conftest import Agents
 from tests.gateway.encoders import Habits
 from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.gateway.wire.test_thinking import CLOSED, shown
-from turnwise.journal.schema import unpack_json
 from turnwise.types import FinishReason
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -120,9 +119,9 @@ def test_tools_that_may_not_be_called_stand_in_the_record(qwen: Agents, name: st
     none: Any = {"type": "none"} if name == "messages" else "none"
     more = {} if name == "messages" else {"parallel_tool_calls": False}
     turn = caller.ask([user("say: nothing to call")], tools=True, tool_choice=none, **more)
-    row = qwen.journal.turn_row(turn.id)
+    row = qwen.journal.lookups.turn(turn.id)
     assert row is not None and turn.tools is None
-    assert unpack_json(row.params)["withheld_tools"][0]["function"]["name"] == "add"
+    assert row.params["withheld_tools"][0]["function"]["name"] == "add"
 
 
 def test_the_prompt_that_is_counted_is_the_one_that_is_sent(_able: Agents) -> None:
@@ -151,7 +150,7 @@ def test_vllms_own_grammars_are_passed_on_with_thinking_off(_able: Agents) -> No
     answered = asked_for(_able, structured_outputs=CHOICE)
     assert answered.status_code == 200, answered.text
     assert _able.stub.structured[-1] == CHOICE
-    turn = _able.journal.get_turn(answered.headers["x-turnwise-turn-id"])
+    turn = _able.journal.turns.get(answered.headers["x-turnwise-turn-id"])
     assert turn is not None
     assert shown(_able, turn).endswith(CLOSED)
     schema = {"type": "json_schema", "json_schema": NAMED}

@@ -33,7 +33,7 @@ def streamed(qwen: Agents, content: Any, **options: Any) -> tuple[list[Any], Mes
 
 
 def turn(qwen: Agents, answer: Any) -> Any:
-    return qwen.journal.get_turn("turn-" + answer.id.removeprefix("msg_"))
+    return qwen.journal.turns.get("turn-" + answer.id.removeprefix("msg_"))
 
 
 def test_an_answer_and_its_record(qwen: Agents) -> None:
@@ -205,7 +205,7 @@ def test_an_engine_that_dies_in_the_middle_of_a_stream(qwen: Agents) -> None:
     with pytest.raises(anthropic.APIStatusError, match="engine") as died:
         streamed(qwen, "say: one two three four five six seven")
     assert died.value.body["type"] == "error"  # type: ignore[index]
-    wait_until(lambda: qwen.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE))
+    wait_until(lambda: qwen.journal.status.figures()["excluded"].get(Exclusion.INFRASTRUCTURE))
 
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}

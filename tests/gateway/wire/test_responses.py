@@ -16,7 +16,6 @@ from tests.support.servers import wait_until
 from tests.support.wire import KINDS_OF_ANSWER, TOOL, check_events, events_of, nested_calls, post_stream, without_ids
 from turnwise.gateway.wire.request import AnswerHead, Final, ModelRequest, Usage
 from turnwise.gateway.wire.responses.answer import ResponsesCodec
-from turnwise.journal.schema import unpack_json
 from turnwise.tokens.answer_pieces import AnswerParts
 from turnwise.types import Exclusion, FinishReason, TurnState
 
@@ -35,7 +34,7 @@ def streamed(qwen: Agents, given: Any, **options: Any) -> tuple[list[Any], Respo
 
 
 def turn(qwen: Agents, answer: Any) -> Any:
-    return qwen.journal.get_turn("turn-" + answer.id.removeprefix("resp_"))
+    return qwen.journal.turns.get("turn-" + answer.id.removeprefix("resp_"))
 
 
 def history(answer: Response) -> list[Any]:
@@ -150,9 +149,9 @@ def test_a_search_at_its_vendor_is_left_out_and_said_so(qwen: Agents) -> None:
     assert [tool.type for tool in answer.tools] == ["function"]
     record = turn(qwen, answer)
     assert [tool["function"]["name"] for tool in record.tools] == ["add"]
-    row = qwen.journal.turn_row(record.id)
+    row = qwen.journal.lookups.turn(record.id)
     assert row is not None
-    assert unpack_json(row.params)["ignored_tools"] == [{"type": "web_search", "external_web_access": True}]
+    assert row.params["ignored_tools"] == [{"type": "web_search", "external_web_access": True}]
 
 
 def test_a_previous_response_stands_for_its_history(qwen: Agents) -> None:
@@ -276,7 +275,7 @@ def test_an_engine_that_dies_in_the_middle_of_a_stream(qwen: Agents) -> None:
     )
     check_events(raw, ResponseStreamEvent)
     assert (raw[-1]["type"], raw[-1]["response"]["error"]["code"]) == ("response.failed", "server_error")
-    wait_until(lambda: qwen.journal.status()["excluded"].get(Exclusion.INFRASTRUCTURE))
+    wait_until(lambda: qwen.journal.status.figures()["excluded"].get(Exclusion.INFRASTRUCTURE))
 
 
 CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"}
@@ -395,7 +394,7 @@ def test_an_answer_that_was_cut_off_cannot_be_named(qwen: Agents) -> None:
     with qwen.openai.responses.create(model="turnwise", input="say: " + "word " * 200, stream=True) as events:
         begun: Any = next(iter(events))  # the same client asks below: another's is refused anyway
     cut = begun.response.id.replace("resp_", "turn-")
-    wait_until(lambda: (row := qwen.journal.turn_row(cut)) is not None and row.finish_reason == FinishReason.ABORT)
+    wait_until(lambda: (row := qwen.journal.lookups.turn(cut)) is not None and row.finish_reason == FinishReason.ABORT)
     qwen.stub.token_delay_s = 0
     with pytest.raises(openai.BadRequestError, match="any more"):
         named = {"type": "item_reference", "id": cut.replace("turn-", "msg_")}

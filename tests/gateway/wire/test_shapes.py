@@ -11,7 +11,6 @@ from tests.gateway.callers import FORMATS, user
 from tests.gateway.conftest import Agents
 from tests.gateway.encoders import Habits
 from tests.support.wire import TOOL
-from turnwise.journal.schema import unpack_json
 
 SCHEMA = {"type": "object"}
 NAMESPACE = {"type": "namespace", "name": "group", "description": "d", "tools": [{"type": "function"} | TOOL]}
@@ -102,10 +101,10 @@ def test_marks_on_a_tool_are_kept_in_the_record_and_change_nothing(qwen: Agents,
     for mark, value in MARKS.items():
         marked = post(qwen, name, f"marks {name}", tools=[tool | {mark: value}])
         assert marked.status_code == 200, marked.text
-        row = qwen.journal.turn_row(marked.headers["x-turnwise-turn-id"])
+        row = qwen.journal.lookups.turn(marked.headers["x-turnwise-turn-id"])
         assert row is not None
-        assert unpack_json(row.params)["tool_marks"] == {"tools.0": {mark: value}}
-    turns = [qwen.journal.get_turn(r.headers["x-turnwise-turn-id"]) for r in (plain, marked)]
+        assert row.params["tool_marks"] == {"tools.0": {mark: value}}
+    turns = [qwen.journal.turns.get(r.headers["x-turnwise-turn-id"]) for r in (plain, marked)]
     assert turns[0] is not None and turns[1] is not None
     assert (turns[0].prompt_ids, turns[0].tools) == (turns[1].prompt_ids, turns[1].tools)
 
@@ -121,9 +120,9 @@ def test_what_nobody_knows_of_a_tool_is_refused_by_name(qwen: Agents, name: str)
 def test_a_tool_in_a_group_is_held_to_the_same(qwen: Agents) -> None:
     [inner] = NAMESPACE["tools"]
     marked = post(qwen, "responses", "group", tools=[NAMESPACE | {"tools": [inner | {"defer_loading": True}]}])
-    row = qwen.journal.turn_row(marked.headers["x-turnwise-turn-id"])
+    row = qwen.journal.lookups.turn(marked.headers["x-turnwise-turn-id"])
     assert row is not None
-    assert unpack_json(row.params)["tool_marks"] == {"tools.0.tools.0": {"defer_loading": True}}
+    assert row.params["tool_marks"] == {"tools.0.tools.0": {"defer_loading": True}}
     bogus = post(qwen, "responses", "group", tools=[NAMESPACE | {"tools": [inner | {"bogus": 1}]}])
     assert named("responses", bogus, "tools.0.tools.0.bogus")
     assert named("responses", post(qwen, "responses", "group", tools=[NAMESPACE | {"bogus": 1}]), "tools.0.bogus")
@@ -177,7 +176,7 @@ SENT: list[tuple[str, dict[str, Any]]] = [
 def test_what_says_nothing_is_no_reason_to_fail(qwen: Agents, name: str, more: dict[str, Any]) -> None:
     response = post(qwen, name, "so be it", **more)
     assert response.status_code == 200, response.text
-    turn = qwen.journal.get_turn(response.headers["x-turnwise-turn-id"])
+    turn = qwen.journal.turns.get(response.headers["x-turnwise-turn-id"])
     assert turn is not None and turn.temperature == (0 if more.get("top_p") == 0 else 1)
 
 
@@ -198,7 +197,7 @@ def test_the_tool_loop_of_the_sdks_parser_goes_on(qwen: Agents) -> None:
     result: Any = {"role": "tool", "tool_call_id": call.id, "content": "2"}
     asked += [first.choices[0].message, result]
     second = qwen.openai.chat.completions.parse(model="turnwise", messages=asked, tools=tools)
-    assert qwen.journal.get_turn(second.id.removeprefix("chatcmpl-")) is not None
+    assert qwen.journal.turns.get(second.id.removeprefix("chatcmpl-")) is not None
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -209,6 +208,6 @@ def test_parts_of_a_message_stand_apart(qwen: Agents, name: str) -> None:
     parts = [{"type": kind, "text": text} for text in texts]
     key = "input" if name == "responses" else "messages"
     response = post(qwen, name, "", **{key: [{"role": "user", "content": parts}]})
-    turn = qwen.journal.get_turn(response.headers["x-turnwise-turn-id"])
+    turn = qwen.journal.turns.get(response.headers["x-turnwise-turn-id"])
     assert turn is not None
     assert turn.messages[-1]["content"] == "say: fix it\n<system-reminder>\nnow \nplease do"

@@ -56,7 +56,7 @@ def test_a_conversation_of_instructions_alone_and_its_reaction(caller: Caller, r
     assert first.messages == asked
     second = caller.ask([*asked, first.answer, user("No, shorter.")])
     assert second.session_id == first.session_id
-    again = caller.gateway.journal.get_turn(first.id)
+    again = caller.gateway.journal.turns.get(first.id)
     assert again is not None and again.state is TurnState.JUDGING
 
 
@@ -93,7 +93,7 @@ def test_the_whole_answer_begins_the_next_request(caller: Caller, request: pytes
     whole: Message = {"role": "assistant", "content": "The sky is blue."}
     second = caller.ask([*asked, whole, user("No, it is grey.")])
     assert second.session_id == first.session_id
-    again = caller.gateway.journal.get_turn(first.id)
+    again = caller.gateway.journal.turns.get(first.id)
     assert again is not None and again.state is TurnState.JUDGING
 
 
@@ -152,7 +152,7 @@ def test_a_document_of_plain_text_is_text(qwen: Agents, source: dict[str, Any], 
         f"{qwen.url}/v1/messages", headers=qwen.auth, json={"model": "turnwise", "max_tokens": 9} | body, timeout=30
     )
     assert response.status_code == 200, response.text
-    turn = qwen.journal.get_turn(response.headers["x-turnwise-turn-id"])
+    turn = qwen.journal.turns.get(response.headers["x-turnwise-turn-id"])
     assert turn is not None
     assert turn.messages[-1]["content"].startswith("On grass\nGrass is green.")
     if not within:

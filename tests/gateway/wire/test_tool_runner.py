@@ -34,7 +34,7 @@ def test_the_tool_runner_runs_to_its_end(qwen: Agents) -> None:
     )
     answers = list(runner)
     assert [answer.stop_reason for answer in answers] == ["tool_use", "end_turn"]
-    first, second = (qwen.journal.get_turn(f"turn-{answer.id.removeprefix('msg_')}") for answer in answers)
+    first, second = (qwen.journal.turns.get(f"turn-{answer.id.removeprefix('msg_')}") for answer in answers)
     assert first is not None
     assert second is not None
     assert first.session_id == second.session_id

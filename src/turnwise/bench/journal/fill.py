@@ -18,7 +18,7 @@ from turnwise.config import Config
 from turnwise.journal import Journal, schema
 from turnwise.journal.blobs import Content
 from turnwise.journal.counts import mend_counts
-from turnwise.journal.schema import pack_ids, pack_json, pack_logprobs
+from turnwise.journal.packing import pack_ids, pack_json, pack_logprobs
 from turnwise.types import Exclusion, TurnKind, TurnState
 
 SESSION = 10
@@ -72,7 +72,7 @@ def fill(config: Config, size: Size, seed: int = 0) -> None:
         )
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     journal = Journal.open(config)
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         mend_counts(c)
     journal.close()
 

@@ -21,8 +21,8 @@ from turnwise.bench.journal.writing import AT_ONCE, WRITE_S, accounted, plain_in
 from turnwise.bench.report import BenchReport, Figure, Grid
 from turnwise.config import Config, load_config
 from turnwise.journal import Journal
-from turnwise.journal.deletion.erasing import used_bytes
 from turnwise.journal.deletion.retention import Prune
+from turnwise.journal.store import Store
 
 SHARES = (0.01, 0.1, 1.0)
 LIMIT_MS = 50.0
@@ -90,27 +90,29 @@ def measure(config: Config, size: Size, repeats: int) -> Times:
     def place(n: int) -> int:
         return (newest - n * 7919) % newest
 
-    timed("serving version", lambda n: journal.latest_version())
-    timed("gate probes", lambda n: journal.gate_probes(8, []))
-    timed("same request", lambda n: journal.same_request(CLIENT, hash_of("request", place(n))))
-    timed("by context", lambda n: journal.turns_by_context(CLIENT, [hash_of("context", place(n))], None))
-    timed("by thread", lambda n: journal.turns_by_thread(CLIENT, hash_of("thread", place(n)), None))
-    timed("by answer, one that was given often", lambda n: journal.turns_by_answer(CLIENT, hash_of("answer", 0), None))
-    of_session = lambda n: journal.turns_by_answer(CLIENT, hash_of("answer", 0), session_name(place(n) // 10))  # noqa: E731
+    timed("serving version", lambda n: journal.versions.latest())
+    timed("gate probes", lambda n: journal.batches.gate_probes(8, []))
+    timed("same request", lambda n: journal.lookups.same_request(CLIENT, hash_of("request", place(n))))
+    timed("by context", lambda n: journal.lookups.by_context(CLIENT, [hash_of("context", place(n))], None))
+    timed("by thread", lambda n: journal.lookups.by_thread(CLIENT, hash_of("thread", place(n)), None))
+    timed(
+        "by answer, one that was given often", lambda n: journal.lookups.by_answer(CLIENT, hash_of("answer", 0), None)
+    )
+    of_session = lambda n: journal.lookups.by_answer(CLIENT, hash_of("answer", 0), session_name(place(n) // 10))  # noqa: E731
     timed("the same in a session", of_session)
-    timed("idle sessions", lambda n: journal.idle_sessions(BEGAN))
-    timed("recover interrupted", lambda n: journal.recover_interrupted(lambda _: False))
-    timed("sessions list", lambda n: journal.list_sessions(50))
-    timed("sessions show", lambda n: journal.show_session(session_name(place(n) // 10)))
-    timed("close session", lambda n: journal.close_session(session_name(place(n) // 10), "done"))
+    timed("idle sessions", lambda n: journal.sessions.idle(BEGAN))
+    timed("recover interrupted", lambda n: journal.turns.recover_interrupted(lambda _: False))
+    timed("sessions list", lambda n: journal.sessions.last_seen(50))
+    timed("sessions show", lambda n: journal.sessions.show(session_name(place(n) // 10)))
+    timed("close session", lambda n: journal.sessions.close(session_name(place(n) // 10), "done"))
     times["close a session of very many waiting turns, each transaction"] = _close_long(config)
-    timed("claim for judging", lambda n: journal.claim_for_judging("judge", 4, 60))
-    with journal.transaction() as c:
-        c.exec_driver_sql("UPDATE turns SET retry_at = ? WHERE state = 'judging'", (journal.monotonic() + 500,))
-    timed("the same, all wait to be tried again", lambda n: journal.claim_for_judging("judge", 4, 60))
+    timed("claim for judging", lambda n: journal.judging.claim("judge", 4, 60))
+    with journal.store.transaction() as c:
+        c.exec_driver_sql("UPDATE turns SET retry_at = ? WHERE state = 'judging'", (journal.store.monotonic() + 500,))
+    timed("the same, all wait to be tried again", lambda n: journal.judging.claim("judge", 4, 60))
 
     def claim_batch(n: int) -> None:
-        batch = journal.claim_batch("trainer", 60)
+        batch = journal.batches.claim("trainer", 60)
         assert batch is not None
         batches.append(batch)
 
@@ -120,18 +122,18 @@ def measure(config: Config, size: Size, repeats: int) -> Times:
         started = time.perf_counter()
         claim_batch(n)
         times["claim batch"].append(time.perf_counter() - started)
-        journal.release_batch(batches.pop())
+        journal.batches.release(batches.pop())
     timed("retention, one transaction", _retention(journal))
     train = config.train.model_copy(update={"max_staleness": 0})
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         c.exec_driver_sql("UPDATE turns SET version = 0 WHERE state = 'ready'")
-    journal.config = config.model_copy(update={"train": train})
-    timed("claim batch, all are stale", lambda n: journal.claim_batch("trainer", 60), min(repeats, 20))
+    journal.store.config = config.model_copy(update={"train": train})
+    timed("claim batch, all are stale", lambda n: journal.batches.claim("trainer", 60), min(repeats, 20))
     journal.close()
     return times
 
 
-class _Timed(Journal):
+class _TimedStore(Store):
     """Says how long each of its transactions took, in seconds: most of that time nobody else can write."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -139,26 +141,27 @@ class _Timed(Journal):
         super().__init__(*args, **kwargs)
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self, leasing: bool = False) -> Iterator[Connection]:
         started = time.perf_counter()
-        with super().transaction() as c:
+        with super().transaction(leasing) as c:
             yield c
         self.taken.append(time.perf_counter() - started)
 
 
 def _close_long(config: Config) -> list[float]:
     """Seconds of each transaction of closing a session that has very many turns without a next state."""
-    journal = _Timed.open(config)
+    store = _TimedStore.open(config)
+    journal = Journal(store)
     taken: list[float] = []
     for _ in range(CLOSES):
-        with journal.transaction() as c:
+        with journal.store.transaction() as c:
             again = "UPDATE turns SET state = 'waiting', exclusion = NULL WHERE session_id = ?"
             c.exec_driver_sql(again, (LONG_SESSION,))
             reopened = "UPDATE sessions SET closed_at = NULL, close_reason = NULL WHERE id = ?"
             c.exec_driver_sql(reopened, (LONG_SESSION,))
-        journal.taken.clear()
-        journal.close_session(LONG_SESSION, "done")
-        taken += journal.taken
+        store.taken.clear()
+        journal.sessions.close(LONG_SESSION, "done")
+        taken += store.taken
     journal.close()
     return taken
 
@@ -171,11 +174,11 @@ def _retention(journal: Journal) -> Callable[[int], object]:
 def _whole(config: Config, size: Size, filled: float) -> list[Figure]:
     """What the full journal takes, and how fast it takes more."""
     journal = Journal.open(config)
-    with journal.reading() as c:
-        before = used_bytes(c)
+    with journal.store.reading() as c:
+        before = journal.store.database.used_bytes(c)
     turns = write_turns(journal)
-    with journal.reading() as c:
-        added = (used_bytes(c) - before) / max(1, turns)
+    with journal.store.reading() as c:
+        added = (journal.store.database.used_bytes(c) - before) / max(1, turns)
     with accounted(journal) as spent:
         again = write_turns(journal)
     journal.close()

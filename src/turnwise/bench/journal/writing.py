@@ -17,7 +17,7 @@ from sqlalchemy import Connection, event
 
 from turnwise.bench.journal.fill import CLIENT, hash_of
 from turnwise.journal import Answer, Journal, NewTurn
-from turnwise.journal.core import PRAGMAS
+from turnwise.journal.dialects.sqlite import PRAGMAS
 from turnwise.types import FinishReason, Message, TurnKind
 
 AT_ONCE = 64
@@ -50,7 +50,7 @@ def accounted(journal: Journal) -> Iterator[Spent]:
         spent.statements += 1
         spent.in_statements += time.perf_counter() - began
 
-    group = journal.writes._transaction
+    group = journal.store.writes._transaction
 
     @contextmanager
     def counted() -> Iterator[Connection]:
@@ -62,15 +62,15 @@ def accounted(journal: Journal) -> Iterator[Spent]:
         spent.in_commits += time.perf_counter() - ending
         spent.in_groups += time.perf_counter() - started
 
-    journal.writes._transaction = counted
-    event.listen(journal.engine, "before_cursor_execute", before)
-    event.listen(journal.engine, "after_cursor_execute", after)
+    journal.store.writes._transaction = counted
+    event.listen(journal.store.engine, "before_cursor_execute", before)
+    event.listen(journal.store.engine, "after_cursor_execute", after)
     try:
         yield spent
     finally:
-        event.remove(journal.engine, "before_cursor_execute", before)
-        event.remove(journal.engine, "after_cursor_execute", after)
-        journal.writes._transaction = group
+        event.remove(journal.store.engine, "before_cursor_execute", before)
+        event.remove(journal.store.engine, "after_cursor_execute", after)
+        journal.store.writes._transaction = group
 
 
 def write_turns(journal: Journal) -> int:
@@ -85,12 +85,12 @@ def write_turns(journal: Journal) -> int:
         while len(under_way) + len(finishing) < AT_ONCE:
             n += 1
             new = _new_turn(n, question)
-            under_way.append((new.id, journal.begin_turn_soon(new)))
+            under_way.append((new.id, journal.turns.begin_soon(new)))
         turn_id, begun = under_way.popleft()
         begun.result()
         hashes = [hash_of(kind, -n) for kind in ("context", "thread", "answer")]
         said = Answer(answer, hashes[0], FinishReason.STOP, list(range(120)), [-0.5] * 120, hashes[1], hashes[2])
-        finishing.append(journal.finish_turn_soon(turn_id, said))
+        finishing.append(journal.turns.finish_soon(turn_id, said))
         while finishing and (finishing[0].done() or len(finishing) >= AT_ONCE // 2):
             finishing.popleft().result()
             done += 1

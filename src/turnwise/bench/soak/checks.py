@@ -6,14 +6,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
-
-from sqlalchemy import Connection, select
 
 from turnwise.bench.soak.ledger import Asked, FaultPhase, Ledger
 from turnwise.bench.soak.memory import Growth
-from turnwise.journal import Journal, schema
-from turnwise.journal.schema import unpack_json
+from turnwise.journal import Journal
+from turnwise.journal.audit import AuditedBatch, AuditedTurn, AuditedVersion, audit
 from turnwise.patterns import pattern
 from turnwise.types import Exclusion, TurnState
 
@@ -43,38 +40,28 @@ class Check:
 class Kept:
     """What the journal holds that the checks look at."""
 
-    turns: dict[str, Any]
+    turns: dict[str, AuditedTurn]
     texts: dict[str, str]
     keys: dict[str, list[str]]
-    batches: list[Any]
+    batches: list[AuditedBatch]
     batch_turns: dict[int, list[str]]
-    versions: list[Any]
+    versions: list[AuditedVersion]
     integrity: list[str] = field(default_factory=list)
 
 
 def read(journal: Journal) -> Kept:
     """All of it, in one snapshot."""
-    with journal.reading() as c:
-        turns = _turns(c)
-        batches = list(c.execute(select(schema.batches)).all())
-        integrity = [str(row[0]) for row in c.exec_driver_sql("PRAGMA integrity_check").all()]
-        versions = list(c.execute(select(schema.versions).order_by(schema.versions.c.number)).all())
+    found = audit(journal.store)
     keys: dict[str, list[str]] = {}
     texts: dict[str, str] = {}
-    for row in turns.values():
-        found = _KEY.findall(json.dumps(unpack_json(row.messages), ensure_ascii=False))
-        if found:
-            keys.setdefault(found[-1], []).append(row.id)
-        if row.answer is not None:
-            texts[row.id] = unpack_json(row.answer).get("content") or ""
-    batch_turns = {batch.id: unpack_json(batch.turn_ids) for batch in batches}
-    return Kept(turns, texts, keys, batches, batch_turns, versions, [line for line in integrity if line != "ok"])
-
-
-def _turns(c: Connection) -> dict[str, Any]:
-    t = schema.turns.c
-    columns = (t.id, t.state, t.exclusion, t.version, t.batch_id, t.messages, t.answer)
-    return {row.id: row for row in c.execute(select(*columns)).all()}
+    for turn in found.turns.values():
+        named = _KEY.findall(json.dumps(turn.messages, ensure_ascii=False))
+        if named:
+            keys.setdefault(named[-1], []).append(turn.id)
+        if turn.answer is not None:
+            texts[turn.id] = turn.answer.get("content") or ""
+    batch_turns = {batch.id: batch.turn_ids for batch in found.batches}
+    return Kept(found.turns, texts, keys, found.batches, batch_turns, found.versions, found.damage)
 
 
 # -- the clients' side ------------------------------------------------------------------------------------------------

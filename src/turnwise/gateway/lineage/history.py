@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -193,7 +194,7 @@ def is_telling(answer: Message) -> bool:
 def place_exactly(
     messages: list[Message],
     hashes: list[str],
-    candidates: list[RecordedTurn],
+    candidates: Sequence[RecordedTurn],
     explicit_session: str | None,
     by_id: tuple[str, ...] = (),
 ) -> Placement | None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from turnwise.gateway.lineage.history import (
     History,
@@ -32,8 +31,7 @@ from turnwise.gateway.lineage.history import (
     without_side_tail,
 )
 from turnwise.gateway.lineage.issued_calls import as_one_answer, beginnings, called, issued
-from turnwise.journal import Journal
-from turnwise.journal.schema import unpack_json
+from turnwise.journal import Journal, PossibleParent, StoredTurn
 from turnwise.patterns import anchored
 from turnwise.types import Message
 
@@ -88,7 +86,7 @@ def _place(journal: Journal, messages: list[Message], history: History, claim: C
             return elsewhere
     if found is None and session is not None and claim.weak:
         elsewhere = _find(journal, messages, history, replace(claim, session_id=None), None)
-        if journal.has_answers(session):  # another conversation has this key
+        if journal.lookups.has_answers(session):  # another conversation has this key
             return elsewhere or Placement(None, None, None, messages, None, [])
         elsewhere = elsewhere or _by_counted_key(journal, messages, claim, session)
         if elsewhere is not None:  # the key is new: a client may change it when it compacts
@@ -96,7 +94,7 @@ def _place(journal: Journal, messages: list[Message], history: History, claim: C
     return found or Placement(session, None, None, messages, None, [])
 
 
-def repeated(same: list[Any], placement: Placement, messages: list[Message], named: bool) -> Any:
+def repeated(same: list[StoredTurn], placement: Placement, messages: list[Message], named: bool) -> StoredTurn | None:
     """The turn that a main request asks again, for a lost or a regenerated answer; None where it repeats none.
 
     ``same`` are the turns with this very request, newest first. The same words are no repetition where a turn waits for
@@ -119,7 +117,7 @@ def lineage_of(journal: Journal, messages: list[Message], placement: Placement) 
     behind = placement.behind
     if behind is None:
         return Lineage.NEW if last_answer_at(messages) is None else Lineage.UNRECOGNISED
-    if placement.branch_of is not None or (placement.answers is None and journal.was_answered_by(behind)):
+    if placement.branch_of is not None or (placement.answers is None and journal.lookups.was_answered_by(behind)):
         return Lineage.BRANCH
     return Lineage.CONTINUED
 
@@ -134,7 +132,7 @@ def _by_counted_key(journal: Journal, messages: list[Message], claim: Claim, ses
     if at is None or counted is None:
         return None
     before = f"{counted[1]}{int(counted[2]) - 1}"
-    if journal.session_client(before) != claim.client:
+    if journal.lookups.session_client(before) != claim.client:
         return None
     found = _by_answer(journal, messages, at, Claim(claim.client, before), before)
     if found is None or found.answers is None or canonical(messages[at]) in _answers_in(journal, found.answers):
@@ -144,14 +142,14 @@ def _by_counted_key(journal: Journal, messages: list[Message], claim: Claim, ses
 
 def _answers_in(journal: Journal, turn_id: str) -> set[str]:
     """The assistant messages of a recorded request."""
-    return {canonical(m) for m in journal.context_messages(turn_id) if m["role"] == "assistant"}
+    return {canonical(m) for m in journal.lookups.messages(turn_id) if m["role"] == "assistant"}
 
 
 def own_session(journal: Journal, claim: Claim) -> str | None:
     """The session that the client named; under a name of its own where another client has that name already."""
     if claim.session_id is None:
         return None
-    owner = journal.session_client(claim.session_id)
+    owner = journal.lookups.session_client(claim.session_id)
     if owner is None or owner == claim.client:
         return claim.session_id
     return f"{claim.session_id}~{claim.client[:8]}"
@@ -168,8 +166,8 @@ def _find(
     named = claim.session_id
     by_id = beginnings(issued(messages[at]))
     for scope in dict.fromkeys((named, session)):
-        candidates = journal.turns_by_context(claim.client, after_answers, scope)
-        exact = place_exactly(messages, history.chain, list(candidates), scope, by_id)  # type: ignore[arg-type]  # rows have the columns
+        candidates = journal.lookups.by_context(claim.client, after_answers, scope)
+        exact = place_exactly(messages, history.chain, candidates, scope, by_id)
         if exact is not None:
             return _same_session_after_failures(journal, exact)
     return (
@@ -185,7 +183,7 @@ def _find(
 def _same_session_after_failures(journal: Journal, placement: Placement) -> Placement:
     """A client that resends other words because no answer came has not branched off."""
     parent = placement.parent
-    if placement.branch_of is None or parent is None or journal.was_answered_by(parent.id):
+    if placement.branch_of is None or parent is None or journal.lookups.was_answered_by(parent.id):
         return placement
     return replace(placement, session_id=parent.session_id, branch_of=None)
 
@@ -196,8 +194,8 @@ def _by_thread(
     if history.thread is None:
         return None
     best: tuple[tuple[float, bool], Placement] | None = None
-    for row in journal.turns_by_thread(claim.client, history.thread, session)[:MOST_COMPARED]:
-        change = compare_histories(journal.context_messages(row.id), messages)
+    for row in journal.lookups.by_thread(claim.client, history.thread, session)[:MOST_COMPARED]:
+        change = compare_histories(journal.lookups.messages(row.id), messages)
         if change.likeness < LIKE_ENOUGH and session is None:
             continue
         placement = _rewritten(journal, row, change, messages, session)
@@ -208,11 +206,11 @@ def _by_thread(
 
 
 def _rewritten(
-    journal: Journal, row: Any, change: Rewritten, messages: list[Message], session: str | None
+    journal: Journal, row: PossibleParent | StoredTurn, change: Rewritten, messages: list[Message], session: str | None
 ) -> Placement:
     """The place behind a turn whose history is another one now."""
     fresh = row.next_state_at is None
-    same = session is not None or (change.moved and (fresh or not journal.was_answered_by(row.id)))
+    same = session is not None or (change.moved and (fresh or not journal.lookups.was_answered_by(row.id)))
     return Placement(
         session_id=row.session_id if same else None,
         branch_of=None if same else row.session_id,
@@ -227,11 +225,11 @@ def _rewritten(
 def _by_call(journal: Journal, messages: list[Message], at: int, claim: Claim, session: str | None) -> Placement | None:
     """A client that rewrites answers, but sends back the id that we gave a call: its turn is named."""
     calls, text = issued(messages[at]), content_text(messages[at])
-    for row in journal.turns_beginning(claim.client, beginnings(calls)):
-        if session not in (None, row.session_id) or not called(row.id, unpack_json(row.answer), calls, text):
+    for row in journal.lookups.by_beginning(claim.client, beginnings(calls)):
+        if session not in (None, row.session_id) or not called(row.id, row.answer or {}, calls, text):
             continue
         whole = as_one_answer(messages, at, row.id)
-        change = compare_histories(journal.context_messages(row.id), whole)
+        change = compare_histories(journal.lookups.messages(row.id), whole)
         return _rewritten(journal, row, change, messages, session)
     return None
 
@@ -246,14 +244,14 @@ def _by_request(
     sent = answer_words(messages[at])
     if at == 0 or claim.asked is None or messages[at].get("tool_calls"):
         return None
-    rows = journal.same_request(claim.client, claim.asked(history.chain[at - 1]))
+    rows = journal.lookups.same_request(claim.client, claim.asked(history.chain[at - 1]))
     for row in sorted(rows, key=lambda row: row.next_state_at is not None):  # the newest that waits comes first
-        ours: Message = unpack_json(row.answer) or {}
+        ours: Message = row.answer or {}
         words = answer_words(ours)
         if session not in (None, row.session_id) or ours.get("tool_calls") or len(words) < LONG_ENOUGH:
             continue
         if sent.startswith(words):
-            change = compare_histories(journal.context_messages(row.id), messages)
+            change = compare_histories(journal.lookups.messages(row.id), messages)
             return _rewritten(journal, row, change, messages, session)
     return None
 
@@ -263,8 +261,8 @@ def _by_what_was_said(
 ) -> Placement | None:
     """A client that keeps of each exchange what was said, and drops the calls and results on the way to it."""
     said = _said(messages[:at])
-    for row in journal.turns_by_answer(claim.client, answer_hash(messages[at]), session)[:MOST_COMPARED]:
-        if _said(journal.context_messages(row.id)) == said:
+    for row in journal.lookups.by_answer(claim.client, answer_hash(messages[at]), session)[:MOST_COMPARED]:
+        if _said(journal.lookups.messages(row.id)) == said:
             same = Rewritten(moved=True, likeness=1.0, reaction=own_words(messages[at + 1 :]))
             return _rewritten(journal, row, same, messages, session)
     return None
@@ -280,7 +278,7 @@ def _by_answer(
     answer = messages[at]
     if (session is None or claim.weak) and not is_telling(answer):
         return None
-    rows = journal.turns_by_answer(claim.client, answer_hash(answer), session)
+    rows = journal.lookups.by_answer(claim.client, answer_hash(answer), session)
     if not rows or (session is None and len({row.session_id for row in rows}) > 1):
         return None
     row = rows[0]

@@ -35,8 +35,7 @@ from turnwise.gateway.wire.request import Final, ModelRequest, Usage, check_conv
 from turnwise.gateway.wire.responses.item_references import can_be_named, has_references, resolve
 from turnwise.gateway.wire.thinking import is_bound, refuse_template_arguments, thinking_of
 from turnwise.gateway.wire.tool_choice import check_choice
-from turnwise.journal import Journal, NewTurn
-from turnwise.journal.schema import unpack_ids, unpack_json
+from turnwise.journal import Journal, NewTurn, StoredTurn
 from turnwise.models import answer_defaults
 from turnwise.tokens.forced_calls import forced_call
 from turnwise.tokens.rendering import Prompt, PromptRenderer
@@ -119,7 +118,7 @@ class Capture:
 
     async def _record(self, turn: OpenTurn, new: NewTurn) -> None:
         try:
-            await asyncio.shield(asyncio.wrap_future(self.journal.begin_turn_soon(new)))
+            await asyncio.shield(asyncio.wrap_future(self.journal.turns.begin_soon(new)))
         except JournalFull as e:
             if not self.unrecorded.serve:
                 raise
@@ -161,10 +160,10 @@ class Capture:
             asked=lambda earlier: _digest(earlier, *parts),
         )
         own = own_session(self.journal, claim)
-        same = self.journal.same_request(client.key, request_hash)
+        same = self.journal.lookups.same_request(client.key, request_hash)
         if client.session_id is not None:
             same = [row for row in same if row.session_id == own]
-        recent = [row for row in same if self.journal.is_recent(row, self.config.sessions.retry_window_s)]
+        recent = [row for row in same if self.journal.lookups.is_recent(row, self.config.sessions.retry_window_s)]
         answered = self._retried(recent, client)
         if answered is not None:
             return self._replay(answered, request), None
@@ -183,7 +182,7 @@ class Capture:
                 placement, lineage = _beside(placement, earlier), Lineage.REGENERATED
         turn_id = f"turn-{uuid.uuid4().hex}"
         session_id = placement.session_id or f"session-{uuid.uuid4().hex}"
-        parent = None if placement.parent is None else self.journal.turn_row(placement.parent.id)
+        parent = None if placement.parent is None else self.journal.lookups.turn(placement.parent.id)
         prompt, extends = self._prompt(request, parent, placement, session_id)
         room = limit - len(prompt.ids)
         if room < 1:
@@ -238,9 +237,9 @@ class Capture:
         what it says of the answer before, and that its client is done."""
         try:
             if placement.answers is not None and placement.next_state:
-                self.journal.react(placement.answers, placement.next_state)
+                self.journal.turns.react(placement.answers, placement.next_state)
             if client.session_done and placement.session_id is not None:
-                self.journal.close_session(placement.session_id, "the client said it is done")
+                self.journal.sessions.close(placement.session_id, "the client said it is done")
         except JournalFull:
             if not self.unrecorded.serve:
                 raise
@@ -251,7 +250,7 @@ class Capture:
             code=TOO_LONG,
         )
 
-    def _retried(self, recent: list[Any], client: Caller) -> Any:
+    def _retried(self, recent: list[StoredTurn], client: Caller) -> StoredTurn | None:
         """The answered turn that a retry asks for again; `recent` are the turns with this very request, newest first.
 
         Without a key of its own a retry may as well be that of a request that failed beside one like it.
@@ -272,7 +271,7 @@ class Capture:
             if referring:
                 check_conversation(request.messages, "input")
             return request, client
-        row = self.journal.turn_row(request.previous)
+        row = self.journal.lookups.turn(request.previous)
         if row is None or not can_be_named(row, client.key):
             raise ApiError(
                 400,
@@ -280,9 +279,9 @@ class Capture:
                 param="previous_response_id",
                 code="previous_response_not_found",
             )
-        answer = {key: value for key, value in unpack_json(row.answer).items() if key != "stop_string"}
-        history = [*self.journal.context_messages(row.id), answer]
-        if unpack_json(row.params).get("instructions") and history[0]["role"] == "system":
+        answer = {key: value for key, value in (row.answer or {}).items() if key != "stop_string"}
+        history = [*self.journal.lookups.messages(row.id), answer]
+        if row.params.get("instructions") and history[0]["role"] == "system":
             history = history[1:]  # instructions hold for one response
         instructed = 1 if request.record.get("instructions") else 0  # what is in the input stays behind the history
         messages = [*request.messages[:instructed], *history, *request.messages[instructed:]]
@@ -290,15 +289,17 @@ class Capture:
         session = client.session_id or row.session_id
         return replace(request, messages=messages), replace(client, session_id=session, source="previous_response")
 
-    def _prompt(self, request: ModelRequest, parent: Any, placement: Placement, session_id: str) -> tuple[Prompt, bool]:
+    def _prompt(
+        self, request: ModelRequest, parent: StoredTurn | None, placement: Placement, session_id: str
+    ) -> tuple[Prompt, bool]:
         """The prompt, bridged from its parent where that is exact, and whether it is stored as an extension."""
         renderer, tools = self.renderer, request.tools
         if renderer is None:
             return Prompt([], None, False), False
         thinking = thinking_of(request)
         prompt, extends = None, False
-        if parent is not None and _bridgeable(parent) and self.journal.same_tools(parent, tools):
-            prompt_ids, response_ids = self.journal.context_ids(parent)
+        if parent is not None and _bridgeable(parent) and self.journal.lookups.same_tools(parent, tools):
+            prompt_ids, response_ids = self.journal.lookups.ids(parent)
             prompt = renderer.bridge(prompt_ids, response_ids, parent.hint_at, placement.added, tools, thinking)
             extends = prompt is not None and parent.session_id == session_id
         prompt = prompt or renderer.render(request.messages, tools, thinking)
@@ -341,13 +342,13 @@ class Capture:
             return None
         return forced_call(request.tool_choice, request.tools, self.renderer.grammar.space)
 
-    def _replay(self, row: Any, request: ModelRequest) -> OpenTurn:
-        message = unpack_json(row.answer)
+    def _replay(self, row: StoredTurn, request: ModelRequest) -> OpenTurn:
+        message = row.answer or {}
         stop_string = message.pop("stop_string", None)
         if request.prefill:
             message["content"] = message["content"].removeprefix(request.prefill)
         usage = Usage(row.prompt_tokens, row.response_tokens)
-        if row.used_prompt is not None:
+        if row.used_prompt is not None and row.used_response is not None:
             usage = Usage(row.used_prompt, row.used_response)
         return OpenTurn(
             id=row.id,
@@ -361,7 +362,7 @@ class Capture:
             session_done=False,
             lineage=Lineage.RETRY,
             replay=Final(message, FinishReason(row.finish_reason), usage, stop_string),
-            response_ids=unpack_ids(row.response_ids),
+            response_ids=row.response_ids,
         )
 
 
@@ -371,22 +372,22 @@ def _recorded(request: ModelRequest) -> dict[str, Any]:
     return kept | ({"ignored": list(request.ignored)} if request.ignored else {})
 
 
-def _bridgeable(parent: Any) -> bool:
+def _bridgeable(parent: StoredTurn) -> bool:
     """Whether a prompt with the same tools (they stand in it) may go on from what the parent's engine sampled.
 
     Not after a stop string: the client never saw it, so the history it sends is another text.
     """
-    if parent.response_ids is None or not parent.response_tokens:
+    if parent.packed_response_ids is None or not parent.response_tokens:
         return False
-    return "stop_string" not in unpack_json(parent.answer)
+    return "stop_string" not in (parent.answer or {})
 
 
-def _beside(placement: Placement, sibling: Any) -> Placement:
+def _beside(placement: Placement, sibling: StoredTurn) -> Placement:
     """A repeated request belongs into its sibling's session and answers nothing anew."""
     return Placement(sibling.session_id, None, placement.parent, placement.added, None, [], placement.follows)
 
 
-def _complete(row: Any) -> bool:
+def _complete(row: StoredTurn) -> bool:
     return row.finish_reason not in (None, FinishReason.ABORT, FinishReason.ERROR)
 
 

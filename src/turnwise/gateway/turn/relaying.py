@@ -94,7 +94,7 @@ class Relaying(Closing):
         return await self.upstream.healthy()
 
     async def max_model_len(self) -> int:
-        return self.journal.config.engine.upstream_context or UNKNOWN_CONTEXT
+        return self.journal.store.config.engine.upstream_context or UNKNOWN_CONTEXT
 
 
 class UpstreamVersions:

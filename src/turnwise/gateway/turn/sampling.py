@@ -114,7 +114,7 @@ class Closing:
             message = message | {"content": turn.request.prefill + (message.get("content") or "")}
         served = reason not in (FinishReason.ABORT, FinishReason.ERROR)
         context, thread, alone = hash_answer(turn.context_hash, turn.thread, message) if served else (None, None, None)
-        written = self.journal.finish_turn_soon(
+        written = self.journal.turns.finish_soon(
             turn.id,
             Answer(
                 message=message | ({"stop_string": turn.stop_string} if turn.stop_string else {}),
@@ -144,7 +144,7 @@ class Closing:
             finally:
                 turn.in_hand.let_go(turn.id)
             if turn.session_done:
-                await asyncio.to_thread(self.journal.close_session, turn.session_id, "the client said it is done")
+                await asyncio.to_thread(self.journal.sessions.close, turn.session_id, "the client said it is done")
 
         task = asyncio.get_running_loop().create_task(wait())
         self._finishing.add(task)
@@ -258,7 +258,7 @@ class Answering(Closing):
 
     async def max_model_len(self) -> int:
         """Longest prompt plus answer, in tokens. An engine that is being restarted is waited for."""
-        deadline = time.monotonic() + self.journal.config.server.engine_return_s
+        deadline = time.monotonic() + self.journal.store.config.server.engine_return_s
         while True:
             try:
                 return await self.engine.max_model_len()
@@ -269,7 +269,7 @@ class Answering(Closing):
 
     async def _chunks(self, turn: OpenTurn) -> AsyncGenerator[Chunk, None]:
         """The engine's chunks. An engine that was restarted before the first token is waited for and asked again."""
-        deadline = time.monotonic() + self.journal.config.server.engine_return_s
+        deadline = time.monotonic() + self.journal.store.config.server.engine_return_s
         again = False
         while True:
             try:

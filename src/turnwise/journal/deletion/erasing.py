@@ -6,10 +6,8 @@ whole. Nothing here decides what goes: `retention` and `forgetting` do.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 from sqlalchemy import Connection, delete, select, update
@@ -18,28 +16,29 @@ from turnwise.errors import JournalError
 from turnwise.journal import schema
 from turnwise.journal.blobs import sweep_blobs
 from turnwise.journal.clocks import last_turn, lower_boot_turn, set_meta
-from turnwise.journal.core import JournalCore
-from turnwise.journal.schema import pack_ids, pack_json
+from turnwise.journal.dialects.sql import defer_foreign_keys, insert_missing_from
+from turnwise.journal.journal import Journal
+from turnwise.journal.packing import pack_ids, pack_json
+from turnwise.journal.store import Store
+from turnwise.journal.turns.reading import read_context
 
 T, S, B, P = schema.turns.c, schema.sessions.c, schema.batches.c, schema.provenance.c
 
 FAR = 2**62
 """Behind any turn."""
-TRUNCATE_LIMIT_S = 10.0
-"""How long to wait for readers before the write-ahead log can be emptied."""
 
 
-def erase_turns(journal: JournalCore, c: Connection, ids: Sequence[str]) -> None:
+def erase_turns(store: Store, c: Connection, ids: Sequence[str]) -> None:
     """Delete these turns and all that belongs to them but their events. Their number should be some hundreds at most.
 
     Every table with a `turn_id` is cleared of them, so that none that is added later is left out.
     """
-    c.exec_driver_sql("PRAGMA defer_foreign_keys = ON")  # turns go before their verdicts, which would touch them again
+    defer_foreign_keys(c)  # turns go before their verdicts, which would touch them again
     gone = T.id.in_(ids)
     for child in c.execute(
         select(schema.turns).where(T.parent_id.in_(ids), T.extends_parent.is_(True), T.id.not_in(ids))
     ).all():
-        messages, prompt_ids = journal.read_context(c, child)
+        messages, prompt_ids = read_context(c, child)
         whole = {"messages": pack_json(messages), "prompt_ids": pack_ids(prompt_ids), "extends_parent": False}
         c.execute(update(schema.turns).where(T.id == child.id).values(whole))
     tools = c.execute(select(T.tools_id).where(gone, T.tools_id.is_not(None)).distinct()).scalars().all()
@@ -49,7 +48,7 @@ def erase_turns(journal: JournalCore, c: Connection, ids: Sequence[str]) -> None
             c.execute(delete(table).where(table.c.turn_id.in_(ids)))
     sweep_blobs(c, tools)
     lower_boot_turn(c)
-    journal.read_boot_turn(c)
+    store.read_boot_turn(c)
 
 
 def keep_provenance(c: Connection, ids: Sequence[str]) -> None:
@@ -59,17 +58,7 @@ def keep_provenance(c: Connection, ids: Sequence[str]) -> None:
         .join(schema.batches, B.id == T.batch_id)
         .where(T.id.in_(ids), schema.TRAINED, B.version.is_not(None))
     )
-    c.execute(
-        schema.provenance.insert().prefix_with("OR IGNORE").from_select(["turn_id", "session_id", "version"], learned)
-    )
-
-
-def used_bytes(c: Connection) -> int:
-    """What the journal's rows and indexes take; the file also has pages that are free to be used again."""
-    pages, free, size = (
-        c.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("page_count", "freelist_count", "page_size")
-    )
-    return (pages - free) * size
+    insert_missing_from(c, schema.provenance, ["turn_id", "session_id", "version"], learned)
 
 
 def is_served(home: Path) -> bool:
@@ -83,54 +72,33 @@ def is_served(home: Path) -> bool:
     return False
 
 
-def vacuum(journal: JournalCore) -> tuple[int, int]:
-    """Write the journal's file anew without its free pages; gives its bytes before and after.
+def vacuum(journal: Journal) -> tuple[int, int]:
+    """Write the journal anew without what is free in it; gives its bytes before and after.
 
     All writers wait meanwhile, so it is refused while a gateway runs, and none can start until it is done. Raises
     JournalError.
     """
-    lock = FileLock(journal.config.home / "gateway.lock")
+    store = journal.store
+    lock = FileLock(store.config.home / "gateway.lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:
         raise JournalError("the journal is in use and would hold up requests; stop `turnwise serve` first") from None
     try:
-        truncate_log(journal)
-        before = journal.path.stat().st_size
+        before = store.file_bytes()
         # Rows may get other numbers, in the same order. No gateway runs, so no turn of before is one that is tried
         # again; if this is cut off between the two, whoever opens the journal next sets it right.
-        _set_boot_turn(journal, FAR)
+        _set_boot_turn(store, FAR)
         try:
-            _outside_of_transactions(journal, "VACUUM")
+            store.rewrite()
         finally:
-            _set_boot_turn(journal, None)
-        truncate_log(journal)
-        return before, journal.path.stat().st_size
+            _set_boot_turn(store, None)
+        return before, store.file_bytes()
     finally:
         lock.release()
 
 
-def _set_boot_turn(journal: JournalCore, number: int | None) -> None:
-    with journal.transaction() as c:
-        journal.boot_turn = last_turn(c) if number is None else number
-        set_meta(c, "boot_turn", journal.boot_turn)
-
-
-def truncate_log(journal: JournalCore) -> None:
-    """Bring the write-ahead log into the journal and empty it. Raises JournalError where readers do not let go."""
-    deadline = time.monotonic() + TRUNCATE_LIMIT_S
-    while True:
-        busy, *_ = _outside_of_transactions(journal, "PRAGMA wal_checkpoint(TRUNCATE)")[0]
-        if not busy:
-            return
-        if time.monotonic() > deadline:
-            raise JournalError(
-                f"what was deleted still stands in {journal.path}-wal, because another process reads the journal; "
-                "run `turnwise journal vacuum` once it ended"
-            )
-        time.sleep(0.05)
-
-
-def _outside_of_transactions(journal: JournalCore, statement: str) -> list[Any]:
-    with journal.outside() as connection:
-        return connection.execute(statement).fetchall()
+def _set_boot_turn(store: Store, number: int | None) -> None:
+    with store.transaction() as c:
+        store.boot_turn = last_turn(c) if number is None else number
+        set_meta(c, "boot_turn", store.boot_turn)

@@ -21,10 +21,10 @@ from sqlalchemy import Connection, delete, exists, select, update
 from turnwise.journal import schema
 from turnwise.journal.clocks import M, set_meta
 from turnwise.journal.counts import FORGETS, tell
-from turnwise.journal.deletion.erasing import erase_turns, is_served, truncate_log, vacuum
+from turnwise.journal.deletion.erasing import erase_turns, is_served, vacuum
 from turnwise.journal.journal import Journal
+from turnwise.journal.packing import pack_json, unpack_json
 from turnwise.journal.records.edits import read_records, rewrite_records
-from turnwise.journal.schema import pack_json, unpack_json
 from turnwise.types import Exclusion, TurnState
 
 T, S, B, V, E = schema.turns.c, schema.sessions.c, schema.batches.c, schema.versions.c, schema.events.c
@@ -64,7 +64,7 @@ class Forgotten:
 
 def plan(journal: Journal, session_id: str, with_branches: bool = False) -> Forgotten:
     """What forgetting a session would do."""
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         going, branches = [session_id], list(_branches(c, [session_id]))
         while with_branches and branches:
             going += branches
@@ -100,24 +100,24 @@ def forget(journal: Journal, session_id: str, with_branches: bool = False) -> Fo
     done = plan(journal, session_id, with_branches)
     done.turns = 0
     gone = _take_up(journal, session_id, done)
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         _release_batches(journal, c, done)
         _note(c, session_id, done, [])
     while True:
         while ids := _erase_some(journal, done, session_id):
             gone.update(ids)
         for batch in done.released_batches:
-            for folder in journal.config.checkpoints_dir.glob(f"batch-{batch:06d}-step-*"):
+            for folder in journal.store.config.checkpoints_dir.glob(f"batch-{batch:06d}-step-*"):
                 shutil.rmtree(folder, ignore_errors=True)
         done.records += _forget_records(journal, done, gone)
-        if is_served(journal.config.home):
-            truncate_log(journal)
+        if is_served(journal.store.config.home):
+            journal.store.scrub()
         else:
             vacuum(journal)  # also what an earlier turnwise, which did not overwrite, left in unused parts of pages
-        with journal.transaction() as c:
+        with journal.store.transaction() as c:
             if _erase_rest(journal, c, done, session_id):
                 break
-    truncate_log(journal)
+    journal.store.scrub()
     return done
 
 
@@ -137,7 +137,7 @@ def _note(c: Connection, session_id: str, done: Forgotten, ids: list[str]) -> No
 
 def _take_up(journal: Journal, session_id: str, done: Forgotten) -> set[str]:
     """Add what an earlier try has done already; gives the turns of the sessions that are gone."""
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         gone: set[str] = set()
         for value in c.execute(select(M.value).where(*_notes(session_id))).scalars():
             note = json.loads(value)
@@ -161,7 +161,7 @@ def _release_batches(journal: Journal, c: Connection, done: Forgotten) -> None:
 
 def _release(journal: Journal, c: Connection, batch: int, done: Forgotten) -> None:
     if batch not in done.released_batches:
-        journal.release(c, batch)
+        journal.batches.put_back(c, batch)
         done.released_batches.append(batch)
 
 
@@ -170,7 +170,7 @@ def _erase_some(journal: Journal, done: Forgotten, session_id: str) -> list[str]
 
     A trainer may have leased some since the last ones went, or ended a batch of them.
     """
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         columns = (T.id, T.parent_id, T.created_at, T.state, T.batch_id, B.version)
         mine = select(*columns).outerjoin(schema.batches, B.id == T.batch_id).where(T.session_id.in_(done.sessions))
         rows = c.execute(mine.limit(AT_ONCE)).all()
@@ -188,7 +188,7 @@ def _erase_some(journal: Journal, done: Forgotten, session_id: str) -> list[str]
             )
             for other in c.execute(answered).all():
                 _forget_reaction(journal, c, other, done)
-        erase_turns(journal, c, ids)
+        erase_turns(journal.store, c, ids)
         _drop_events(c, ids)
         done.turns += len(ids)
         _note(c, session_id, done, ids)
@@ -210,7 +210,7 @@ def _forget_reaction(journal: Journal, c: Connection, other: Any, done: Forgotte
     if by_person is None:
         c.execute(delete(schema.samples).where(schema.samples.c.turn_id == other.id))
         if other.state in (TurnState.JUDGING, TurnState.JUDGED, TurnState.READY):
-            journal.move(c, other.id, TurnState.EXCLUDED, row=other, exclusion=Exclusion.FORGOTTEN)
+            journal.store.move(c, other.id, TurnState.EXCLUDED, row=other, exclusion=Exclusion.FORGOTTEN)
     waiting = c.execute(select(E.id, E.data).where(E.turn_id == other.id, E.kind.in_(_REACTION))).all()
     going = [row.id for row in waiting if unpack_json(row.data).get("judge") != "person"]
     c.execute(delete(schema.events).where(E.id.in_(going)))
@@ -230,7 +230,7 @@ def _erase_rest(journal: Journal, c: Connection, done: Forgotten, session_id: st
     c.execute(delete(schema.provenance).where(P.session_id.in_(done.sessions)))
     c.execute(delete(schema.meta).where(*_notes(session_id)))
     told = pack_json({"turns": done.turns, "versions": list(done.versions)})
-    c.execute(schema.events.insert().values(at=journal.clock(), kind="forgotten", data=told))
+    c.execute(schema.events.insert().values(at=journal.store.clock(), kind="forgotten", data=told))
     tell(c, FORGETS)
     return True
 
@@ -238,7 +238,7 @@ def _erase_rest(journal: Journal, c: Connection, done: Forgotten, session_id: st
 def _forget_records(journal: Journal, done: Forgotten, gone: set[str]) -> int:
     sessions, reactions = set(done.sessions), set(done.reactions)
 
-    for record in read_records(journal.config.records_path):
+    for record in read_records(journal.store.config.records_path):
         if record.get("session") in sessions:
             gone.add(str(record.get("turn")))
 
@@ -246,4 +246,4 @@ def _forget_records(journal: Journal, done: Forgotten, gone: set[str]) -> int:
         turn, kind = record.get("turn"), record.get("kind")
         return turn not in gone and not (turn in reactions and kind in _REACTION and record.get("judge") != "person")
 
-    return rewrite_records(journal.config.records_path, stays)
+    return rewrite_records(journal.store.config.records_path, stays)

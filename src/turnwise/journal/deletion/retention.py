@@ -13,15 +13,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, exists, func, literal_column, select, text, update
+from sqlalchemy import Connection, delete, exists, func, literal_column, select, true, update
 
 from turnwise.config import Config
 from turnwise.journal import schema
-from turnwise.journal.deletion.erasing import erase_turns, keep_provenance, used_bytes
+from turnwise.journal.deletion.erasing import erase_turns, keep_provenance
 from turnwise.journal.journal import Journal
-from turnwise.journal.queue import PROBES
+from turnwise.journal.packing import pack_json
+from turnwise.journal.queue.batches import PROBES
 from turnwise.journal.records.edits import rewrite_records
-from turnwise.journal.schema import NOT_SERVING, pack_json
+from turnwise.journal.schema import NOT_SERVING
 from turnwise.types import TurnState
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,6 @@ OVERHEAD = 1200
 """Bytes of a turn beside its texts and ids, in the row and in the indexes: for what a dry run says."""
 EVENT_OVERHEAD = 30
 
-_ROW = literal_column("turns.rowid")
 _DONE = (TurnState.TRAINED, TurnState.EXCLUDED)
 _BLOBS = (T.messages, T.tools, T.params, T.answer, T.prompt_ids, T.response_ids, T.logprobs, T.next_state)
 _SIZE = sum((func.coalesce(func.length(column), 0) for column in _BLOBS), literal_column("0"))
@@ -75,42 +75,44 @@ class Prune:
         self._before = before
         self._keep_bytes = keep_bytes
         self._after = 0
-        self._now = journal.clock()
-        with journal.reading() as c:
+        self._now = journal.store.clock()
+        with journal.store.reading() as c:
             # What waits for records.jsonl goes by itself: it is no reason to delete turns.
             self._outbox = 0 if keep_bytes is None else _outbox_bytes(c)
-            self._used = used_bytes(c) - self._outbox
+            self._used = journal.store.database.used_bytes(c) - self._outbox
             probes = select(T.id).where(PROBES).order_by(T.good_verdict.desc())
-            self._probes = set(c.execute(probes.limit(PROBES_KEPT * journal.config.gate.probes)).scalars())
+            self._probes = set(c.execute(probes.limit(PROBES_KEPT * journal.store.config.gate.probes)).scalars())
 
     def step(self, dry_run: bool = False) -> bool:
         """Look at the next turns, and delete what may go; False once there is nothing more to do."""
         if not dry_run:
-            with self._journal.transaction() as c:
+            with self._journal.store.transaction() as c:
                 return self._step(c, dry_run=False)
-        with self._journal.reading() as c:
+        with self._journal.store.reading() as c:
             return self._step(c, dry_run=True)
 
     def _step(self, c: Connection, dry_run: bool) -> bool:
-        query = select(_ROW.label("row"), T.id, T.session_id, T.state, T.created_at, _SIZE.label("size"))
-        rows = c.execute(query.where(self._after < _ROW).order_by(_ROW).limit(AT_ONCE)).all()
+        query = select(T.seq, T.id, T.session_id, T.state, T.created_at, _SIZE.label("size"))
+        rows = c.execute(query.where(T.seq > self._after).order_by(T.seq).limit(AT_ONCE)).all()
         over = self._keep_bytes is not None and self._used > self._keep_bytes
         old = [row for row in rows if over or (self._before is not None and row.created_at < self._before)]
         if not old and not any(row.created_at > self._now for row in rows):
             return False  # what follows is younger still, unless the clock was wrong: a time to come tells nothing
-        self._after = rows[-1].row
+        self._after = rows[-1].seq
         going = [row for row in old if row.state in _DONE and row.id not in self._probes]
         if not going:
             return True
         sessions = {row.session_id for row in going}
-        if dry_run:
+        database = self._journal.store.database
+        if dry_run or not database.frees_at_once:
             self._used -= sum(row.size + OVERHEAD for row in going)
-        else:
+        if not dry_run:
             ids = [row.id for row in going]
             keep_provenance(c, ids)
-            erase_turns(self._journal, c, ids)
+            erase_turns(self._journal.store, c, ids)
             self.done.sessions += self._drop_empty(c, sessions)
-            self._used = used_bytes(c) - self._outbox
+            if database.frees_at_once:
+                self._used = database.used_bytes(c) - self._outbox
         self.done.turns += len(going)
         self.done.bytes += sum(row.size + OVERHEAD for row in going)
         times = [row.created_at for row in going]
@@ -146,11 +148,11 @@ def prune_versions(journal: Journal, keep: int, dry_run: bool = False) -> list[i
 
     In use are the last `keep` that served, the parent of a batch under way, and what was lately asked for by its name.
     """
-    now = journal.clock()
-    with journal.transaction() as c:
+    now = journal.store.clock()
+    with journal.store.transaction() as c:
         newest = select(V.number).order_by(V.number.desc()).limit(keep)
         served = select(V.number).where(V.serve_seq > NOT_SERVING).order_by(V.serve_seq.desc()).limit(keep)
-        named = exists().where(text("turns.pinned = 1"), T.version == V.number, T.created_at > now - PINNED_KEPT_S)
+        named = exists().where(T.pinned == true(), T.version == V.number, T.created_at > now - PINNED_KEPT_S)
         old = select(V.number).where(
             V.pruned_at.is_(None),
             V.number.not_in(newest),
@@ -168,36 +170,36 @@ def prune_versions(journal: Journal, keep: int, dry_run: bool = False) -> list[i
 
 def _delete_folders(journal: Journal) -> None:
     """Delete what is there of pruned versions, also where an earlier attempt was cut off."""
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         pruned = set(c.execute(select(V.number).where(V.pruned_at.is_not(None))).scalars())
-    for folder in journal.config.versions_dir.glob("v*"):
+    for folder in journal.store.config.versions_dir.glob("v*"):
         if folder.name[1:].isdigit() and int(folder.name[1:]) in pruned:
             shutil.rmtree(folder)
 
 
 def bound_outbox(journal: Journal, most: int = MOST_EVENTS) -> int:
     """Drop the oldest events when more than `most` wait for records.jsonl; gives their number."""
-    with journal.reading() as c:
+    with journal.store.reading() as c:
         first = c.execute(select(func.min(E.id))).scalar_one()  # each alone is found at an end of the table
         last = c.execute(select(func.max(E.id))).scalar_one()
     if first is None or last is None or last - first < most:
         return 0
     upto = last - most // 2
     for start in range(first, upto, 5000):
-        with journal.transaction() as c:
+        with journal.store.transaction() as c:
             c.execute(delete(schema.events).where(E.id < min(start + 5000, upto)))
-    with journal.transaction() as c:
+    with journal.store.transaction() as c:
         lost = pack_json({"first": first, "last": upto - 1})
-        c.execute(schema.events.insert().values(at=journal.clock(), kind="gap", data=lost))
+        c.execute(schema.events.insert().values(at=journal.store.clock(), kind="gap", data=lost))
     log.warning("records.jsonl could not be written for long: events %d to %d will be missing in it", first, upto - 1)
     return upto - first
 
 
 def _believed(journal: Journal) -> float:
     """The wall clock, but no more than a day past the newest turn that is not of a time to come."""
-    now = journal.clock()
-    with journal.reading() as c:
-        newest = c.execute(select(T.created_at).where(T.created_at <= now).order_by(_ROW.desc()).limit(1)).scalar()
+    now = journal.store.clock()
+    with journal.store.reading() as c:
+        newest = c.execute(select(T.created_at).where(T.created_at <= now).order_by(T.seq.desc()).limit(1)).scalar()
     return now if newest is None else min(now, newest + DAY_S)
 
 
@@ -219,7 +221,7 @@ class Keeper:
 
     def tick(self) -> None:
         """What is due of a round; a round begins every ten minutes."""
-        limits = self._journal.config.journal
+        limits = self._journal.store.config.journal
         if self._under_way is None:
             if self._steady() < self._due:
                 return
@@ -232,7 +234,7 @@ class Keeper:
             before = None
             if limits.keep_days is not None:
                 before = (
-                    min(self._journal.clock(), self._steady() + self._offset + CLOCK_LEEWAY_S)
+                    min(self._journal.store.clock(), self._steady() + self._offset + CLOCK_LEEWAY_S)
                     - limits.keep_days * DAY_S
                 )
             keep_bytes = None if limits.keep_mb is None else int(limits.keep_mb * 1e6)

@@ -23,8 +23,8 @@ from sqlalchemy import Connection, Row, bindparam, delete, func, select
 from turnwise.journal import schema
 from turnwise.journal.clocks import meta, set_meta
 from turnwise.journal.journal import Journal
+from turnwise.journal.packing import unpack_ids, unpack_json
 from turnwise.journal.records.files import Last, append_to, cut_half_a_line, events_behind, last_line, our_file
-from turnwise.journal.schema import unpack_ids, unpack_json
 
 log = logging.getLogger(__name__)
 
@@ -44,33 +44,33 @@ class RecordsExporter:
     """Appends the journal's events to records.jsonl and then takes them out of the outbox."""
 
     def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-        self.path: Path = journal.config.records_path
+        self.store = journal.store
+        self.path: Path = journal.store.config.records_path
         self._last = 0  # the newest event in the file, as long as the file has this size
         self._size = -1
-        self._id = journal.id
+        self._id = journal.store.id
 
     def export_all(self) -> int:
         """Write everything there is. Returns the number of lines."""
         total = 0
-        while self.journal.config.journal.records and (written := self.export_some()):
+        while self.store.config.journal.records and (written := self.export_some()):
             total += written
         return total
 
     def export_some(self) -> int:
         """Write up to CHUNK events. Returns the number of lines."""
-        with FileLock(f"{self.journal.config.records_path}.lock", mode=0o600):
+        with FileLock(f"{self.store.config.records_path}.lock", mode=0o600):
             # A stopping gateway's last export may meet the one before it.
             if self._size != self._file_size():  # another exporter wrote, or a write of ours stopped half way
                 self._last = self._resume()
-            with self.journal.reading() as c:
+            with self.store.reading() as c:
                 rows = c.execute(_EVENTS, {"last": self._last}).all()
                 lines = [json.dumps(self._record(c, row), ensure_ascii=False) for row in rows]
             if rows:
                 append_to(self.path, "".join(line + "\n" for line in lines).encode())
                 self._last = rows[-1].id
             self._size = self._file_size()
-            with self.journal.transaction() as c:
+            with self.store.transaction() as c:
                 # The newest event stays: SQLite would give its number out again if the outbox were empty.
                 newest = c.execute(select(func.max(E.id))).scalar() or 0
                 c.execute(delete(schema.events).where(E.id <= self._last, E.id < newest))
@@ -104,10 +104,10 @@ class RecordsExporter:
 
     def _resume(self) -> int:
         """The number of the newest event in the file, which ends with a whole line from here on."""
-        self.path = our_file(self.journal.config.records_path)
+        self.path = our_file(self.store.config.records_path)
         cut_half_a_line(self.path)
         there = last_line(self.path)
-        with self.journal.transaction() as c:
+        with self.store.transaction() as c:
             self._id = meta(c, "id") or ""
             told = int(meta(c, POSITION) or 0)
             newest = c.execute(select(func.max(E.id))).scalar() or 0
@@ -146,7 +146,7 @@ class RecordsExporter:
         """Say in the file that what follows is of another journal than what is there, or of an older copy of it."""
         self._id = uuid.uuid4().hex[:12]
         set_meta(c, "id", self._id)
-        row = {"event": told, "at": self.journal.clock(), "kind": "journal", "turn": None, "journal": self._id}
+        row = {"event": told, "at": self.store.clock(), "kind": "journal", "turn": None, "journal": self._id}
         row |= {"before": {"journal": there.journal, "event": there.event}}
         log.warning(
             "%s ends with event %d of the journal %s, which this journal does not have: it was put back from a copy or "

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from turnwise.gateway.errors import ApiError
-from turnwise.journal import Journal
-from turnwise.journal.schema import unpack_json
+from turnwise.journal import Journal, StoredTurn
 from turnwise.patterns import pattern
 from turnwise.types import FinishReason, Message
 
@@ -51,11 +50,11 @@ def resolve(messages: list[Message], journal: Journal, client: str) -> list[Mess
     return [_resolved(message, journal, client) if KEY in message else message for message in messages]
 
 
-def can_be_named(row: Any, client: str) -> bool:
+def can_be_named(row: StoredTurn, client: str) -> bool:
     """Whether a recorded turn has an answer that this client was given whole, and let be stored."""
-    if row is None or row.finish_reason in (None, FinishReason.ABORT, FinishReason.ERROR):
+    if row.finish_reason in (None, FinishReason.ABORT, FinishReason.ERROR):
         return False
-    return row.client == client and unpack_json(row.params).get("store") is not False
+    return row.client == client and row.params.get("store") is not False
 
 
 def _resolved(message: Message, journal: Journal, client: str) -> Message:
@@ -78,10 +77,10 @@ def _resolved(message: Message, journal: Journal, client: str) -> Message:
 def _named(given: str, journal: Journal, client: str) -> Message:
     """The part of an answer that an item's id stands for, as a message."""
     kind, turn, place = _ID.match(given).groups()  # type: ignore[union-attr]  # checked when it was noted
-    row = journal.turn_row(f"turn-{turn}")
+    row = journal.lookups.turn(f"turn-{turn}")
     if row is None or not can_be_named(row, client):
         raise _lost(given)
-    answer = unpack_json(row.answer)
+    answer = row.answer or {}
     if kind in _FIELDS:
         return {_FIELDS[kind]: answer.get(_FIELDS[kind])}
     calls = answer.get("tool_calls") or []

@@ -14,7 +14,7 @@ MAX_IDS = 8_000_000
 """Ids kept, at 4 bytes each; the conversations that were not used for longest go first."""
 
 
-class RecentContexts:
+class RecentIds:
     """Prompt and response ids by turn, least recently used out first. Safe to use from several threads."""
 
     def __init__(self, max_ids: int = MAX_IDS) -> None:

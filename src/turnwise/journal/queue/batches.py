@@ -1,0 +1,284 @@
+"""Batches: how a trainer takes samples from the journal and gives back a version, without losing any or training twice.
+
+A lease is an owner, a token and a deadline on the batch's row. Whoever holds an older token than the row's gets
+LeaseLost and must drop the work; a trainer that dies simply lets its lease run out. Deadlines are of the clock that all
+who share the journal have (clocks.py), and one that is further away than any lease lasts is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
+
+from turnwise.errors import LeaseLost
+from turnwise.journal import schema
+from turnwise.journal.clocks import one_less, set_meta
+from turnwise.journal.packing import pack_json, unpack_ids, unpack_json, unpack_logprobs
+from turnwise.journal.queue.serving import first_fresh, last_number, next_in_line, serving
+from turnwise.journal.store import Store
+from turnwise.journal.turns.reading import read_prompt_ids
+from turnwise.types import Batch, Exclusion, PolicyVersion, Sample, TurnState
+
+log = logging.getLogger(__name__)
+
+T, B = schema.turns.c, schema.batches.c
+_STALE_AT_ONCE = 64
+"""Samples found stale that one claim excludes; the next claims do the rest, so that no request waits for it."""
+_FRESH = (
+    select(T.id, T.state, T.exclusion)
+    .where(schema.READY, T.version >= bindparam("oldest"))
+    .order_by(T.seq + 0)  # what is computed keeps SQLite from walking all turns in their order
+    .limit(bindparam("most"))
+)
+BATCH_ATTEMPTS = 3
+"""Trainers that a batch may end without having come further; then it is given up, and the next one has its turn."""
+PROBED = (Exclusion.STALE, Exclusion.REFUSED_BY_GATE, Exclusion.NO_SIGNAL, Exclusion.PINNED_VERSION)
+"""Exclusions that say nothing against an answer: it may still be one that the gate looks at."""
+PROBES = and_(schema.GOOD, or_(T.exclusion.is_(None), T.exclusion.in_(PROBED)))
+"""The turns that the gate may look at."""
+
+
+class Batches:
+    """The trainer's side of the journal."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def claim(self, worker: str, lease_s: float) -> Batch | None:
+        """Lease the next batch, or None when too few samples are ready and none is old enough.
+
+        A batch whose trainer died comes first: same samples, same order, same parent, so that the step is repeated
+        exactly. After BATCH_ATTEMPTS trainers that died over it without coming further it is refused instead.
+        Everything that is not taken stays ready.
+        """
+        token = uuid.uuid4().hex
+        leased = self._lease_batch(worker, lease_s, token)
+        if leased is None:
+            return None
+        batch_id, parent, ids = leased
+        with self._store.reading() as c:  # outside of the transaction that leased them: others may write meanwhile
+            return Batch(batch_id, token, parent, self._samples(c, ids))
+
+    def _lease_batch(self, worker: str, lease_s: float, token: str) -> tuple[int, int, list[str]] | None:
+        """The id, the parent and the turns of the batch that is leased now."""
+        train = self._store.config.train
+        with self._store.transaction() as c:
+            now = self._store.now(c)
+            lease = {"lease_owner": worker, "lease_token": token, "lease_until": now + lease_s}
+            now_serving = serving(c)
+            left = c.execute(select(schema.batches).where(B.state == "open").order_by(B.id).limit(1)).one_or_none()
+            if left is not None:
+                longest = now + max(lease_s, train.lease_s)
+                if left.lease_until is not None and now <= left.lease_until <= longest:
+                    return None  # its trainer is alive
+                if left.attempts < BATCH_ATTEMPTS:
+                    again = lease | {"attempts": left.attempts + 1}
+                    c.execute(update(schema.batches).where(B.id == left.id).values(again))
+                    return left.id, left.parent, unpack_json(left.turn_ids)
+                reason = f"its trainer ended {left.attempts} times without coming further"
+                reason += f"; the last time: {left.last_error}" if left.last_error else ""
+                log.error("batch %d is given up: %s", left.id, reason)
+                self._refuse(c, left.id, {"accepted": False, "reasons": [reason]}, {}, Exclusion.FAILED_IN_TRAINING)
+            oldest = first_fresh(c, now_serving, train.max_staleness)
+            stale = select(T.id, T.state, T.exclusion).where(schema.READY, T.version < oldest).limit(_STALE_AT_ONCE)
+            self._store.move_all(c, c.execute(stale).all(), TurnState.EXCLUDED, Exclusion.STALE)
+            fresh = c.execute(_FRESH, {"oldest": oldest, "most": train.max_batch}).all()
+            ids = [row.id for row in fresh]
+            if not fresh or (len(fresh) < train.min_batch and not self._old_enough(c, ids, now, train.max_age_s)):
+                return None
+            batch_id = c.execute(
+                insert(schema.batches)
+                .values(
+                    state="open",
+                    parent=now_serving,
+                    turn_ids=pack_json(ids),
+                    created_at=self._store.clock(),
+                    attempts=1,
+                )
+                .values(lease)
+                .returning(B.id)
+            ).scalar_one()
+            self._store.move_all(c, fresh, TurnState.LEASED, batch_id=batch_id)
+            self._store.log(c, "batch", None, {"batch": batch_id, "parent": now_serving, "turns": ids})
+            return batch_id, now_serving, ids
+
+    @staticmethod
+    def _old_enough(c: Connection, ids: Sequence[str], now: float, max_age_s: float) -> bool:
+        """Whether any sample waited for long enough to be trained on with less than a whole batch.
+
+        One of an earlier boot has, and one of a time to come was not made in this boot.
+        """
+        made = schema.samples.c.ready_mono
+        made_at = c.execute(select(made).where(schema.samples.c.turn_id.in_(ids))).scalars()
+        return any(at is None or not 0 <= now - at < max_age_s for at in made_at)
+
+    def renew(self, batch: Batch, lease_s: float) -> None:
+        """Keep a batch for longer. Raises LeaseLost."""
+        with self._store.transaction() as c:
+            self._hold_batch(c, batch)
+            c.execute(update(schema.batches).where(B.id == batch.id).values(lease_until=self._store.now(c) + lease_s))
+
+    def release(self, batch: Batch) -> None:
+        """Put a batch's samples back to ready, because the step cannot be done now. Raises LeaseLost."""
+        with self._store.transaction() as c:
+            self._hold_batch(c, batch)
+            self.put_back(c, batch.id)
+
+    def suspend(self, batch: Batch) -> None:
+        """Let go of a batch without undoing it: the next trainer resumes the same step at once. Raises LeaseLost."""
+        with self._store.transaction() as c:
+            self._hold_batch(c, batch)
+            uncounted = {"lease_until": None, "attempts": one_less(B.attempts)}
+            c.execute(update(schema.batches).where(B.id == batch.id).values(uncounted))
+
+    def came_further(self, batch: Batch) -> None:
+        """What is done of the batch is on disk: attempts are counted anew. Raises LeaseLost."""
+        with self._store.transaction() as c:
+            self._hold_batch(c, batch)
+            c.execute(update(schema.batches).where(B.id == batch.id).values(attempts=0))
+
+    def failed(self, batch: Batch, error: str) -> None:
+        """Say what ended the trainer of a batch, and let the next one try at once. Raises LeaseLost."""
+        with self._store.transaction() as c:
+            self._hold_batch(c, batch)
+            c.execute(update(schema.batches).where(B.id == batch.id).values(lease_until=None, last_error=error))
+
+    def reserve_version(self, batch: Batch, above: int = 0) -> int:
+        """The number of the version that a batch becomes: the same for every trainer that takes the batch up.
+
+        It is higher than any number that was ever given out, and than `above`: where an older journal was put back,
+        there may be directories of later versions. Raises LeaseLost.
+        """
+        with self._store.transaction() as c:
+            self._hold_batch(c, batch)
+            number = c.execute(select(B.version).where(B.id == batch.id)).scalar_one()
+            if number is None:
+                number = max(last_number(c), above) + 1
+                c.execute(update(schema.batches).where(B.id == batch.id).values(version=number))
+                set_meta(c, "last_version", number)
+            return number
+
+    def finish(
+        self,
+        batch: Batch,
+        version: PolicyVersion,
+        dropped: Mapping[str, str] | None = None,
+        put_in_place: Callable[[], None] | None = None,
+    ) -> None:
+        """Publish a version and mark its samples trained, in one transaction. Raises LeaseLost.
+
+        ``dropped`` are turns of the batch that are no part of the version, with the reason of each. ``put_in_place``
+        gives the version's directory its name: last, while nobody else can write, so that who has lost the batch never
+        gets there. Raises what it raises, with nothing recorded.
+        """
+        with self._store.transaction() as c:
+            self._hold_batch(c, batch)
+            leased = self._leased(c, batch.id)
+            c.execute(
+                insert(schema.versions).values(
+                    turn_ids=pack_json(sorted(set(leased) - (dropped or {}).keys())),
+                    number=version.number,
+                    parent=batch.parent,
+                    path=version.path,
+                    batch_id=batch.id,
+                    metrics=pack_json(version.metrics),
+                    gate=pack_json(version.gate),
+                    created_at=version.created_at,
+                    published_at=self._store.clock(),
+                    serve_seq=next_in_line(c),
+                )
+            )
+            for turn_id in leased:
+                if reason := (dropped or {}).get(turn_id):
+                    failed = Exclusion.FAILED_IN_TRAINING
+                    self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=failed, last_error=reason)
+                else:
+                    self._store.move(c, turn_id, TurnState.TRAINED)
+            self._end_batch(
+                c,
+                batch.id,
+                "done",
+                version=version.number,
+                metrics=pack_json(version.metrics),
+                gate=pack_json(version.gate),
+            )
+            set_meta(c, "last_version", last_number(c))
+            self._store.log(
+                c, "version", None, {"version": version.number, "metrics": version.metrics, "gate": version.gate}
+            )
+            if put_in_place is not None:
+                put_in_place()
+
+    def refuse(
+        self,
+        batch: Batch,
+        gate: dict[str, Any],
+        metrics: dict[str, float],
+        exclusion: Exclusion = Exclusion.REFUSED_BY_GATE,
+    ) -> None:
+        """Nothing is published of the batch, and its samples are spent. Raises LeaseLost."""
+        with self._store.transaction() as c:
+            self._hold_batch(c, batch)
+            self._refuse(c, batch.id, gate, metrics, exclusion)
+
+    def gate_probes(self, limit: int, exclude: Iterable[str]) -> list[Sample]:
+        """The newest well-judged turns outside of `exclude`: what a candidate version must not get worse at.
+
+        Of several verdicts on a turn the person's last one counts, and the judge's last one where there is none.
+        """
+        query = select(T.id).where(PROBES, T.id.not_in(list(exclude))).order_by(T.good_verdict.desc()).limit(limit)
+        with self._store.reading() as c:
+            ids = c.execute(query).scalars().all()
+            return self._samples(c, ids)
+
+    def _hold_batch(self, c: Connection, batch: Batch) -> None:
+        row = c.execute(select(B.state, B.lease_token).where(B.id == batch.id)).one_or_none()
+        if row is None or row.state != "open" or row.lease_token != batch.lease_token:
+            raise LeaseLost(f"batch {batch.id} is no longer leased to this trainer")
+
+    def _leased(self, c: Connection, batch: int) -> Sequence[str]:
+        return c.execute(select(T.id).where(and_(T.batch_id == batch, T.state == TurnState.LEASED))).scalars().all()
+
+    def put_back(self, c: Connection, batch: int) -> None:
+        """Put the samples of an open batch back to ready; who holds it learns that at their next step."""
+        for turn_id in self._leased(c, batch):
+            self._store.move(c, turn_id, TurnState.READY, batch_id=None)
+        self._end_batch(c, batch, "released")
+
+    def _refuse(
+        self, c: Connection, batch: int, gate: dict[str, Any], metrics: dict[str, float], exclusion: Exclusion
+    ) -> None:
+        why = "; ".join(gate.get("reasons", [])) or None
+        for turn_id in self._leased(c, batch):
+            self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=exclusion, last_error=why)
+        self._end_batch(c, batch, "refused", metrics=pack_json(metrics), gate=pack_json(gate))
+        self._store.log(c, "version", None, {"version": None, "batch": batch, "metrics": metrics, "gate": gate})
+
+    def _end_batch(self, c: Connection, batch: int, state: str, **columns: Any) -> None:
+        columns |= {"state": state, "finished_at": self._store.clock(), "lease_until": None}
+        c.execute(update(schema.batches).where(B.id == batch).values(columns))
+
+    def _samples(self, c: Connection, turn_ids: Sequence[str]) -> list[Sample]:
+        found = {}
+        for row in c.execute(
+            select(schema.turns, schema.samples.c.reward, schema.samples.c.hint)
+            .outerjoin(schema.samples, schema.samples.c.turn_id == T.id)
+            .where(T.id.in_(list(turn_ids)))
+        ):
+            found[row.id] = Sample(
+                turn_id=row.id,
+                session_id=row.session_id,
+                prompt_ids=read_prompt_ids(c, row),
+                response_ids=unpack_ids(row.response_ids),
+                logprobs=unpack_logprobs(row.logprobs),
+                temperature=row.temperature,
+                version=row.version,
+                reward=row.reward or 0.0,
+                hint=row.hint,
+                hint_at=row.hint_at,
+            )
+        return [found[turn_id] for turn_id in turn_ids if turn_id in found]

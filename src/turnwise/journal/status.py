@@ -1,0 +1,63 @@
+"""What the status page and `turnwise status` say: the figures of the journal, and what each loop says of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from turnwise.journal import schema
+from turnwise.journal.counts import HINTS, UNRECOGNISED, read_counts, told
+from turnwise.journal.dialects.sql import upsert
+from turnwise.journal.packing import pack_json, unpack_json
+from turnwise.journal.queue.serving import serving
+from turnwise.journal.store import Store
+from turnwise.types import TurnState
+
+
+class Status:
+    """Figures and heartbeats."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def say(self, loop: str, data: dict[str, Any]) -> None:
+        """What a loop says of itself, with the time: its heartbeat."""
+        with self._store.transaction() as c:
+            now = {"updated_at": self._store.clock(), "seen_mono": self._store.now(c)}
+            upsert(c, schema.loops, {"name": loop, "data": pack_json(data)} | now)
+
+    def figures(self) -> dict[str, Any]:
+        """The figures of `turnwise status`: sessions, turns by state, verdicts, samples, versions, loops."""
+        with self._store.reading() as c:
+            counts = read_counts(c)
+            loops = c.execute(select(schema.loops)).all()
+            turns = dict.fromkeys(TurnState, 0)
+            for (kind, *name), n in counts.items():
+                if kind == "turns":
+                    turns[TurnState(name[0])] += n
+            open_sessions, closed_sessions = (counts.get(("sessions", kind), 0) for kind in ("open", "closed"))
+            return {
+                "sessions": {"open": open_sessions, "total": open_sessions + closed_sessions},
+                "turns": {str(state): n for state, n in turns.items()},
+                "unrecognised": told(c, UNRECOGNISED),
+                "excluded": {name[2]: n for name, n in counts.items() if name[0] == "turns" and name[2]},
+                "verdicts": {f"{name[1]} {int(name[2]):+d}": n for name, n in counts.items() if name[0] == "verdicts"},
+                "hints": counts.get((HINTS,), 0),
+                "samples_ready": turns[TurnState.READY],
+                "version": {"number": serving(c)},
+                "versions_published": c.execute(select(func.count()).select_from(schema.versions)).scalar_one(),
+                "batches": {
+                    str(state): n
+                    for state, n in c.execute(
+                        select(schema.batches.c.state, func.count()).group_by(schema.batches.c.state)
+                    )
+                },
+                "loops": {row.name: {"seconds_ago": self._ago(c, row)} | unpack_json(row.data) for row in loops},
+            }
+
+    def _ago(self, c: Connection, loop: Any) -> float:
+        """Seconds since a loop last spoke; by the wall clock only where that was in an earlier boot of the machine."""
+        if loop.seen_mono is not None and self._store.is_of_this_boot(c):
+            return round(max(0.0, self._store.now(c) - loop.seen_mono), 1)
+        return round(max(0.0, self._store.clock() - loop.updated_at), 1)

@@ -1,0 +1,292 @@
+"""Turns as the gateway writes them: asked for, answered, reacted to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from turnwise.errors import UnknownTurn
+from turnwise.journal import prefixes, schema
+from turnwise.journal.blobs import Content
+from turnwise.journal.counts import UNRECOGNISED, tell
+from turnwise.journal.packing import pack_ids, pack_json, pack_logprobs
+from turnwise.journal.store import Store
+from turnwise.journal.turns.reading import read_turn
+from turnwise.sampling import exclusion_of_answer
+from turnwise.types import Exclusion, FinishReason, Message, Turn, TurnKind, TurnState
+
+S, T = schema.sessions.c, schema.turns.c
+
+# Statements of the hot path are made once: building one takes longer than the database takes to run it.
+_NEXT_SEEN = select(func.coalesce(func.max(S.seen_seq), 0) + 1).scalar_subquery().correlate(None)
+_SESSION_SEEN = (
+    update(schema.sessions)
+    .where(S.id == bindparam("which"))
+    .values(
+        last_seen_at=bindparam("now"),
+        seen_mono=bindparam("mono"),
+        seen_seq=_NEXT_SEEN,
+        closed_at=None,
+        close_reason=None,
+    )
+)
+_NEXT_INDEX = select(func.coalesce(func.max(T.idx), -1) + 1).where(T.session_id == bindparam("which")).scalar_subquery()
+_INSERT_TURN = insert(schema.turns).values(idx=_NEXT_INDEX)
+_UNANSWERED = (
+    select(T.kind, T.pinned, T.state, T.exclusion, S.closed_at)
+    .join(schema.sessions, S.id == T.session_id)
+    .where(T.id == bindparam("which"))
+)
+_STATE = select(T.state).where(T.id == bindparam("which"))
+_IN_HAND = select(T.id, T.state, T.exclusion).where(schema.SERVED)
+_HAS_NEXT_STATE = select(T.state, T.exclusion, T.next_state_at).where(T.id == bindparam("which"))
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A request as the gateway understood it, before its answer.
+
+    With ``extends_parent`` the fields ``messages`` and ``prompt_ids`` hold only what follows the parent's answer, and
+    ``hint_at`` still counts from the start of the whole prompt.
+    """
+
+    id: str
+    session_id: str
+    client: str
+    source: str
+    kind: TurnKind
+    parent_id: str | None
+    branch_of: str | None  # the session this one branched off from, for a new session
+    extends_parent: bool
+    bridged: bool
+    version: int
+    pinned: bool
+    model: str
+    request_hash: str
+    retry_key: str | None
+    temperature: float
+    hint_at: int | None
+    messages: list[Message]
+    tools: list[dict[str, Any]] | None
+    params: dict[str, Any]
+    prompt_ids: list[int]
+    prompt_tokens: int
+    next_state: list[Message]  # for the turn ``answers``; empty when this is no reaction to an earlier turn
+    answers: str | None  # the turn that ``next_state`` follows
+    format: str = "chat"  # the wire format
+    agent: str | None = None  # what the client calls itself
+    unrecognised: bool = False  # its history has an answer, and no turn was found that it goes on from
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the engine and the parser made of a turn. ``logprobs`` is None when the engine gave none. ``used`` are the
+    tokens of prompt and answer as an upstream counts them, and ``too_long`` is whether it took the prompt for that.
+    ``supersedes`` is the turn whose place this one takes, unless it failed or was broken off.
+
+    The hashes are those that `gateway.lineage` finds a turn by; None for an answer that was cut short.
+    """
+
+    message: Message
+    context_hash: str | None
+    finish_reason: FinishReason
+    response_ids: list[int]
+    logprobs: list[float] | None
+    thread_hash: str | None = None
+    answer_hash: str | None = None
+    used: tuple[int, int] | None = None
+    too_long: bool = False
+    supersedes: str | None = None
+
+
+class Turns:
+    """Recorded turns, and how they come about."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, turn_id: str) -> Turn | None:
+        """The whole turn with its full messages and ids, or None."""
+        with self._store.reading() as c:
+            row = c.execute(select(schema.turns).where(T.id == turn_id)).one_or_none()
+            return None if row is None else read_turn(c, row)
+
+    def find(self, given: str) -> str:
+        """The turn with this id, or the only one that begins like it. Raises UnknownTurn, or AmbiguousId."""
+        with self._store.reading() as c:
+            return prefixes.find_turn(c, given)
+
+    def short_ids(self, ids: Iterable[str]) -> dict[str, str]:
+        """As much of each of these ids as no other turn's begins with."""
+        with self._store.reading() as c:
+            return prefixes.shortened(c, "turn", ids)
+
+    def newest_answered(self, session_id: str | None = None) -> str | None:
+        """The id of the main turn that was recorded last of those with an answer, of one session or of all."""
+        query = select(T.id).where(T.kind == TurnKind.MAIN, T.answer.is_not(None))
+        if session_id is not None:
+            query = query.where(T.session_id == session_id)
+        with self._store.reading() as c:
+            return c.execute(query.order_by(T.seq.desc()).limit(1)).scalar()
+
+    # -- from request to answer ---------------------------------------------------------------------------------
+
+    def begin(self, new: NewTurn) -> None:
+        """Record a request, and its messages as the next state of the turn it answers: durable before generation."""
+        self.begin_soon(new).result()
+
+    def begin_soon(self, new: NewTurn) -> Future[None]:
+        """`begin` with the next group of writes: the future is done once the request is durable."""
+        now = self._store.clock()
+        row = {
+            "which": new.session_id,
+            "id": new.id,
+            "session_id": new.session_id,
+            "kind": new.kind,
+            "state": TurnState.SERVED,
+            "state_at": now,
+            "parent_id": new.parent_id,
+            "extends_parent": new.extends_parent,
+            "bridged": new.bridged,
+            "version": new.version,
+            "pinned": new.pinned,
+            "model": new.model,
+            "client": new.client,
+            "request_hash": new.request_hash,
+            "retry_key": new.retry_key,
+            "format": new.format,
+            "temperature": new.temperature,
+            "hint_at": new.hint_at,
+            "created_at": now,
+            "prompt_tokens": new.prompt_tokens,
+            "response_tokens": 0,
+            "messages": pack_json(new.messages),
+            "params": pack_json(new.params),
+            "prompt_ids": pack_ids(new.prompt_ids),
+            "attempts": 0,
+            "retry_at": 0.0,
+        }
+
+        tools = Content(new.tools) if new.tools else None
+
+        def write(c: Connection) -> None:
+            mono = self._store.now(c)
+            if new.extends_parent and c.execute(_STATE, {"which": new.parent_id}).one_or_none() is None:
+                raise UnknownTurn(f"turn {new.parent_id}, which this goes on from, was deleted meanwhile; ask again")
+            if c.execute(_SESSION_SEEN, {"which": new.session_id, "now": now, "mono": mono}).rowcount == 0:
+                _open_session(c, new, now, mono)
+            if new.answers is not None and new.next_state:
+                self.take_next_state(c, new.answers, new.next_state, now)
+            if new.unrecognised:
+                tell(c, UNRECOGNISED)
+            c.execute(_INSERT_TURN, row | {"begun_mono": mono, "tools_id": tools.store(c) if tools else None})
+
+        return self._store.writes.submit(write)
+
+    def finish(self, turn_id: str, answer: Answer) -> None:
+        """Record the complete answer: served -> waiting, or excluded when it can never be trained on."""
+        self.finish_soon(turn_id, answer).result()
+
+    def finish_soon(self, turn_id: str, answer: Answer) -> Future[None]:
+        """`finish` with the next group of writes: the future is done once the answer is durable."""
+        columns = {
+            "context_hash": answer.context_hash,
+            "thread_hash": answer.thread_hash,
+            "answer_hash": answer.answer_hash,
+            "finish_reason": answer.finish_reason,
+            "answered_at": self._store.clock(),
+            "response_tokens": len(answer.response_ids),
+            "answer": pack_json(answer.message),
+            "response_ids": pack_ids(answer.response_ids),
+            "logprobs": pack_logprobs(answer.logprobs),
+        }
+        if answer.used is not None:
+            columns["used_prompt"], columns["used_response"] = answer.used
+
+        def write(c: Connection) -> None:
+            row = c.execute(_UNANSWERED, {"which": turn_id}).one_or_none()
+            if row is None:
+                return  # it was forgotten while it was being answered
+            reason = _why_excluded(row, answer)
+            to = TurnState.EXCLUDED if reason else TurnState.WAITING
+            self._store.move(c, turn_id, to, exclusion=reason, row=row, **columns)
+            if answer.supersedes is not None and answer.finish_reason not in (FinishReason.ABORT, FinishReason.ERROR):
+                self._supersede(c, answer.supersedes)
+            self._store.log(c, "turn", turn_id, {})
+
+        return self._store.writes.submit(write)
+
+    def recover_interrupted(self, lost: Callable[[str], bool] | None = None) -> int:
+        """Exclude turns that a dead gateway left unanswered. Called by the gateway of a home at its start.
+
+        With `lost`, only those of which it says so: their answers have lost their end. It is asked while nobody else
+        writes, so what it says of a turn that it holds cannot be overtaken by the turn's own end.
+        """
+        with self._store.reading() as c:
+            if not c.execute(_IN_HAND.limit(1)).first():
+                return 0
+        with self._store.transaction() as c:
+            rows = [row for row in c.execute(_IN_HAND).all() if lost is None or lost(row.id)]
+            self._store.move_all(c, rows, TurnState.EXCLUDED, Exclusion.INTERRUPTED)
+            return len(rows)
+
+    def react(self, turn_id: str, messages: list[Message]) -> None:
+        """Record what came back to a turn, alone: it cannot be answered, so no turn of its own comes of it."""
+        now = self._store.clock()
+
+        def write(c: Connection) -> None:
+            session = c.execute(select(T.session_id).where(T.id == turn_id)).scalar_one_or_none()
+            if session is not None:
+                c.execute(_SESSION_SEEN, {"which": session, "now": now, "mono": self._store.now(c)})
+                self.take_next_state(c, turn_id, messages, now)
+
+        self._store.writes.submit(write).result()
+
+    def take_next_state(self, c: Connection, turn_id: str, messages: list[Message], now: float) -> None:
+        """Record what came back to a turn, unless something has already; it is the judge's from here on."""
+        row = c.execute(_HAS_NEXT_STATE, {"which": turn_id}).one_or_none()
+        if row is None or row.next_state_at is not None:
+            return  # a turn has one next state: the first that came
+        columns = {"next_state": pack_json(messages), "next_state_at": now}
+        if row.state == TurnState.WAITING:
+            self._store.move(c, turn_id, TurnState.JUDGING, row=row, **columns)
+        else:
+            c.execute(update(schema.turns).where(T.id == turn_id).values(columns))
+        self._store.log(c, "next_state", turn_id, {"messages": messages})
+
+    def _supersede(self, c: Connection, turn_id: str) -> None:
+        state = c.execute(select(T.state).where(T.id == turn_id)).scalar_one_or_none()
+        if state == TurnState.WAITING:
+            self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.SUPERSEDED)
+
+
+def _open_session(c: Connection, new: NewTurn, now: float, mono: float) -> None:
+    c.execute(
+        insert(schema.sessions).values(
+            id=new.session_id,
+            client=new.client,
+            source=new.source,
+            agent=new.agent,
+            parent_id=new.branch_of,
+            created_at=now,
+            last_seen_at=now,
+            seen_mono=mono,
+            seen_seq=_NEXT_SEEN,
+        )
+    )
+
+
+def _why_excluded(row: Any, answer: Answer) -> Exclusion | None:
+    """Why an answered turn can never be trained on, or None."""
+    return exclusion_of_answer(
+        row.kind,
+        answer.finish_reason,
+        pinned=bool(row.pinned),
+        closed=row.closed_at is not None,
+        too_long=answer.too_long,
+        empty=not (answer.response_ids or answer.message.get("content") or answer.message.get("tool_calls")),
+    )

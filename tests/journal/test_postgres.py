@@ -1,0 +1,160 @@
+"""What only a server has: several machines, a connection that breaks, addresses with passwords."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import inspect
+
+from tests.support.postgres import Cluster, cluster, programs
+from tests.support.servers import wait_until
+from tests.support.versions import answered
+from turnwise.config import Config, load_config
+from turnwise.doctor.journal import examine_journal
+from turnwise.errors import ConfigError, JournalError, JournalUnavailable
+from turnwise.journal import Journal, schema
+from turnwise.reference import as_toml
+from turnwise.types import TurnState, Verdict
+
+pytestmark = pytest.mark.files  # not twice: each test here says where its journal lies
+REPLY = [{"role": "user", "content": "no"}]
+
+
+def on(url: str, home: Path) -> Config:
+    return load_config(overrides={"home": home, "journal.url": url, "journal.busy_timeout_s": 2.0})
+
+
+@pytest.fixture
+def config(postgres: Cluster, tmp_path: Path) -> Config:
+    return on(postgres.database(), tmp_path / "home")
+
+
+@pytest.fixture
+def own() -> Iterator[Cluster]:
+    """A server that a test may stop."""
+    found = programs()
+    if found is None:
+        pytest.skip("there is no PostgreSQL here: `make postgres` installs it")
+    with cluster(found) as one:
+        yield one
+
+
+def test_migrations_make_what_the_schema_says(config: Config) -> None:
+    with closing(Journal.open(config)) as journal, journal.store.reading() as c:
+        found = inspect(c)
+        for name, table in schema.metadata.tables.items():
+            columns = {column["name"]: column["nullable"] for column in found.get_columns(name)}
+            assert columns == {c.name: c.nullable if c.name != "rowid" else False for c in table.c}, name
+            indexes = {index["name"] for index in found.get_indexes(name) if not index.get("duplicates_constraint")}
+            assert indexes == {index.name for index in table.indexes}, name
+
+
+def test_judges_on_two_machines_never_hold_the_same_turn(config: Config) -> None:
+    with closing(Journal.open(config)) as journal, closing(Journal.open(config)) as other:
+        for n in range(40):
+            turn = answered(journal, session_id=f"s{n}")
+            answered(journal, session_id=f"s{n}", parent_id=turn, answers=turn, next_state=REPLY)
+        together = threading.Barrier(4)
+
+        def claim(number: int) -> list[str]:
+            together.wait()
+            by = (journal, other)[number % 2]
+            return [task.turn_id for _ in range(5) for task in by.judging.claim(f"judge-{number}", 2, 60)]
+
+        with ThreadPoolExecutor(4) as pool:
+            claimed = [turn_id for ids in pool.map(claim, range(4)) for turn_id in ids]
+        assert len(claimed) == len(set(claimed)) == 40
+
+
+def test_a_judge_passes_over_rows_that_another_is_leasing(config: Config) -> None:
+    with closing(Journal.open(config)) as journal, closing(Journal.open(config)) as other:
+        for session in ("a", "b"):
+            turn = answered(journal, session_id=session)
+            answered(journal, session_id=session, parent_id=turn, answers=turn, next_state=REPLY)
+        with journal.store.transaction(leasing=True) as c:
+            first = c.exec_driver_sql("SELECT id FROM turns WHERE state = 'judging' ORDER BY rowid LIMIT 1 FOR UPDATE")
+            held = first.scalar_one()
+            [task] = other.judging.claim("judge", 2, 60)
+            assert task.turn_id != held
+
+
+def test_leases_of_other_machines_outlive_a_start_of_this_one(config: Config) -> None:
+    with closing(Journal.open(config, boot="this machine")) as journal:
+        turn = answered(journal)
+        answered(journal, parent_id=turn, answers=turn, next_state=REPLY)
+        [task] = journal.judging.claim("judge", 1, 60)
+        journal.store.end_leases()
+        journal.judging.record(task, Verdict(1, None, "model"))
+        assert journal.turns.get(turn).state is TurnState.READY  # type: ignore[union-attr]
+
+
+def test_a_journal_has_one_gateway(config: Config) -> None:
+    with closing(Journal.open(config)) as journal, closing(Journal.open(config)) as other:
+        assert journal.store.hold_for_gateway() and not other.store.hold_for_gateway()
+        journal.store.database.let_go()
+        wait_until(other.store.hold_for_gateway)
+
+
+def test_what_postgres_cannot_store_is_replaced_and_found_again(config: Config) -> None:
+    with closing(Journal.open(config)) as journal:
+        turn = answered(journal, session_id="a\0b", messages=[{"role": "user", "content": "c\0d"}])
+        found = journal.turns.get(turn)
+        assert found is not None and found.messages[0]["content"] == "c\0d"
+        assert journal.sessions.show("a\0b") is not None
+        assert journal.lookups.by_answer("client", "none", "a\0b") == []
+
+
+def test_a_server_that_goes_away_is_a_sentence_and_work_goes_on_when_it_is_back(own: Cluster, tmp_path: Path) -> None:
+    config = on(own.database(), tmp_path / "home")
+    with closing(Journal.open(config)) as journal:
+        kept = answered(journal)
+        own.stop(kill=True)
+        with pytest.raises(JournalUnavailable, match=r"journal postgresql://.* cannot be reached"):
+            answered(journal)
+        assert journal.store.write_fault is not None
+        [said] = [text for check, level, text in examine_journal(config) if (check, level) == ("journal", "fault")]
+        assert "check that the server runs" in said
+        own.start()
+        again = answered(journal)
+        assert journal.store.write_fault is None
+        assert {journal.turns.get(turn).state for turn in (kept, again)} == {TurnState.WAITING}  # type: ignore[union-attr]
+
+
+def test_doctor_says_what_to_do(postgres: Cluster, tmp_path: Path) -> None:
+    def said(url: str) -> list[tuple[str, str, str]]:
+        return list(examine_journal(on(url, tmp_path / "home")))
+
+    url = postgres.database()
+    Journal.open(on(url, tmp_path / "home")).close()
+    assert said(url)[0][:2] == ("journal", "ok")
+    assert "make it with `createdb`" in said(postgres.url("nowhere"))[0][2]
+    postgres.run("CREATE DATABASE bare")
+    assert said(postgres.url("bare"))[0][1] == "note" and "is empty" in said(postgres.url("bare"))[0][2]
+    postgres.run("CREATE ROLE guest LOGIN")
+    [(_, level, text), *_] = said(url.replace("turnwise@", "guest@"))
+    assert level == "fault" and "may not be written" in text
+
+
+def test_a_password_is_never_shown(tmp_path: Path) -> None:
+    url = "postgresql://me:hunter2@127.0.0.1:1/journal?password=hunter2"
+    config = on(url, tmp_path / "home")
+    with pytest.raises(JournalError) as caught:
+        Journal.open(config)
+    with pytest.raises(ConfigError) as refused:
+        load_config(overrides={"home": tmp_path / "home", "journal.url": "mysql://me:hunter2@host/journal"})
+    shown = [as_toml(config), repr(config), str(caught.value), str(refused.value)]
+    shown += [text for _, _, text in examine_journal(config)]
+    assert not [text for text in shown if "hunter2" in text]
+    assert "postgresql://me:***@127.0.0.1:1/journal" in as_toml(config)
+
+
+def test_tables_of_another_program_are_left_alone(postgres: Cluster, tmp_path: Path) -> None:
+    postgres.run("CREATE DATABASE taken")
+    postgres.run("CREATE TABLE sessions (name text)", "taken")
+    with pytest.raises(JournalError, match="give turnwise a database of its own"):
+        Journal.open(on(postgres.url("taken"), tmp_path / "home"))
