@@ -64,7 +64,7 @@ async def test_all_choices_come_back_as_they_were_given(tmp_path: Path, stream: 
     async with in_front_of(tmp_path, sse(*EVENTS)) as fronted:
         answer = await asyncio.to_thread(asked, fronted, stream)
         (body,) = fronted.asked()
-        turn = fronted.journal.get_turn(answer.id.removeprefix("chatcmpl-"))
+        turn = fronted.journal.turns.get(answer.id.removeprefix("chatcmpl-"))
     assert {name: body[name] for name in ASKED} == ASKED
     first, second, third = answer.choices
     assert [choice.finish_reason for choice in answer.choices] == ["stop", "stop", "tool_calls"]
