@@ -140,7 +140,7 @@ def make_app(
             "engine": engine,
         }
 
-    relayed = config.engine.kind == "upstream"  # whose business images are
+    relayed = config.engine.kind == "upstream"
     owner = UPSTREAM if relayed else MODEL_NAME
 
     async def context() -> int | None:
@@ -177,9 +177,9 @@ def make_app(
         raise ApiError(404, f"{text}, and `turnwise sessions show` shows what is recorded", code="not_offered")
 
     codecs: list[tuple[str, Codec]] = [
-        ("/v1/chat/completions", ChatCodec(images=relayed)),
-        ("/v1/responses", ResponsesCodec(images=relayed)),
-        ("/v1/messages", MessagesCodec(images=relayed)),
+        ("/v1/chat/completions", ChatCodec()),
+        ("/v1/responses", ResponsesCodec()),
+        ("/v1/messages", MessagesCodec()),
     ]
     for path, codec in codecs:
         answer = answers_in(codec, config, capture, answering, metrics)

@@ -30,7 +30,8 @@ from turnwise.journal import schema
 from turnwise.journal.clocks import boot_id, end_leases, enter_boot, first_meta, last_turn, lower_boot_turn, meta
 from turnwise.journal.group_commit import GroupCommit
 from turnwise.journal.schema import pack_json, unpack_ids, unpack_json, unpack_logprobs
-from turnwise.types import REVIVABLE, TRANSITIONS, Exclusion, FinishReason, Message, Turn, TurnKind, TurnState
+from turnwise.messages import from_chat, history_from_chat
+from turnwise.types import REVIVABLE, TRANSITIONS, Exclusion, FinishReason, Turn, TurnKind, TurnState
 
 log = logging.getLogger(__name__)
 
@@ -295,9 +296,9 @@ class JournalCore:
             exclusion=Exclusion(row.exclusion) if row.exclusion else None,
             parent_id=row.parent_id,
             version=row.version,
-            messages=messages,
+            messages=history_from_chat(messages),
             tools=self.read_tools(c, row),
-            answer=unpack_json(row.answer) if row.answer else {},
+            answer=from_chat(unpack_json(row.answer)) if row.answer else None,
             finish_reason=FinishReason(row.finish_reason or FinishReason.ERROR),
             prompt_ids=prompt_ids,
             response_ids=unpack_ids(row.response_ids) if row.response_ids else [],
@@ -308,10 +309,10 @@ class JournalCore:
             created_at=row.created_at,
         )
 
-    def read_context(self, c: Connection, row: Row[Any]) -> tuple[list[Message], list[int]]:
-        """The messages and prompt ids of a turn, put together from what each of its ancestors added."""
+    def read_context(self, c: Connection, row: Row[Any]) -> tuple[list[dict[str, Any]], list[int]]:
+        """The messages of a turn, as they are stored, and its prompt ids, from what each of its ancestors added."""
         ancestors = self._ancestors(c, row, _WHOLE)
-        messages: list[Message] = []
+        messages: list[dict[str, Any]] = []
         for step in ancestors:
             messages += unpack_json(step.messages)
             messages.append(unpack_json(step.answer))

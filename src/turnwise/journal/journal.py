@@ -19,6 +19,7 @@ from turnwise.journal.clocks import boot_id, meta
 from turnwise.journal.counts import HINTS, UNRECOGNISED, read_counts, told
 from turnwise.journal.queue import Queue
 from turnwise.journal.schema import NOT_SERVING, pack_json, unpack_json
+from turnwise.messages import history_from_chat
 from turnwise.types import BASE_VERSION, Message, PolicyVersion, TurnKind, TurnState
 
 S, T, V = schema.sessions.c, schema.turns.c, schema.versions.c
@@ -131,7 +132,9 @@ class Journal(Queue):
             found = [dict(row._mapping) for row in rows]
             for row in found if summary is not None else ():
                 first = c.execute(_FIRST, {"which": row["id"]}).scalar_one_or_none()
-                row["about"] = "" if first is None or summary is None else summary(unpack_json(first))
+                row["about"] = (
+                    "" if first is None or summary is None else summary(history_from_chat(unpack_json(first)))
+                )
             return found
 
     def find_session(self, given: str) -> str:
@@ -163,12 +166,12 @@ class Journal(Queue):
             return c.execute(query.order_by(literal_column("turns.rowid").desc()).limit(1)).scalar()
 
     def show_session(
-        self, session_id: str, new: Callable[[Any, list[Message]], list[Message]] | None = None
+        self, session_id: str, new: Callable[[Any, list[dict[str, Any]]], list[dict[str, Any]]] | None = None
     ) -> dict[str, Any] | None:
         """One session with its turns, next states and verdicts, in order.
 
-        A turn that is not stored on another one has its whole history; `new` is given each row and its messages, and
-        says which of them to show.
+        Messages are given as they are stored. A turn that is not stored on another one has its whole history; `new` is
+        given each row and its messages, and says which of them to show.
         """
         with self.reading() as c:
             session = c.execute(select(schema.sessions).where(S.id == session_id)).one_or_none()

@@ -20,6 +20,7 @@ from turnwise.journal.contexts import RecentContexts
 from turnwise.journal.core import JournalCore
 from turnwise.journal.counts import FORGETS
 from turnwise.journal.schema import unpack_json
+from turnwise.messages import history_from_chat
 from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
 
 S, T = schema.sessions.c, schema.turns.c
@@ -179,7 +180,7 @@ class Lookups(JournalCore):
     def context_messages(self, turn_id: str) -> list[Message]:
         """The messages of a recorded request. Raises UnknownTurn where it was deleted meanwhile."""
         with self.reading() as c:
-            return self.read_context(c, self._still_there(c, turn_id))[0]
+            return history_from_chat(self.read_context(c, self._still_there(c, turn_id))[0])
 
     @staticmethod
     def _still_there(c: Connection, turn_id: str) -> Row[Any]:

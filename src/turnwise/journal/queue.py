@@ -20,6 +20,7 @@ from turnwise.journal import schema
 from turnwise.journal.clocks import LONGEST_RETRY_S, ORDER, is_due, is_free, meta, set_meta
 from turnwise.journal.review import ReviewList
 from turnwise.journal.schema import NOT_SERVING, pack_json, unpack_ids, unpack_json, unpack_logprobs
+from turnwise.messages import from_chat, history_from_chat
 from turnwise.types import (
     BASE_VERSION,
     Batch,
@@ -91,9 +92,9 @@ class Queue(ReviewList):
                         turn_id=row.id,
                         lease_token=row.lease_token,
                         attempts=row.attempts,
-                        messages=messages,
-                        answer=unpack_json(row.answer),
-                        next_state=unpack_json(row.next_state),
+                        messages=history_from_chat(messages),
+                        answer=from_chat(unpack_json(row.answer)),
+                        next_state=history_from_chat(unpack_json(row.next_state)),
                         cut_off=row.finish_reason == FinishReason.LENGTH,
                         tools=self.read_tools(c, row),
                     )

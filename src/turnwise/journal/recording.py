@@ -15,6 +15,7 @@ from turnwise.journal.blobs import Content
 from turnwise.journal.counts import UNRECOGNISED, tell
 from turnwise.journal.lookups import Lookups
 from turnwise.journal.schema import pack_ids, pack_json, pack_logprobs
+from turnwise.messages import calls_of, history_to_chat, saying, text_of, to_chat
 from turnwise.types import REVIVABLE, Exclusion, FinishReason, Message, TurnKind, TurnState, Verdict
 
 S, T = schema.sessions.c, schema.turns.c
@@ -112,6 +113,7 @@ class Answer:
     logprobs: list[float] | None
     thread_hash: str | None = None
     answer_hash: str | None = None
+    stop_string: str | None = None
     used: tuple[int, int] | None = None
     too_long: bool = False
     supersedes: str | None = None
@@ -149,7 +151,7 @@ class Recording(Lookups):
             "created_at": now,
             "prompt_tokens": new.prompt_tokens,
             "response_tokens": 0,
-            "messages": pack_json(new.messages),
+            "messages": pack_json(history_to_chat(new.messages)),
             "params": pack_json(new.params),
             "prompt_ids": pack_ids(new.prompt_ids),
             "attempts": 0,
@@ -200,7 +202,7 @@ class Recording(Lookups):
             "finish_reason": answer.finish_reason,
             "answered_at": self.clock(),
             "response_tokens": len(answer.response_ids),
-            "answer": pack_json(answer.message),
+            "answer": pack_json(to_chat(answer.message) | _stopped_by(answer)),
             "response_ids": pack_ids(answer.response_ids),
             "logprobs": pack_logprobs(answer.logprobs),
         }
@@ -250,12 +252,13 @@ class Recording(Lookups):
         row = c.execute(_HAS_NEXT_STATE, {"which": turn_id}).one_or_none()
         if row is None or row.next_state_at is not None:
             return  # a turn has one next state: the first that came
-        columns = {"next_state": pack_json(messages), "next_state_at": now}
+        stored = history_to_chat(messages)
+        columns = {"next_state": pack_json(stored), "next_state_at": now}
         if row.state == TurnState.WAITING:
             self.move(c, turn_id, TurnState.JUDGING, row=row, **columns)
         else:
             c.execute(update(schema.turns).where(T.id == turn_id).values(columns))
-        self.log(c, "next_state", turn_id, {"messages": messages})
+        self.log(c, "next_state", turn_id, {"messages": stored})
 
     def _supersede(self, c: Connection, turn_id: str) -> None:
         state = c.execute(select(T.state).where(T.id == turn_id)).scalar_one_or_none()
@@ -319,7 +322,7 @@ class Recording(Lookups):
             state = TurnState(row.state)
             if score is None:
                 if state is TurnState.WAITING:
-                    self._next_state(c, turn_id, [{"role": "user", "content": text}], self.clock())
+                    self._next_state(c, turn_id, [saying("user", text or "")], self.clock())
                     return "taken as the turn's next state"
                 raise TooLate(f"the turn is already {state}; send a score to change its verdict")
             verdict = Verdict(score=score, hint=text, judge="person", reason="explicit feedback")
@@ -368,6 +371,11 @@ def _idle(before: float) -> Select[tuple[str]]:
     return select(S.id).where(S.closed_at.is_(None), S.seen_mono < before, S.id.not_in(busy))
 
 
+def _stopped_by(answer: Answer) -> dict[str, str]:
+    """What is stored of the stop string that ended an answer, beside its message."""
+    return {"stop_string": answer.stop_string} if answer.stop_string else {}
+
+
 def _why_excluded(row: Any, answer: Answer) -> Exclusion | None:
     """Why an answered turn can never be trained on, or None."""
     if answer.finish_reason is FinishReason.ABORT:
@@ -380,7 +388,7 @@ def _why_excluded(row: Any, answer: Answer) -> Exclusion | None:
         return Exclusion.SIDE_TURN
     if row.pinned:
         return Exclusion.PINNED_VERSION
-    if not answer.response_ids and not (answer.message.get("content") or answer.message.get("tool_calls")):
+    if not answer.response_ids and not (text_of(answer.message) or calls_of(answer.message)):
         return Exclusion.NOT_TRAINABLE  # nothing was said; an upstream's answer without ids is still judged
     if row.closed_at is not None:
         return Exclusion.NO_NEXT_STATE  # the session was closed while the answer was being written

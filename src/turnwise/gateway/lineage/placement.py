@@ -17,10 +17,7 @@ from turnwise.gateway.lineage.history import (
     Lineage,
     Placement,
     Rewritten,
-    answer_hash,
-    canonical,
     compare_histories,
-    content_text,
     hash_history,
     is_telling,
     last_answer_at,
@@ -31,6 +28,7 @@ from turnwise.gateway.lineage.history import (
 from turnwise.gateway.lineage.issued_calls import as_one_answer, beginnings, called, issued
 from turnwise.journal import Journal
 from turnwise.journal.schema import unpack_json
+from turnwise.messages import canonical, digest_of, from_chat, text_of
 from turnwise.patterns import anchored
 from turnwise.types import Message
 
@@ -133,7 +131,7 @@ def _by_counted_key(journal: Journal, messages: list[Message], claim: Claim, ses
 
 def _answers_in(journal: Journal, turn_id: str) -> set[str]:
     """The assistant messages of a recorded request."""
-    return {canonical(m) for m in journal.context_messages(turn_id) if m["role"] == "assistant"}
+    return {canonical(m) for m in journal.context_messages(turn_id) if m.role == "assistant"}
 
 
 def own_session(journal: Journal, claim: Claim) -> str | None:
@@ -152,7 +150,7 @@ def _find(
     at = last_answer_at(messages)
     if at is None:
         return None
-    after_answers = [history.chain[i] for i in range(len(messages) - 1) if messages[i]["role"] == "assistant"]
+    after_answers = [history.chain[i] for i in range(len(messages) - 1) if messages[i].role == "assistant"]
     # A client that updates itself changes its name, but not its history: in a named session any client's turns count.
     named = claim.session_id
     by_id = beginnings(issued(messages[at]))
@@ -213,9 +211,9 @@ def _rewritten(
 
 def _by_call(journal: Journal, messages: list[Message], at: int, claim: Claim, session: str | None) -> Placement | None:
     """A client that rewrites answers, but sends back the id that we gave a call: its turn is named."""
-    calls, text = issued(messages[at]), content_text(messages[at])
+    calls, text = issued(messages[at]), text_of(messages[at])
     for row in journal.turns_beginning(claim.client, beginnings(calls)):
-        if session not in (None, row.session_id) or not called(row.id, unpack_json(row.answer), calls, text):
+        if session not in (None, row.session_id) or not called(row.id, from_chat(unpack_json(row.answer)), calls, text):
             continue
         whole = as_one_answer(messages, at, row.id)
         change = compare_histories(journal.context_messages(row.id), whole)
@@ -229,7 +227,7 @@ def _by_answer(
     answer = messages[at]
     if (session is None or claim.weak) and not is_telling(answer):
         return None
-    rows = journal.turns_by_answer(claim.client, answer_hash(answer), session)
+    rows = journal.turns_by_answer(claim.client, digest_of(answer), session)
     if not rows or (session is None and len({row.session_id for row in rows}) > 1):
         return None
     row = rows[0]
@@ -264,9 +262,9 @@ def _by_answer_before(
             continue
         known = _answers_in(journal, found.answers)
         behind = messages[before + 1 : at + 1]
-        if any(m["role"] == "assistant" and canonical(m) not in known for m in behind):
+        if any(m.role == "assistant" and canonical(m) not in known for m in behind):
             return None
-        whole = known <= {canonical(m) for m in messages if m["role"] == "assistant"}
+        whole = known <= {canonical(m) for m in messages if m.role == "assistant"}
         same = found.branch_of if whole and session is None else found.session_id
         return replace(found, session_id=same, branch_of=None if same else found.branch_of, added=messages)
     return None

@@ -29,14 +29,16 @@ from turnwise.gateway.turn.relaying import UpstreamVersions
 from turnwise.gateway.turn.sampling import OpenTurn
 from turnwise.gateway.turn.unrecorded import Unrecorded
 from turnwise.gateway.versions import ServingVersions
+from turnwise.gateway.wire.content import refuse_images
 from turnwise.gateway.wire.honouring import as_honoured
 from turnwise.gateway.wire.http_request import Caller
 from turnwise.gateway.wire.request import Final, ModelRequest, Usage, check_conversation, unsupported, without_prefill
-from turnwise.gateway.wire.responses.item_references import can_be_named, has_references, resolve
+from turnwise.gateway.wire.responses.named_items import can_be_named, with_named_items
 from turnwise.gateway.wire.thinking import is_bound, refuse_template_arguments, thinking_of
 from turnwise.gateway.wire.tool_choice import check_choice
 from turnwise.journal import Journal, NewTurn
 from turnwise.journal.schema import unpack_ids, unpack_json
+from turnwise.messages import from_chat, text_of, with_text
 from turnwise.models import answer_defaults
 from turnwise.tokens.forced_calls import forced_call
 from turnwise.tokens.rendering import Prompt, PromptRenderer
@@ -75,6 +77,8 @@ class Capture:
 
         The turn is in hand from here on; whoever opened it lets it go.
         """
+        if not self._able.images:
+            refuse_images(request.messages, "input" if format_name == "responses" else "messages")
         if request.structured is not None and not self._able.structured:
             kind = self.config.engine.kind
             raise unsupported(
@@ -133,6 +137,8 @@ class Capture:
         await self.versions.resolve(request.model)
         if self.renderer is None:
             raise unsupported("count_tokens", "this engine does not take token ids, so there is nothing to count")
+        if not self._able.images:
+            refuse_images(request.messages, "messages")
         asked = without_prefill(request)
         rendered = await asyncio.to_thread(self.renderer.render, asked.messages, asked.tools, thinking_of(asked))
         return len(self._begun(rendered, asked).ids)
@@ -264,9 +270,10 @@ class Capture:
     def _with_previous(self, request: ModelRequest, client: Caller) -> tuple[ModelRequest, Caller]:
         """The request whole: items that are only named put in, and the history of the response it goes on from before
         it, in that response's session."""
-        referring = has_references(request.messages)
+        referring = bool(request.named_items)
         if referring:
-            request = replace(request, messages=resolve(request.messages, self.journal, client.key))
+            messages = with_named_items(request.messages, request.named_items, self.journal, client.key)
+            request = replace(request, messages=messages, named_items={})
         if request.previous is None:
             if referring:
                 check_conversation(request.messages, "input")
@@ -279,9 +286,8 @@ class Capture:
                 param="previous_response_id",
                 code="previous_response_not_found",
             )
-        answer = {key: value for key, value in unpack_json(row.answer).items() if key != "stop_string"}
-        history = [*self.journal.context_messages(row.id), answer]
-        if unpack_json(row.params).get("instructions") and history[0]["role"] == "system":
+        history = [*self.journal.context_messages(row.id), from_chat(unpack_json(row.answer))]
+        if unpack_json(row.params).get("instructions") and history[0].role == "system":
             history = history[1:]  # instructions hold for one response
         instructed = 1 if request.record.get("instructions") else 0  # what is in the input stays behind the history
         messages = [*request.messages[:instructed], *history, *request.messages[instructed:]]
@@ -341,10 +347,10 @@ class Capture:
         return forced_call(request.tool_choice, request.tools, self.renderer.grammar.space)
 
     def _replay(self, row: Any, request: ModelRequest) -> OpenTurn:
-        message = unpack_json(row.answer)
-        stop_string = message.pop("stop_string", None)
+        recorded = unpack_json(row.answer)
+        message, stop_string = from_chat(recorded), recorded.get("stop_string")
         if request.prefill:
-            message["content"] = message["content"].removeprefix(request.prefill)
+            message = with_text(message, text_of(message).removeprefix(request.prefill))
         usage = Usage(row.prompt_tokens, row.response_tokens)
         if row.used_prompt is not None:
             usage = Usage(row.used_prompt, row.used_response)
