@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.attacks.test_injections import NONCE, corpus, said, unfenced
+from tests.support.wire import ChatMessage
 from turnwise.judges.prompts import hint_prompt, score_prompt
 from turnwise.judges.signals.verdict import judge_from_signals
-from turnwise.types import Message
 
 TASK = [{"role": "user", "content": "Please change the date helper to the standard library."}]
 PLACE = "⟦X⟧"
@@ -39,7 +39,7 @@ def filled(value: Any, words: str) -> Any:
     return value.replace(PLACE, json.dumps(words, ensure_ascii=False)[1:-1])
 
 
-def judged(case: dict[str, Any], state: list[Message]) -> tuple[int | None, int, str | None]:
+def judged(case: dict[str, Any], state: list[ChatMessage]) -> tuple[int | None, int, str | None]:
     verdict = judge_from_signals(TASK, case["answer"], state)
     return verdict.score, verdict.best, verdict.hint
 

@@ -18,6 +18,7 @@ from turnwise.errors import JournalError, UnknownTurn
 from turnwise.journal import Answer, Journal, schema
 from turnwise.journal.deletion.forgetting import forget, plan
 from turnwise.journal.records.export import RecordsExporter
+from turnwise.messages import text_of
 from turnwise.types import Exclusion, FinishReason, PolicyVersion, Proposal, TurnState, Verdict, Vote
 
 SECRET = "xylophone-4711"
@@ -178,7 +179,7 @@ def test_a_reaction_that_came_from_it_is_taken_from_other_sessions(
     assert files_with(home, SECRET) == []
     turn = journal.get_turn(first)
     assert turn is not None and turn.exclusion is Exclusion.FORGOTTEN
-    assert turn.answer["content"] == "about harmless"
+    assert text_of(turn.answer) == "about harmless"
 
 
 def test_branches_hold_copies_which_is_said_or_forgotten_too(journal: Journal, home: Path) -> None:

@@ -15,6 +15,7 @@ from turnwise.journal import Answer, Journal, schema
 from turnwise.journal.contexts import RecentContexts
 from turnwise.journal.core import IllegalMove
 from turnwise.journal.schema import COMPRESS_FROM, id_array, pack_ids, pack_json, unpack_ids, unpack_json
+from turnwise.messages import text_of
 from turnwise.types import FinishReason, TurnState
 
 
@@ -83,7 +84,7 @@ def test_a_write_that_fails_is_told_so_and_takes_nothing_with_it(journal: Journa
     for future in good:
         future.result(20)
     assert len(journal.show_session("s0")["turns"]) == 3
-    assert journal.get_turn(done).answer["content"] == "yes"
+    assert text_of(journal.get_turn(done).answer) == "yes"
 
 
 def test_half_of_a_failed_write_is_undone(journal: Journal) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from turnwise.config import load_config
 from turnwise.journal import Journal
+from turnwise.messages import text_of
 from turnwise.types import TurnState
 
 WRITER = """
@@ -64,7 +65,7 @@ def test_nothing_that_was_promised_is_lost(tmp_path: Path, after_s: float) -> No
         turn = journal.get_turn(turn_id)
         assert turn is not None
         assert turn.state in (TurnState.WAITING, TurnState.JUDGING)
-        assert (turn.answer["content"], turn.response_ids) == (turn_id, [7, 8])
+        assert (text_of(turn.answer), turn.response_ids) == (turn_id, [7, 8])
     assert all(journal.get_turn(turn_id) is not None for what, turn_id in told if what == "begun")
     for session in journal.list_sessions():
         turns = journal.show_session(session["id"])["turns"]

@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
+from tests.support.wire import ChatMessage
 from turnwise.judges.cut_off import NOTE, apart_from_the_cut
 from turnwise.judges.prompts import hint_prompt, score_prompt
-from turnwise.types import JudgeTask, Message
+from turnwise.types import JudgeTask
 
 
-def task(next_state: list[Message], arguments: Any = None, cut_off: bool = True) -> JudgeTask:
-    answer: Message = {"role": "assistant", "content": "The moons of Jupiter are Io, Europa and"}
+def task(next_state: list[ChatMessage], arguments: Any = None, cut_off: bool = True) -> JudgeTask:
+    answer: ChatMessage = {"role": "assistant", "content": "The moons of Jupiter are Io, Europa and"}
     if arguments is not None:
         answer["tool_calls"] = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}]
     return JudgeTask("t", "k", 1, [{"role": "user", "content": "Name them"}], answer, next_state, cut_off)
 
 
-def user(text: Any) -> Message:
+def user(text: Any) -> ChatMessage:
     return {"role": "user", "content": text}
 
 
@@ -63,7 +64,7 @@ def test_of_a_mixed_reply_the_rest_counts() -> None:
 
 
 def test_the_error_of_a_call_that_was_cut_is_left_out() -> None:
-    error: Message = {"role": "tool", "tool_call_id": "c1", "content": "Error: arguments are not valid JSON"}
+    error: ChatMessage = {"role": "tool", "tool_call_id": "c1", "content": "Error: arguments are not valid JSON"}
     assert apart_from_the_cut(task([error], '{"path": "/tm')) is None
     whole = task([error], '{"path": "/tmp"}')
     assert apart_from_the_cut(whole) == whole, "a whole call answers for its error"

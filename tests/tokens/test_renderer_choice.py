@@ -19,11 +19,11 @@ from renderers.base import ToolCallParseStatus, create_renderer
 from transformers import PreTrainedTokenizerFast
 
 from tests.support.models import QWEN3_TOKENS, make_qwen3, make_tokenizer
+from tests.support.wire import ChatMessage
 from turnwise.errors import EngineError
 from turnwise.tokens.answer_parser import AnswerParser, AnswerParts
 from turnwise.tokens.renderer_choice import thinking_switch
 from turnwise.tokens.rendering import GRAMMARS, PromptRenderer, load_renderer
-from turnwise.types import Message
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 QWEN_VISION = dict.fromkeys(["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"], True)
@@ -39,7 +39,7 @@ TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": name, "description": "looks", "parameters": PLACE}}
     for name in ("look", "find")
 ]
-ASKED: list[Message] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is it?"}]
+ASKED: list[ChatMessage] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is it?"}]
 ARGUMENTS = [("look", {"at": "the <b>door</b>\nand on", "n": 3}), ("find", {"at": '{"a": 1}'})]
 
 
@@ -99,7 +99,7 @@ def renderer_of(name: str) -> tuple[PromptRenderer, Any]:
     ), tokenizer
 
 
-def read(renderer: PromptRenderer, prompt: list[int], answer: list[int]) -> tuple[Message, list[AnswerParts]]:
+def read(renderer: PromptRenderer, prompt: list[int], answer: list[int]) -> tuple[ChatMessage, list[AnswerParts]]:
     """An answer as the gateway reads it, token by token."""
     parser = AnswerParser(renderer.grammar, with_tools=True, in_reasoning=renderer.ends_in_reasoning(prompt))
     parts = [parser.feed(renderer.decode([token])) for token in answer if token not in renderer.stop_token_ids]
@@ -146,7 +146,7 @@ def test_calls_are_read_and_the_next_prompt_begins_with_what_was_sampled(name: s
 
     for i, call in enumerate(message["tool_calls"]):
         call["id"] = f"call_{i}"
-    results: list[Message] = [
+    results: list[ChatMessage] = [
         {"role": "tool", "content": f"result {i}", "tool_call_id": f"call_{i}"} for i in range(len(called))
     ]
     bridged = renderer.bridge(prompt.ids, answer, prompt.hint_at, results, TOOLS)
@@ -187,7 +187,7 @@ def test_a_prompt_asks_for_no_thinking_where_the_family_can(name: str) -> None:
         return
     assert by_itself in (quiet, loud) and quiet != loud
     assert not renderer.ends_in_reasoning(quiet) and renderer.decode(quiet).rstrip().endswith("</think>")
-    said: list[Message] = [{"role": "user", "content": "And now?"}]
+    said: list[ChatMessage] = [{"role": "user", "content": "And now?"}]
     answer = renderer_of(name)[1].encode("By the door.<|im_end|>", add_special_tokens=False)
     for before, after in ((quiet, True), (loud, False)):  # a template writes a past of the other kind otherwise
         assert renderer.bridge(before, answer, None, said, TOOLS, after) is None
@@ -203,7 +203,7 @@ def test_a_model_folder_is_asked_not_to_think_as_its_own_template_asks(tmp_path:
         assert renderer.decode(renderer.render(ASKED, TOOLS, thinking).ids) == text
     asked = renderer.render(ASKED, None, False)
     answer = tokenizer.encode("By the door.<|im_end|>", add_special_tokens=False)
-    said: list[Message] = [{"role": "user", "content": "And now?"}]
+    said: list[ChatMessage] = [{"role": "user", "content": "And now?"}]
     bridged = renderer.bridge(asked.ids, answer, asked.hint_at, said, None, False)
     assert bridged is not None and bridged.ids[: len(asked.ids) + len(answer)] == [*asked.ids, *answer]
 

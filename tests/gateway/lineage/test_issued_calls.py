@@ -17,16 +17,16 @@ from tests.conftest import Running
 from tests.gateway.callers import FORMATS, Caller, user
 from tests.gateway.encoders import Habits
 from tests.gateway.lineage.test_sessions_api import next_state, session_of
+from tests.support.wire import ChatMessage
 from turnwise.gateway.lineage.history import hash_history, place_exactly
 from turnwise.gateway.lineage.issued_calls import as_one_answer, beginnings, called, issued
 from turnwise.gateway.wire.request import call_id
-from turnwise.types import Message
 
 TOOLS = [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]
 CALL = '<tool_call>{{"name": "run", "arguments": {{"n": {}}}}}</tool_call>'
 
 
-def post(gateway: Running, messages: list[Message], **headers: str) -> tuple[httpx.Headers, Message]:
+def post(gateway: Running, messages: list[ChatMessage], **headers: str) -> tuple[httpx.Headers, ChatMessage]:
     body = {"model": "turnwise", "messages": messages, "tools": TOOLS}
     url = f"{gateway.url}/v1/chat/completions"
     response = httpx.post(url, headers=gateway.auth | headers, json=body, timeout=60)
@@ -34,38 +34,38 @@ def post(gateway: Running, messages: list[Message], **headers: str) -> tuple[htt
     return response.headers, response.json()["choices"][0]["message"]
 
 
-def text_dropped(answer: Message) -> list[Message]:
+def text_dropped(answer: ChatMessage) -> list[ChatMessage]:
     results = [result(call) for call in answer["tool_calls"]]
     return [{"role": "assistant", "content": None, "tool_calls": answer["tool_calls"]}, *results]
 
 
-def made_a_text(answer: Message) -> list[Message]:
+def made_a_text(answer: ChatMessage) -> list[ChatMessage]:
     calls = [{"id": c["id"], "type": "function", "function": c["function"]} for c in answer["tool_calls"]]
     text = f"{answer['content']}\nCalling tools:\n{calls}"
     return [{"role": "assistant", "content": text}, user("Observation:\nok")]
 
 
-def one_by_one(answer: Message) -> list[Message]:
+def one_by_one(answer: ChatMessage) -> list[ChatMessage]:
     pairs = [({"role": "assistant", "content": "", "tool_calls": [c]}, result(c)) for c in answer["tool_calls"]]
     return [message for pair in pairs for message in pair]
 
 
-def text_apart(answer: Message) -> list[Message]:
+def text_apart(answer: ChatMessage) -> list[ChatMessage]:
     return [{"role": "assistant", "content": answer["content"]}, *text_dropped(answer)]
 
 
-def arguments_filled_in(answer: Message) -> list[Message]:
+def arguments_filled_in(answer: ChatMessage) -> list[ChatMessage]:
     calls = json.loads(json.dumps(answer["tool_calls"]))
     for call in calls:
         call["function"]["arguments"] = json.dumps(json.loads(call["function"]["arguments"]) | {"recursive": False})
     return [answer | {"tool_calls": calls}, *map(result, calls)]
 
 
-def result(call: Message) -> Message:
+def result(call: ChatMessage) -> ChatMessage:
     return {"role": "tool", "tool_call_id": call["id"], "content": "ok"}
 
 
-Rewrite = Callable[[Message], list[Message]]
+Rewrite = Callable[[ChatMessage], list[ChatMessage]]
 HABITS: list[Rewrite] = [text_dropped, made_a_text, one_by_one, text_apart, arguments_filled_in]
 
 
@@ -103,7 +103,7 @@ def test_every_format_gives_the_id_back(gateway: Running, name: str) -> None:
     first = caller.ask(opening, tools=True)
     function = {"name": "add", "arguments": '{"a": 1}'}
     sent = {"id": call_id(first.id, 0), "type": "function", "function": function}
-    back: list[Message] = [{"role": "assistant", "content": "", "tool_calls": [sent]}, result(sent)]
+    back: list[ChatMessage] = [{"role": "assistant", "content": "", "tool_calls": [sent]}, result(sent)]
     second = caller.turn(caller.send(caller.body([*opening, *back], Habits()), tools=True))
     assert (second.session_id, second.parent_id, second.bridged) == (first.session_id, first.id, False)
     assert [m["content"] for m in next_state(gateway, first.id)] == ["ok"]
@@ -136,7 +136,7 @@ def test_another_result_for_the_same_call_is_a_branch(gateway: Running) -> None:
     assert [m["content"] for m in next_state(gateway, told["x-turnwise-turn-id"])] == ["ok"]
 
 
-def altered(answer: Message, **changes: Any) -> list[Message]:
+def altered(answer: ChatMessage, **changes: Any) -> list[ChatMessage]:
     call = json.loads(json.dumps(answer["tool_calls"][0]))
     call["id"] = changes.pop("id", call["id"])
     call["function"] |= changes
@@ -184,7 +184,7 @@ def test_histories_that_are_not_recognised_are_counted_and_shown(gateway: Runnin
 TURN = "turn-0123456789abcdef0123456789abcdef"
 
 
-def a_call(id: str, name: str = "run", arguments: str = "{}") -> Message:
+def a_call(id: str, name: str = "run", arguments: str = "{}") -> ChatMessage:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 

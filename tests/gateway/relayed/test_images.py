@@ -10,6 +10,7 @@ import pytest
 from tests.gateway.relayed.test_settings import ENDED
 from tests.gateway.relayed.test_upstream import DONE, in_front_of
 from tests.support.raw_http import sse
+from turnwise.messages import text_of
 
 URL = "https://example.com/a.png"
 DATA = "data:image/png;base64,AAAA"
@@ -44,7 +45,7 @@ async def test_they_reach_the_upstream_in_its_shape(tmp_path: Path, path: str) -
             assert message == {"role": "user", "content": [SAID, *told]}
             turn = fronted.journal.get_turn(answered.headers["x-turnwise-turn-id"])
         assert turn is not None
-        assert turn.messages[0]["content"].startswith("What is this?\n[image ")
+        assert text_of(turn.messages[0]).startswith("What is this?\n[image ")
 
 
 async def test_a_detail_is_told_with_it(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tests.gateway.encoders import Habits
 from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.gateway.wire.test_thinking import CLOSED, shown
 from turnwise.journal.schema import unpack_json
+from turnwise.messages import text_of, thinking_in
 from turnwise.types import FinishReason
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -59,7 +60,7 @@ def test_an_answer_held_to_a_schema_is_no_reasoning(able: Caller) -> None:
     said = '{"n": 1}'
     turn = able.ask([user(f"say: {said}")], headers={"X-Session-Id": able.name}, **HELD[able.name])
     assert shown(able.gateway, turn).endswith(CLOSED)  # type: ignore[arg-type]
-    assert turn.answer["content"] == said and "reasoning_content" not in turn.answer
+    assert text_of(turn.answer) == said and not thinking_in(turn.answer)
 
 
 def test_tools_and_a_schema_in_one_request_are_refused_by_name(able: Caller) -> None:
