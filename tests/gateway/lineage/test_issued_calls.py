@@ -21,6 +21,7 @@ from tests.support.wire import ChatMessage
 from turnwise.gateway.lineage.history import hash_history, place_exactly
 from turnwise.gateway.lineage.issued_calls import as_one_answer, beginnings, called, issued
 from turnwise.gateway.wire.request import call_id
+from turnwise.messages import from_chat, saying
 
 TOOLS = [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]
 CALL = '<tool_call>{{"name": "run", "arguments": {{"n": {}}}}}</tool_call>'
@@ -189,27 +190,31 @@ def a_call(id: str, name: str = "run", arguments: str = "{}") -> ChatMessage:
 
 
 def test_an_issued_id_leads_to_its_turn_and_back() -> None:
-    answer = {"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, 0)), a_call("toolu_1")]}
+    answer = from_chat(
+        {"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, 0)), a_call("toolu_1")]}
+    )
     calls = issued(answer)
     assert list(calls) == [call_id(TURN, 0)]
     assert TURN.startswith(beginnings(calls)) and beginnings(calls) == ("turn-0123456789abcdef0123",)
     assert called(TURN, answer, calls, "") and not called("turn-f", answer, calls, "")
-    assert issued({"role": "assistant", "content": f"xcall_{'0' * 20}_0 call_1 call_{'0' * 19}g_0"}) == {}
+    assert issued(from_chat({"role": "assistant", "content": f"xcall_{'0' * 20}_0 call_1 call_{'0' * 19}g_0"})) == {}
 
 
 def test_what_one_answer_became_is_one_answer_again() -> None:
-    first, second = ({"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, n))]} for n in range(2))
-    other = {"role": "assistant", "content": "", "tool_calls": [a_call(call_id("turn-" + "f" * 32, 0))]}
-    results = [{"role": "tool", "tool_call_id": str(n), "content": str(n)} for n in range(3)]
-    history = [user("hi"), other, results[0], first, results[1], second, results[2]]
-    assert as_one_answer(history, 5, TURN) == [user("hi"), other, results[0], second, *results[1:]]
+    first, second = (
+        from_chat({"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, n))]}) for n in range(2)
+    )
+    other = from_chat({"role": "assistant", "content": "", "tool_calls": [a_call(call_id("turn-" + "f" * 32, 0))]})
+    results = [from_chat({"role": "tool", "tool_call_id": str(n), "content": str(n)}) for n in range(3)]
+    history = [saying("user", "hi"), other, results[0], first, results[1], second, results[2]]
+    assert as_one_answer(history, 5, TURN) == [saying("user", "hi"), other, results[0], second, *results[1:]]
 
 
 def test_of_turns_with_the_same_words_the_named_one_is_meant() -> None:
     from tests.gateway.lineage.test_history import Recorded
 
-    answer = {"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, 0))]}
-    history = [user("hi"), answer, {"role": "tool", "content": "ok"}]
+    answer = from_chat({"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, 0))]})
+    history = [saying("user", "hi"), answer, from_chat({"role": "tool", "content": "ok"})]
     chain = hash_history(history).chain
     turns = [Recorded("turn-f", "new", "waiting", chain[1]), Recorded(TURN, "old", "waiting", chain[1])]
     found = place_exactly(history, chain, list(turns), None, beginnings(issued(answer)))

@@ -18,7 +18,7 @@ from tests.gateway.encoders import Habits
 from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.gateway.wire.test_thinking import CLOSED, shown
 from turnwise.journal.schema import unpack_json
-from turnwise.messages import text_of, thinking_in
+from turnwise.messages import calls_of, text_of, thinking_in
 from turnwise.types import FinishReason
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -92,7 +92,7 @@ def test_a_call_that_must_be_made_is_held_to_the_familys_words_and_the_tools_sch
     assert all(tag["end"] == "}\n</tool_call>" for tag in tags)
     assert shown(able.gateway, turn).endswith(CLOSED)  # type: ignore[arg-type]
     assert turn.finish_reason is FinishReason.TOOL_CALLS
-    assert [call["function"]["name"] for call in turn.answer["tool_calls"]] == ["sub"]
+    assert [call.name for call in calls_of(turn.answer)] == ["sub"]
 
 
 def test_one_forced_call_at_a_time_is_what_a_forced_call_is(able: Caller) -> None:

@@ -15,6 +15,7 @@ from turnwise.engines.upstream.tool_names import FittingNames
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.lineage.history import canonical, compare_histories, hash_history, side_rule, without_side_tail
 from turnwise.gateway.wire.request import check_tool_names
+from turnwise.messages import history_from_chat
 from turnwise.tokens.chatml import parse_text
 
 LIMIT_S = 8.0
@@ -73,7 +74,7 @@ def test_short_names_that_collide_keep_their_numbers() -> None:
 
 def test_a_conversation_of_very_many_messages() -> None:
     messages = [{"role": ("user", "assistant")[i % 2], "content": f"{i}"} for i in range(40_000)]
-    messages += [{"role": "user", "content": "and?"}]
+    messages = history_from_chat([*messages, {"role": "user", "content": "and?"}])
     heartbeats = [{"role": ("user", "assistant")[i % 2], "content": "HEARTBEAT: go on"} for i in range(40_001)]
     with in_time():
         hash_history(messages)

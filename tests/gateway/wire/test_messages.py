@@ -14,7 +14,7 @@ from tests.support.servers import wait_until
 from tests.support.wire import KINDS_OF_ANSWER, TOOL, check_events, nested_calls, post_stream, without_ids
 from turnwise.gateway.wire.messages.answer import usage_body
 from turnwise.gateway.wire.request import Usage
-from turnwise.messages import text_of
+from turnwise.messages import history_to_chat, text_of
 from turnwise.types import Exclusion, FinishReason, TurnState
 
 TOOLS: Any = [{"name": TOOL["name"], "description": TOOL["description"], "input_schema": TOOL["parameters"]}]
@@ -57,7 +57,7 @@ def test_an_answer_and_its_record(qwen: Agents) -> None:
     assert (answer.usage.input_tokens, answer.usage.output_tokens) == (len(prompt_ids), len(response_ids))
     record = turn(qwen, answer)
     assert (record.prompt_ids, record.response_ids) == (prompt_ids, response_ids)
-    assert record.messages == [
+    assert history_to_chat(record.messages) == [
         {"role": "system", "content": "be kind"},
         {"role": "user", "content": "say: hello there"},
     ]

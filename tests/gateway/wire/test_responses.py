@@ -17,6 +17,7 @@ from tests.support.wire import KINDS_OF_ANSWER, TOOL, check_events, events_of, n
 from turnwise.gateway.wire.request import AnswerHead, Final, ModelRequest, Usage
 from turnwise.gateway.wire.responses.answer import ResponsesCodec
 from turnwise.journal.schema import unpack_json
+from turnwise.messages import history_to_chat, saying, text_of
 from turnwise.tokens.answer_pieces import AnswerParts
 from turnwise.types import Exclusion, FinishReason, TurnState
 
@@ -53,7 +54,7 @@ def test_an_answer_and_its_record(qwen: Agents) -> None:
     assert answer.usage.total_tokens == len(prompt_ids) + len(response_ids)
     record = turn(qwen, answer)
     assert (record.prompt_ids, record.response_ids) == (prompt_ids, response_ids)
-    assert record.messages == [
+    assert history_to_chat(record.messages) == [
         {"role": "system", "content": "be kind"},
         {"role": "user", "content": "say: hello there"},
     ]
@@ -160,7 +161,7 @@ def test_a_previous_response_stands_for_its_history(qwen: Agents) -> None:
     second = ask(qwen, "say: second", previous_response_id=first.id, instructions="speak as two")
     third = ask(qwen, "say: third", previous_response_id=second.id, instructions="speak as two")
     record = turn(qwen, third)
-    assert [m["content"] for m in record.messages] == [
+    assert [text_of(m) for m in record.messages] == [
         *("speak as two", "say: I am first", "I am first", "say: second", "second", "say: third")
     ]
     assert record.session_id == turn(qwen, first).session_id
@@ -171,10 +172,10 @@ def test_instructions_are_not_carried_over(qwen: Agents) -> None:
     first = ask(qwen, "say: one", instructions="only for now")
     second = ask(qwen, "say: two", previous_response_id=first.id)
     assert second.instructions is None
-    assert [m["content"] for m in turn(qwen, second).messages] == ["say: one", "one", "say: two"]
+    assert [text_of(m) for m in turn(qwen, second).messages] == ["say: one", "one", "say: two"]
     kept = ask(qwen, [{"role": "system", "content": "for good"}, {"role": "user", "content": "say: one"}])
     after = ask(qwen, "say: two", previous_response_id=kept.id)
-    assert turn(qwen, after).messages[0] == {"role": "system", "content": "for good"}
+    assert turn(qwen, after).messages[0] == saying("system", "for good")
 
 
 def test_previous_responses_that_are_not_there(qwen: Agents) -> None:

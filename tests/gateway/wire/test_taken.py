@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.callers import Caller, user
 from tests.gateway.conftest import Agents
 from tests.support.wire import ChatMessage
-from turnwise.messages import text_of
+from turnwise.messages import history_to_chat, text_of, to_chat
 from turnwise.types import TurnState
 
 BEGUN: ChatMessage = {"role": "assistant", "content": "The sky is"}
@@ -55,8 +55,8 @@ def test_a_conversation_of_instructions_alone_and_its_reaction(caller: Caller, r
         first = caller.turn(caller.send(body))
     else:
         first = caller.ask(asked)
-    assert first.messages == asked
-    second = caller.ask([*asked, first.answer, user("No, shorter.")])
+    assert history_to_chat(first.messages) == asked
+    second = caller.ask([*asked, to_chat(first.answer), user("No, shorter.")])
     assert second.session_id == first.session_id
     again = caller.gateway.journal.get_turn(first.id)
     assert again is not None and again.state is TurnState.JUDGING
@@ -82,7 +82,7 @@ def test_an_answer_goes_on_from_the_beginning_that_the_client_wrote(
     assert prompt_of(caller).endswith("The sky is")
     told = json.dumps(caller.answer(response))
     assert "blue." in told and "The sky is" not in told, "the client has the beginning already"
-    assert (turn.messages, text_of(turn.answer)) == (asked, "The sky is blue.")
+    assert (history_to_chat(turn.messages), text_of(turn.answer)) == (asked, "The sky is blue.")
     prompt, sampled, _ = caller.gateway.stub.sampled[-1]
     assert (turn.prompt_ids, turn.response_ids) == (prompt, sampled), "only what was sampled is the answer's"
     assert turn.logprobs is not None and len(turn.logprobs) == len(sampled)

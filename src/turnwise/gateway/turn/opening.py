@@ -78,7 +78,7 @@ class Capture:
         The turn is in hand from here on; whoever opened it lets it go.
         """
         if not self._able.images:
-            refuse_images(request.messages, "input" if format_name == "responses" else "messages")
+            refuse_images(request.messages, format_name)
         if request.structured is not None and not self._able.structured:
             kind = self.config.engine.kind
             raise unsupported(

@@ -13,6 +13,14 @@ from turnwise.messages import Content, as_content, images_of, text_of
 from turnwise.types import Image, Message, Text
 
 
+_WORDS = {
+    "chat": ("messages", "image_url"),
+    "responses": ("input", "input_image"),
+    "messages": ("messages", "image"),
+}
+"""Where a format has its messages, and what it calls an image."""
+
+
 def read_content(role: str, given: str | list[Any], kinds: tuple[str, ...], param: str) -> Content:
     """A string, or a list of images and of text parts of these `kinds`. Raises ApiError (400) for any other part."""
     if isinstance(given, str):
@@ -27,11 +35,12 @@ def read_text(role: str, given: str | list[Any], kinds: tuple[str, ...], param: 
     return text_of(Message(role, as_content(role, [_text(part, kinds, param) for part in given])))
 
 
-def refuse_images(messages: list[Message], param: str) -> None:
-    """For a model that reads text alone. Raises ApiError (400)."""
+def refuse_images(messages: list[Message], format_name: str) -> None:
+    """For a model that reads text alone. Raises ApiError (400) in the words of the format."""
     for i, message in enumerate(messages):
         if images_of(message):
-            text = f"message {i}: this is a text model; content of type 'image' is not supported"
+            param, kind = _WORDS[format_name]
+            text = f"message {i}: this is a text model; content of type {kind!r} is not supported"
             raise ApiError(400, text, param=param, code="unsupported_content")
 
 
