@@ -18,8 +18,8 @@ from turnwise.errors import JournalError, UnknownTurn
 from turnwise.journal import Answer, Journal, schema
 from turnwise.journal.deletion.forgetting import forget, plan
 from turnwise.journal.records.export import RecordsExporter
-from turnwise.messages import text_of
-from turnwise.types import Exclusion, FinishReason, PolicyVersion, Proposal, TurnState, Verdict, Vote
+from turnwise.messages import saying, text_of
+from turnwise.types import Exclusion, FinishReason, Message, PolicyVersion, Proposal, TurnState, Verdict, Vote
 
 SECRET = "xylophone-4711"
 """Planted so that it is stored as it is: what is longer than `schema.COMPRESS_FROM` would be compressed."""
@@ -35,15 +35,15 @@ def files_with(home: Path, secret: str) -> list[str]:
     return [str(p.relative_to(home)) for p in home.rglob("*") if p.is_file() and secret.encode() in p.read_bytes()]
 
 
-def says(text: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": text}]
+def says(text: str) -> list[Message]:
+    return [saying("user", text)]
 
 
 def speak(journal: Journal, session: str, text: str, **changes: object) -> str:
     """A turn asked and answered with this text; gives its id."""
     new = new_turn(session_id=session, messages=says(text), **changes)
     journal.begin_turn(new)
-    message = {"role": "assistant", "content": f"about {text}"}
+    message = saying("assistant", f"about {text}")
     journal.finish_turn(new.id, Answer(message, f"c-{new.id}", FinishReason.STOP, [7, 8], [-0.5, -0.25]))
     return new.id
 
@@ -202,7 +202,7 @@ def test_an_answer_under_way_is_given_and_not_recorded(journal: Journal) -> None
     new = new_turn(session_id="private", parent_id=first)
     journal.begin_turn(new)
     forget(journal, "private")
-    journal.finish_turn(new.id, Answer({"role": "assistant", "content": SECRET}, "c", FinishReason.STOP, [7], [-0.5]))
+    journal.finish_turn(new.id, Answer(saying("assistant", SECRET), "c", FinishReason.STOP, [7], [-0.5]))
     assert journal.get_turn(new.id) is None
     with pytest.raises(UnknownTurn, match="ask again"):
         journal.begin_turn(new_turn(session_id="private", parent_id=first, extends_parent=True))

@@ -15,7 +15,7 @@ from turnwise.journal import Answer, Journal, schema
 from turnwise.journal.contexts import RecentContexts
 from turnwise.journal.core import IllegalMove
 from turnwise.journal.schema import COMPRESS_FROM, id_array, pack_ids, pack_json, unpack_ids, unpack_json
-from turnwise.messages import text_of
+from turnwise.messages import saying, text_of
 from turnwise.types import FinishReason, TurnState
 
 
@@ -75,7 +75,7 @@ def test_a_write_that_fails_is_told_so_and_takes_nothing_with_it(journal: Journa
     done = answered(journal, session_id="s0")
     held = Held(journal)
     good = [journal.begin_turn_soon(new_turn(session_id=f"s{i}")) for i in range(5)]
-    answer = Answer({"role": "assistant", "content": "again"}, "c", FinishReason.STOP, [1], None)
+    answer = Answer(saying("assistant", "again"), "c", FinishReason.STOP, [1], None)
     bad = journal.finish_turn_soon(done, answer)  # it is answered already
     good += [journal.begin_turn_soon(new_turn(session_id=f"s{i}")) for i in range(5)]
     held.release()

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.support.versions import new_turn
 from turnwise.config import load_config
 from turnwise.journal import Answer, Journal
+from turnwise.messages import saying
 from turnwise.types import FinishReason
 
 journal = Journal.open(load_config(overrides={"home": sys.argv[1]}))
@@ -28,11 +29,11 @@ journal = Journal.open(load_config(overrides={"home": sys.argv[1]}))
 def talk(number):
     before = None
     while True:
-        turn = new_turn(session_id=f"s{number}", parent_id=before, next_state=[{"role": "user", "content": "no"}],
+        turn = new_turn(session_id=f"s{number}", parent_id=before, next_state=[saying("user", "no")],
                         answers=before)
         journal.begin_turn(turn)
         sys.stdout.write(f"begun {turn.id}\\n")
-        answer = {"role": "assistant", "content": turn.id}
+        answer = saying("assistant", turn.id)
         journal.finish_turn(turn.id, Answer(answer, turn.id, FinishReason.STOP, [7, 8], [-0.5, -0.25]))
         sys.stdout.write(f"answered {turn.id}\\n")
         sys.stdout.flush()

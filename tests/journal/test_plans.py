@@ -17,6 +17,7 @@ from turnwise.config import load_config
 from turnwise.journal import Answer, Journal, lookups
 from turnwise.journal.deletion.retention import bound_outbox, prune, prune_versions
 from turnwise.journal.records.export import RecordsExporter
+from turnwise.messages import saying
 from turnwise.types import Exclusion, FinishReason, PolicyVersion, Verdict
 
 
@@ -36,7 +37,7 @@ def test_a_turn_is_looked_up_by_its_hash(tmp_path: Path, by: str, scope: str, ha
     assert f"ix_turns_{by} ({by}_hash=?)" in search
 
 
-YES = {"role": "assistant", "content": "yes"}
+YES = saying("assistant", "yes")
 BIG = ("turns", "verdicts", "events", "sessions", "samples")
 SMALL_INDEXES = {"served", "waiting", "judging", "ready", "good"}
 """Indexes that hold the few turns of one state: walking all of one is no walk over all turns."""
@@ -45,7 +46,7 @@ SMALL_INDEXES = {"served", "waiting", "judging", "ready", "good"}
 def asked(journal: Journal) -> dict[str, Callable[[], object]]:
     """Everything that is asked while turnwise runs, by name."""
     turn_id = answered(journal)
-    reply = [{"role": "user", "content": "no"}]
+    reply = [saying("user", "no")]
     follow = answered(journal, answers=turn_id, next_state=reply, parent_id=turn_id, extends_parent=True)
     config = journal.config
 

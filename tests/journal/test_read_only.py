@@ -13,6 +13,7 @@ from turnwise.doctor.journal import examine_journal
 from turnwise.errors import JournalError
 from turnwise.journal import Journal, schema
 from turnwise.journal.read_only import MOST_TRIES, read_only, read_ours
+from turnwise.messages import saying
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def work(config: Config, turns: int) -> None:
     """What a server does to the file: it starts, records, and stops."""
     journal = Journal.open(config)
     for n in range(turns):
-        answered(journal, messages=[{"role": "user", "content": f"{n} {random.randbytes(3000).hex()}"}])
+        answered(journal, messages=[saying("user", f"{n} {random.randbytes(3000).hex()}")])
     journal.close()
 
 

@@ -12,7 +12,6 @@ from turnwise.gateway.errors import ApiError
 from turnwise.messages import Content, as_content, images_of, text_of
 from turnwise.types import Image, Message, Text
 
-
 _WORDS = {
     "chat": ("messages", "image_url"),
     "responses": ("input", "input_image"),
