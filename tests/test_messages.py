@@ -10,11 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.tap import read_recording
+from turnwise.gateway.lineage.history import hash_history
+from turnwise.gateway.wire.chat.answer import ChatCodec
+from turnwise.gateway.wire.messages.answer import MessagesCodec
+from turnwise.gateway.wire.request import Codec
+from turnwise.gateway.wire.responses.answer import ResponsesCodec
 from turnwise.messages import (
     as_content,
     calls_of,
     digest_of,
     from_chat,
+    history_from_chat,
+    history_to_chat,
     parts_of,
     text_of,
     thinking_in,
@@ -26,6 +34,15 @@ from turnwise.types import Image, Message, Text, Thinking, ToolCall, ToolResult
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "gateway/golden_histories.json").read_text("utf-8"))
 """Recorded messages and histories with the hashes that they had when a message was a dictionary."""
+
+TRAFFIC = Path(__file__).parent / "gateway/traffic"
+CODECS: dict[str, Codec] = {"chat": ChatCodec(), "responses": ResponsesCodec(), "messages": MessagesCodec()}
+
+
+def codec_of(path: str) -> Codec:
+    names = {"chat/completions": "chat", "responses": "responses", "messages": "messages"}
+    return next(CODECS[name] for end, name in names.items() if path.partition("?")[0].endswith(end))
+
 
 TEXT = st.text(max_size=20) | st.sampled_from(["Error:", "<think>", " \n", "{}"])
 TEXTS = st.builds(Text, TEXT.filter(bool))
@@ -90,3 +107,20 @@ def test_what_a_file_of_cases_may_hold_is_read() -> None:
     assert (text_of(message), thinking_in(message)) == ("onetwo", "")
     assert calls_of(message) == [ToolCall("run", '{"a": 1}')]
     assert parts_of(from_chat({"role": "user"})) == ()
+
+
+@pytest.mark.parametrize("name", GOLDEN["traffic"])
+def test_what_real_clients_sent_has_the_hashes_it_had(name: str) -> None:
+    """Journals know histories by them: a session that was begun before goes on."""
+    bodies = [r for r in read_recording(TRAFFIC / f"{name}.json") if r["method"] == "POST"]
+    histories = [codec_of(r["path"]).parse(json.dumps(r["body"]).encode()).messages for r in bodies]
+    hashed = [(len(messages), hash_history(messages)) for messages in histories]
+    assert [[n, found.chain[-1], found.thread] for n, found in hashed] == GOLDEN["traffic"][name]
+
+
+@pytest.mark.parametrize("known", GOLDEN["bodies"], ids=lambda known: known["format"])
+def test_every_kind_of_part_is_read_as_it_was_and_stored_as_it_was(known: dict[str, Any]) -> None:
+    messages = CODECS[known["format"]].parse(json.dumps(known["body"]).encode()).messages
+    assert history_to_chat(messages) == known["messages"]
+    assert history_from_chat(known["messages"]) == messages, "a journal gives back what the wire gave"
+    assert (hash_history(messages).chain, hash_history(messages).thread) == (known["chain"], known["thread"])

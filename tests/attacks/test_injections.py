@@ -31,15 +31,15 @@ TASK = [saying("user", "When does the library open?")]
 
 
 def corpus(name: str) -> list[dict[str, Any]]:
-    return [typed(json.loads(line)) for line in (HERE / name).read_text(encoding="utf-8").split("\n") if line]
+    return [json.loads(line) for line in (HERE / name).read_text(encoding="utf-8").split("\n") if line]
 
 
 def typed(case: dict[str, Any]) -> dict[str, Any]:
     """A case with its next states as the judges are given them."""
-    return case | {name: history_from_chat(case[name]) for name in ("state", "neutral") if name in case}
+    return case | {name: history_from_chat(case[name]) for name in ("state", "neutral")}
 
 
-CORPUS = corpus("injections.jsonl") + corpus("injections-unseen.jsonl")
+CORPUS = [typed(case) for case in corpus("injections.jsonl") + corpus("injections-unseen.jsonl")]
 
 
 def answer_of(case: dict[str, Any]) -> Message:

@@ -175,6 +175,7 @@ async def test_a_turn_that_hangs_its_reader_is_excluded_with_its_reason_and_the_
 JUDGE = """
 import re, sys
 import turnwise.judges.choice as cascade
+from turnwise.messages import text_of
 
 real = cascade.judge_from_signals
 reads = cascade._signals

@@ -8,19 +8,18 @@ import pytest
 
 from turnwise.judges.cut_off import NOTE, apart_from_the_cut
 from turnwise.judges.prompts import hint_prompt, score_prompt
-from turnwise.messages import from_chat, saying, text_of
-from turnwise.types import JudgeTask, Message
+from turnwise.messages import answer_of, from_chat, saying, text_of
+from turnwise.types import JudgeTask, Message, ToolCall
 
 
 def task(next_state: list[Message], arguments: Any = None, cut_off: bool = True) -> JudgeTask:
-    answer = saying("assistant", "The moons of Jupiter are Io, Europa and")
-    if arguments is not None:
-        answer["tool_calls"] = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}]
+    calls = [] if arguments is None else [ToolCall("f", arguments, "c1")]
+    answer = answer_of("The moons of Jupiter are Io, Europa and", calls=calls)
     return JudgeTask("t", "k", 1, [saying("user", "Name them")], answer, next_state, cut_off)
 
 
 def user(text: Any) -> Message:
-    return saying("user", text)
+    return from_chat({"role": "user", "content": text})
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def _case(row: Any, number: int) -> Case:
     if not isinstance(state, list) or not state:
         raise ValueError("next_state must be a list with at least one message")
     for message in state:
-        if not isinstance(message, dict) or message.get("role") not in _ROLES or "content" not in message:
+        if not isinstance(message, dict) or "content" not in message or from_chat(message).role not in _ROLES:
             raise ValueError("each message of next_state needs a role (user or tool) and content")
     answer, state = _with_calls(from_chat(answer), history_from_chat(state))
     return Case(
