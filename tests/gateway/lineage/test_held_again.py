@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import Running
 from tests.gateway.lineage.test_sessions_api import next_state, session_of, user
 from tests.support.wire import ChatMessage
+from turnwise.messages import history_to_chat
 from turnwise.types import Exclusion
 
 ASKED = ("say: Yes.", "say: Why, because it is so and not otherwise.", "say: Then.", "thanks")
@@ -84,7 +85,7 @@ def test_a_regenerated_answer_of_the_second_run_takes_its_place_there(gateway: R
     for turn in second[:-1]:
         shown = gateway.journal.turn_row(turn)
         assert shown is not None
-        history = [*gateway.turn(turn).messages, gateway.turn(turn).answer]
+        history = history_to_chat([*gateway.turn(turn).messages, gateway.turn(turn).answer])
     body = {"model": "turnwise", "messages": [*history, user(ASKED[-1])], "temperature": 0}
     url = f"{gateway.url}/v1/chat/completions"
     response = httpx.post(url, headers=gateway.auth, json=body, timeout=60)

@@ -20,7 +20,7 @@ from turnwise.types import TurnKind
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WholeRequest:
     """A request whose messages are all there, who sent it in which format, and the hashes it is known again by."""
 
     request: ModelRequest
@@ -32,7 +32,7 @@ class Asked:
     request_hash: str
 
 
-def read_asked(request: ModelRequest, client: Caller, format_name: str, journal: Journal) -> Asked:
+def read_asked(request: ModelRequest, client: Caller, format_name: str, journal: Journal) -> WholeRequest:
     """The request whole. Raises ApiError (400) for something it names that is not there."""
     request, client = _with_previous(_with_items(request, client, journal), client, journal)
     request = without_prefill(request)
@@ -44,7 +44,7 @@ def read_asked(request: ModelRequest, client: Caller, format_name: str, journal:
         weak=client.session_id is None,
         main=client.turn_type == TurnKind.MAIN,
     )
-    return Asked(request, client, format_name, kind, history, claim, _request_hash(request, history, kind))
+    return WholeRequest(request, client, format_name, kind, history, claim, _request_hash(request, history, kind))
 
 
 def _with_items(request: ModelRequest, client: Caller, journal: Journal) -> ModelRequest:

@@ -28,7 +28,7 @@ from turnwise.errors import JournalFull
 from turnwise.gateway.errors import TOO_LONG, ApiError
 from turnwise.gateway.lineage.history import Lineage, Placement
 from turnwise.gateway.lineage.placement import lineage_of, own_session, place, repeated
-from turnwise.gateway.turn.asked import Asked, read_asked
+from turnwise.gateway.turn.asked import WholeRequest, read_asked
 from turnwise.gateway.turn.in_hand import InHand
 from turnwise.gateway.turn.leaving import Leaving
 from turnwise.gateway.turn.prompting import Prompting
@@ -176,14 +176,14 @@ class TurnOpener:
         )
         return turn, _new_turn(turn, asked, found, rendered, pinned)
 
-    def _same_requests(self, asked: Asked, own: str | None) -> _SameRequests:
+    def _same_requests(self, asked: WholeRequest, own: str | None) -> _SameRequests:
         same = list(self.journal.same_request(asked.client.key, asked.request_hash))
         if asked.client.session_id is not None:
             same = [row for row in same if row.session_id == own]
         window = self.config.sessions.retry_window_s
         return _SameRequests(same, [row for row in same if self.journal.is_recent(row, window)])
 
-    def _place(self, asked: Asked, own: str | None, same: _SameRequests) -> _Place:
+    def _place(self, asked: WholeRequest, own: str | None, same: _SameRequests) -> _Place:
         """Where a request belongs. A repeated one belongs beside the turn that it repeats."""
         messages, client = asked.request.messages, asked.client
         if asked.kind is TurnKind.SIDE:
@@ -201,7 +201,7 @@ class TurnOpener:
         parent = None if placement.parent is None else self.journal.turn_row(placement.parent.id)
         return _Place(placement, lineage, earlier, parent, placement.session_id or f"session-{uuid.uuid4().hex}")
 
-    def _render(self, asked: Asked, found: _Place, limit: int) -> _Rendered:
+    def _render(self, asked: WholeRequest, found: _Place, limit: int) -> _Rendered:
         """The prompt. Raises ApiError (400) where it does not fit into the model's context."""
         request, placement = asked.request, found.placement
         prompt, extends = self._prompting.prompt(request, found.parent, placement.added, found.session_id)
@@ -266,7 +266,7 @@ class TurnOpener:
             self.unrecorded.room_again()
 
 
-def _new_turn(turn: OpenTurn, asked: Asked, found: _Place, rendered: _Rendered, pinned: bool) -> NewTurn:
+def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, rendered: _Rendered, pinned: bool) -> NewTurn:
     """What is recorded of an open turn: of a prompt that extends its parent's, only what it adds."""
     request, client, placement, parent = asked.request, asked.client, found.placement, found.parent
     prompt, extends = rendered.prompt, rendered.extends
