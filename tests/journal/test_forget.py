@@ -104,7 +104,8 @@ def test_nothing_is_left_beside_a_running_server(gateway: Running, home: Path) -
         messages.append({"role": "user", "content": f"say: {SECRET} {n}"})
         reply = client.chat.completions.create(model="turnwise", messages=messages)  # type: ignore[arg-type]
         messages.append({"role": "assistant", "content": reply.choices[0].message.content or ""})
-    gateway.client(**{"x-session-id": "other"}).chat.completions.create(model="turnwise", messages=says("hello"))  # type: ignore[arg-type]
+    other = gateway.client(**{"x-session-id": "other"})
+    other.chat.completions.create(model="turnwise", messages=[{"role": "user", "content": "hello"}])
     wait_until(lambda: "records.jsonl" in files_with(home, SECRET))
     told = run("forget", "private", "--yes", "--json", "--home", str(home))
     done = json.loads(told)

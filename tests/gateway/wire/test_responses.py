@@ -232,7 +232,7 @@ def test_log_probs_are_those_of_the_text_alone(qwen: Agents, said: str, calls: s
 def test_items_of_a_stream_have_ids_of_their_own_and_its_time_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(1000)
     monkeypatch.setattr("turnwise.gateway.wire.responses.answer.time.time", lambda: next(clock))
-    writer = ResponsesCodec().writer(AnswerHead("turn-1", ModelRequest("m", [{"role": "user", "content": "hi"}]), 1))
+    writer = ResponsesCodec().writer(AnswerHead("turn-1", ModelRequest("m", [saying("user", "hi")]), 1))
     data = writer.begin()
     for parts in (AnswerParts(reasoning="a"), AnswerParts(content="b"), AnswerParts(reasoning="c")):
         data += writer.delta(parts, None)
