@@ -106,3 +106,34 @@ def test_the_architecture_page_shows_every_folder_and_file() -> None:
             real["" if place == "." else place].add(path.stem)
     differ = {folder: shown.get(folder, set()) ^ real[folder] for folder in real.keys() | shown.keys()}
     assert {folder: names for folder, names in differ.items() if names} == {}
+
+
+OPENERS = ("messages.py", "gateway/wire/", "engines/upstream/", "local_engine/", "demo/", "bench/", "tokens/chatml.py")
+"""Who may open a message's dictionary: the one that makes messages of them, the wires, the programs that only speak
+HTTP, and our own renderer, which is handed dictionaries as the interface of `renderers` has them."""
+OF_A_MESSAGE = {"role", "content", "tool_calls", "tool_call_id", "reasoning_content"}
+
+
+def opened_fields(source: str) -> list[str]:
+    """The fields of a message that a file reads from dictionaries: `x["role"]` and `x.get("content")`."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        key = None
+        if isinstance(node, ast.Subscript):
+            key = node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+            key = node.args[0] if node.args else None
+        if isinstance(key, ast.Constant) and key.value in OF_A_MESSAGE:
+            found.append(f"line {key.lineno}: {key.value}")
+    return found
+
+
+def test_nobody_opens_a_message_but_those_who_make_and_write_them() -> None:
+    files = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
+    others = {name: path for name, path in files.items() if not name.startswith(OPENERS)}
+    opened = {name: opened_fields(path.read_text(encoding="utf-8")) for name, path in others.items()}
+    assert {name: found for name, found in opened.items() if found} == {}
+
+
+def test_a_planted_look_into_a_message_is_found() -> None:
+    assert opened_fields('m["role"]\nm.get("content")\nm.role\nm["id"]') == ["line 1: role", "line 2: content"]

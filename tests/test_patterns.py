@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.linear_time import SHORT, WIDE, Effort, slow_patterns
-from turnwise.patterns import blocks, bounded, has_word, pattern
+from turnwise.patterns import between, bounded, has_word, pattern
 
 
 @pytest.mark.wide
@@ -69,4 +69,4 @@ def test_words_and_blocks_are_found_as_a_pattern_would() -> None:
     assert not has_word("pre-git", "git", joining="-")
     assert not has_word("anything", "")
     text = "a[x]b[y][z"
-    assert [text[start:end] for start, end in blocks(text, "[", "]")] == ["[x]", "[y]"]
+    assert [text[start:end] for start, end in between(text, "[", "]")] == ["[x]", "[y]"]

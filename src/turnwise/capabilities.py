@@ -36,6 +36,8 @@ class Capabilities:
     """Takes vLLM's `structured_outputs`, and holds an answer to what they say."""
     forced_calls: bool
     """Makes the model call a tool, or the one that is named."""
+    images: bool
+    """Is told the images in a message, not their marks alone; whether its model sees them is for it to say."""
     cancel: bool
     """Stops computing when the client goes away."""
     external: bool
@@ -58,6 +60,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         structured=False,
         grammars=False,
         forced_calls=False,
+        images=False,
         cancel=True,
         external=False,
         replicas=False,
@@ -70,6 +73,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         structured=True,
         grammars=True,
         forced_calls=True,
+        images=False,
         cancel=True,
         external=True,
         replicas=True,
@@ -82,6 +86,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         structured=True,
         grammars=False,
         forced_calls=False,
+        images=False,
         cancel=True,
         external=True,
         replicas=True,
@@ -94,6 +99,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         structured=True,
         grammars=True,
         forced_calls=True,
+        images=True,
         cancel=True,
         external=True,
         replicas=False,

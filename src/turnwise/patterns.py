@@ -27,7 +27,7 @@ __all__ = [
     "Pattern",
     "anchored",
     "any_of",
-    "blocks",
+    "between",
     "bounded",
     "has_word",
     "pattern",
@@ -115,7 +115,7 @@ def _bounded(source: Any) -> Any:
     return "".join(done)
 
 
-def blocks(text: str, opens: str, closes: str) -> Iterator[tuple[int, int]]:
+def between(text: str, opens: str, closes: str) -> Iterator[tuple[int, int]]:
     """Where the parts of a text that begin with `opens` and end with the next `closes` start and end."""
     start = text.find(opens)
     while start >= 0:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-Message = dict[str, Any]
-"""A chat message in OpenAI's shape: ``role``, ``content`` and, for assistants, ``tool_calls``."""
+from msgspec import Struct
 
 MODEL_NAME = "turnwise"
 """What clients call the model that learns."""
@@ -19,6 +18,59 @@ UPSTREAM = "upstream"
 """Whose the models are that turnwise only relays."""
 BASE_VERSION = 0
 """The policy version that is the model as it came: no adapter."""
+
+
+class Text(Struct, frozen=True):
+    """Words, as they were written."""
+
+    text: str
+
+
+class Image(Struct, frozen=True):
+    """A picture at an address, or in a data URL. ``said`` is what else the client said of it, as OpenAI's `detail`."""
+
+    url: str
+    said: dict[str, Any] = {}
+
+
+class Thinking(Struct, frozen=True):
+    """What a model thought before it spoke."""
+
+    text: str
+
+
+class ToolCall(Struct, frozen=True):
+    """A call that an answer makes. ``arguments`` are JSON text as it was written, which may be broken or cut off.
+
+    ``id`` is empty until the call has one.
+    """
+
+    name: str
+    arguments: str
+    id: str = ""
+
+
+class ToolResult(Struct, frozen=True):
+    """What came back to the call with this id."""
+
+    call_id: str
+    parts: tuple[Text | Image, ...] = ()
+
+
+Part = Text | Image | Thinking | ToolCall | ToolResult
+
+
+class Message(Struct, frozen=True):
+    """One message of a conversation; `turnwise.messages` makes and opens it.
+
+    ``role`` is "system", "user", "assistant" or "tool". An assistant's parts stand in this order: at most one Thinking,
+    what it says, its calls. A tool's message has one ToolResult and nothing else. Words that stand together are one
+    Text: there are several parts where an image stands between them.
+    """
+
+    role: str
+    parts: tuple[Part, ...] = ()
+    name: str | None = None
 
 
 class TurnState(StrEnum):
@@ -107,7 +159,7 @@ class Turn:
     version: int
     messages: list[Message]
     tools: list[dict[str, Any]] | None
-    answer: Message
+    answer: Message | None
     finish_reason: FinishReason
     prompt_ids: list[int]
     response_ids: list[int]
@@ -116,14 +168,6 @@ class Turn:
     hint_at: int | None
     bridged: bool
     created_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class NextState:
-    """What came back after an answer: all messages that follow the assistant's, in order."""
-
-    messages: list[Message]
-    received_at: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from tests.attacks.test_injections import NONCE, corpus, said, unfenced
+from tests.support.wire import ChatMessage
 from turnwise.judges.prompts import hint_prompt, score_prompt
 from turnwise.judges.signals.verdict import judge_from_signals
-from turnwise.types import Message
+from turnwise.messages import from_chat, history_from_chat, saying, text_of
 
-TASK = [{"role": "user", "content": "Please change the date helper to the standard library."}]
+TASK = [saying("user", "Please change the date helper to the standard library.")]
 PLACE = "⟦X⟧"
 CORPORA = {name: corpus(f"injections-{name}.jsonl") for name in ("third", "fourth")}
 MISREAD = {"third": 1, "fourth": 16}
@@ -39,8 +40,8 @@ def filled(value: Any, words: str) -> Any:
     return value.replace(PLACE, json.dumps(words, ensure_ascii=False)[1:-1])
 
 
-def judged(case: dict[str, Any], state: list[Message]) -> tuple[int | None, int, str | None]:
-    verdict = judge_from_signals(TASK, case["answer"], state)
+def judged(case: dict[str, Any], state: list[ChatMessage]) -> tuple[int | None, int, str | None]:
+    verdict = judge_from_signals(TASK, from_chat(case["answer"]), history_from_chat(state))
     return verdict.score, verdict.best, verdict.hint
 
 
@@ -81,19 +82,24 @@ def test_no_hint_quotes_what_is_foreign(name: str) -> None:
 def test_the_judge_models_prompt_keeps_its_structure(prompt: Any, name: str) -> None:
     for case in attacks(name):
         injected, neutral = (
-            prompt(TASK, case["answer"], filled(case["next"], case[words]), nonce=lambda: NONCE)
+            prompt(
+                TASK,
+                from_chat(case["answer"]),
+                history_from_chat(filled(case["next"], case[words])),
+                nonce=lambda: NONCE,
+            )
             for words in ("foreign", "neutral")
         )
         assert injected[0] == neutral[0]
-        assert unfenced(injected[1]["content"]) == unfenced(neutral[1]["content"]), case["id"]
+        assert unfenced(text_of(injected[1])) == unfenced(text_of(neutral[1])), case["id"]
 
 
 @each_corpus
 def test_the_hint_prompt_has_no_foreign_text_where_the_person_spoke(name: str) -> None:
     for case in attacks(name):
-        state = filled(case["next"], case["foreign"])
+        state = history_from_chat(filled(case["next"], case["foreign"]))
         if said(state):
-            assert "evil" not in hint_prompt(TASK, case["answer"], state)[1]["content"].lower(), case["id"]
+            assert "evil" not in text_of(hint_prompt(TASK, from_chat(case["answer"]), state)[1]).lower(), case["id"]
 
 
 @each_corpus

@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 
 from tests.conftest import GatewayThread, Running
 from tests.support.versions import answered, new_turn
+from tests.support.wire import ChatMessage
 from turnwise.cli import records as cli_records
 from turnwise.cli.main import app
 from turnwise.config import load_config
 from turnwise.journal import Answer, Journal
-from turnwise.types import FinishReason, Message
+from turnwise.types import FinishReason
 
 LONG = "session-0123456789abcdef0123456789abcdef"
 ASKED = "Fix the failing test in tests/test_dates.py"
@@ -38,7 +39,7 @@ def in_a_terminal(journal: Journal, monkeypatch: pytest.MonkeyPatch, *args: str)
     return said.get()
 
 
-def call(name: str, arguments: str, content: str = "") -> Message:
+def call(name: str, arguments: str, content: str = "") -> ChatMessage:
     function = {"name": name, "arguments": arguments}
     return {
         "role": "assistant",
@@ -47,9 +48,9 @@ def call(name: str, arguments: str, content: str = "") -> Message:
     }
 
 
-def told(journal: Journal, answers: list[Message], results: list[Message], **fields: Any) -> list[str]:
+def told(journal: Journal, answers: list[ChatMessage], results: list[ChatMessage], **fields: Any) -> list[str]:
     """A session whose every turn is stored with its whole history, as an upstream's are; gives the turns' ids."""
-    history: list[Message] = [{"role": "system", "content": "Be brief. " * 100}, {"role": "user", "content": ASKED}]
+    history: list[ChatMessage] = [{"role": "system", "content": "Be brief. " * 100}, {"role": "user", "content": ASKED}]
     ids: list[str] = []
     for n, answer in enumerate(answers):
         new = new_turn(messages=[*history], parent_id=ids[-1] if ids else None, prompt_ids=[], **fields)
@@ -210,7 +211,7 @@ def test_an_upstreams_turns_show_what_is_new(gateway: Running, tmp_path: Path, m
     thread = GatewayThread(config, gateway.url)
     thread.start(config)
     headers = {"Authorization": f"Bearer {(config.home / 'token').read_text().strip()}"}
-    messages: list[Message] = [{"role": "user", "content": "say: one"}]
+    messages: list[ChatMessage] = [{"role": "user", "content": "say: one"}]
     for _ in range(3):
         body = {"model": "turnwise", "messages": messages}
         response = httpx.post(f"{thread.url}/v1/chat/completions", headers=headers, json=body, timeout=20)

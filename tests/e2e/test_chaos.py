@@ -20,6 +20,7 @@ from tests.support.processes import Server, serving
 from tests.support.servers import wait_until
 from turnwise.journal import Journal, schema
 from turnwise.journal.packing import unpack_json
+from turnwise.messages import text_of
 from turnwise.types import TurnState
 
 KILLS = 52
@@ -115,7 +116,7 @@ def test_random_kills_lose_nothing_and_train_nothing_twice(tmp_path: Path, model
         for turn_id, text in answered.items():
             turn = journal.turns.get(turn_id)
             assert turn.state is not TurnState.SERVED
-            assert turn.answer["content"] == text, "the recorded answer is the one that was given"
+            assert text_of(turn.answer) == text, "the recorded answer is the one that was given"
             assert turn.response_ids
         followed = followed_by_another(journal, answered)
         assert len(followed) > len(answered) / 4, "conversations went on"

@@ -23,6 +23,7 @@ from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import load_config
 from turnwise.journal import Journal, schema
 from turnwise.journal.turns.reading import read_turn
+from turnwise.messages import text_of
 from turnwise.training.batching import row_of
 from turnwise.training.policy import Policy, sampling_temperature
 from turnwise.types import Turn
@@ -84,7 +85,7 @@ def hold_conversation_in(gateway: Running, name: str, number: int) -> Talk:
     if name in STOPS and rng.random() < 0.3:
         talk.body[STOPS[name]] = [".", "e"]
     for _ in range(rng.choice([2, 3])):
-        if not talk.ask().answer["content"]:
+        if not text_of(talk.ask().answer):
             break  # a client of responses is sent nothing then, and has nothing to send back
         talk.give_results({"role": "user", "content": rng.choice(REPLIES)})
     return talk

@@ -28,10 +28,11 @@ from turnwise.engines.upstream.client import (
 )
 from turnwise.engines.upstream.openai_api import OpenAIWire
 from turnwise.errors import ConfigError, EngineError, EngineUnreachable
+from turnwise.messages import saying
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 KEY = "sk-a-key-that-nobody-may-see"
-HI = [{"role": "user", "content": "hi"}]
+HI = [saying("user", "hi")]
 
 
 def content(text: Any, finish: str | None = None) -> dict[str, Any]:

@@ -9,6 +9,8 @@ import pytest
 
 from turnwise.engines.upstream.client import ChatParams, ToolCallPiece, UpstreamEvent
 from turnwise.engines.upstream.tool_names import FittingNames
+from turnwise.messages import answer_of, calls_of, saying
+from turnwise.types import Message, ToolCall
 
 LONGEST = 16
 
@@ -17,8 +19,8 @@ def tool(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name}}
 
 
-def said(name: str) -> list[dict[str, Any]]:
-    return [{"role": "assistant", "tool_calls": [{"id": "c"} | tool(name)]}, {"role": "user", "content": "go on"}]
+def said(name: str) -> list[Message]:
+    return [answer_of("", calls=[ToolCall(name, "", "c")]), saying("user", "go on")]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_a_call_in_the_history_and_a_choice_have_the_form_of_their_tool() -> Non
     tools = [tool("a.b")]
     fitting = FittingNames(said("a.b"), tools, LONGEST)
     told, last = fitting.messages(said("a.b"))
-    assert told["tool_calls"] == [{"id": "c"} | tool("a_b")]
+    assert calls_of(told) == [ToolCall("a_b", "", "c")]
     assert last == said("a.b")[1]
     assert fitting.params(ChatParams(tool_choice=tool("a.b"))).tool_choice == tool("a_b")
     assert fitting.params(ChatParams(tool_choice="required")).tool_choice == "required"
@@ -54,4 +56,4 @@ def test_a_call_in_the_history_and_a_choice_have_the_form_of_their_tool() -> Non
 
 def test_a_call_of_a_tool_that_is_gone_is_told_too() -> None:
     fitting = FittingNames(said("no tool"), None, LONGEST)
-    assert fitting.messages(said("no tool"))[0]["tool_calls"] == [{"id": "c"} | tool("no_tool")]
+    assert calls_of(fitting.messages(said("no tool"))[0]) == [ToolCall("no_tool", "", "c")]

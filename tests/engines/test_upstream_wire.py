@@ -11,13 +11,14 @@ from turnwise.engines.upstream.anthropic_api import AnthropicWire
 from turnwise.engines.upstream.client import ChatParams, ToolCallPiece, UpstreamEvent, UpstreamUsage
 from turnwise.engines.upstream.openai_api import OpenAIWire
 from turnwise.errors import EngineError
+from turnwise.messages import history_from_chat
 
 TOOL = {"type": "function", "function": {"name": "f", "description": "does f", "parameters": {"type": "object"}}}
 CALLS = [
     {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}},
     {"id": "c2", "type": "function", "function": {"name": "f", "arguments": "{broken"}},
 ]
-CONVERSATION: list[dict[str, Any]] = [
+GIVEN: list[dict[str, Any]] = [
     {"role": "system", "content": "Be kind."},
     {"role": "user", "content": "look"},
     {"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": CALLS, "stop_string": "x"},
@@ -25,6 +26,7 @@ CONVERSATION: list[dict[str, Any]] = [
     {"role": "tool", "tool_call_id": "c2", "content": ""},
     {"role": "user", "content": [{"type": "text", "text": "go on"}]},
 ]
+CONVERSATION = history_from_chat(GIVEN)
 
 
 def read(wire: Any, events: list[dict[str, Any]]) -> list[UpstreamEvent]:
@@ -33,7 +35,7 @@ def read(wire: Any, events: list[dict[str, Any]]) -> list[UpstreamEvent]:
 
 def test_openai_gets_the_messages_as_they_are_without_our_own_fields() -> None:
     body = OpenAIWire().body(CONVERSATION, [TOOL], ChatParams(stop=("a",), tool_choice="required"), "m")
-    assert body["messages"][2] == {k: v for k, v in CONVERSATION[2].items() if k != "stop_string"}
+    assert body["messages"][2] == {k: v for k, v in GIVEN[2].items() if k != "stop_string"}
     assert (body["model"], body["stream"], body["stop"], body["tool_choice"]) == ("m", True, ["a"], "required")
     assert body["tools"] == [TOOL]
 
@@ -145,7 +147,6 @@ def test_anthropic_tool_choices(params: ChatParams, expected: dict[str, Any] | N
         (CONVERSATION, ChatParams(response_format={"type": "json_schema"}), "response_format"),
         (CONVERSATION, ChatParams(reasoning_effort="minimal"), "reasoning_effort"),
         (CONVERSATION, ChatParams(verbosity="low"), "verbosity"),
-        ([{"role": "user", "content": [{"type": "input_audio"}]}], ChatParams(), "input_audio"),
     ],
 )
 def test_what_anthropic_has_no_word_for_is_refused_by_name(messages: Any, params: ChatParams, named: str) -> None:

@@ -11,11 +11,11 @@ import httpx
 
 from tests.conftest import Running
 from tests.gateway.encoders import Habits, chat_body, messages_body, responses_body
-from tests.support.wire import TOOL, events_of
-from turnwise.types import Message, Turn
+from tests.support.wire import TOOL, ChatMessage, events_of
+from turnwise.types import Turn
 
 Headers = dict[str, str]
-Body = Callable[[list[Message], Habits], dict[str, Any]]
+Body = Callable[[list[ChatMessage], Habits], dict[str, Any]]
 
 FORMATS: dict[str, tuple[str, Body, dict[str, Any]]] = {
     "chat": ("/v1/chat/completions", chat_body, {"type": "function", "function": TOOL}),
@@ -27,7 +27,7 @@ STOPS = {"chat": "stop", "messages": "stop_sequences"}
 """The fields for a limit and for stop strings; responses have none for the latter."""
 
 
-def user(text: str) -> Message:
+def user(text: str) -> ChatMessage:
     return {"role": "user", "content": text}
 
 
@@ -40,7 +40,7 @@ class Caller:
 
     def post(
         self,
-        messages: list[Message],
+        messages: list[ChatMessage],
         prefix: str = "",
         tools: bool = False,
         headers: Headers | None = None,
@@ -57,7 +57,7 @@ class Caller:
 
     def ask(
         self,
-        messages: list[Message],
+        messages: list[ChatMessage],
         prefix: str = "",
         tools: bool = False,
         headers: Headers | None = None,
@@ -88,7 +88,7 @@ class Talk:
     """
 
     caller: Caller
-    opening: list[Message]
+    opening: list[ChatMessage]
     tools: bool = False
     by_id: bool = False
     turns: list[Turn] = field(default_factory=list)
@@ -112,16 +112,16 @@ class Talk:
     def say(self, text: str) -> None:
         self._add([user(text)])
 
-    def give_results(self, *more: Message) -> int:
+    def give_results(self, *more: ChatMessage) -> int:
         """A result for every call of the last answer, and more behind them; gives how many calls there were."""
         ids = self._call_ids()
-        results: list[Message] = [
+        results: list[ChatMessage] = [
             {"role": "tool", "tool_call_id": id, "content": json.dumps({"n": n})} for n, id in enumerate(ids)
         ]
         self._add([*results, *more])
         return len(ids)
 
-    def _add(self, messages: list[Message]) -> None:
+    def _add(self, messages: list[ChatMessage]) -> None:
         added = self.caller.body(messages, Habits())[self.key] if messages else []
         self.body = self.body | {self.key: [*self.body[self.key], *added]}
 

@@ -16,11 +16,11 @@ from tests.gateway.callers import FORMATS, Caller
 from tests.support.models import make_qwen3
 from tests.support.rows import turn_row
 from tests.support.servers import running
+from tests.support.wire import ChatMessage
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import load_config
 from turnwise.journal import Journal
 from turnwise.journal.packing import unpack_json
-from turnwise.types import Message
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Agents(Running):
     def anthropic(self) -> Anthropic:
         return Anthropic(base_url=self.url, api_key=self.token, max_retries=0, timeout=30)
 
-    def next_state(self, turn_id: str) -> list[Message]:
+    def next_state(self, turn_id: str) -> list[ChatMessage]:
         """What came back after a recorded answer."""
         row = turn_row(self.journal, turn_id)
         assert row is not None

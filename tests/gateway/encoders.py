@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.types import Message
+from tests.support.wire import ChatMessage
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def _parts(text: str, kind: str, habits: Habits) -> Any:
     return parts
 
 
-def chat_body(messages: list[Message], habits: Habits) -> dict[str, Any]:
+def chat_body(messages: list[ChatMessage], habits: Habits) -> dict[str, Any]:
     given = []
     for message in messages:
         out: dict[str, Any] = dict(message) | {"content": _parts(message["content"], "text", habits)}
@@ -51,7 +51,7 @@ def chat_body(messages: list[Message], habits: Habits) -> dict[str, Any]:
     return {"model": "turnwise", "messages": given}
 
 
-def responses_body(messages: list[Message], habits: Habits) -> dict[str, Any]:
+def responses_body(messages: list[ChatMessage], habits: Habits) -> dict[str, Any]:
     body: dict[str, Any] = {"model": "turnwise"}
     items: list[dict[str, Any]] = []
     if messages[0]["role"] == "system":
@@ -79,7 +79,7 @@ def responses_body(messages: list[Message], habits: Habits) -> dict[str, Any]:
     return body | {"input": items}
 
 
-def messages_body(messages: list[Message], habits: Habits) -> dict[str, Any]:
+def messages_body(messages: list[ChatMessage], habits: Habits) -> dict[str, Any]:
     body: dict[str, Any] = {"model": "turnwise", "max_tokens": 100}
     if messages[0]["role"] == "system":
         body["system"] = _parts(messages[0]["content"], "text", habits)
@@ -105,7 +105,7 @@ def messages_body(messages: list[Message], habits: Habits) -> dict[str, Any]:
     return body | {"messages": given}
 
 
-def _answer_blocks(message: Message, habits: Habits) -> Any:
+def _answer_blocks(message: ChatMessage, habits: Habits) -> Any:
     calls, reasoning = message.get("tool_calls") or [], message.get("reasoning_content")
     if not calls and not reasoning:
         return _parts(message["content"], "text", habits)

@@ -27,7 +27,7 @@ from tests.support.rows import turn_row
 from tests.support.servers import wait_until
 from turnwise import access_tokens
 from turnwise.gateway.app import make_app
-from turnwise.gateway.turn.opening import Capture
+from turnwise.gateway.turn.opening import TurnOpener
 from turnwise.gateway.versions import ServingVersions
 from turnwise.journal import Journal
 from turnwise.judges import worker
@@ -49,8 +49,8 @@ async def guarded(tmp_path: Path, qwen3_dir: Path) -> AsyncIterator[FastAPI]:
 
     async with in_process(config, renderer, ["a", "b"]) as inside:
         versions = ServingVersions(inside.journal, inside.answering.engine)
-        capture = Capture(config, inside.journal, renderer, versions, inside.answering.max_model_len)
-        yield make_app(config, capture, inside.answering, TOKENS, nothing)
+        opener = TurnOpener(config, inside.journal, renderer, versions, inside.answering.max_model_len)
+        yield make_app(config, opener, inside.answering, TOKENS, nothing)
 
 
 def asking(app: FastAPI) -> httpx.AsyncClient:

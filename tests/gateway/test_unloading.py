@@ -15,6 +15,7 @@ from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.support.servers import wait_until
 from tests.support.versions import publish
 from turnwise.gateway.versions import KEEP_LOADED
+from turnwise.messages import text_of
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_a_version_in_use_stays_loaded_until_its_answer_has_ended(served: Agents
         turn = asking.result()
     assert under_way, "the answer was under way all the time"
     assert loaded == kept | {first}
-    assert (turn.version, turn.answer["content"]) == (1, "a b c d e f g h i j k l m n o")
+    assert (turn.version, text_of(turn.answer)) == (1, "a b c d e f g h i j k l m n o")
     assert [model for _, _, model in stub.sampled] == [first]
     wait_until(lambda: stub.known == kept)
 
@@ -65,5 +66,5 @@ def test_pinned_versions_leave_without_a_new_publication(served: Agents) -> None
     caller = Caller(served, "chat", False)
     for pinned in published[:4]:
         turn = caller.ask([user(f"say: {pinned}")], model=f"turnwise@{pinned}")
-        assert (turn.version, turn.answer["content"]) == (int(pinned[1:]), pinned)
+        assert (turn.version, text_of(turn.answer)) == (int(pinned[1:]), pinned)
         wait_until(lambda pinned=pinned: served.stub.known == {"base", published[-1], pinned})

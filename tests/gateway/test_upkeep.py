@@ -20,6 +20,7 @@ from tests.support.servers import wait_until
 from turnwise.errors import JournalError
 from turnwise.gateway import server
 from turnwise.journal.turns.recording import Turns
+from turnwise.messages import text_of
 from turnwise.types import Exclusion, TurnState
 
 CALLERS = list(itertools.product(FORMATS, (False, True)))
@@ -77,7 +78,7 @@ def test_a_turn_whose_end_was_lost_is_given_up(
     finish = Turns.finish_soon
 
     def lost(self: Turns, turn_id: str, answer: Any) -> Any:
-        if answer.message["content"].startswith("lost"):
+        if text_of(answer.message).startswith("lost"):
             raise JournalError("the disk is full")
         return finish(self, turn_id, answer)
 

@@ -13,6 +13,7 @@ from tests.support.versions import answered, new_turn
 from turnwise.errors import LeaseLost
 from turnwise.journal import Answer, Journal
 from turnwise.journal.queue.batches import BATCH_ATTEMPTS
+from turnwise.messages import saying
 from turnwise.types import Batch, Exclusion, FinishReason, PolicyVersion, TurnKind, TurnState
 
 
@@ -148,7 +149,7 @@ def test_side_turns_aborted_and_superseded_ones_are_no_probes(queue: Journal) ->
     side = answered(queue, kind=TurnKind.SIDE)
     aborted = new_turn()
     queue.turns.begin(aborted)
-    message = {"role": "assistant", "content": "y"}
+    message = saying("assistant", "y")
     queue.turns.finish(aborted.id, Answer(message, None, FinishReason.ABORT, [7], [-0.5]))
     superseded = answered(queue)
     answered(queue, supersedes=superseded)

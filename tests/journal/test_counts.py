@@ -17,6 +17,7 @@ from turnwise.journal.counts import differences, mend_counts, read_counts, recou
 from turnwise.journal.deletion.forgetting import forget
 from turnwise.journal.deletion.retention import prune
 from turnwise.journal.store import IllegalMove
+from turnwise.messages import saying
 from turnwise.types import TurnKind, TurnState, Verdict, Vote
 
 
@@ -61,7 +62,7 @@ def test_kept_figures_equal_a_recount_after_anything(story: list[tuple[str, int,
             elif action == "side":
                 answered(journal, session_id=session, kind=TurnKind.SIDE)
             elif action == "reply" and n in last:
-                reply = [{"role": "user", "content": "no"}]
+                reply = [saying("user", "no")]
                 last[n] = answered(journal, session_id=session, answers=last[n], next_state=reply, parent_id=last[n])
             elif action in ("judge", "fail"):
                 for task in journal.judging.claim("judge", 1 + n, 60):

@@ -15,6 +15,7 @@ from turnwise.config import Config, load_config
 from turnwise.errors import JournalError
 from turnwise.journal import Journal
 from turnwise.journal.records.export import RecordsExporter
+from turnwise.messages import saying
 from turnwise.types import Exclusion, TurnState
 
 pytestmark = pytest.mark.files
@@ -46,7 +47,7 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(journal: Journal) -> None:
 
     with pytest.raises(JournalError, match="disk is full"):
         for _ in range(100):
-            answered(journal, messages=[{"role": "user", "content": "x" * 5000 + str(_)}], prompt_ids=list(range(3000)))
+            answered(journal, messages=[saying("user", "x" * 5000 + str(_))], prompt_ids=list(range(3000)))
     assert journal.turns.get(kept).state is TurnState.WAITING
 
 

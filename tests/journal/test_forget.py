@@ -18,7 +18,8 @@ from turnwise.errors import JournalError, UnknownTurn
 from turnwise.journal import Answer, Journal, schema
 from turnwise.journal.deletion.forgetting import forget, plan
 from turnwise.journal.records.export import RecordsExporter
-from turnwise.types import Exclusion, FinishReason, PolicyVersion, Proposal, TurnState, Verdict, Vote
+from turnwise.messages import saying, text_of
+from turnwise.types import Exclusion, FinishReason, Message, PolicyVersion, Proposal, TurnState, Verdict, Vote
 
 SECRET = "xylophone-4711"
 """Planted so that it is stored as it is: what is longer than `schema.COMPRESS_FROM` would be compressed."""
@@ -35,15 +36,15 @@ def files_with(home: Path, secret: str) -> list[str]:
     return [str(p.relative_to(home)) for p in home.rglob("*") if p.is_file() and secret.encode() in p.read_bytes()]
 
 
-def says(text: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": text}]
+def says(text: str) -> list[Message]:
+    return [saying("user", text)]
 
 
 def speak(journal: Journal, session: str, text: str, **changes: object) -> str:
     """A turn asked and answered with this text; gives its id."""
     new = new_turn(session_id=session, messages=says(text), **changes)
     journal.turns.begin(new)
-    message = {"role": "assistant", "content": f"about {text}"}
+    message = saying("assistant", f"about {text}")
     journal.turns.finish(new.id, Answer(message, f"c-{new.id}", FinishReason.STOP, [7, 8], [-0.5, -0.25]))
     return new.id
 
@@ -105,7 +106,8 @@ def test_nothing_is_left_beside_a_running_server(gateway: Running, home: Path) -
         messages.append({"role": "user", "content": f"say: {SECRET} {n}"})
         reply = client.chat.completions.create(model="turnwise", messages=messages)  # type: ignore[arg-type]
         messages.append({"role": "assistant", "content": reply.choices[0].message.content or ""})
-    gateway.client(**{"x-session-id": "other"}).chat.completions.create(model="turnwise", messages=says("hello"))  # type: ignore[arg-type]
+    other = gateway.client(**{"x-session-id": "other"})
+    other.chat.completions.create(model="turnwise", messages=[{"role": "user", "content": "hello"}])
     wait_until(lambda: "records.jsonl" in files_with(home, SECRET))
     told = run("forget", "private", "--yes", "--json", "--home", str(home))
     done = json.loads(told)
@@ -181,7 +183,7 @@ def test_a_reaction_that_came_from_it_is_taken_from_other_sessions(
     assert files_with(home, SECRET) == []
     turn = journal.turns.get(first)
     assert turn is not None and turn.exclusion is Exclusion.FORGOTTEN
-    assert turn.answer["content"] == "about harmless"
+    assert text_of(turn.answer) == "about harmless"
 
 
 @pytest.mark.files
@@ -205,7 +207,7 @@ def test_an_answer_under_way_is_given_and_not_recorded(journal: Journal) -> None
     new = new_turn(session_id="private", parent_id=first)
     journal.turns.begin(new)
     forget(journal, "private")
-    journal.turns.finish(new.id, Answer({"role": "assistant", "content": SECRET}, "c", FinishReason.STOP, [7], [-0.5]))
+    journal.turns.finish(new.id, Answer(saying("assistant", SECRET), "c", FinishReason.STOP, [7], [-0.5]))
     assert journal.turns.get(new.id) is None
     with pytest.raises(UnknownTurn, match="ask again"):
         journal.turns.begin(new_turn(session_id="private", parent_id=first, extends_parent=True))

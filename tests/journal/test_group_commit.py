@@ -15,6 +15,7 @@ from turnwise.journal import Answer, Journal, schema
 from turnwise.journal.packing import COMPRESS_FROM, id_array, pack_ids, pack_json, unpack_ids, unpack_json
 from turnwise.journal.store import IllegalMove
 from turnwise.journal.turns.recent_ids import RecentIds
+from turnwise.messages import saying, text_of
 from turnwise.types import FinishReason, TurnState
 
 
@@ -74,7 +75,7 @@ def test_a_write_that_fails_is_told_so_and_takes_nothing_with_it(journal: Journa
     done = answered(journal, session_id="s0")
     held = Held(journal)
     good = [journal.turns.begin_soon(new_turn(session_id=f"s{i}")) for i in range(5)]
-    answer = Answer({"role": "assistant", "content": "again"}, "c", FinishReason.STOP, [1], None)
+    answer = Answer(saying("assistant", "again"), "c", FinishReason.STOP, [1], None)
     bad = journal.turns.finish_soon(done, answer)  # it is answered already
     good += [journal.turns.begin_soon(new_turn(session_id=f"s{i}")) for i in range(5)]
     held.release()
@@ -83,7 +84,7 @@ def test_a_write_that_fails_is_told_so_and_takes_nothing_with_it(journal: Journa
     for future in good:
         future.result(20)
     assert len(journal.sessions.show("s0")["turns"]) == 3
-    assert journal.turns.get(done).answer["content"] == "yes"
+    assert text_of(journal.turns.get(done).answer) == "yes"
 
 
 def test_half_of_a_failed_write_is_undone(journal: Journal) -> None:

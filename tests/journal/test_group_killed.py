@@ -12,6 +12,7 @@ import pytest
 
 from turnwise.config import load_config
 from turnwise.journal import Journal
+from turnwise.messages import text_of
 from turnwise.types import TurnState
 
 WRITER = """
@@ -20,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.support.versions import new_turn
 from turnwise.config import load_config
 from turnwise.journal import Answer, Journal
+from turnwise.messages import saying
 from turnwise.types import FinishReason
 
 journal = Journal.open(load_config(overrides={"home": sys.argv[1]}))
@@ -27,11 +29,11 @@ journal = Journal.open(load_config(overrides={"home": sys.argv[1]}))
 def talk(number):
     before = None
     while True:
-        turn = new_turn(session_id=f"s{number}", parent_id=before, next_state=[{"role": "user", "content": "no"}],
+        turn = new_turn(session_id=f"s{number}", parent_id=before, next_state=[saying("user", "no")],
                         answers=before)
         journal.turns.begin(turn)
         sys.stdout.write(f"begun {turn.id}\\n")
-        answer = {"role": "assistant", "content": turn.id}
+        answer = saying("assistant", turn.id)
         journal.turns.finish(turn.id, Answer(answer, turn.id, FinishReason.STOP, [7, 8], [-0.5, -0.25]))
         sys.stdout.write(f"answered {turn.id}\\n")
         sys.stdout.flush()
@@ -71,7 +73,7 @@ def test_nothing_that_was_promised_is_lost(
         turn = journal.turns.get(turn_id)
         assert turn is not None
         assert turn.state in (TurnState.WAITING, TurnState.JUDGING)
-        assert (turn.answer["content"], turn.response_ids) == (turn_id, [7, 8])
+        assert (text_of(turn.answer), turn.response_ids) == (turn_id, [7, 8])
     assert all(journal.turns.get(turn_id) is not None for what, turn_id in told if what == "begun")
     for session in journal.sessions.last_seen():
         turns = journal.sessions.show(session["id"])["turns"]

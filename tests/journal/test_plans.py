@@ -18,6 +18,7 @@ from turnwise.journal import Answer, Journal
 from turnwise.journal.deletion.retention import bound_outbox, prune, prune_versions
 from turnwise.journal.records.export import RecordsExporter
 from turnwise.journal.turns import lookups
+from turnwise.messages import saying
 from turnwise.types import Exclusion, FinishReason, PolicyVersion, Verdict
 
 pytestmark = pytest.mark.files
@@ -39,7 +40,7 @@ def test_a_turn_is_looked_up_by_its_hash(tmp_path: Path, by: str, scope: str, ha
     assert f"ix_turns_{by} ({by}_hash=?)" in search
 
 
-YES = {"role": "assistant", "content": "yes"}
+YES = saying("assistant", "yes")
 BIG = ("turns", "verdicts", "events", "sessions", "samples")
 SMALL_INDEXES = {"served", "waiting", "judging", "ready", "good"}
 """Indexes that hold the few turns of one state: walking all of one is no walk over all turns."""
@@ -48,7 +49,7 @@ SMALL_INDEXES = {"served", "waiting", "judging", "ready", "good"}
 def asked(journal: Journal) -> dict[str, Callable[[], object]]:
     """Everything that is asked while turnwise runs, by name."""
     turn_id = answered(journal)
-    reply = [{"role": "user", "content": "no"}]
+    reply = [saying("user", "no")]
     follow = answered(journal, answers=turn_id, next_state=reply, parent_id=turn_id, extends_parent=True)
     config = journal.store.config
 

@@ -14,6 +14,7 @@ from turnwise.errors import JournalError
 from turnwise.journal import Journal, schema
 from turnwise.journal.dialects.sqlite import MOST_TRIES
 from turnwise.journal.read_only import read_only, read_ours
+from turnwise.messages import saying
 
 pytestmark = pytest.mark.files
 
@@ -30,7 +31,7 @@ def work(config: Config, turns: int) -> None:
     """What a server does to the file: it starts, records, and stops."""
     journal = Journal.open(config)
     for n in range(turns):
-        answered(journal, messages=[{"role": "user", "content": f"{n} {random.randbytes(3000).hex()}"}])
+        answered(journal, messages=[saying("user", f"{n} {random.randbytes(3000).hex()}")])
     journal.close()
 
 

@@ -16,6 +16,7 @@ from tests.support.versions import answered
 from turnwise.config import load_config
 from turnwise.journal import Journal, schema
 from turnwise.journal.records.export import RecordsExporter
+from turnwise.messages import saying
 
 
 def lines(journal: Journal) -> list[dict]:
@@ -68,7 +69,7 @@ def test_after_a_write_that_stopped_half_way_the_same_exporter_goes_on(journal: 
     exporter.export_all()
     path = journal.store.config.records_path
     written = path.stat().st_size
-    said = [{"role": "user", "content": "ü" * 2000}]
+    said = [saying("user", "ü" * 2000)]
     for _ in range(3):
         answered(journal, messages=said)
     whole = complete_export(journal)

@@ -22,6 +22,7 @@ from turnwise.journal import Answer, Journal, schema
 from turnwise.journal.deletion.erasing import vacuum
 from turnwise.journal.deletion.retention import Keeper, bound_outbox, prune, prune_records, prune_versions
 from turnwise.journal.records.export import RecordsExporter
+from turnwise.messages import saying
 from turnwise.types import FinishReason, TurnState
 
 NOW = 1_800_000_000.0
@@ -53,12 +54,12 @@ def add(journal: Journal, parent: str | None = None, session: str = "s", n: int 
         session_id=session,
         parent_id=parent,
         extends_parent=parent is not None,
-        messages=[{"role": "user", "content": f"{n} " + "word " * 20}],
+        messages=[saying("user", f"{n} " + "word " * 20)],
         prompt_ids=[n, n + 1],
         tools=[{"type": "function", "function": {"name": "look"}}],
     )
     journal.turns.begin(new)
-    message = {"role": "assistant", "content": f"answer {n}"}
+    message = saying("assistant", f"answer {n}")
     journal.turns.finish(new.id, Answer(message, f"c-{new.id}", FinishReason.STOP, [7, n], [-0.5, -0.25]))
     return new.id
 

@@ -14,6 +14,7 @@ from turnwise.errors import JournalError
 from turnwise.journal import Answer, Journal, schema
 from turnwise.journal.packing import pack_ids, pack_json, pack_logprobs, unpack_ids, unpack_json, unpack_logprobs
 from turnwise.journal.store import IllegalMove
+from turnwise.messages import saying
 from turnwise.types import REVIVABLE, TRANSITIONS, Exclusion, FinishReason, TurnState
 
 
@@ -82,7 +83,7 @@ def test_an_illegal_transaction_changes_nothing(journal: Journal) -> None:
 
 
 def test_a_long_session_is_stored_once_not_n_times(journal: Journal) -> None:
-    history = [{"role": "user", "content": "start"}]
+    history = [saying("user", "start")]
     ids = list(range(100))
     parent = answered(journal, messages=history, prompt_ids=ids, prompt_tokens=100)
     for n in range(20):
@@ -91,17 +92,15 @@ def test_a_long_session_is_stored_once_not_n_times(journal: Journal) -> None:
             parent_id=parent,
             extends_parent=True,
             bridged=True,
-            messages=[{"role": "user", "content": f"m{n}"}],
+            messages=[saying("user", f"m{n}")],
             prompt_ids=[n],
             prompt_tokens=len(whole.prompt_ids) + 3,
         )
         journal.turns.begin(new)
-        journal.turns.finish(
-            new.id, Answer({"role": "assistant", "content": "yes"}, "c", FinishReason.STOP, [7, 8], None)
-        )
+        journal.turns.finish(new.id, Answer(saying("assistant", "yes"), "c", FinishReason.STOP, [7, 8], None))
         turn = journal.turns.get(new.id)
         assert turn.prompt_ids == [*whole.prompt_ids, 7, 8, n]
-        assert turn.messages == [*whole.messages, whole.answer, {"role": "user", "content": f"m{n}"}]
+        assert turn.messages == [*whole.messages, whole.answer, saying("user", f"m{n}")]
         parent = new.id
     with journal.store.reading() as c:
         sizes = [len(unpack_ids(row.prompt_ids)) for row in c.execute(schema.turns.select())]

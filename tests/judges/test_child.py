@@ -23,6 +23,7 @@ from turnwise.journal import Journal, schema
 from turnwise.judges.child import Child, ChildUnavailable, TooSlow
 from turnwise.judges.choice import SignalJudge
 from turnwise.judges.worker import Worker
+from turnwise.messages import text_of
 from turnwise.types import Exclusion, TurnState
 
 HANGS = (re.search, r"(?:a|aa)+$", "a" * 80 + "!")
@@ -152,7 +153,7 @@ async def test_a_turn_that_hangs_its_reader_is_excluded_with_its_reason_and_the_
     child = Child(deadline_s=1.0)
 
     async def work(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        hangs = args[2][-1]["content"] == "hang"
+        hangs = text_of(args[2][-1]) == "hang"
         return await (child(*HANGS) if hangs else child(function, *args, **kwargs))
 
     config = settings(tmp_path, max_attempts=2, concurrency=2)
@@ -174,12 +175,13 @@ async def test_a_turn_that_hangs_its_reader_is_excluded_with_its_reason_and_the_
 JUDGE = """
 import re, sys
 import turnwise.judges.choice as cascade
+from turnwise.messages import text_of
 
 real = cascade.judge_from_signals
 reads = cascade._signals
 
 async def signals(work, task):
-    if task.next_state[-1]["content"] == "hang":  # stands in for a pattern nobody foresaw
+    if text_of(task.next_state[-1]) == "hang":  # stands in for a pattern nobody foresaw
         return await work(re.search, r"(?:a|aa)+$", "a" * 80 + "!")
     return await reads(work, task)
 

@@ -8,18 +8,18 @@ import pytest
 
 from turnwise.judges.cut_off import NOTE, apart_from_the_cut
 from turnwise.judges.prompts import hint_prompt, score_prompt
-from turnwise.types import JudgeTask, Message
+from turnwise.messages import answer_of, from_chat, saying, text_of
+from turnwise.types import JudgeTask, Message, ToolCall
 
 
 def task(next_state: list[Message], arguments: Any = None, cut_off: bool = True) -> JudgeTask:
-    answer: Message = {"role": "assistant", "content": "The moons of Jupiter are Io, Europa and"}
-    if arguments is not None:
-        answer["tool_calls"] = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}]
-    return JudgeTask("t", "k", 1, [{"role": "user", "content": "Name them"}], answer, next_state, cut_off)
+    calls = [] if arguments is None else [ToolCall("f", arguments, "c1")]
+    answer = answer_of("The moons of Jupiter are Io, Europa and", calls=calls)
+    return JudgeTask("t", "k", 1, [saying("user", "Name them")], answer, next_state, cut_off)
 
 
 def user(text: Any) -> Message:
-    return {"role": "user", "content": text}
+    return from_chat({"role": "user", "content": text})
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_of_a_mixed_reply_the_rest_counts() -> None:
 
 
 def test_the_error_of_a_call_that_was_cut_is_left_out() -> None:
-    error: Message = {"role": "tool", "tool_call_id": "c1", "content": "Error: arguments are not valid JSON"}
+    error = from_chat({"role": "tool", "tool_call_id": "c1", "content": "Error: arguments are not valid JSON"})
     assert apart_from_the_cut(task([error], '{"path": "/tm')) is None
     whole = task([error], '{"path": "/tmp"}')
     assert apart_from_the_cut(whole) == whole, "a whole call answers for its error"
@@ -78,5 +78,5 @@ def test_an_answer_that_ended_by_itself_is_judged_by_every_reply() -> None:
 def test_the_model_judge_is_told(prompt: Any) -> None:
     asked = task([user("hm")])
     for cut_off in (True, False):
-        system = prompt(asked.messages, asked.answer, asked.next_state, cut_off=cut_off)[0]["content"]
-        assert (NOTE in system) is cut_off
+        system = prompt(asked.messages, asked.answer, asked.next_state, cut_off=cut_off)[0]
+        assert (NOTE in text_of(system)) is cut_off

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from turnwise.judges.signals.hints import MAX_CHARS, hint_from_reply
 from turnwise.judges.signals.instructions import as_instruction, base_form
 from turnwise.judges.signals.verdict import judge_from_signals
+from turnwise.messages import from_chat, saying
 
 LISTED = "**Step 1:** add.\n**Step 2:** subtract."
 
@@ -94,9 +95,9 @@ def test_an_instruction_never_fails(line: str) -> None:
 )
 def test_advice_of_a_tool_is_for_the_review_list_and_no_hint(output: str) -> None:
     verdict = judge_from_signals(
-        [{"role": "user", "content": "Do it"}],
-        {"role": "assistant", "content": "call(x)"},
-        [{"role": "tool", "content": output}],
+        [saying("user", "Do it")],
+        saying("assistant", "call(x)"),
+        [from_chat({"role": "tool", "content": output})],
     )
     assert verdict.hint is None
     assert verdict.proposal is not None
@@ -106,8 +107,8 @@ def test_advice_of_a_tool_is_for_the_review_list_and_no_hint(output: str) -> Non
 def test_a_bare_failure_of_a_tool_gives_no_hint() -> None:
     for output in ("2 failed, 1 passed", '{"ok": false, "error": "invalid arguments"}', "exit code: 1"):
         verdict = judge_from_signals(
-            [{"role": "user", "content": "Do it"}],
-            {"role": "assistant", "content": "call(x)"},
-            [{"role": "tool", "content": output}],
+            [saying("user", "Do it")],
+            saying("assistant", "call(x)"),
+            [from_chat({"role": "tool", "content": output})],
         )
         assert verdict.hint is None

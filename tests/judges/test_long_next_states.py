@@ -9,7 +9,7 @@ import pytest
 from turnwise.judges.prompts import score_prompt
 from turnwise.judges.signals.verdict import judge_from_signals
 from turnwise.judges.sources.person import MAX_READ, own_words
-from turnwise.types import Message
+from turnwise.messages import from_chat, saying
 
 PIECES = [
     *("<a>", "<b>", "</b>", "<a ", "</a>", "<t>x", "<|", "<|im_end|>", "<<SYS>>", "<</SYS>>", "<<a", "<!--", "<?"),
@@ -20,11 +20,13 @@ PIECES = [
 MEGABYTES = 8_000_000
 MANY_S = 60.0
 """Far more than any takes; what hangs takes hours."""
-ANSWER: Message = {
-    "role": "assistant",
-    "content": "",
-    "tool_calls": [{"id": "1", "function": {"name": "bash", "arguments": '{"command": "pytest"}'}}],
-}
+ANSWER = from_chat(
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "1", "function": {"name": "bash", "arguments": '{"command": "pytest"}'}}],
+    }
+)
 
 
 @pytest.mark.wide
@@ -50,10 +52,10 @@ def test_the_words_of_a_person_are_found_in_time_that_grows_with_the_text(piece:
 def test_megabytes_that_came_back_are_judged_in_seconds(role: str, pieces: list[str], messages: int) -> None:
     text = "".join(pieces)
     content = text * (MEGABYTES // messages // len(text))
-    came: list[Message] = [{"role": role, "content": content, "tool_call_id": "1"} for _ in range(messages)]
+    came = [from_chat({"role": role, "content": content, "tool_call_id": "1"}) for _ in range(messages)]
     started = time.process_time()
-    verdict = judge_from_signals([{"role": "user", "content": "Fix it"}], ANSWER, came)
-    score_prompt([{"role": "user", "content": "Fix it"}], ANSWER, came, room=4000)
+    verdict = judge_from_signals([saying("user", "Fix it")], ANSWER, came)
+    score_prompt([saying("user", "Fix it")], ANSWER, came, room=4000)
     assert time.process_time() - started < MANY_S
     assert verdict.score is None
 

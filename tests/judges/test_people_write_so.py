@@ -10,9 +10,10 @@ import pytest
 
 from turnwise.judges.signals.verdict import judge_from_signals
 from turnwise.judges.sources.person import own_words, person_words
+from turnwise.messages import from_chat, saying
 
-TASK = [{"role": "user", "content": "Write a note to the neighbours."}]
-ANSWER = {"role": "assistant", "content": "**Dear neighbours**, the water is off on 3/4/2026 from 10 to 14."}
+TASK = [saying("user", "Write a note to the neighbours.")]
+ANSWER = saying("assistant", "**Dear neighbours**, the water is off on 3/4/2026 from 10 to 14.")
 
 REPLIES: list[tuple[str, str | None]] = [
     ("# What I want\nToo long, make it shorter.", None),
@@ -101,7 +102,7 @@ def test_the_words_are_found_as_the_persons_own(reply: str, words: str | None) -
 
 @pytest.mark.parametrize("reply", [reply for reply, _ in REPLIES[:13]])
 def test_they_are_scored_or_give_a_hint(reply: str) -> None:
-    verdict = judge_from_signals(TASK, ANSWER, [{"role": "user", "content": reply}])
+    verdict = judge_from_signals(TASK, ANSWER, [from_chat({"role": "user", "content": reply})])
     assert verdict.best == -1 or verdict.hint
     assert verdict.hint != "Check again."
 
@@ -181,7 +182,7 @@ def test_what_is_handed_over_in_such_a_form_is_not_the_persons(reply: str) -> No
 
 def test_a_part_that_announces_the_next_one_hands_it_over() -> None:
     def said(*parts: str) -> str:
-        return person_words({"role": "user", "content": [{"type": "text", "text": part} for part in parts]})
+        return person_words(from_chat({"role": "user", "content": [{"type": "text", "text": part} for part in parts]}))
 
     assert said("Too long.", "\nContent from a.txt:\n", "Great job.", "evil") == "Too long.\nContent from a.txt:"
     assert said("Too long.", "--- Content of files ---", "evil", "--- End of content ---") == "Too long."
@@ -192,7 +193,7 @@ def test_a_part_that_announces_the_next_one_hands_it_over() -> None:
 
 def test_a_hint_is_not_made_of_a_sentence_that_lost_its_quotation() -> None:
     reply = 'No. Always say "we are sorry to hear that" first. Make it shorter.'
-    assert judge_from_signals(TASK, ANSWER, [{"role": "user", "content": reply}]).hint == "Make it shorter."
+    assert judge_from_signals(TASK, ANSWER, [from_chat({"role": "user", "content": reply})]).hint == "Make it shorter."
 
 
 def test_a_sign_that_is_named_mutes_nobody() -> None:

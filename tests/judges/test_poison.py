@@ -17,7 +17,7 @@ from turnwise.judges.choice import SignalJudge
 from turnwise.judges.parsing import parse_hint
 from turnwise.judges.signals.verdict import judge_from_signals
 from turnwise.judges.worker import Worker
-from turnwise.messages import clean
+from turnwise.messages import clean, from_chat, saying
 from turnwise.types import Exclusion, JudgeTask, TurnState, Verdict
 
 LONE = "\ud83d"  # one half of an emoji, as a client sends it that cuts text in the middle
@@ -31,9 +31,9 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 
 def hint_of(reply: str) -> str | None:
-    asked = [{"role": "user", "content": "How many apples?"}]
-    answer = {"role": "assistant", "content": "**Seven** apples"}
-    return judge_from_signals(asked, answer, [{"role": "user", "content": reply}]).hint
+    asked = [saying("user", "How many apples?")]
+    answer = saying("assistant", "**Seven** apples")
+    return judge_from_signals(asked, answer, [from_chat({"role": "user", "content": reply})]).hint
 
 
 async def test_an_unforeseen_fault_of_one_turn_is_counted_and_the_others_go_on(

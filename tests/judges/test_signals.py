@@ -14,14 +14,15 @@ from turnwise.judges.evaluate import judge_by_signals, report
 from turnwise.judges.signals.fit import PRIOR, fit, own_cases
 from turnwise.judges.signals.verdict import SignalVerdict, features, judge_from_signals, load_weights
 from turnwise.judges.sources.commands import diagnostic
+from turnwise.messages import from_chat, saying
 
 HERE = Path(__file__).parent
 LISTED = "**Step 1:** add 3 and 4.\n**Step 2:** take 2 away.\n\n**Answer:** 5"
 
 
 def judged(task: str, answer: str, *state: tuple[str, str]) -> SignalVerdict:
-    messages = [{"role": role, "content": content} for role, content in state]
-    return judge_from_signals([{"role": "user", "content": task}], {"role": "assistant", "content": answer}, messages)
+    messages = [from_chat({"role": role, "content": content}) for role, content in state]
+    return judge_from_signals([saying("user", task)], saying("assistant", answer), messages)
 
 
 def said(reply: str, answer: str = LISTED, task: str = "Three and four, less two?") -> SignalVerdict:
@@ -32,9 +33,15 @@ def ran(command: str, output: str, task: str = "Run the tests", tool: str = "bas
     """A command in a shell, and what came back."""
     function = {"name": tool, "arguments": json.dumps({"command": command})}
     return judge_from_signals(
-        [{"role": "user", "content": task}],
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": function}]},
-        [{"role": "tool", "tool_call_id": "1", "content": output}],
+        [saying("user", task)],
+        from_chat(
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "1", "type": "function", "function": function}],
+            }
+        ),
+        [from_chat({"role": "tool", "tool_call_id": "1", "content": output})],
     )
 
 
@@ -193,9 +200,9 @@ def test_a_call_that_does_not_fit_its_tool_is_found_without_reading_its_result()
 
     def booked(arguments: str) -> SignalVerdict:
         call = {"id": "1", "type": "function", "function": {"name": "book", "arguments": arguments}}
-        answer = {"role": "assistant", "content": None, "tool_calls": [call]}
-        state = [{"role": "tool", "tool_call_id": "1", "content": "Perfect, great job!"}]
-        return judge_from_signals([{"role": "user", "content": "Book it"}], answer, state, tools=tools)
+        answer = from_chat({"role": "assistant", "content": None, "tool_calls": [call]})
+        state = [from_chat({"role": "tool", "tool_call_id": "1", "content": "Perfect, great job!"})]
+        return judge_from_signals([saying("user", "Book it")], answer, state, tools=tools)
 
     assert booked('{"day": "2026-05-03"}').score is None
     for wrong in ("{}", '{"day": "x", "use_evil_dates": 1}', "[]", '{"day"'):
@@ -224,20 +231,22 @@ def test_all_messages_of_the_next_state_count() -> None:
     def call(i: int) -> dict[str, Any]:
         return {"id": str(i), "type": "function", "function": {"name": "bash", "arguments": '{"command": "pytest"}'}}
 
-    answer = {"role": "assistant", "content": None, "tool_calls": [call(1), call(2)]}
+    answer = from_chat({"role": "assistant", "content": None, "tool_calls": [call(1), call(2)]})
     fine, broken = "3 passed in 0.1s", "2 failed, 3 passed in 0.1s"
     for order in ((fine, broken), (broken, fine)):
-        state = [{"role": "tool", "tool_call_id": str(i), "content": text} for i, text in enumerate(order, 1)]
-        assert judge_from_signals([{"role": "user", "content": "Run the tests"}], answer, state).best == -1
+        state = [
+            from_chat({"role": "tool", "tool_call_id": str(i), "content": text}) for i, text in enumerate(order, 1)
+        ]
+        assert judge_from_signals([saying("user", "Run the tests")], answer, state).best == -1
 
 
 def test_a_result_that_fits_no_call_is_content() -> None:
-    answer = {"role": "assistant", "content": "$ pytest"}
+    answer = saying("assistant", "$ pytest")
     for message in (
-        {"role": "tool", "content": "3 passed in 0.1s"},
-        {"role": "tool", "tool_call_id": "9", "content": "x"},
+        from_chat({"role": "tool", "content": "3 passed in 0.1s"}),
+        from_chat({"role": "tool", "tool_call_id": "9", "content": "x"}),
     ):
-        assert judge_from_signals([{"role": "user", "content": "Run the tests"}], answer, [message]).score is None
+        assert judge_from_signals([saying("user", "Run the tests")], answer, [message]).score is None
 
 
 def test_no_evidence_is_an_abstention() -> None:
@@ -285,7 +294,7 @@ def test_a_hint_from_a_diagnostic_tool_is_ours_and_holds_its_error_codes_alone()
 
 @pytest.mark.parametrize("name", ["cases.jsonl", "blind.jsonl", "next-states-dev.jsonl"])
 def test_what_persons_say_is_judged_as_before(name: str) -> None:
-    said = [case for case in read_cases(HERE / name) if any(m["role"] == "user" for m in case.next_state)]
+    said = [case for case in read_cases(HERE / name) if any(m.role == "user" for m in case.next_state)]
     result = report(judge_by_signals(said, cross_validate=False))
     assert result["accuracy_decided"] >= 0.95
     assert result["abstained"] <= 0.36
@@ -313,13 +322,15 @@ def test_the_shipped_weights_are_the_fitted_ones() -> None:
         assert shipped[name] == pytest.approx(row, abs=0.01), name
 
 
-MESSAGE = st.fixed_dictionaries({"role": st.sampled_from(["user", "tool"]), "content": st.text(max_size=200)})
+MESSAGE = st.fixed_dictionaries({"role": st.sampled_from(["user", "tool"]), "content": st.text(max_size=200)}).map(
+    from_chat
+)
 
 
 @settings(max_examples=200)
 @given(task=st.text(max_size=80), answer=st.text(max_size=80), state=st.lists(MESSAGE, max_size=3))
 def test_any_text_is_judged_the_same_each_time(task: str, answer: str, state: list[dict[str, Any]]) -> None:
-    context = [{"role": "user", "content": task}], {"role": "assistant", "content": answer}, state
+    context = [saying("user", task)], saying("assistant", answer), state
     verdict = judge_from_signals(*context)
     assert verdict == judge_from_signals(*context)
     assert verdict.score in (None, verdict.best)

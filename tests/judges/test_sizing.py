@@ -15,7 +15,8 @@ from tests.support.servers import running
 from turnwise.judges.model import JudgeUnavailable
 from turnwise.judges.prompts import hint_prompt, score_prompt
 from turnwise.judges.sizing import NOTE_TOKENS, shares, shorten, token_bound
-from turnwise.types import JudgeTask
+from turnwise.messages import from_chat, history_from_chat, saying, text_of
+from turnwise.types import JudgeTask, Message
 
 RNG = random.Random(0)
 TEXTS = {
@@ -29,8 +30,8 @@ TEXTS = {
 }
 
 
-def text_of(messages: list[dict[str, Any]]) -> str:
-    return "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages) + "<|im_start|>assistant\n"
+def rendered(messages: list[Message]) -> str:
+    return "".join(f"<|im_start|>{m.role}\n{text_of(m)}<|im_end|>\n" for m in messages) + "<|im_start|>assistant\n"
 
 
 @pytest.mark.parametrize("kind", TEXTS)
@@ -39,13 +40,13 @@ def test_a_prompt_fits_its_room(tokenizer: Tokenizer, kind: str, room: int) -> N
     long = TEXTS[kind]
     for prompt in (score_prompt, hint_prompt):
         messages = prompt(
-            [{"role": "user", "content": long}],
-            {"role": "assistant", "content": long},
-            [{"role": "tool", "content": f"It begins {long} and ends."}],
+            [saying("user", long)],
+            saying("assistant", long),
+            [from_chat({"role": "tool", "content": f"It begins {long} and ends."})],
             room=room,
         )
-        assert len(tokenizer.encode(text_of(messages)).ids) <= room
-        body = messages[1]["content"]
+        assert len(tokenizer.encode(rendered(messages)).ids) <= room
+        body = text_of(messages[1])
         assert "| It begins" in body
         assert "and ends." in body
         assert body.count("characters left out") == 3
@@ -54,10 +55,9 @@ def test_a_prompt_fits_its_room(tokenizer: Tokenizer, kind: str, room: int) -> N
 
 def test_what_is_short_stays_whole_and_leaves_its_room_to_what_is_long() -> None:
     def body(answer: str) -> str:
-        state = [{"role": "tool", "content": TEXTS["prose"]}]
-        return score_prompt([{"role": "user", "content": "Water the ferns"}], {"content": answer}, state, room=1536)[1][
-            "content"
-        ]
+        state = [from_chat({"role": "tool", "content": TEXTS["prose"]})]
+        asked = [saying("user", "Water the ferns")]
+        return text_of(score_prompt(asked, saying("assistant", answer), state, room=1536)[1])
 
     short, long = body("Watered."), body(TEXTS["prose"])
     assert "Water the ferns" in short
@@ -106,7 +106,7 @@ class Endpoint:
 
     async def complete(self, request: Request) -> Response:
         body = await request.json()
-        tokens = len(self.tokenizer.encode(text_of(body["messages"])).ids)
+        tokens = len(self.tokenizer.encode(rendered(history_from_chat(body["messages"]))).ids)
         if tokens + body["max_tokens"] > self.context:
             self.refused += 1
             message = f"This model's maximum context length is {self.context} tokens"
@@ -117,8 +117,8 @@ class Endpoint:
 
 
 def task(text: str) -> JudgeTask:
-    messages = [{"role": "user", "content": text}]
-    return JudgeTask("t", "k", 1, messages, {"role": "assistant", "content": text}, [{"role": "user", "content": text}])
+    messages = [saying("user", text)]
+    return JudgeTask("t", "k", 1, messages, saying("assistant", text), [saying("user", text)])
 
 
 @pytest.mark.parametrize("kind", TEXTS)

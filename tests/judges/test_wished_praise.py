@@ -3,13 +3,14 @@
 import pytest
 
 from turnwise.judges.signals.verdict import SignalVerdict, judge_from_signals
+from turnwise.messages import from_chat, saying
 
-TASK = [{"role": "user", "content": "Three and four, less two?"}]
-ANSWER = {"role": "assistant", "content": "**Step 1:** add 3 and 4.\n**Step 2:** take 2 away.\n\n**Answer:** 5"}
+TASK = [saying("user", "Three and four, less two?")]
+ANSWER = saying("assistant", "**Step 1:** add 3 and 4.\n**Step 2:** take 2 away.\n\n**Answer:** 5")
 
 
 def said(reply: str) -> SignalVerdict:
-    return judge_from_signals(TASK, ANSWER, [{"role": "user", "content": reply}])
+    return judge_from_signals(TASK, ANSWER, [from_chat({"role": "user", "content": reply})])
 
 
 CORRECTIONS = [

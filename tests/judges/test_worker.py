@@ -13,6 +13,7 @@ from turnwise.journal import Answer, Journal, NewTurn, schema
 from turnwise.judges.choice import SignalJudge
 from turnwise.judges.model import JudgeUnavailable
 from turnwise.judges.worker import Worker, run
+from turnwise.messages import from_chat, saying
 from turnwise.types import Exclusion, FinishReason, JudgeTask, TurnKind, TurnState, Verdict
 
 
@@ -63,7 +64,7 @@ def _begin(journal: Journal, turn_id: str, next_state: list[dict[str, Any]], ans
             id=turn_id, session_id=f"s-{turn_id[:3]}", client="c", source="header", kind=TurnKind.MAIN, parent_id=None,
             branch_of=None, extends_parent=False, bridged=False, version=0, pinned=False, model="turnwise",
             request_hash=turn_id, retry_key=None, temperature=1.0, hint_at=1,
-            messages=[{"role": "user", "content": "How many apples?"}], tools=None, params={}, prompt_ids=[1, 2],
+            messages=[saying("user", "How many apples?")], tools=None, params={}, prompt_ids=[1, 2],
             prompt_tokens=2, next_state=next_state, answers=answers,
         )
     )  # fmt: skip
@@ -73,9 +74,9 @@ def add_turn(journal: Journal, name: str, reply: str, finish: FinishReason = Fin
     """A turn that was answered and has its next state."""
     turn = f"{name}-0"
     _begin(journal, turn, [], None)
-    message = {"role": "assistant", "content": "**Seven** apples"}
+    message = saying("assistant", "**Seven** apples")
     journal.turns.finish(turn, Answer(message, None, finish, [3, 4], [-0.1, -0.2]))
-    _begin(journal, f"{name}-1", [{"role": "user", "content": reply}], turn)
+    _begin(journal, f"{name}-1", [from_chat({"role": "user", "content": reply})], turn)
     return turn
 
 

@@ -15,7 +15,7 @@ from turnwise.access_tokens import Tokens
 from turnwise.config import Config
 from turnwise.engines.base import Chunk, SamplingParams
 from turnwise.gateway.app import make_app
-from turnwise.gateway.turn.opening import Capture
+from turnwise.gateway.turn.opening import TurnOpener
 from turnwise.gateway.turn.sampling import Answering
 from turnwise.gateway.versions import ServingVersions
 from turnwise.journal import Journal
@@ -125,14 +125,14 @@ async def in_process(config: Config, renderer: PromptRenderer, pieces: list[str]
     engine = InstantAnswers(pieces, renderer.stop_token_ids[0])
     versions = ServingVersions(journal, engine)
     answering = Answering(journal, engine, renderer, versions)
-    capture = Capture(config, journal, renderer, versions, answering.max_model_len)
+    opener = TurnOpener(config, journal, renderer, versions, answering.max_model_len)
 
     @asynccontextmanager
     async def nothing() -> AsyncIterator[None]:
         yield
 
     try:
-        yield InProcess(make_app(open_to(config), capture, answering, TOKENS, nothing), answering, journal)
+        yield InProcess(make_app(open_to(config), opener, answering, TOKENS, nothing), answering, journal)
     finally:
         await answering.drain()
         journal.close()

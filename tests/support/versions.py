@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from turnwise.journal import Answer, Journal, NewTurn
+from turnwise.messages import saying
 from turnwise.types import FinishReason, PolicyVersion, TurnKind
 
 
@@ -28,7 +29,7 @@ def new_turn(turn_id: str | None = None, **changes: object) -> NewTurn:
         "retry_key": None,
         "temperature": 1.0,
         "hint_at": 2,
-        "messages": [{"role": "user", "content": "hi"}],
+        "messages": [saying("user", "hi")],
         "tools": None,
         "params": {},
         "prompt_ids": [1, 2, 3],
@@ -43,7 +44,7 @@ def answered(journal: Journal, turn_id: str | None = None, supersedes: str | Non
     """Record a turn and its answer; gives its id."""
     new = new_turn(turn_id, **changes)
     journal.turns.begin(new)
-    message = {"role": "assistant", "content": "yes"}
+    message = saying("assistant", "yes")
     answer = Answer(message, f"context-{new.id}", FinishReason.STOP, [7, 8], [-0.5, -0.25], supersedes=supersedes)
     journal.turns.finish(new.id, answer)
     return new.id

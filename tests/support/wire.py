@@ -9,6 +9,9 @@ from typing import Any
 import httpx
 from pydantic import TypeAdapter
 
+ChatMessage = dict[str, Any]
+"""A message in OpenAI's chat shape, as clients write it, files hold it and journals store it."""
+
 TOOL = {
     "name": "add",
     "description": "adds numbers",

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from renderers.base import ToolCallParseStatus
 
 from tests.support.models import make_qwen3
+from turnwise.messages import calls_of, saying, text_of, thinking_in
 from turnwise.tokens.answer_parser import AnswerGrammar, AnswerParser, AnswerParts
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 
@@ -49,12 +50,8 @@ def summed(parts: list[AnswerParts]) -> dict[str, Any]:
 
 def recorded(parser: AnswerParser) -> dict[str, Any]:
     message = parser.message
-    calls = [[c["function"]["name"], c["function"]["arguments"]] for c in message.get("tool_calls", [])]
-    return {
-        "reasoning": message.get("reasoning_content", ""),
-        "content": message["content"],
-        "calls": calls,
-    }
+    calls = [[call.name, call.arguments] for call in calls_of(message)]
+    return {"reasoning": thinking_in(message), "content": text_of(message), "calls": calls}
 
 
 def whole(text: str, grammar: AnswerGrammar = QWEN3, **options: Any) -> dict[str, Any]:
@@ -315,7 +312,7 @@ def test_the_family_parser_reads_the_same(text: str, thinks: bool, in_reasoning:
     if text.count("<think>") + in_reasoning > 1:
         return  # a second opening tag: left out there, kept here
     renderer = qwen3()
-    prompt = [{"role": "user", "content": "go"}]
+    prompt = [saying("user", "go")]
     prompt_ids = renderer.render(prompt, None).ids
     encode = renderer.renderer._tokenizer.encode  # type: ignore[attr-defined]
     if in_reasoning:

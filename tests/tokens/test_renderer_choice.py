@@ -20,10 +20,11 @@ from transformers import PreTrainedTokenizerFast
 
 from tests.support.models import QWEN3_TOKENS, make_qwen3, make_tokenizer
 from turnwise.errors import EngineError
+from turnwise.messages import calls_of, from_chat, history_to_chat, saying, text_of, thinking_in, with_calls
 from turnwise.tokens.answer_parser import AnswerParser, AnswerParts
 from turnwise.tokens.renderer_choice import thinking_switch
 from turnwise.tokens.rendering import GRAMMARS, PromptRenderer, load_renderer
-from turnwise.types import Message
+from turnwise.types import Message, ToolCall
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 QWEN_VISION = dict.fromkeys(["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"], True)
@@ -39,7 +40,7 @@ TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": name, "description": "looks", "parameters": PLACE}}
     for name in ("look", "find")
 ]
-ASKED: list[Message] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is it?"}]
+ASKED = [saying("system", "Be brief."), saying("user", "Where is it?")]
 ARGUMENTS = [("look", {"at": "the <b>door</b>\nand on", "n": 3}), ("find", {"at": '{"a": 1}'})]
 
 
@@ -137,17 +138,17 @@ def test_calls_are_read_and_the_next_prompt_begins_with_what_was_sampled(name: s
     answer = tokenizer.encode(text, add_special_tokens=False)
 
     message, parts = read(renderer, prompt.ids, answer)
-    assert message.get("reasoning_content", "").strip() == thought
-    assert message["content"].strip() == "I look."
-    called = [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in message["tool_calls"]]
+    assert thinking_in(message).strip() == thought
+    assert text_of(message).strip() == "I look."
+    called = [(call.name, json.loads(call.arguments)) for call in calls_of(message)]
     assert called == ARGUMENTS
     given = [piece for part in parts for piece in part.calls]
     assert [piece.name for piece in given if piece.name] == ["look", "find"]
 
-    for i, call in enumerate(message["tool_calls"]):
-        call["id"] = f"call_{i}"
-    results: list[Message] = [
-        {"role": "tool", "content": f"result {i}", "tool_call_id": f"call_{i}"} for i in range(len(called))
+    calls = [ToolCall(call.name, call.arguments, f"call_{i}") for i, call in enumerate(calls_of(message))]
+    message = with_calls(message, calls)
+    results = [
+        from_chat({"role": "tool", "content": f"result {i}", "tool_call_id": f"call_{i}"}) for i in range(len(called))
     ]
     bridged = renderer.bridge(prompt.ids, answer, prompt.hint_at, results, TOOLS)
     assert bridged is not None and bridged.ids[: len(prompt.ids) + len(answer)] == [*prompt.ids, *answer]
@@ -175,7 +176,7 @@ def test_what_is_said_without_thinking_is_no_reasoning(name: str) -> None:
     prompt = renderer.render(ASKED, TOOLS, False)
     answer = tokenizer.encode(f"By the door.{FAMILIES[name].end}", add_special_tokens=False)
     message, _ = read(renderer, prompt.ids, answer)
-    assert (message["content"].strip(), message.get("reasoning_content")) == ("By the door.", None)
+    assert (text_of(message).strip(), thinking_in(message)) == ("By the door.", "")
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -187,7 +188,7 @@ def test_a_prompt_asks_for_no_thinking_where_the_family_can(name: str) -> None:
         return
     assert by_itself in (quiet, loud) and quiet != loud
     assert not renderer.ends_in_reasoning(quiet) and renderer.decode(quiet).rstrip().endswith("</think>")
-    said: list[Message] = [{"role": "user", "content": "And now?"}]
+    said = [saying("user", "And now?")]
     answer = renderer_of(name)[1].encode("By the door.<|im_end|>", add_special_tokens=False)
     for before, after in ((quiet, True), (loud, False)):  # a template writes a past of the other kind otherwise
         assert renderer.bridge(before, answer, None, said, TOOLS, after) is None
@@ -198,12 +199,12 @@ def test_a_model_folder_is_asked_not_to_think_as_its_own_template_asks(tmp_path:
     tokenizer: Any = renderer.renderer._tokenizer  # type: ignore[attr-defined]
     for thinking in (False, True):
         text = tokenizer.apply_chat_template(
-            ASKED, tools=TOOLS, add_generation_prompt=True, tokenize=False, enable_thinking=thinking
+            history_to_chat(ASKED), tools=TOOLS, add_generation_prompt=True, tokenize=False, enable_thinking=thinking
         )
         assert renderer.decode(renderer.render(ASKED, TOOLS, thinking).ids) == text
     asked = renderer.render(ASKED, None, False)
     answer = tokenizer.encode("By the door.<|im_end|>", add_special_tokens=False)
-    said: list[Message] = [{"role": "user", "content": "And now?"}]
+    said = [saying("user", "And now?")]
     bridged = renderer.bridge(asked.ids, answer, asked.hint_at, said, None, False)
     assert bridged is not None and bridged.ids[: len(asked.ids) + len(answer)] == [*asked.ids, *answer]
 
@@ -220,14 +221,14 @@ def test_a_family_that_is_not_known_is_asked_through_its_template(tmp_path: Path
 def test_a_family_that_wants_a_users_message_says_so() -> None:
     renderer, _ = renderer_of("Qwen3.8")
     with pytest.raises(EngineError, match="user") as refused:
-        renderer.render([{"role": "system", "content": "Greet."}], None)
+        renderer.render([saying("system", "Greet.")], None)
     assert refused.value.status == 400
 
 
 @pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {"Qwen3.8"}))
 def test_instructions_alone_are_a_prompt(name: str) -> None:
     renderer, _ = renderer_of(name)
-    prompt = renderer.render([{"role": "system", "content": "Greet."}], None)
+    prompt = renderer.render([saying("system", "Greet.")], None)
     assert "Greet." in renderer.decode(prompt.ids)
     assert prompt.hint_at is None
 

@@ -12,6 +12,7 @@ from tests.support.versions import new_turn
 from tests.training.tiny import sample
 from turnwise.config import Config, load_config
 from turnwise.journal import Answer, Journal
+from turnwise.messages import saying
 from turnwise.training.publish import load_adapter_dir, version_dir
 from turnwise.training.update import Trainer
 from turnwise.training.worker import work
@@ -64,7 +65,7 @@ def feed(journal: Journal, numbers: range) -> None:
             temperature=one.temperature,
         )
         journal.turns.begin(turn)
-        message = {"role": "assistant", "content": "…"}
+        message = saying("assistant", "…")
         logprobs = [-4.0] * len(one.response_ids)
         journal.turns.finish(turn.id, Answer(message, None, FinishReason.STOP, one.response_ids, logprobs))
         journal.verdicts.feedback(turn.id, int(one.reward), one.hint)

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
 from turnwise.config import TrainConfig
+from turnwise.messages import saying
 from turnwise.tokens.rendering import load_renderer
 from turnwise.training.batching import row_of
 from turnwise.training.policy import Policy
@@ -23,7 +24,7 @@ ANSWER = "There are 7 apples."
 
 
 def turn(model_dir: Path, tokenizer: Tokenizer, answer: str, **changes: object) -> Sample:
-    prompt = load_renderer(model_dir).render([{"role": "user", "content": QUESTION}], None)
+    prompt = load_renderer(model_dir).render([saying("user", QUESTION)], None)
     ids = tokenizer.encode(answer, add_special_tokens=False).ids
     fields = {"turn_id": answer, "session_id": answer, "logprobs": None, "temperature": 0.7, "version": 0}
     fields |= {"prompt_ids": prompt.ids, "response_ids": ids, "reward": 0.0, "hint": None, "hint_at": prompt.hint_at}

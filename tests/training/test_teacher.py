@@ -13,9 +13,11 @@ import torch
 from tokenizers import Tokenizer
 
 from tests.training.tiny import batch, by_the_model, no_tick, plain_model, sample, shake, train_config
+from turnwise.messages import answer_of, from_chat, saying
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.policy import Policy, hinted_prompt, load_tokenizer
 from turnwise.training.step import compute_signals, optimiser_step
+from turnwise.types import Message, ToolCall
 
 TEMPERATURE = 0.7
 
@@ -93,14 +95,10 @@ def test_before_any_training_the_reference_is_the_policy(policy: Policy) -> None
 # -- which ids ------------------------------------------------------------------------------------------------------
 
 
-SYSTEM = {"role": "system", "content": "S"}
+SYSTEM = saying("system", "S")
 OPENING = "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n"
 ANSWER = "<|im_end|>\n<|im_start|>assistant\n"
-CALL = {
-    "role": "assistant",
-    "content": "",
-    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
-}
+CALL = answer_of("", calls=[ToolCall("look", "{}", "1")])
 CALLED = '<tool_call>{"name": "look", "arguments": {}}</tool_call>'
 
 
@@ -115,8 +113,8 @@ def words(model_dir: Path) -> Tokenizer:
     return load_tokenizer(model_dir)
 
 
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
+def user(text: str) -> Message:
+    return saying("user", text)
 
 
 def read(words: Tokenizer, ids: list[int]) -> str:
@@ -142,7 +140,7 @@ def test_in_a_bridged_prompt_it_is_the_last_user_message(renderer: PromptRendere
 
 @pytest.mark.parametrize("bridge", [False, True], ids=["whole", "bridged"])
 def test_after_a_tool_message_it_is_still_the_users(renderer: PromptRenderer, words: Tokenizer, bridge: bool) -> None:
-    result = {"role": "tool", "tool_call_id": "1", "content": "R"}
+    result = from_chat({"role": "tool", "tool_call_id": "1", "content": "R"})
     prompt = renderer.render([SYSTEM, user("Q"), CALL, result], None)
     if bridge:
         first = renderer.render([SYSTEM, user("Q")], None)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from turnwise.cli.options import ago
 from turnwise.judges.sources.visible import visible
-from turnwise.messages import content_text
+from turnwise.messages import call_answered, calls_of, from_chat, text_of, thinking_in
 from turnwise.types import Message
 
 MOST = {"system": 200, "thinking": 200, "tool": 300, "user": 4000, "assistant": 4000}
@@ -54,7 +54,7 @@ def chat_lines(session: dict[str, Any], short: dict[str, str], full: bool) -> It
     for turn in session["turns"]:
         yield "", ""
         for message in (*turn["added"], *([turn["answer"]] if turn["answer"] else [])):
-            yield from _message(message, calls, full)
+            yield from _message(from_chat(message), calls, full)
         yield f"  {_became(turn, short[turn['id']])}", STYLES["note"]
 
 
@@ -65,17 +65,16 @@ def agent_name(session: dict[str, Any]) -> str:
 
 
 def _message(message: Message, calls: dict[str, str], full: bool) -> Iterator[Line]:
-    role, text = message["role"], visible(content_text(message)).strip()
-    if message.get("reasoning_content"):
-        yield from _said("thinking", "thinking", visible(message["reasoning_content"]).strip(), full)
-    label = f"tool {calls[found]}" if (found := message.get("tool_call_id")) in calls else role
-    if text or not message.get("tool_calls"):
+    role, text, made = message.role, visible(text_of(message)).strip(), calls_of(message)
+    if thought := thinking_in(message):
+        yield from _said("thinking", "thinking", visible(thought).strip(), full)
+    label = f"tool {calls[found]}" if (found := call_answered(message)) in calls else role
+    if text or not made:
         yield from _said(role, " ".join(visible(label).split())[:MOST_OF_LABEL], text, full)
-    for call in message.get("tool_calls") or ():
-        function = call["function"]
-        calls[call.get("id", "")] = function["name"]
-        arguments = _cut(_arguments(function["arguments"]), MOST_OF_ARGUMENTS, full)
-        yield f"  -> {' '.join(visible(function['name']).split())}({arguments})", STYLES["call"]
+    for call in made:
+        calls[call.id] = call.name
+        arguments = _cut(_arguments(call.arguments), MOST_OF_ARGUMENTS, full)
+        yield f"  -> {' '.join(visible(call.name).split())}({arguments})", STYLES["call"]
 
 
 def _said(who: str, label: str, text: str, full: bool) -> Iterator[Line]:
@@ -91,15 +90,15 @@ def _cut(text: str, most: int, full: bool, lines: int = 1) -> str:
     return f"{kept.rstrip()} … ({len(text):,} characters; --full shows them)"
 
 
-def _arguments(given: Any) -> str:
+def _arguments(given: str) -> str:
     """Arguments on one line, as a person would write the call down; what is no object stays as it is."""
     try:
-        parsed = json.loads(given) if isinstance(given, str) else given
+        parsed = json.loads(given)
         if isinstance(parsed, dict):
             given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in parsed.items())
     except (ValueError, RecursionError):
         pass  # it is shown as it came
-    return " ".join(visible(str(given)).split())
+    return " ".join(visible(given).split())
 
 
 def _became(turn: dict[str, Any], short: str) -> str:

@@ -7,10 +7,11 @@ without it; what a client lays out anew counts as said before, as it does for li
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from turnwise.gateway.lineage.history import answer_hash, content_text
 from turnwise.journal import SessionTurn
 from turnwise.judges.sources.visible import visible
+from turnwise.messages import digest_of, from_chat, text_of
 from turnwise.types import Message, TurnKind
 
 LOOKED_AT = 20_000
@@ -39,16 +40,16 @@ class Transcript:
         self._steps: dict[str, _Step] = {}
         self._last: str | None = None
 
-    def new(self, turn: SessionTurn, messages: list[Message]) -> list[Message]:
+    def new(self, turn: SessionTurn, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Of a turn's messages, as they are stored, those that came after the turn that it goes on from."""
         base = turn.parent_id if turn.parent_id in self._steps else self._last
-        sent = [answer_hash(message) for message in messages]
+        sent = [digest_of(from_chat(message)) for message in messages]
         if turn.extends_parent:
             shared, seen, own = self._steps[base].length if base else 0, 0, sent
         else:
             shared, seen = _known(self._context(base), sent)
             own = sent[shared:]
-        answer = [answer_hash(turn.answer)] if turn.answer else []
+        answer = [digest_of(turn.answer)] if turn.answer else []
         self._steps[turn.id] = _Step(base, shared, own + answer)
         if turn.kind == TurnKind.MAIN:
             self._last = turn.id
@@ -80,9 +81,9 @@ def _known(context: list[str], sent: list[str]) -> tuple[int, int]:
 def about(messages: list[Message]) -> str:
     """The first words of a conversation that are a person's own: agents put blocks of theirs before them."""
     for message in messages:
-        if message["role"] != "user":
+        if message.role != "user":
             continue
-        words = " ".join(_without_blocks(visible(content_text(message)[:LOOKED_AT])).split())
+        words = " ".join(_without_blocks(visible(text_of(message)[:LOOKED_AT])).split())
         if words:
             return words if len(words) <= ABOUT_CHARS else f"{words[: ABOUT_CHARS - 1].rstrip()}…"
     return ""

@@ -36,7 +36,7 @@ from turnwise.gateway.metrics import Metrics
 from turnwise.gateway.origins import EXPOSED, Origins
 from turnwise.gateway.scopes import refuse_unlisted
 from turnwise.gateway.turn.delivery import Answers, answers_in
-from turnwise.gateway.turn.opening import Capture
+from turnwise.gateway.turn.opening import TurnOpener
 from turnwise.gateway.turn.relaying import UNKNOWN_CONTEXT
 from turnwise.gateway.wire.chat.answer import ChatCodec
 from turnwise.gateway.wire.http_request import read_body
@@ -57,7 +57,7 @@ MOST_LISTED = 100
 
 def make_app(
     config: Config,
-    capture: Capture,
+    opener: TurnOpener,
     answering: Answers,
     tokens: Tokens,
     background: Callable[[], AbstractAsyncContextManager[None]],
@@ -72,7 +72,7 @@ def make_app(
             await answering.drain()
 
     app = FastAPI(title="turnwise", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.state.capture = capture
+    app.state.opener = opener
     app.state.metrics = metrics
 
     for kind in (ApiError, EngineError, JournalError, Exception):
@@ -109,38 +109,38 @@ def make_app(
         engine = await answering.healthy()
         wrong = troubled(await asyncio.to_thread(read_states, config.home))
         parts = {name: state.open_part() for name, state in wrong.items()}
-        if fault := capture.journal.store.write_fault:
+        if fault := opener.journal.store.write_fault:
             parts["journal"] = _closed(fault)
         degraded = {"degraded": parts} if parts else {}
-        if not engine or not capture.versions.ready:
+        if not engine or not opener.versions.ready:
             missing = "the serving version is not loaded yet" if engine else "the engine does not answer yet"
             refusal = ApiError(503, missing, headers={"Retry-After": "1"})
             return JSONResponse(refusal.body() | degraded, refusal.status, refusal.headers)
-        return JSONResponse({"status": "ready", "version": capture.versions.number} | degraded)
+        return JSONResponse({"status": "ready", "version": opener.versions.number} | degraded)
 
     @app.get("/metrics")
     async def metrics_text() -> Response:
-        status = await asyncio.to_thread(capture.journal.status.figures)
-        metrics.unrecorded.set(capture.unrecorded.count)
+        status = await asyncio.to_thread(opener.journal.status.figures)
+        metrics.unrecorded.set(opener.unrecorded.count)
         return PlainTextResponse(metrics.render(status), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v1/status")
     async def status() -> dict[str, Any]:
         """The figures of `turnwise status`."""
-        figures = await asyncio.to_thread(capture.journal.status.figures)
-        serving = {"number": capture.versions.number, "error": capture.versions.error}
+        figures = await asyncio.to_thread(opener.journal.status.figures)
+        serving = {"number": opener.versions.number, "error": opener.versions.error}
         engine = {"kind": config.engine.kind, "trainable": capabilities(config).trainable}
         states = await asyncio.to_thread(read_states, config.home)
         return figures | {
             "supervised": {name: asdict(state) for name, state in states.items()},
             "version": serving,
             "failed_requests": metrics.failed,
-            "unrecorded": capture.unrecorded.count,
+            "unrecorded": opener.unrecorded.count,
             "model": config.model.path,
             "engine": engine,
         }
 
-    relayed = config.engine.kind == "upstream"  # whose business images are
+    relayed = config.engine.kind == "upstream"
     owner = UPSTREAM if relayed else MODEL_NAME
 
     async def context() -> int | None:
@@ -152,8 +152,8 @@ def make_app(
     async def models(session: str | None = None) -> dict[str, Any]:
         """The serving policy, the base model and the newest published versions; an older one is found by its name."""
         limit = await context()
-        newest = await asyncio.to_thread(capture.journal.versions.newest, MOST_LISTED + 1)
-        listed = sorted({*newest[-MOST_LISTED:], capture.versions.number} - {BASE_VERSION})
+        newest = await asyncio.to_thread(opener.journal.versions.newest, MOST_LISTED + 1)
+        listed = sorted({*newest[-MOST_LISTED:], opener.versions.number} - {BASE_VERSION})
         names = [MODEL_NAME, f"{MODEL_NAME}@base", *(f"{MODEL_NAME}@v{number}" for number in listed)]
         return {
             "object": "list",
@@ -167,7 +167,7 @@ def make_app(
     @app.get("/s/{session}/v1/models/{name}")
     async def model(name: str, session: str | None = None) -> dict[str, Any]:
         """One of them."""
-        await capture.versions.resolve(name)
+        await opener.versions.resolve(name)
         return _model(name, await context(), owner)
 
     @app.api_route("/v1/responses/{response_id}", methods=["GET", "DELETE"], include_in_schema=False)
@@ -177,12 +177,12 @@ def make_app(
         raise ApiError(404, f"{text}, and `turnwise sessions show` shows what is recorded", code="not_offered")
 
     codecs: list[tuple[str, Codec]] = [
-        ("/v1/chat/completions", ChatCodec(images=relayed, choices=relayed and config.engine.api == "openai")),
-        ("/v1/responses", ResponsesCodec(images=relayed)),
-        ("/v1/messages", MessagesCodec(images=relayed)),
+        ("/v1/chat/completions", ChatCodec(choices=relayed and config.engine.api == "openai")),
+        ("/v1/responses", ResponsesCodec()),
+        ("/v1/messages", MessagesCodec()),
     ]
     for path, codec in codecs:
-        answer = answers_in(codec, config, capture, answering, metrics)
+        answer = answers_in(codec, config, opener, answering, metrics)
         body = request_schema(codec.name)
         app.add_api_route(path, answer, methods=["POST"], name=codec.name, openapi_extra=body)
         in_session = f"{codec.name} in a session"
@@ -193,12 +193,12 @@ def make_app(
     async def count_tokens(request: Request, session: str | None = None) -> dict[str, int]:
         """Tokens of the prompt that a messages request would make."""
         parsed = MessagesCodec().parse_count(await read_body(request, config.server.max_body_mb))
-        return {"input_tokens": await capture.count_tokens(parsed)}
+        return {"input_tokens": await opener.count_tokens(parsed)}
 
     @app.post("/v1/sessions/{session_id}/close")
     async def close_session(session_id: str) -> dict[str, Any]:
         """End a session: no next state will come."""
-        if not await asyncio.to_thread(capture.journal.sessions.close, session_id, "closed by the client"):
+        if not await asyncio.to_thread(opener.journal.sessions.close, session_id, "closed by the client"):
             raise ApiError(404, f"there is no session {session_id!r}", code="session_not_found")
         return {"id": session_id, "closed": True}
 
@@ -210,8 +210,8 @@ def make_app(
         """
         score, text = parse_feedback(await read_body(request, config.server.max_body_mb))
         try:
-            turn_id = await asyncio.to_thread(capture.journal.turns.find, turn_id)
-            result = await asyncio.to_thread(capture.journal.verdicts.feedback, turn_id, score, text)
+            turn_id = await asyncio.to_thread(opener.journal.turns.find, turn_id)
+            result = await asyncio.to_thread(opener.journal.verdicts.feedback, turn_id, score, text)
         except UnknownTurn as e:
             raise ApiError(404, str(e), code="feedback_refused") from e
         except AmbiguousId as e:

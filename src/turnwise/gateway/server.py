@@ -26,7 +26,7 @@ from turnwise.errors import ConfigError, JournalFull, TurnwiseError
 from turnwise.gateway.app import make_app
 from turnwise.gateway.hang_ups import HangUps
 from turnwise.gateway.limits import KEPT_S, Door, Limits, raise_file_limit
-from turnwise.gateway.turn.opening import Capture
+from turnwise.gateway.turn.opening import TurnOpener
 from turnwise.gateway.turn.relaying import Relaying, UpstreamVersions
 from turnwise.gateway.turn.sampling import Answering
 from turnwise.gateway.versions import ServingVersions
@@ -84,7 +84,7 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
     else:
         engine, renderer, versions = make_upstream(config), None, UpstreamVersions()
         answering = Relaying(journal, engine)
-    capture = Capture(config, journal, renderer, versions, answering.max_model_len)
+    opener = TurnOpener(config, journal, renderer, versions, answering.max_model_len)
     tokens = load_tokens(config)
     try:
         interrupted = await asyncio.to_thread(journal.turns.recover_interrupted)
@@ -96,7 +96,7 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
 
     @asynccontextmanager
     async def background() -> AsyncGenerator[None, None]:
-        kept = upkeep(config, journal, capture, url)
+        kept = upkeep(config, journal, opener, url)
         tasks = [asyncio.create_task(versions.follow()), asyncio.create_task(kept)]
         try:
             yield
@@ -105,7 +105,7 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    app = make_app(config, capture, answering, tokens, background)
+    app = make_app(config, opener, answering, tokens, background)
     limits = Limits.of(config.server)
     raise_file_limit(limits)
     server = _Server(
@@ -125,7 +125,7 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
     try:
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         server.should_exit = True
-        asyncio.get_running_loop().call_later(max(0.0, GRACE_S - LAST_WORDS_S), capture.leaving.break_off)
+        asyncio.get_running_loop().call_later(max(0.0, GRACE_S - LAST_WORDS_S), opener.leaving.break_off)
         await serving
     finally:
         stopping.cancel()
@@ -138,7 +138,7 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
         lock.release()
 
 
-async def upkeep(config: Config, journal: Journal, capture: Capture, url: str) -> None:
+async def upkeep(config: Config, journal: Journal, opener: TurnOpener, url: str) -> None:
     """Close idle sessions, export records, keep to the limits of what is kept, say that we live, and where."""
     exporter, keeper = RecordsExporter(journal), Keeper(journal)
 
@@ -149,7 +149,7 @@ async def upkeep(config: Config, journal: Journal, capture: Capture, url: str) -
 
     async def close_lost() -> None:
         """Answers whose end could not be written, because the disk was full for example."""
-        await asyncio.to_thread(journal.turns.recover_interrupted, capture.in_hand.lost_for(LOST_AFTER_S))
+        await asyncio.to_thread(journal.turns.recover_interrupted, opener.in_hand.lost_for(LOST_AFTER_S))
 
     async def export() -> None:
         if config.journal.records:
@@ -162,7 +162,7 @@ async def upkeep(config: Config, journal: Journal, capture: Capture, url: str) -
         await asyncio.to_thread(keeper.tick)
 
     async def heartbeat() -> None:
-        versions = capture.versions
+        versions = opener.versions
         status = {"pid": os.getpid(), "url": url, "version": versions.number, "version_error": versions.error}
         await asyncio.to_thread(journal.status.say, "gateway", status)
 

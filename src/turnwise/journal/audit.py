@@ -9,6 +9,7 @@ from sqlalchemy import select
 from turnwise.journal import schema
 from turnwise.journal.packing import unpack_json
 from turnwise.journal.store import Store
+from turnwise.messages import from_chat, history_from_chat
 from turnwise.types import Message
 
 T, B, V = schema.turns.c, schema.batches.c, schema.versions.c
@@ -59,7 +60,11 @@ def audit(store: Store) -> Audit:
     columns = (T.id, T.state, T.exclusion, T.version, T.batch_id, T.messages, T.answer)
     with store.reading() as c:
         turns = {
-            row.id: AuditedTurn(*row[:5], unpack_json(row.messages), unpack_json(row.answer) if row.answer else None)
+            row.id: AuditedTurn(
+                *row[:5],
+                history_from_chat(unpack_json(row.messages)),
+                from_chat(unpack_json(row.answer)) if row.answer else None,
+            )
             for row in c.execute(select(*columns))
         }
         batches = [

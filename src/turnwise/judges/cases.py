@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import TurnwiseError
-from turnwise.types import Message
+from turnwise.messages import (
+    calls_of,
+    from_chat,
+    history_from_chat,
+    parts_of,
+    result_of,
+    saying,
+    text_of,
+    with_calls,
+)
+from turnwise.types import Message, ToolCall
 
 _ROLES = {"user", "tool", "system", "assistant"}
 
@@ -74,13 +84,13 @@ def _case(row: Any, number: int) -> Case:
     if not isinstance(state, list) or not state:
         raise ValueError("next_state must be a list with at least one message")
     for message in state:
-        if not isinstance(message, dict) or message.get("role") not in _ROLES or "content" not in message:
+        if not isinstance(message, dict) or "content" not in message or from_chat(message).role not in _ROLES:
             raise ValueError("each message of next_state needs a role (user or tool) and content")
-    answer, state = _with_calls(answer, state)
+    answer, state = _with_calls(from_chat(answer), history_from_chat(state))
     return Case(
         id=str(row.get("id", f"line-{number}")),
         setting=str(row.get("setting", "")),
-        messages=[{"role": "user", "content": row["task"]}],
+        messages=[saying("user", row["task"])],
         answer=answer,
         next_state=state,
         label=int(row["label"]),
@@ -95,16 +105,15 @@ def _with_calls(answer: Message, state: list[Message]) -> tuple[Message, list[Me
     ``… $ pytest -q`` is a command typed into a shell, and the results of tools are its. A call written any other way
     stays text, and its results are content.
     """
-    text = answer.get("content")
-    if answer.get("tool_calls") or not isinstance(text, str) or not any(m.get("role") == "tool" for m in state):
+    text = text_of(answer)
+    if calls_of(answer) or not any(message.role == "tool" for message in state):
         return answer, state
     before, prompt, command = text.rpartition("$ ")
     if not prompt or "\n" in command.strip() or (before and not before.endswith((" ", "\n"))):
         return answer, state
-    function = {"name": "bash", "arguments": json.dumps({"command": command.strip()})}
-    call = {"id": "case", "type": "function", "function": function}
-    state = [m | {"tool_call_id": "case"} if m.get("role") == "tool" else m for m in state]
-    return answer | {"tool_calls": [call]}, state
+    call = ToolCall("bash", json.dumps({"command": command.strip()}), "case")
+    state = [result_of("case", parts_of(m)) if m.role == "tool" else m for m in state]
+    return with_calls(answer, [call]), state
 
 
 def read_table(path: Path, role: str) -> list[Case]:

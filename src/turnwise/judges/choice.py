@@ -33,7 +33,7 @@ class SignalJudge:
         return None
 
 
-class CascadeJudge:
+class SignalsThenModelJudge:
     """The free signals, and the model for the turns on which they abstain."""
 
     def __init__(self, model: ModelJudge, work: Work = right_here) -> None:
@@ -57,7 +57,7 @@ def make_judge(config: Config, work: Work) -> Judge:
     if config.judge.kind == "signals":
         return SignalJudge(work)
     model = ModelJudge.from_config(config, work)
-    return model if config.judge.kind == "model" else CascadeJudge(model, work)
+    return model if config.judge.kind == "model" else SignalsThenModelJudge(model, work)
 
 
 async def _signals(work: Work, task: JudgeTask) -> SignalVerdict:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 from turnwise.judges.text import sentences
-from turnwise.messages import content_text
+from turnwise.messages import call_answered, calls_of, text_of, with_text
 from turnwise.patterns import any_of
 from turnwise.types import JudgeTask, Message
 
@@ -41,27 +40,24 @@ def apart_from_the_cut(task: JudgeTask) -> JudgeTask | None:
     """
     if not task.cut_off:
         return task
-    broken = {call.get("id") for call in task.answer.get("tool_calls") or [] if not _whole(call)}
-    rest = [m for m in map(_without_the_cut, task.next_state) if m is not None and m.get("tool_call_id") not in broken]
+    broken = {call.id for call in calls_of(task.answer) if not _whole(call.arguments)}
+    rest = [m for m in map(_without_the_cut, task.next_state) if m is not None and call_answered(m) not in broken]
     return replace(task, next_state=rest) if rest else None
 
 
 def _without_the_cut(message: Message) -> Message | None:
-    if message.get("role") != "user":
+    if message.role != "user":
         return message
-    said = sentences(content_text(message))
+    said = sentences(text_of(message))
     kept = [s for s in said if not _OF_THE_CUT.search(s)]
     if len(kept) == len(said):
         return message
-    return message | {"content": "\n".join(kept)} if kept else None
+    return with_text(message, "\n".join(kept)) if kept else None
 
 
-def _whole(call: dict[str, Any]) -> bool:
+def _whole(arguments: str) -> bool:
     """Whether the arguments of a call are one JSON object, as a call that was not cut off has them."""
-    arguments = (call.get("function") or {}).get("arguments")
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return False
-    return isinstance(arguments, dict)
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -22,7 +22,7 @@ from turnwise.judges.parsing import majority, parse_vote, select_hint
 from turnwise.judges.prompts import LEAST_ROOM, hint_prompt, score_prompt
 from turnwise.judges.sizing import token_bound
 from turnwise.judges.sources.by_source import by_source
-from turnwise.messages import storable
+from turnwise.messages import history_to_chat, storable, text_of
 from turnwise.patterns import IGNORECASE, pattern
 from turnwise.types import JudgeTask, Message, Proposal, Verdict
 
@@ -150,7 +150,7 @@ class ModelJudge:
             try:
                 return await self._call(messages, max_tokens)
             except _PromptTooLong:  # its tokenizer makes more of this text than we thought, or it never said how long
-                room = sum(token_bound(m["content"]) for m in messages) // 2
+                room = sum(token_bound(text_of(message)) for message in messages) // 2
         raise JudgeUnavailable(
             f"the context of {self._judge.model} leaves {max(0, room)} tokens for the prompt beside {max_tokens} for "
             "the reply; lower judge.max_tokens and judge.hint_max_tokens, or judge with a model of a longer context"
@@ -166,7 +166,7 @@ class ModelJudge:
                 async with asyncio.timeout(self._judge.timeout_s):
                     done = await self._client.chat.completions.create(
                         model=self._judge.model,
-                        messages=messages,  # pyright: ignore[reportArgumentType]  # plain dicts in OpenAI's shape
+                        messages=history_to_chat(messages),  # pyright: ignore[reportArgumentType]  # OpenAI's shape
                         temperature=self._judge.temperature,
                         max_tokens=max_tokens,
                         # The gateway records a side turn and never trains on it.

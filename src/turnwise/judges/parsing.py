@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from turnwise.messages import clean
-from turnwise.patterns import DOTALL, MULTILINE, anchored, blocks, pattern
+from turnwise.patterns import DOTALL, MULTILINE, anchored, between, pattern
 from turnwise.types import Vote
 
 MIN_HINT_CHARS = 10
@@ -36,7 +36,9 @@ def parse_score(reply: str) -> int | None:
 def parse_hint(reply: str) -> str | None:
     """The last hint between [HINT_START] and [HINT_END] outside of quoted text, or None when there is none."""
     text = without_quotes(reply)
-    hints = [text[start + len(OPEN_HINT) : end - len(CLOSE_HINT)] for start, end in blocks(text, OPEN_HINT, CLOSE_HINT)]
+    hints = [
+        text[start + len(OPEN_HINT) : end - len(CLOSE_HINT)] for start, end in between(text, OPEN_HINT, CLOSE_HINT)
+    ]
     return clean(hints[-1]).strip() or None if hints else None
 
 

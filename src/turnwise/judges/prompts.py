@@ -7,18 +7,16 @@ inside are taken apart. So nothing in it can pass for a vote, for another speake
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from turnwise.judges.cut_off import NOTE as CUT_OFF
 from turnwise.judges.sizing import note, shares, shorten, token_bound
 from turnwise.judges.sources.by_source import by_source
 from turnwise.judges.sources.person import person_words
 from turnwise.judges.sources.visible import folded, latin
-from turnwise.messages import answer_text, content_text
+from turnwise.messages import answer_text, calls_of, saying, text_of
 from turnwise.patterns import IGNORECASE, pattern
 from turnwise.types import Message
 
@@ -130,7 +128,7 @@ def hint_prompt(
 
 def uses_tools(messages: list[Message], answer: Message, next_state: list[Message]) -> bool:
     """Whether this turn is an agent's step: it called tools, or its next state is tool output."""
-    return bool(answer.get("tool_calls")) or any(m.get("role") == "tool" for m in [*messages[-2:], *next_state])
+    return bool(calls_of(answer)) or any(m.role == "tool" for m in [*messages[-2:], *next_state])
 
 
 def fence(text: str, nonce: str) -> str:
@@ -198,15 +196,15 @@ PERSON_SAID = "The person's own words, after the answer:"
 def _before(messages: list[Message], persons_only: bool = False) -> list[_Part]:
     """What came before the answer, newest last: with ``persons_only`` without tools' results and wrapped text."""
     parts = []
-    for message in [m for m in messages if m.get("role") != "system"][-MAX_HISTORY:]:
-        role = message.get("role")
+    for message in [m for m in messages if m.role != "system"][-MAX_HISTORY:]:
+        role = message.role
         if role == "assistant":
             parts.append(_Part("Before, from the assistant:", answer_text(message), True))
         elif role == "user":
-            text = person_words(message) if persons_only else _any_content(message)
+            text = person_words(message) if persons_only else (text_of(message) or "(empty)")
             parts.append(_Part("Before, from the person, as their program sent it:", text, True))
         elif not persons_only:
-            parts.append(_Part("Before, a tool's result:", _any_content(message), True))
+            parts.append(_Part("Before, a tool's result:", (text_of(message) or "(empty)"), True))
     return [part for part in parts if part.text]
 
 
@@ -238,7 +236,7 @@ def _prompt(rules: str, form: str, parts: list[_Part], nonce: str, room: int | N
         left = room - (token_bound(system) + token_bound(body()) - sum(needs) + _TEMPLATE_TOKENS)
         left -= 2 * token_bound(BAR) * len(parts)  # bars of the lines that a cut makes
         material = [_barred(shorten(t, share)) for t, share in zip(material, shares(needs, left), strict=True)]
-    return [{"role": "system", "content": system}, {"role": "user", "content": body()}]
+    return [saying("system", system), saying("user", body())]
 
 
 def _fewer(parts: list[_Part], room: int) -> list[_Part]:
@@ -248,8 +246,3 @@ def _fewer(parts: list[_Part], room: int) -> list[_Part]:
         spare = next((i for i, part in enumerate(parts) if part.spare), 1)
         parts = parts[:spare] + parts[spare + 1 :]
     return parts
-
-
-def _any_content(message: Message) -> str:
-    content: Any = message.get("content")
-    return content_text(message) or (json.dumps(content, ensure_ascii=False) if content else "(empty)")

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from turnwise.messages import answer_of
 from turnwise.patterns import DOTALL, anchored, pattern
 from turnwise.tokens.answer_pieces import AnswerParts, CallPiece
-from turnwise.types import Message
+from turnwise.types import Message, ToolCall
 
 OPEN_CALL, CLOSE_CALL = "<tool_call>", "</tool_call>"
 OPEN_THINK, CLOSE_THINK = "<think>", "</think>"
@@ -106,15 +107,8 @@ class AnswerParser:
     @property
     def message(self) -> Message:
         """The assistant message read so far; its tool calls have no ids yet."""
-        message: Message = {"role": "assistant", "content": self.content}
-        if self.reasoning:
-            message["reasoning_content"] = self.reasoning
-        if self.calls:
-            message["tool_calls"] = [
-                {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for call in self.calls
-            ]
-        return message
+        calls = [ToolCall(call.name, call.arguments) for call in self.calls]
+        return answer_of(self.content, self.reasoning or "", calls)
 
     def adopt(self, content: str, reasoning: str | None, calls: Sequence[FamilyCall | str]) -> AnswerParts:
         """Take the reading of the family's own parser for what was held, and give what has not been given yet.

@@ -25,7 +25,7 @@ from renderers.base import (
 )
 from tokenizers import Tokenizer
 
-from turnwise.patterns import blocks
+from turnwise.patterns import between
 
 OPEN_TOOL_CALL, CLOSE_TOOL_CALL = "<tool_call>", "</tool_call>"
 TOOLS_PREAMBLE = (
@@ -135,7 +135,7 @@ def parse_text(text: str, *, with_tools: bool) -> ParsedResponse:
     calls: list[ParsedToolCall] = []
     kept: list[str] = []
     end = 0
-    for start, stop in blocks(text, OPEN_TOOL_CALL, CLOSE_TOOL_CALL):
+    for start, stop in between(text, OPEN_TOOL_CALL, CLOSE_TOOL_CALL):
         call = _parse_call(text[start + len(OPEN_TOOL_CALL) : stop - len(CLOSE_TOOL_CALL)].strip())
         calls.append(call)
         kept.append(text[end:start])

@@ -18,6 +18,7 @@ from jinja2 import TemplateError
 from renderers.base import ParsedResponse, RenderedTokens, Renderer, create_renderer, load_tokenizer
 
 from turnwise.errors import EngineError, ModelError
+from turnwise.messages import history_to_chat
 from turnwise.tokens.answer_parser import CLOSE_THINK, OPEN_THINK, AnswerGrammar
 from turnwise.tokens.chatml import ChatMLRenderer
 from turnwise.tokens.renderer_choice import family_config, thinking_switch
@@ -123,7 +124,7 @@ class PromptRenderer:
         """
         try:
             rendered = self._asking(thinking).render(
-                messages,  # type: ignore[arg-type]  # our messages are OpenAI's dicts, which is what renderers take
+                _shown_messages(messages),
                 tools=_shown(tools),
                 add_generation_prompt=True,
             )
@@ -151,7 +152,7 @@ class PromptRenderer:
         rendered = renderer.bridge_to_next_turn(
             prompt_ids,
             response_ids,
-            added,  # type: ignore[arg-type]
+            _shown_messages(added),
             tools=_shown(tools),
         )
         if rendered is None:
@@ -174,7 +175,7 @@ class PromptRenderer:
 
     def _hint_at(self, rendered: RenderedTokens, messages: list[Message]) -> int | None:
         """The offset just before the token that closes the last user message, or behind a message that has none."""
-        user = next((i for i in range(len(messages) - 1, -1, -1) if messages[i]["role"] == "user"), None)
+        user = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), None)
         owners = rendered.message_indices
         end = next((k for k in range(len(owners) - 1, -1, -1) if owners[k] == user), None)
         if user is None or end is None:
@@ -211,6 +212,11 @@ def _shown(tools: list[dict[str, Any]] | None) -> Any:
         {"type": "function", "function": {key: tool["function"][key] for key in shown if key in tool["function"]}}
         for tool in tools
     ]
+
+
+def _shown_messages(messages: list[Message]) -> Any:
+    """The messages in OpenAI's chat shape, which renderers and templates take."""
+    return history_to_chat(messages)
 
 
 def _opening(renderer: Renderer) -> list[int]:

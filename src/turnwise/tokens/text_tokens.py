@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from turnwise.messages import calls_of, text_of, thinking_in
 from turnwise.tokens.answer_parser import CLOSE_THINK, OPEN_CALL
 from turnwise.types import Message
 
@@ -11,8 +12,8 @@ Tokens = list[tuple[str, float]]
 
 def tokens_of_message(message: Message, tokens: Tokens) -> Tokens:
     """Those of a whole answer; none where they cannot be told apart."""
-    text, calls = message.get("content") or "", message.get("tool_calls")
-    if message.get("reasoning_content") and CLOSE_THINK not in joined(tokens):
+    text, calls = text_of(message), calls_of(message)
+    if thinking_in(message) and CLOSE_THINK not in joined(tokens):
         return []
     tokens = without_reasoning(text, tokens)
     if not calls:

@@ -12,13 +12,15 @@ import pytest
 
 from tests.conftest import Running
 from tests.gateway.lineage.test_sessions_api import next_state, session_of, user
-from turnwise.types import Exclusion, Message
+from tests.support.wire import ChatMessage
+from turnwise.messages import history_to_chat
+from turnwise.types import Exclusion
 
 ASKED = ("say: Yes.", "say: Why, because it is so and not otherwise.", "say: Then.", "thanks")
 FEW_SHOTS = [user("I love it"), {"role": "assistant", "content": "positive"}]
 
 
-def held(gateway: Running, begins: list[Message], *, key: str | None = None, **headers: str) -> Iterator[str]:
+def held(gateway: Running, begins: list[ChatMessage], *, key: str | None = None, **headers: str) -> Iterator[str]:
     """A conversation, a turn each step; yields the turns' ids."""
     history = list(begins)
     for text in ASKED:
@@ -43,7 +45,7 @@ def check_run(gateway: Running, turns: list[str]) -> None:
 
 @pytest.mark.parametrize("begins", [[], FEW_SHOTS], ids=["from nothing", "from examples"])
 @pytest.mark.parametrize("key", [None, "app"], ids=["no key", "a shared key"])
-def test_a_second_run_is_a_session_of_its_own(gateway: Running, begins: list[Message], key: str | None) -> None:
+def test_a_second_run_is_a_session_of_its_own(gateway: Running, begins: list[ChatMessage], key: str | None) -> None:
     runs = [list(held(gateway, begins, key=key)) for _ in range(3)]
     for turns in runs:
         check_run(gateway, turns)
@@ -79,11 +81,11 @@ def test_runs_side_by_side_each_have_all_their_next_states(gateway: Running) -> 
 
 def test_a_regenerated_answer_of_the_second_run_takes_its_place_there(gateway: Running) -> None:
     first, second = list(held(gateway, [])), list(held(gateway, []))
-    history: list[Message] = []
+    history: list[ChatMessage] = []
     for turn in second[:-1]:
         shown = gateway.journal.lookups.turn(turn)
         assert shown is not None
-        history = [*gateway.turn(turn).messages, gateway.turn(turn).answer]
+        history = history_to_chat([*gateway.turn(turn).messages, gateway.turn(turn).answer])
     body = {"model": "turnwise", "messages": [*history, user(ASKED[-1])], "temperature": 0}
     url = f"{gateway.url}/v1/chat/completions"
     response = httpx.post(url, headers=gateway.auth, json=body, timeout=60)

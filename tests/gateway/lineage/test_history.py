@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.gateway.lineage.history import (
-    answer_hash,
-    canonical,
     compare_histories,
     hash_answer,
     hash_history,
@@ -20,11 +19,12 @@ from turnwise.gateway.lineage.history import (
     turn_kind,
     without_side_tail,
 )
-from turnwise.types import TurnKind
+from turnwise.messages import answer_of, canonical, digest_of, from_chat, saying, text_of, with_text
+from turnwise.types import Message, ToolCall, TurnKind
 
 messages = st.lists(
     st.builds(
-        lambda role, content: {"role": role, "content": content},
+        saying,
         st.sampled_from(["user", "assistant", "tool"]),
         st.text(max_size=20),
     ),
@@ -53,13 +53,13 @@ def test_a_continued_conversation_repeats_the_earlier_hashes(before: list, after
     whole = hash_history([*before, after[0]])
     context, thread, _ = hash_answer(known.chain[-1], known.thread, after[0])
     assert context == whole.chain[-1]
-    assert after[0]["role"] != "assistant" or thread == whole.thread
+    assert after[0].role != "assistant" or thread == whole.thread
 
 
 @given(messages, st.data())
 def test_a_changed_message_changes_every_later_hash(history: list, data: st.DataObject) -> None:
     i = data.draw(st.integers(0, len(history) - 1))
-    changed = [*history[:i], history[i] | {"content": history[i]["content"] + "x"}, *history[i + 1 :]]
+    changed = [*history[:i], with_text(history[i], text_of(history[i]) + "x"), *history[i + 1 :]]
     old, new = chains(history), chains(changed)
     assert old[:i] == new[:i]
     assert all(a != b for a, b in zip(old[i:], new[i:], strict=True))
@@ -70,23 +70,28 @@ def test_only_what_a_model_sees_counts() -> None:
     rewritten = {"id": "call1", "type": "function", "function": {"name": "f", "arguments": '{"b":2,"a":1}'}}
     same = [
         (
-            {"role": "user", "content": "hi"},
-            {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {}}]},
+            from_chat({"role": "user", "content": "hi"}),
+            from_chat({"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {}}]}),
         ),
         (
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "assistant", "content": "", "tool_calls": [rewritten]},
+            from_chat({"role": "assistant", "content": None, "tool_calls": [call]}),
+            from_chat({"role": "assistant", "content": "", "tool_calls": [rewritten]}),
         ),
-        ({"role": "assistant", "content": "done\n"}, {"role": "assistant", "content": "done", "refusal": None}),
+        (
+            from_chat({"role": "assistant", "content": "done\n"}),
+            from_chat({"role": "assistant", "content": "done", "refusal": None}),
+        ),
     ]
     for one, other in same:
         assert canonical(one) == canonical(other)
-    assert canonical({"role": "user", "content": "a"}) != canonical({"role": "assistant", "content": "a"})
+    assert canonical(from_chat({"role": "user", "content": "a"})) != canonical(
+        from_chat({"role": "assistant", "content": "a"})
+    )
 
 
 def test_of_two_sessions_with_one_history_the_one_that_waits_is_meant() -> None:
-    history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    follow = [*history, {"role": "user", "content": "c"}]
+    history = [from_chat({"role": "user", "content": "a"}), from_chat({"role": "assistant", "content": "b"})]
+    follow = [*history, from_chat({"role": "user", "content": "c"})]
     context = chains(history)[-1]
     answered = Recorded("1", "s1", "judging", context, next_state_at=5.0)
     waiting = Recorded("2", "s2", "waiting", context)
@@ -97,8 +102,8 @@ def test_of_two_sessions_with_one_history_the_one_that_waits_is_meant() -> None:
 
 
 def test_a_branch_is_linked_and_answers_nothing() -> None:
-    history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    follow = [*history, {"role": "user", "content": "other"}]
+    history = [from_chat({"role": "user", "content": "a"}), from_chat({"role": "assistant", "content": "b"})]
+    follow = [*history, from_chat({"role": "user", "content": "other"})]
     answered = Recorded("1", "s1", "judging", chains(history)[-1], next_state_at=5.0)
     found = place_exactly(follow, chains(follow), [answered], None)
     assert found is not None
@@ -115,24 +120,24 @@ def test_a_branch_is_linked_and_answers_nothing() -> None:
     ],
 )
 def test_arguments_are_known_again_as_clients_normalise_them(sampled: str, sent_back: str) -> None:
-    def call(arguments: str) -> dict:
-        return {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
+    def call(arguments: str) -> Message:
+        return from_chat({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]})
 
-    assert answer_hash(call(sampled)) == answer_hash(call(sent_back))
+    assert digest_of(call(sampled)) == digest_of(call(sent_back))
 
 
 def test_an_answer_is_known_again_however_it_is_laid_out() -> None:
-    answer = {"role": "assistant", "content": "<think>hm</think> The  answer\nis 4"}
-    assert answer_hash(answer) == answer_hash({"role": "assistant", "content": "The answer is 4"})
-    assert answer_hash(answer) != answer_hash({"role": "assistant", "content": "The answer is 5"})
+    answer = from_chat({"role": "assistant", "content": "<think>hm</think> The  answer\nis 4"})
+    assert digest_of(answer) == digest_of(from_chat({"role": "assistant", "content": "The answer is 4"}))
+    assert digest_of(answer) != digest_of(from_chat({"role": "assistant", "content": "The answer is 5"}))
 
 
 def test_the_thread_is_all_answers_in_their_order() -> None:
-    def thread(*messages: dict) -> str | None:
+    def thread(*messages: Message) -> str | None:
         return hash_history(list(messages)).thread
 
-    a, b = ({"role": "assistant", "content": text} for text in "ab")
-    user = {"role": "user", "content": "x"}
+    a, b = (from_chat({"role": "assistant", "content": text}) for text in "ab")
+    user = from_chat({"role": "user", "content": "x"})
     assert thread(user, a, user, b) == thread(a, b, user, user)
     assert len({thread(a), thread(b), thread(a, b), thread(b, a)}) == 4
     assert thread(user) is None
@@ -140,12 +145,12 @@ def test_the_thread_is_all_answers_in_their_order() -> None:
 
 def test_only_an_answer_that_nobody_else_gives_tells_a_session() -> None:
     call = {"id": "1", "function": {"name": "run", "arguments": '{"command": "ls -la /srv"}'}}
-    assert is_telling({"role": "assistant", "content": "", "tool_calls": [call]})
-    assert is_telling({"role": "assistant", "content": "one two three four five six seven eight"})
-    assert not is_telling({"role": "assistant", "content": "Hello! How can I help?"})
+    assert is_telling(from_chat({"role": "assistant", "content": "", "tool_calls": [call]}))
+    assert is_telling(from_chat({"role": "assistant", "content": "one two three four five six seven eight"}))
+    assert not is_telling(from_chat({"role": "assistant", "content": "Hello! How can I help?"}))
 
 
-U, A = (lambda text: {"role": "user", "content": text}), (lambda text: {"role": "assistant", "content": text})
+U, A = partial(saying, "user"), partial(saying, "assistant")
 
 
 def test_a_message_that_moves_to_the_end_is_no_reaction() -> None:
@@ -158,8 +163,10 @@ def test_a_message_that_moves_to_the_end_is_no_reaction() -> None:
 
 
 def test_a_changed_system_prompt_is_the_same_session() -> None:
-    old = [{"role": "system", "content": "v1"}, U("do it")]
-    change = compare_histories(old, [{"role": "system", "content": "v2"}, U("do it"), A("done"), U("a"), U("b")])
+    old = [from_chat({"role": "system", "content": "v1"}), U("do it")]
+    change = compare_histories(
+        old, [from_chat({"role": "system", "content": "v2"}), U("do it"), A("done"), U("a"), U("b")]
+    )
     assert (change.moved, change.likeness) == (True, 1.0)
     assert change.reaction == [U("a"), U("b")]
 
@@ -198,17 +205,20 @@ def test_an_edited_question_is_another_history() -> None:
     ],
 )
 def test_side_rules(text: str, rule: str | None) -> None:
-    assert side_rule([{"role": "user", "content": text}], None) == rule
+    assert side_rule([from_chat({"role": "user", "content": text})], None) == rule
 
 
 def test_a_title_asked_for_before_the_text_that_it_is_of() -> None:
     ask = U("Generate a title for this conversation:\n")
-    assert side_rule([{"role": "system", "content": "You write titles."}, ask, U("Fix my build")], None) == "title"
+    assert (
+        side_rule([from_chat({"role": "system", "content": "You write titles."}), ask, U("Fix my build")], None)
+        == "title"
+    )
     assert side_rule([ask, A("Builds"), U("Fix my build")], None) is None
 
 
 INTERNAL = U("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnone\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>")
-CALL = A("I look") | {"tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+CALL = answer_of("I look", calls=[ToolCall("f", "{}", "1")])
 BEAT = U("Follow the heartbeat monitor scratch context when provided.")
 
 
@@ -218,7 +228,7 @@ def test_what_an_agent_adds_for_itself_does_not_hide_a_side_turn() -> None:
 
 
 def test_the_tool_results_of_a_side_turn_are_side_turns() -> None:
-    result = {"role": "tool", "tool_call_id": "1", "content": "ok"}
+    result = from_chat({"role": "tool", "tool_call_id": "1", "content": "ok"})
     assert side_rule([U("do it"), A("done"), BEAT, CALL, result], None) == "heartbeat"
     assert side_rule([BEAT, A("done"), U("do it"), CALL, result], None) is None
     title = U("Generate a title for this conversation and put it into the README")
@@ -236,7 +246,7 @@ def test_the_tool_results_of_a_side_turn_are_side_turns() -> None:
     ],
 )
 def test_side_turns_by_their_instructions(instructions: str, rule: str | None) -> None:
-    system = {"role": "system", "content": instructions}
+    system = from_chat({"role": "system", "content": instructions})
     assert side_rule([system, U("hello")], None) == rule
     assert side_rule([system, U("hello"), A("hi"), U("more")], None) is None, "only what has a single message"
 
@@ -244,7 +254,7 @@ def test_side_turns_by_their_instructions(instructions: str, rule: str | None) -
 def test_side_exchanges_before_what_is_asked_are_left_out() -> None:
     begins = [U("do it"), A("done")]
     asks = [U("thanks"), INTERNAL]
-    beats = [BEAT, A("NO_REPLY"), BEAT, INTERNAL, CALL, {"role": "tool", "content": "ok"}, A("NO_REPLY")]
+    beats = [BEAT, A("NO_REPLY"), BEAT, INTERNAL, CALL, from_chat({"role": "tool", "content": "ok"}), A("NO_REPLY")]
     assert without_side_tail([*begins, *beats, *asks]) == [*begins, *asks]
     between = [*begins, BEAT, A("NO_REPLY"), *begins, *asks]
     assert without_side_tail(between) == between, "only those that nothing of its own follows"
@@ -256,7 +266,7 @@ def test_side_exchanges_before_what_is_asked_are_left_out() -> None:
 
 
 def test_a_probe_for_one_token_is_a_side_turn_unless_the_client_says_main() -> None:
-    hello = [{"role": "user", "content": "hello"}]
+    hello = [from_chat({"role": "user", "content": "hello"})]
     assert turn_kind(None, hello, 1) is TurnKind.SIDE
     assert turn_kind("main", hello, 1) is TurnKind.MAIN
     assert turn_kind(None, hello, 2) is TurnKind.MAIN

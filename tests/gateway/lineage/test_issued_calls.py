@@ -17,16 +17,17 @@ from tests.conftest import Running
 from tests.gateway.callers import FORMATS, Caller, user
 from tests.gateway.encoders import Habits
 from tests.gateway.lineage.test_sessions_api import next_state, session_of
+from tests.support.wire import ChatMessage
 from turnwise.gateway.lineage.history import hash_history, place_exactly
 from turnwise.gateway.lineage.issued_calls import as_one_answer, beginnings, called, issued
 from turnwise.gateway.wire.request import call_id
-from turnwise.types import Message
+from turnwise.messages import from_chat, saying
 
 TOOLS = [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]
 CALL = '<tool_call>{{"name": "run", "arguments": {{"n": {}}}}}</tool_call>'
 
 
-def post(gateway: Running, messages: list[Message], **headers: str) -> tuple[httpx.Headers, Message]:
+def post(gateway: Running, messages: list[ChatMessage], **headers: str) -> tuple[httpx.Headers, ChatMessage]:
     body = {"model": "turnwise", "messages": messages, "tools": TOOLS}
     url = f"{gateway.url}/v1/chat/completions"
     response = httpx.post(url, headers=gateway.auth | headers, json=body, timeout=60)
@@ -34,38 +35,38 @@ def post(gateway: Running, messages: list[Message], **headers: str) -> tuple[htt
     return response.headers, response.json()["choices"][0]["message"]
 
 
-def text_dropped(answer: Message) -> list[Message]:
+def text_dropped(answer: ChatMessage) -> list[ChatMessage]:
     results = [result(call) for call in answer["tool_calls"]]
     return [{"role": "assistant", "content": None, "tool_calls": answer["tool_calls"]}, *results]
 
 
-def made_a_text(answer: Message) -> list[Message]:
+def made_a_text(answer: ChatMessage) -> list[ChatMessage]:
     calls = [{"id": c["id"], "type": "function", "function": c["function"]} for c in answer["tool_calls"]]
     text = f"{answer['content']}\nCalling tools:\n{calls}"
     return [{"role": "assistant", "content": text}, user("Observation:\nok")]
 
 
-def one_by_one(answer: Message) -> list[Message]:
+def one_by_one(answer: ChatMessage) -> list[ChatMessage]:
     pairs = [({"role": "assistant", "content": "", "tool_calls": [c]}, result(c)) for c in answer["tool_calls"]]
     return [message for pair in pairs for message in pair]
 
 
-def text_apart(answer: Message) -> list[Message]:
+def text_apart(answer: ChatMessage) -> list[ChatMessage]:
     return [{"role": "assistant", "content": answer["content"]}, *text_dropped(answer)]
 
 
-def arguments_filled_in(answer: Message) -> list[Message]:
+def arguments_filled_in(answer: ChatMessage) -> list[ChatMessage]:
     calls = json.loads(json.dumps(answer["tool_calls"]))
     for call in calls:
         call["function"]["arguments"] = json.dumps(json.loads(call["function"]["arguments"]) | {"recursive": False})
     return [answer | {"tool_calls": calls}, *map(result, calls)]
 
 
-def result(call: Message) -> Message:
+def result(call: ChatMessage) -> ChatMessage:
     return {"role": "tool", "tool_call_id": call["id"], "content": "ok"}
 
 
-Rewrite = Callable[[Message], list[Message]]
+Rewrite = Callable[[ChatMessage], list[ChatMessage]]
 HABITS: list[Rewrite] = [text_dropped, made_a_text, one_by_one, text_apart, arguments_filled_in]
 
 
@@ -103,7 +104,7 @@ def test_every_format_gives_the_id_back(gateway: Running, name: str) -> None:
     first = caller.ask(opening, tools=True)
     function = {"name": "add", "arguments": '{"a": 1}'}
     sent = {"id": call_id(first.id, 0), "type": "function", "function": function}
-    back: list[Message] = [{"role": "assistant", "content": "", "tool_calls": [sent]}, result(sent)]
+    back: list[ChatMessage] = [{"role": "assistant", "content": "", "tool_calls": [sent]}, result(sent)]
     second = caller.turn(caller.send(caller.body([*opening, *back], Habits()), tools=True))
     assert (second.session_id, second.parent_id, second.bridged) == (first.session_id, first.id, False)
     assert [m["content"] for m in next_state(gateway, first.id)] == ["ok"]
@@ -136,7 +137,7 @@ def test_another_result_for_the_same_call_is_a_branch(gateway: Running) -> None:
     assert [m["content"] for m in next_state(gateway, told["x-turnwise-turn-id"])] == ["ok"]
 
 
-def altered(answer: Message, **changes: Any) -> list[Message]:
+def altered(answer: ChatMessage, **changes: Any) -> list[ChatMessage]:
     call = json.loads(json.dumps(answer["tool_calls"][0]))
     call["id"] = changes.pop("id", call["id"])
     call["function"] |= changes
@@ -184,32 +185,36 @@ def test_histories_that_are_not_recognised_are_counted_and_shown(gateway: Runnin
 TURN = "turn-0123456789abcdef0123456789abcdef"
 
 
-def a_call(id: str, name: str = "run", arguments: str = "{}") -> Message:
+def a_call(id: str, name: str = "run", arguments: str = "{}") -> ChatMessage:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def test_an_issued_id_leads_to_its_turn_and_back() -> None:
-    answer = {"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, 0)), a_call("toolu_1")]}
+    answer = from_chat(
+        {"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, 0)), a_call("toolu_1")]}
+    )
     calls = issued(answer)
     assert list(calls) == [call_id(TURN, 0)]
     assert TURN.startswith(beginnings(calls)) and beginnings(calls) == ("turn-0123456789abcdef0123",)
     assert called(TURN, answer, calls, "") and not called("turn-f", answer, calls, "")
-    assert issued({"role": "assistant", "content": f"xcall_{'0' * 20}_0 call_1 call_{'0' * 19}g_0"}) == {}
+    assert issued(from_chat({"role": "assistant", "content": f"xcall_{'0' * 20}_0 call_1 call_{'0' * 19}g_0"})) == {}
 
 
 def test_what_one_answer_became_is_one_answer_again() -> None:
-    first, second = ({"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, n))]} for n in range(2))
-    other = {"role": "assistant", "content": "", "tool_calls": [a_call(call_id("turn-" + "f" * 32, 0))]}
-    results = [{"role": "tool", "tool_call_id": str(n), "content": str(n)} for n in range(3)]
-    history = [user("hi"), other, results[0], first, results[1], second, results[2]]
-    assert as_one_answer(history, 5, TURN) == [user("hi"), other, results[0], second, *results[1:]]
+    first, second = (
+        from_chat({"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, n))]}) for n in range(2)
+    )
+    other = from_chat({"role": "assistant", "content": "", "tool_calls": [a_call(call_id("turn-" + "f" * 32, 0))]})
+    results = [from_chat({"role": "tool", "tool_call_id": str(n), "content": str(n)}) for n in range(3)]
+    history = [saying("user", "hi"), other, results[0], first, results[1], second, results[2]]
+    assert as_one_answer(history, 5, TURN) == [saying("user", "hi"), other, results[0], second, *results[1:]]
 
 
 def test_of_turns_with_the_same_words_the_named_one_is_meant() -> None:
     from tests.gateway.lineage.test_history import Recorded
 
-    answer = {"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, 0))]}
-    history = [user("hi"), answer, {"role": "tool", "content": "ok"}]
+    answer = from_chat({"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, 0))]})
+    history = [saying("user", "hi"), answer, from_chat({"role": "tool", "content": "ok"})]
     chain = hash_history(history).chain
     turns = [Recorded("turn-f", "new", "waiting", chain[1]), Recorded(TURN, "old", "waiting", chain[1])]
     found = place_exactly(history, chain, list(turns), None, beginnings(issued(answer)))

@@ -17,9 +17,10 @@ from renderers.qwen3 import Qwen3Renderer
 from tests.gateway.callers import Caller, Talk, user
 from tests.gateway.encoders import Habits
 from tests.gateway.turn.test_token_truth import THOUGHT, begin, check_truth, extends
-from tests.support.wire import nested_calls
+from tests.support.wire import ChatMessage, nested_calls
+from turnwise.messages import from_chat
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
-from turnwise.types import Message, Turn
+from turnwise.types import Turn
 
 CALLED = THOUGHT + "Adding.\n" + nested_calls({"a": 1})
 
@@ -41,7 +42,7 @@ def other_tools(talk: Talk) -> None:
 
 def other_instructions(talk: Talk) -> None:
     talk.give_results()
-    system: Message = {"role": "system", "content": "Now be brief."}
+    system: ChatMessage = {"role": "system", "content": "Now be brief."}
     begun = talk.caller.body([system, user("hi")], Habits())
     if talk.key == "messages" and "system" not in begun:
         talk.body["messages"] = [begun["messages"][0], *talk.body["messages"]]
@@ -127,9 +128,9 @@ class Lying:
 @pytest.mark.parametrize("lie", LIES)
 def test_a_bridge_that_changes_known_ids_is_none(lie: str, family: str, qwen3_dir: Path, model_dir: Path) -> None:
     honest = load_renderer(qwen3_dir if family == "qwen3" else model_dir)
-    prompt = honest.render([user("two sums")], None)
+    prompt = honest.render([from_chat(user("two sums"))], None)
     sampled = [*prompt.ids[3:9], honest.stop_token_ids[0]]
-    added: list[Message] = [{"role": "tool", "tool_call_id": "c", "content": "3"}]
+    added = [from_chat({"role": "tool", "tool_call_id": "c", "content": "3"})]
     kept = honest.bridge(prompt.ids, sampled, prompt.hint_at, added, None)
     assert kept is not None and kept.ids[: len(prompt.ids) + len(sampled)] == [*prompt.ids, *sampled]
     lying: Any = Lying(honest.renderer, LIES[lie])

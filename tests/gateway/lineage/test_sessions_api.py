@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import Running
 from tests.support.servers import wait_until
+from turnwise.messages import history_to_chat, to_chat
 from turnwise.types import Exclusion, TurnState
 
 
@@ -54,10 +55,10 @@ def test_a_conversation_is_one_session_of_bridged_turns(gateway: Running, header
         assert after.bridged
         known = [*before.prompt_ids, *before.response_ids]
         assert after.prompt_ids[: len(known)] == known, "the old prompt and the sampled ids, verbatim"
-        assert next_state(gateway, before.id) == [after.messages[-1]]
+        assert next_state(gateway, before.id) == [to_chat(after.messages[-1])]
         assert before.state is TurnState.JUDGING
     sent = [{"role": m["role"], "content": m["content"]} for m in messages]
-    assert turns[-1].messages == sent[: len(turns[-1].messages)]
+    assert history_to_chat(turns[-1].messages) == sent[: len(turns[-1].messages)]
     assert [t.prompt_ids for t in turns] == [p for p, _, _ in gateway.stub.sampled], "what was rebuilt is what was sent"
 
 

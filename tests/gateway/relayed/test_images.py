@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from tests.conftest import Running
+from tests.gateway.callers import user
 from tests.gateway.relayed.test_settings import ENDED
 from tests.gateway.relayed.test_upstream import DONE, in_front_of
 from tests.support.raw_http import sse
+from turnwise.messages import text_of
 
 URL = "https://example.com/a.png"
 DATA = "data:image/png;base64,AAAA"
@@ -44,7 +48,7 @@ async def test_they_reach_the_upstream_in_its_shape(tmp_path: Path, path: str) -
             assert message == {"role": "user", "content": [SAID, *told]}
             turn = fronted.journal.turns.get(answered.headers["x-turnwise-turn-id"])
         assert turn is not None
-        assert turn.messages[0]["content"].startswith("What is this?\n[image ")
+        assert text_of(turn.messages[0]).startswith("What is this?\n[image ")
 
 
 async def test_a_detail_is_told_with_it(tmp_path: Path) -> None:
@@ -86,3 +90,23 @@ async def test_the_same_words_with_another_image_are_another_conversation(tmp_pa
             assert one.headers["x-turnwise-session-id"] == two.headers["x-turnwise-session-id"]
             sessions.append(one.headers["x-turnwise-session-id"])
     assert len(set(sessions)) == 2
+
+
+def test_a_text_model_refuses_them_in_every_format_and_in_a_tools_result(gateway: Running) -> None:
+    """In the one place that knows what the model can see; the parser takes them for whoever can."""
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    shown = [user("look"), {"role": "assistant", "tool_calls": [call]}]
+    result = {"role": "tool", "tool_call_id": "c1", "content": [SAID, OPENAI_IMAGES[0]]}
+    bodies = [(path, asking(path, content)) for path, content in GIVEN.items()]
+    for path, body in [*bodies, ("chat/completions", {"messages": [*shown, result]})]:
+        url = f"{gateway.url}/v1/{path}"
+        refused = httpx.post(url, headers=gateway.auth, json={"model": "turnwise"} | body, timeout=60)
+        assert refused.status_code == 400 and "this is a text model" in refused.text, refused.text
+    assert gateway.stub.sampled == [] and gateway.journal.status()["turns"]["served"] == 0
+    counted = httpx.post(
+        f"{gateway.url}/v1/messages/count_tokens",
+        headers=gateway.auth,
+        json={"model": "turnwise"} | asking("messages", GIVEN["messages"]),
+        timeout=60,
+    )
+    assert counted.status_code == 400 and "this is a text model" in counted.text

@@ -18,6 +18,7 @@ from tests.support.raw_http import Part, Played, answer, plays, sse
 from tests.support.servers import wait_until
 from turnwise.config import load_config
 from turnwise.journal import Journal
+from turnwise.messages import text_of
 from turnwise.types import Exclusion, TurnState, Verdict
 
 TOOL: Any = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
@@ -58,7 +59,7 @@ def test_served_recorded_judged_and_never_trained(relay: Running) -> None:
     assert first.usage.completion_tokens > 0
     turn = relay.turn(first)
     assert (turn.state, turn.response_ids, turn.logprobs, turn.prompt_ids) == (TurnState.WAITING, [], None, [])
-    assert turn.answer["content"] == "The sky is blue."
+    assert text_of(turn.answer) == "The sky is blue."
 
     history = [{"role": "user", "content": "say: The sky is blue."}, {"role": "assistant", "content": answer.content}]
     ask(relay, [*history, {"role": "user", "content": "No, shorter please."}])

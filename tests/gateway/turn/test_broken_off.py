@@ -7,6 +7,7 @@ import pytest
 from tests.gateway.callers import FORMATS, Caller, user
 from tests.gateway.conftest import Agents
 from tests.gateway.turn.test_token_truth import check_truth
+from turnwise.messages import text_of, thinking_in
 from turnwise.types import Exclusion
 
 SAID = "<think>\nhm\n</think>\n\none two three four five"
@@ -33,8 +34,8 @@ def test_a_whole_answer_that_breaks_off_is_sampled_again(qwen: Agents, name: str
     response = caller.post([user(f"break off once, {name}")], **more)
     turn = caller.turn(response)
     assert len(asked) == 2 and asked[0] == asked[1]
-    assert turn.answer["content"].strip() == "one two three four five"
-    assert turn.answer["reasoning_content"].strip() == "hm" and turn.exclusion is None
+    assert text_of(turn.answer).strip() == "one two three four five"
+    assert thinking_in(turn.answer).strip() == "hm" and turn.exclusion is None
     check_truth([turn], qwen.stub)
     body = response.json()
     if name == "chat":

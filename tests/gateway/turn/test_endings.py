@@ -9,6 +9,7 @@ from tests.gateway.callers import FORMATS, Caller, user
 from tests.gateway.conftest import Agents
 from tests.gateway.encoders import Habits
 from tests.support.servers import wait_until
+from turnwise.messages import text_of
 from turnwise.types import Exclusion, TurnState
 
 WORDS = " ".join("abcdefghijklmnopqrstuvwxyz")
@@ -50,7 +51,7 @@ def test_a_request_that_says_it_is_done_ends_its_session(
     first = caller.ask([user("say: first")], headers=headers)
     history = [user("say: first"), first.answer, user(f"say: {said}")]
     last = caller.ask(history, headers=headers | {"X-Session-Done": "true"})
-    assert last.answer["content"] == said
+    assert text_of(last.answer) == said
     shown = caller.gateway.journal.sessions.show(session)
     assert shown is not None
     assert (shown["close_reason"], shown["closed_at"] is None) == ("the client said it is done", False)

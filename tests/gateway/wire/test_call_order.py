@@ -15,11 +15,12 @@ from turnwise.gateway.wire.chat.answer import ChatCodec
 from turnwise.gateway.wire.messages.answer import MessagesCodec
 from turnwise.gateway.wire.request import AnswerHead, Final, ModelRequest, StreamWriter, Usage
 from turnwise.gateway.wire.responses.answer import ResponsesCodec
+from turnwise.messages import from_chat
 from turnwise.tokens.answer_parser import AnswerGrammar, AnswerParser, AnswerParts, CallPiece
 from turnwise.types import FinishReason
 
-HEAD = AnswerHead("turn-" + "0" * 32, ModelRequest("turnwise", [{"role": "user", "content": "hi"}]), 3)
-FINAL = Final({"role": "assistant", "content": ""}, FinishReason.STOP, Usage(3, 3))
+HEAD = AnswerHead("turn-" + "0" * 32, ModelRequest("turnwise", [from_chat({"role": "user", "content": "hi"})]), 3)
+FINAL = Final(from_chat({"role": "assistant", "content": ""}), FinishReason.STOP, Usage(3, 3))
 
 
 def written(writer: StreamWriter, steps: list[AnswerParts]) -> list[dict[str, Any]]:

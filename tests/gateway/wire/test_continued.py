@@ -9,6 +9,7 @@ import pytest
 
 from tests.gateway.conftest import Agents
 from tests.gateway.wire.test_responses import ask, history, streamed, turn
+from turnwise.messages import text_of
 from turnwise.types import TurnState
 
 
@@ -23,7 +24,7 @@ def test_a_developers_item_stands_where_the_client_put_it(qwen: Agents, role: st
     before, after = turn(qwen, first), turn(qwen, second)
     assert (after.session_id, after.parent_id) == (before.session_id, before.id)
     assert after.prompt_ids[: len(before.prompt_ids)] == before.prompt_ids
-    assert [(m["role"], m["content"]) for m in qwen.journal.lookups.messages(after.id)] == [
+    assert [(m.role, text_of(m)) for m in qwen.journal.lookups.messages(after.id)] == [
         ("system", f"be kind to a {role}"),
         ("user", f"say: first of {role}"),
         ("assistant", f"first of {role}"),
@@ -46,7 +47,7 @@ def test_instructions_stand_in_front_and_hold_for_one_response(qwen: Agents) -> 
         instructions="be brief",
         previous_response_id=first.id,
     )
-    roles = [(m["role"], m["content"]) for m in qwen.journal.lookups.messages(turn(qwen, second).id)]
+    roles = [(m.role, text_of(m)) for m in qwen.journal.lookups.messages(turn(qwen, second).id)]
     assert roles[0] == ("system", "be brief")
     assert roles[-2:] == [("system", "be exact"), ("user", "go on")]
     assert ("system", "be kind") not in roles

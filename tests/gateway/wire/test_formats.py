@@ -9,6 +9,7 @@ import pytest
 from tests.gateway.callers import Caller, user
 from tests.support.servers import wait_until
 from tests.support.wire import nested_calls
+from turnwise.messages import calls_of
 from turnwise.types import Exclusion, TurnState
 
 
@@ -49,7 +50,7 @@ def test_the_recorded_ids_are_the_sampled_ones_and_those_of_calls_begin_the_next
     first = caller.ask(asked, tools=True)
     prompt, sampled, _ = caller.gateway.stub.sampled[-1]
     assert (first.prompt_ids, first.response_ids) == (prompt, sampled)
-    calls = first.answer.get("tool_calls") or []
+    calls = calls_of(first.answer)
     results = [{"role": "tool", "tool_call_id": call["id"], "content": json.dumps(n)} for n, call in enumerate(calls)]
     second = caller.ask([*asked, first.answer, *(results or [user("say: more")])], tools=True)
     assert second.session_id == first.session_id

@@ -17,6 +17,7 @@ from tests.gateway.conftest import Agents
 from tests.gateway.encoders import Habits
 from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.gateway.wire.test_thinking import CLOSED, shown
+from turnwise.messages import calls_of, text_of, thinking_in
 from turnwise.types import FinishReason
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -58,7 +59,7 @@ def test_an_answer_held_to_a_schema_is_no_reasoning(able: Caller) -> None:
     said = '{"n": 1}'
     turn = able.ask([user(f"say: {said}")], headers={"X-Session-Id": able.name}, **HELD[able.name])
     assert shown(able.gateway, turn).endswith(CLOSED)  # type: ignore[arg-type]
-    assert turn.answer["content"] == said and "reasoning_content" not in turn.answer
+    assert text_of(turn.answer) == said and not thinking_in(turn.answer)
 
 
 def test_tools_and_a_schema_in_one_request_are_refused_by_name(able: Caller) -> None:
@@ -90,7 +91,7 @@ def test_a_call_that_must_be_made_is_held_to_the_familys_words_and_the_tools_sch
     assert all(tag["end"] == "}\n</tool_call>" for tag in tags)
     assert shown(able.gateway, turn).endswith(CLOSED)  # type: ignore[arg-type]
     assert turn.finish_reason is FinishReason.TOOL_CALLS
-    assert [call["function"]["name"] for call in turn.answer["tool_calls"]] == ["sub"]
+    assert [call.name for call in calls_of(turn.answer)] == ["sub"]
 
 
 def test_one_forced_call_at_a_time_is_what_a_forced_call_is(able: Caller) -> None:

@@ -15,6 +15,7 @@ from turnwise.engines.upstream.tool_names import FittingNames
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.lineage.history import canonical, compare_histories, hash_history, side_rule, without_side_tail
 from turnwise.gateway.wire.request import check_tool_names
+from turnwise.messages import from_chat, saying
 from turnwise.tokens.chatml import parse_text
 
 LIMIT_S = 8.0
@@ -34,8 +35,8 @@ def tool(name: str) -> dict[str, Any]:
 def test_marks_of_thinking_without_an_end() -> None:
     text = "<think>" * 60_000
     with in_time():
-        assert canonical({"role": "assistant", "content": text}) == f"assistant\x1f{text}"
-    assert canonical({"role": "assistant", "content": "a<think>x</think>b<think>y</think> c <think>"}) == (
+        assert canonical(saying("assistant", text)) == f"assistant\x1f{text}"
+    assert canonical(saying("assistant", "a<think>x</think>b<think>y</think> c <think>")) == (
         "assistant\x1fab c <think>"
     )
 
@@ -72,9 +73,9 @@ def test_short_names_that_collide_keep_their_numbers() -> None:
 
 
 def test_a_conversation_of_very_many_messages() -> None:
-    messages = [{"role": ("user", "assistant")[i % 2], "content": f"{i}"} for i in range(40_000)]
-    messages += [{"role": "user", "content": "and?"}]
-    heartbeats = [{"role": ("user", "assistant")[i % 2], "content": "HEARTBEAT: go on"} for i in range(40_001)]
+    messages = [saying(("user", "assistant")[i % 2], f"{i}") for i in range(40_000)]
+    messages.append(saying("user", "and?"))
+    heartbeats = [saying(("user", "assistant")[i % 2], "HEARTBEAT: go on") for i in range(40_001)]
     with in_time():
         hash_history(messages)
         compare_histories(messages[:-2], messages)
@@ -86,4 +87,4 @@ def test_arguments_that_are_nested_very_deep() -> None:
     for arguments in ("[" * 1_000_000, '{"a":' * 400_000, json.dumps("[" * 1_000_000)):
         call = {"function": {"name": "f", "arguments": arguments}}
         with in_time():
-            canonical({"role": "assistant", "content": "", "tool_calls": [call]})
+            canonical(from_chat({"role": "assistant", "content": "", "tool_calls": [call]}))

@@ -14,6 +14,7 @@ from tests.support.servers import wait_until
 from tests.support.wire import KINDS_OF_ANSWER, TOOL, check_events, nested_calls, post_stream, without_ids
 from turnwise.gateway.wire.messages.answer import usage_body
 from turnwise.gateway.wire.request import Usage
+from turnwise.messages import history_to_chat, text_of
 from turnwise.types import Exclusion, FinishReason, TurnState
 
 TOOLS: Any = [{"name": TOOL["name"], "description": TOOL["description"], "input_schema": TOOL["parameters"]}]
@@ -56,7 +57,7 @@ def test_an_answer_and_its_record(qwen: Agents) -> None:
     assert (answer.usage.input_tokens, answer.usage.output_tokens) == (len(prompt_ids), len(response_ids))
     record = turn(qwen, answer)
     assert (record.prompt_ids, record.response_ids) == (prompt_ids, response_ids)
-    assert record.messages == [
+    assert history_to_chat(record.messages) == [
         {"role": "system", "content": "be kind"},
         {"role": "user", "content": "say: hello there"},
     ]
@@ -122,7 +123,7 @@ def test_tools_that_a_client_found_are_named_in_the_result(qwen: Agents) -> None
     found = [{"type": "tool_reference", "tool_name": name} for name in ("WebFetch", "add")]
     result = {"type": "tool_result", "tool_use_id": "t1", "content": found}
     answer = ask(qwen, "search", [use], [result], tools=TOOLS)
-    assert turn(qwen, answer).messages[-1]["content"] == "found: WebFetch\nfound: add\n"
+    assert text_of(turn(qwen, answer).messages[-1]) == "found: WebFetch\nfound: add\n"
 
 
 def test_a_sub_agent_is_a_session_beside_its_parents(qwen: Agents) -> None:
@@ -172,7 +173,7 @@ def test_counted_tokens_are_those_of_the_prompt(qwen: Agents) -> None:
     counted = qwen.anthropic.messages.count_tokens(**given)
     answer = qwen.anthropic.messages.create(**given, max_tokens=20)
     assert counted.input_tokens == answer.usage.input_tokens
-    assert turn(qwen, answer).messages[0]["content"] == "count me"
+    assert text_of(turn(qwen, answer).messages[0]) == "count me"
 
 
 def test_errors_in_the_shape_and_classes_of_the_sdk(qwen: Agents) -> None:

@@ -16,6 +16,7 @@ from tests.support.servers import wait_until
 from tests.support.wire import KINDS_OF_ANSWER, TOOL, check_events, events_of, nested_calls, post_stream, without_ids
 from turnwise.gateway.wire.request import AnswerHead, Final, ModelRequest, Usage
 from turnwise.gateway.wire.responses.answer import ResponsesCodec
+from turnwise.messages import history_to_chat, saying, text_of
 from turnwise.tokens.answer_pieces import AnswerParts
 from turnwise.types import Exclusion, FinishReason, TurnState
 
@@ -52,7 +53,7 @@ def test_an_answer_and_its_record(qwen: Agents) -> None:
     assert answer.usage.total_tokens == len(prompt_ids) + len(response_ids)
     record = turn(qwen, answer)
     assert (record.prompt_ids, record.response_ids) == (prompt_ids, response_ids)
-    assert record.messages == [
+    assert history_to_chat(record.messages) == [
         {"role": "system", "content": "be kind"},
         {"role": "user", "content": "say: hello there"},
     ]
@@ -159,7 +160,7 @@ def test_a_previous_response_stands_for_its_history(qwen: Agents) -> None:
     second = ask(qwen, "say: second", previous_response_id=first.id, instructions="speak as two")
     third = ask(qwen, "say: third", previous_response_id=second.id, instructions="speak as two")
     record = turn(qwen, third)
-    assert [m["content"] for m in record.messages] == [
+    assert [text_of(m) for m in record.messages] == [
         *("speak as two", "say: I am first", "I am first", "say: second", "second", "say: third")
     ]
     assert record.session_id == turn(qwen, first).session_id
@@ -170,10 +171,10 @@ def test_instructions_are_not_carried_over(qwen: Agents) -> None:
     first = ask(qwen, "say: one", instructions="only for now")
     second = ask(qwen, "say: two", previous_response_id=first.id)
     assert second.instructions is None
-    assert [m["content"] for m in turn(qwen, second).messages] == ["say: one", "one", "say: two"]
+    assert [text_of(m) for m in turn(qwen, second).messages] == ["say: one", "one", "say: two"]
     kept = ask(qwen, [{"role": "system", "content": "for good"}, {"role": "user", "content": "say: one"}])
     after = ask(qwen, "say: two", previous_response_id=kept.id)
-    assert turn(qwen, after).messages[0] == {"role": "system", "content": "for good"}
+    assert turn(qwen, after).messages[0] == saying("system", "for good")
 
 
 def test_previous_responses_that_are_not_there(qwen: Agents) -> None:
@@ -230,7 +231,7 @@ def test_log_probs_are_those_of_the_text_alone(qwen: Agents, said: str, calls: s
 def test_items_of_a_stream_have_ids_of_their_own_and_its_time_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(1000)
     monkeypatch.setattr("turnwise.gateway.wire.responses.answer.time.time", lambda: next(clock))
-    writer = ResponsesCodec().writer(AnswerHead("turn-1", ModelRequest("m", [{"role": "user", "content": "hi"}]), 1))
+    writer = ResponsesCodec().writer(AnswerHead("turn-1", ModelRequest("m", [saying("user", "hi")]), 1))
     data = writer.begin()
     for parts in (AnswerParts(reasoning="a"), AnswerParts(content="b"), AnswerParts(reasoning="c")):
         data += writer.delta(parts, None)

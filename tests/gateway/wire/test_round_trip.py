@@ -22,17 +22,18 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from tests.gateway.encoders import Habits, chat_body, messages_body, responses_body
-from tests.support.wire import events_of, without_ids
-from turnwise.gateway.lineage.history import answer_hash, canonical
+from tests.support.wire import ChatMessage, events_of, without_ids
+from turnwise.gateway.turn.sampling import with_call_ids
 from turnwise.gateway.wire.chat.answer import ChatCodec
 from turnwise.gateway.wire.messages.answer import MessagesCodec
-from turnwise.gateway.wire.request import AnswerHead, Codec, Final, ModelRequest, Usage, call_id
+from turnwise.gateway.wire.request import AnswerHead, Codec, Final, ModelRequest, Usage
 from turnwise.gateway.wire.responses.answer import ResponsesCodec
+from turnwise.messages import calls_of, canonical, digest_of, from_chat, history_to_chat, saying
 from turnwise.tokens.answer_parser import AnswerGrammar, AnswerParser
-from turnwise.types import FinishReason, Message
+from turnwise.types import FinishReason
 
 TURN = "turn-0123456789abcdef0123456789abcdef"
-CODECS: dict[str, tuple[Codec, Callable[[list[Message], Habits], dict[str, Any]]]] = {
+CODECS: dict[str, tuple[Codec, Callable[[list[ChatMessage], Habits], dict[str, Any]]]] = {
     "chat": (ChatCodec(), chat_body),
     "responses": (ResponsesCodec(), responses_body),
     "messages": (MessagesCodec(), messages_body),
@@ -54,8 +55,8 @@ HABITS = st.builds(Habits, st.booleans(), st.booleans(), st.sampled_from(["", "t
 
 
 @st.composite
-def answers(draw: st.DrawFn, ids: str) -> Message:
-    message: Message = {"role": "assistant", "content": draw(TEXT)}
+def answers(draw: st.DrawFn, ids: str) -> ChatMessage:
+    message: ChatMessage = {"role": "assistant", "content": draw(TEXT)}
     if reasoning := draw(st.none() | SAID):
         message["reasoning_content"] = reasoning
     calls = draw(CALLS)
@@ -74,8 +75,8 @@ def answers(draw: st.DrawFn, ids: str) -> Message:
 
 
 @st.composite
-def conversations(draw: st.DrawFn) -> list[Message]:
-    messages: list[Message] = []
+def conversations(draw: st.DrawFn) -> list[ChatMessage]:
+    messages: list[ChatMessage] = []
     if system := draw(st.none() | SAID):
         messages.append({"role": "system", "content": system})
     messages.append({"role": "user", "content": draw(TEXT)})
@@ -89,12 +90,12 @@ def conversations(draw: st.DrawFn) -> list[Message]:
     return messages
 
 
-def parsed(name: str, messages: list[Message], habits: Habits) -> list[Message]:
+def parsed(name: str, messages: list[ChatMessage], habits: Habits) -> list[ChatMessage]:
     codec, encode = CODECS[name]
-    return codec.parse(json.dumps(encode(messages, habits)).encode()).messages
+    return history_to_chat(codec.parse(json.dumps(encode(messages, habits)).encode()).messages)
 
 
-def plain(messages: list[Message]) -> list[Message]:
+def plain(messages: list[ChatMessage]) -> list[ChatMessage]:
     """With arguments as values, so that their spelling does not count, and without ids."""
     out = []
     for message in messages:
@@ -106,10 +107,10 @@ def plain(messages: list[Message]) -> list[Message]:
 @pytest.mark.parametrize("name", CODECS)
 @settings(max_examples=1000, deadline=None)
 @given(messages=conversations(), habits=HABITS)
-def test_a_request_says_what_the_client_meant(name: str, messages: list[Message], habits: Habits) -> None:
+def test_a_request_says_what_the_client_meant(name: str, messages: list[ChatMessage], habits: Habits) -> None:
     read = parsed(name, messages, habits)
     assert plain(read) == plain(messages)
-    assert [canonical(message) for message in read] == [canonical(message) for message in messages]
+    assert [canonical(from_chat(m)) for m in read] == [canonical(from_chat(m)) for m in messages]
     ids = [m["tool_call_id"] for m in read if m["role"] == "tool"]
     assert ids == [habits.ids + m["tool_call_id"] for m in messages if m["role"] == "tool"]
 
@@ -184,7 +185,7 @@ def comparable(name: str, answer: Any) -> Any:
 @settings(max_examples=1000, deadline=None)
 @given(answer=answers("x"), cuts=st.lists(st.integers(1, 30), min_size=1, max_size=20), cut_short=st.booleans())
 def test_an_answer_is_the_same_whole_and_streamed_and_when_it_comes_back(
-    name: str, answer: Message, cuts: list[int], cut_short: bool
+    name: str, answer: ChatMessage, cuts: list[int], cut_short: bool
 ) -> None:
     """Sampled as Qwen3 writes it, in pieces; whole and streamed; and as the history of the next request."""
     codec, _ = CODECS[name]
@@ -193,7 +194,7 @@ def test_an_answer_is_the_same_whole_and_streamed_and_when_it_comes_back(
     for call in answer.get("tool_calls", []):
         function = call["function"]
         text += f'\n<tool_call>\n{{"name": "{function["name"]}", "arguments": {function["arguments"]}}}\n</tool_call>'
-    request = ModelRequest("turnwise", [{"role": "user", "content": "hi"}])
+    request = ModelRequest("turnwise", [saying("user", "hi")])
     head = AnswerHead(TURN, request, 5)
     parser = AnswerParser(AnswerGrammar(reasoning=True, calls="json"), with_tools=True)
     writer = codec.writer(head)
@@ -205,10 +206,8 @@ def test_an_answer_is_the_same_whole_and_streamed_and_when_it_comes_back(
             stream += writer.delta(parts, None)
     if parts := parser.finish():
         stream += writer.delta(parts, None)
-    message = parser.message
-    for i, call in enumerate(message.get("tool_calls", [])):
-        call["id"] = call_id(TURN, i)
-    reason = FinishReason.TOOL_CALLS if message.get("tool_calls") else FinishReason.STOP
+    message = with_call_ids(TURN, parser.message)
+    reason = FinishReason.TOOL_CALLS if calls_of(message) else FinishReason.STOP
     final = Final(message, FinishReason.LENGTH if cut_short else reason, Usage(5, 7))
     stream += writer.end(final)
 
@@ -220,10 +219,10 @@ def test_an_answer_is_the_same_whole_and_streamed_and_when_it_comes_back(
     if name == "chat":
         expected.pop("usage")  # only with stream_options
     assert compared == expected
-    if not message["content"] and not message.get("tool_calls") and not message.get("reasoning_content"):
+    if not message.parts:
         return
     for seen in (whole, streamed):
         history = codec.parse(json.dumps(sent_back(name, seen)).encode()).messages
-        assert [m["role"] for m in history] == ["user", "assistant", "user"]
+        assert [m.role for m in history] == ["user", "assistant", "user"]
         assert canonical(history[1]) == canonical(message)
-        assert answer_hash(history[1]) == answer_hash(message)
+        assert digest_of(history[1]) == digest_of(message)

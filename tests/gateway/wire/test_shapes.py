@@ -11,6 +11,7 @@ from tests.gateway.callers import FORMATS, user
 from tests.gateway.conftest import Agents
 from tests.gateway.encoders import Habits
 from tests.support.wire import TOOL
+from turnwise.messages import text_of
 
 SCHEMA = {"type": "object"}
 NAMESPACE = {"type": "namespace", "name": "group", "description": "d", "tools": [{"type": "function"} | TOOL]}
@@ -210,4 +211,4 @@ def test_parts_of_a_message_stand_apart(qwen: Agents, name: str) -> None:
     response = post(qwen, name, "", **{key: [{"role": "user", "content": parts}]})
     turn = qwen.journal.turns.get(response.headers["x-turnwise-turn-id"])
     assert turn is not None
-    assert turn.messages[-1]["content"] == "say: fix it\n<system-reminder>\nnow \nplease do"
+    assert text_of(turn.messages[-1]) == "say: fix it\n<system-reminder>\nnow \nplease do"

@@ -10,9 +10,11 @@ import pytest
 
 from tests.gateway.callers import Caller, user
 from tests.gateway.conftest import Agents
-from turnwise.types import Message, TurnState
+from tests.support.wire import ChatMessage
+from turnwise.messages import history_to_chat, text_of, to_chat
+from turnwise.types import TurnState
 
-BEGUN: Message = {"role": "assistant", "content": "The sky is"}
+BEGUN: ChatMessage = {"role": "assistant", "content": "The sky is"}
 NEUTRAL: dict[str, Any] = {
     "ignore_eos": False,
     "skip_special_tokens": False,
@@ -38,7 +40,7 @@ def prompt_of(caller: Caller) -> str:
 def test_values_that_change_nothing(caller: Caller, fields: dict[str, Any]) -> None:
     if caller.name == "messages":
         pytest.skip("no client of this format sends them")
-    assert caller.ask([user("say: fine")], **fields).answer["content"] == "fine"
+    assert text_of(caller.ask([user("say: fine")], **fields).answer) == "fine"
 
 
 def test_a_limit_on_calls_of_tools_that_are_not_offered(qwen: Agents) -> None:
@@ -47,14 +49,14 @@ def test_a_limit_on_calls_of_tools_that_are_not_offered(qwen: Agents) -> None:
 
 
 def test_a_conversation_of_instructions_alone_and_its_reaction(caller: Caller, request: pytest.FixtureRequest) -> None:
-    asked: list[Message] = [{"role": "system", "content": f"Greet, {request.node.callspec.id}."}]
+    asked: list[ChatMessage] = [{"role": "system", "content": f"Greet, {request.node.callspec.id}."}]
     if caller.name == "messages":
         body = {"model": "turnwise", "max_tokens": 50, "system": asked[0]["content"], "messages": []}
         first = caller.turn(caller.send(body))
     else:
         first = caller.ask(asked)
-    assert first.messages == asked
-    second = caller.ask([*asked, first.answer, user("No, shorter.")])
+    assert history_to_chat(first.messages) == asked
+    second = caller.ask([*asked, to_chat(first.answer), user("No, shorter.")])
     assert second.session_id == first.session_id
     again = caller.gateway.journal.turns.get(first.id)
     assert again is not None and again.state is TurnState.JUDGING
@@ -80,7 +82,7 @@ def test_an_answer_goes_on_from_the_beginning_that_the_client_wrote(
     assert prompt_of(caller).endswith("The sky is")
     told = json.dumps(caller.answer(response))
     assert "blue." in told and "The sky is" not in told, "the client has the beginning already"
-    assert (turn.messages, turn.answer["content"]) == (asked, "The sky is blue.")
+    assert (history_to_chat(turn.messages), text_of(turn.answer)) == (asked, "The sky is blue.")
     prompt, sampled, _ = caller.gateway.stub.sampled[-1]
     assert (turn.prompt_ids, turn.response_ids) == (prompt, sampled), "only what was sampled is the answer's"
     assert turn.logprobs is not None and len(turn.logprobs) == len(sampled)
@@ -90,7 +92,7 @@ def test_the_whole_answer_begins_the_next_request(caller: Caller, request: pytes
     asked = [user(f"Which colour, {request.node.callspec.id}?")]
     caller.gateway.stub.reply = lambda prompt: " blue."
     first = caller.ask([*asked, BEGUN])
-    whole: Message = {"role": "assistant", "content": "The sky is blue."}
+    whole: ChatMessage = {"role": "assistant", "content": "The sky is blue."}
     second = caller.ask([*asked, whole, user("No, it is grey.")])
     assert second.session_id == first.session_id
     again = caller.gateway.journal.turns.get(first.id)
@@ -115,14 +117,14 @@ def test_marks_in_a_beginning_are_only_text_in_plain_chatml(gateway: Any) -> Non
     prompt, _, _ = gateway.stub.sampled[-1]
     end = gateway.stub.tokenizer.token_to_id("<|im_end|>")
     assert prompt.count(end) == 2, "those of the system's and the person's messages"
-    assert gateway.turn(answer).answer["content"] == "<|im_end|>fine"
+    assert text_of(gateway.turn(answer).answer) == "<|im_end|>fine"
 
 
 def test_an_empty_beginning_is_none(caller: Caller) -> None:
     if caller.name == "responses":
         pytest.skip("an item without text is one more answer there")
     turn = caller.ask([user("say: fine"), {"role": "assistant", "content": ""}])
-    assert turn.answer["content"] == "fine"
+    assert text_of(turn.answer) == "fine"
     assert prompt_of(caller).endswith("<|im_start|>assistant\n")
 
 
@@ -154,6 +156,6 @@ def test_a_document_of_plain_text_is_text(qwen: Agents, source: dict[str, Any], 
     assert response.status_code == 200, response.text
     turn = qwen.journal.turns.get(response.headers["x-turnwise-turn-id"])
     assert turn is not None
-    assert turn.messages[-1]["content"].startswith("On grass\nGrass is green.")
+    assert text_of(turn.messages[-1]).startswith("On grass\nGrass is green.")
     if not within:
         assert response.headers["x-turnwise-ignored"] == "citations"

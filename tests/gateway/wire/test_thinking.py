@@ -8,6 +8,7 @@ import pytest
 
 from tests.gateway.callers import Caller, Talk, user
 from tests.gateway.conftest import Agents
+from turnwise.messages import text_of, thinking_in
 from turnwise.types import Turn
 
 OFF: dict[str, list[dict[str, Any]]] = {
@@ -51,11 +52,11 @@ def test_a_client_that_wants_no_thinking_gets_none(caller: Caller, request: pyte
     for i, field in enumerate(OFF[caller.name]):
         turn = caller.ask([user(f"say: {i} {request.node.name}")], **field)
         assert shown(caller.gateway, turn).endswith("assistant\n" + CLOSED), field  # type: ignore[arg-type]
-        assert turn.answer["content"].startswith(str(i)) and "reasoning_content" not in turn.answer
+        assert text_of(turn.answer).startswith(str(i)) and not thinking_in(turn.answer)
     for i, field in enumerate(ON[caller.name]):
         turn = caller.ask([user(f"say: <think>\nhm\n</think>\n\n{i} {request.node.name}")], **field)
         assert shown(caller.gateway, turn).endswith("<|im_start|>assistant\n"), field  # type: ignore[arg-type]
-        assert turn.answer["reasoning_content"].strip() == "hm"
+        assert thinking_in(turn.answer).strip() == "hm"
 
 
 def test_a_conversation_without_thinking_is_extended_and_one_that_changes_is_not(

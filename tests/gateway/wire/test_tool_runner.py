@@ -10,6 +10,7 @@ from anthropic import beta_tool
 
 from tests.gateway.conftest import Agents
 from tests.support.wire import nested_calls
+from turnwise.messages import text_of
 from turnwise.types import TurnState
 
 HI: dict[str, Any] = {"model": "turnwise", "max_tokens": 50, "messages": [{"role": "user", "content": "hi"}]}
@@ -39,7 +40,7 @@ def test_the_tool_runner_runs_to_its_end(qwen: Agents) -> None:
     assert second is not None
     assert first.session_id == second.session_id
     assert first.state is TurnState.JUDGING, "the tool's result is its next state"
-    assert second.messages[-1] == {"role": "tool", "content": "2", "tool_call_id": second.messages[-1]["tool_call_id"]}
+    assert (second.messages[-1].role, text_of(second.messages[-1])) == ("tool", "2")
     assert len(qwen.stub.sampled) == 2, "what was refused for its thread was not answered"
 
 

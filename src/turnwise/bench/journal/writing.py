@@ -18,6 +18,7 @@ from sqlalchemy import Connection, event
 from turnwise.bench.journal.fill import CLIENT, hash_of
 from turnwise.journal import Answer, Journal, NewTurn
 from turnwise.journal.dialects.sqlite import PRAGMAS
+from turnwise.messages import answer_of, saying
 from turnwise.types import FinishReason, Message, TurnKind
 
 AT_ONCE = 64
@@ -75,8 +76,8 @@ def accounted(journal: Journal) -> Iterator[Spent]:
 
 def write_turns(journal: Journal) -> int:
     """Turns that were asked for and answered, both durably, within WRITE_S."""
-    question: list[Message] = [{"role": "user", "content": "What should I have for dinner tomorrow? " * 8}]
-    answer: Message = {"role": "assistant", "content": "Something that is quick to make and that you like. " * 8}
+    question = [saying("user", "What should I have for dinner tomorrow? " * 8)]
+    answer = answer_of("Something that is quick to make and that you like. " * 8)
     under_way: deque[tuple[str, Future[None]]] = deque()
     done, n = 0, 0
     deadline = time.perf_counter() + WRITE_S

@@ -15,6 +15,7 @@ from statistics import median
 from turnwise.bench.latency.arms import Said
 from turnwise.bench.latency.conversations import TURNS, Histories
 from turnwise.errors import TurnwiseError
+from turnwise.messages import history_from_chat
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 
 PROMPTS = 20
@@ -40,7 +41,7 @@ def measure_tokenising(model: Path, said: Said, sizes: Iterable[int]) -> dict[tu
 def _whole(renderer: PromptRenderer, said: Said, size: int, prompts: int) -> list[float]:
     spent = []
     for body in itertools.islice(Histories(size, False, said.text), 1 + prompts):
-        messages = json.loads(body)["messages"]
+        messages = history_from_chat(json.loads(body)["messages"])
         started = time.perf_counter()
         renderer.render(messages, None)
         spent.append(time.perf_counter() - started)
@@ -52,7 +53,9 @@ def _bridged(renderer: PromptRenderer, said: Said, size: int, prompts: int) -> l
     bodies = iter(Histories(size, True, said.text))
     spent: list[float] = []
     while len(spent) < prompts:
-        opening, *continued = (json.loads(body)["messages"] for body in itertools.islice(bodies, TURNS))
+        opening, *continued = (
+            history_from_chat(json.loads(body)["messages"]) for body in itertools.islice(bodies, TURNS)
+        )
         before = renderer.render(opening, None)
         for messages in continued:
             started = time.perf_counter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from turnwise.bench.soak.ledger import Asked, FaultPhase, Ledger
 from turnwise.bench.soak.memory import Growth
 from turnwise.journal import Journal
 from turnwise.journal.audit import AuditedBatch, AuditedTurn, AuditedVersion, audit
+from turnwise.messages import text_of
 from turnwise.patterns import pattern
 from turnwise.types import Exclusion, TurnState
 
@@ -55,11 +55,11 @@ def read(journal: Journal) -> Kept:
     keys: dict[str, list[str]] = {}
     texts: dict[str, str] = {}
     for turn in found.turns.values():
-        named = _KEY.findall(json.dumps(turn.messages, ensure_ascii=False))
+        named = _KEY.findall(" ".join(map(text_of, turn.messages)))
         if named:
             keys.setdefault(named[-1], []).append(turn.id)
         if turn.answer is not None:
-            texts[turn.id] = turn.answer.get("content") or ""
+            texts[turn.id] = text_of(turn.answer)
     batch_turns = {batch.id: batch.turn_ids for batch in found.batches}
     return Kept(found.turns, texts, keys, found.batches, batch_turns, found.versions, found.damage)
 

@@ -1,4 +1,4 @@
-"""Anthropic's messages as an upstream: conversations in OpenAI's shape become its blocks, and its events our pieces.
+"""Anthropic's messages as an upstream: typed messages become its blocks, and its events our pieces.
 
 Reasoning of earlier turns is left out: a thinking block is only taken back with the signature it was made with.
 """
@@ -12,7 +12,8 @@ from turnwise.capabilities import ANTHROPIC_LACKS
 from turnwise.engines.upstream.conversation import ChatParams, FinishReason, ToolCallPiece, UpstreamEvent, UpstreamUsage
 from turnwise.engines.upstream.faults import fault
 from turnwise.errors import EngineError
-from turnwise.types import Message
+from turnwise.messages import text_of
+from turnwise.types import Image, Message, Part, Text, ToolCall, ToolResult
 
 API_VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 4096
@@ -61,7 +62,7 @@ class AnthropicWire:
         for name in UNKNOWN_HERE:
             if getattr(params, name) is not None:
                 raise EngineError(f'{name}: an upstream with engine.api = "anthropic" has no such setting', 400)
-        system = "\n\n".join(_text(m) for m in messages if m["role"] in ("system", "developer"))
+        system = "\n\n".join(text_of(message) for message in messages if message.role == "system")
         settings = {
             "system": system or None,
             "temperature": params.temperature,
@@ -135,15 +136,14 @@ class AnthropicWire:
         self._cached_tokens = cached
 
 
-def _turns(messages: list[Message]) -> list[Message]:
+def _turns(messages: list[Message]) -> list[dict[str, Any]]:
     """The conversation as user and assistant turns of blocks; neighbours of one role are one turn."""
-    turns: list[Message] = []
+    turns: list[dict[str, Any]] = []
     for message in messages:
-        role = message["role"]
-        if role in ("system", "developer"):
+        if message.role == "system":
             continue
-        blocks = _BLOCKS[role](message)
-        role = "assistant" if role == "assistant" else "user"
+        blocks = [block for part in message.parts if (block := _block(part)) is not None]
+        role = "assistant" if message.role == "assistant" else "user"
         if not blocks:
             continue
         if turns and turns[-1]["role"] == role:
@@ -153,62 +153,38 @@ def _turns(messages: list[Message]) -> list[Message]:
     return turns
 
 
-def _user(message: Message) -> list[Block]:
-    if message.get("parts"):
-        return [_part(part) for part in message["parts"] if part.get("type") != "text" or part["text"]]
-    text = _text(message)
-    return [{"type": "text", "text": text}] if text else []
+def _block(part: Part) -> Block | None:
+    """A part as this API has it; None for what it does not take."""
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text} if part.text else None
+    if isinstance(part, Image):
+        return _image(part.url)
+    if isinstance(part, ToolCall):
+        return {"type": "tool_use", "id": part.id, "name": part.name, "input": _arguments(part.arguments)}
+    if isinstance(part, ToolResult):
+        seen = part.parts
+        blocks = [block for inner in seen if (block := _block(inner)) is not None]
+        only_words = len(seen) <= 1 and all(isinstance(inner, Text) for inner in seen)
+        content = "".join(block["text"] for block in blocks) if only_words else blocks
+        return {"type": "tool_result", "tool_use_id": part.call_id, "content": content}
+    return None
 
 
-def _assistant(message: Message) -> list[Block]:
-    calls = [
-        {
-            "type": "tool_use",
-            "id": call["id"],
-            "name": call["function"]["name"],
-            "input": _arguments(call["function"].get("arguments")),
-        }
-        for call in message.get("tool_calls") or []
-    ]
-    return [*_user(message), *calls]
-
-
-def _result(message: Message) -> list[Block]:
-    content = _user(message) if message.get("parts") else _text(message)
-    return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}]
-
-
-def _part(part: dict[str, Any]) -> Block:
-    """A text as it is; an image of OpenAI's shape, at an address or in a data URL, as this API has it."""
-    if part["type"] == "text":
-        return part
-    url = part["image_url"]["url"]
+def _image(url: str) -> Block:
+    """An image at an address, or in a data URL."""
     kind, mark, data = url.removeprefix("data:").partition(";base64,")
     if not url.startswith("data:") or not mark:
         return {"type": "image", "source": {"type": "url", "url": url}}
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
-_BLOCKS = {"user": _user, "assistant": _assistant, "tool": _result}
-
-
-def _text(message: Message) -> str:
-    content = message.get("content") or ""
-    if isinstance(content, str):
-        return content
-    other = next((part.get("type") for part in content if part.get("type") != "text"), None)
-    if other is not None:
-        raise EngineError(f"messages: content of type {other!r} cannot be sent to this upstream", 400)
-    return "".join(part["text"] for part in content)
-
-
-def _arguments(arguments: Any) -> dict[str, Any]:
+def _arguments(arguments: str) -> dict[str, Any]:
     """A call's arguments as the object that the API wants; what is none is shown as it was written."""
     try:
-        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+        value = json.loads(arguments)
     except json.JSONDecodeError:
         value = None
-    return value if isinstance(value, dict) else {"invalid_arguments": arguments or ""}
+    return value if isinstance(value, dict) else {"invalid_arguments": arguments}
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class UpstreamEngine:
     async def chat(
         self, messages: list[Message], tools: list[dict[str, Any]] | None, params: ChatParams, *, model: str
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        """The answer to messages (role, content, tool_calls, tool_call_id: OpenAI's shape) as it comes.
+        """The answer to messages as it comes.
 
         Raises EngineError: the upstream's own status for a refusal, 502 for what is no answer, half of one or no
         server, 504 for silence. An answer that has its finish_reason is whole, however its stream then ends.

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions as an upstream: messages go out nearly as they are, and events come back in pieces."""
+"""OpenAI's chat completions as an upstream: messages go out in its shape, and events come back in pieces."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from openai.types.chat.chat_completion_chunk import Choice
 from turnwise.engines.upstream.conversation import ChatParams, FinishReason, ToolCallPiece, UpstreamEvent, UpstreamUsage
 from turnwise.engines.upstream.faults import fault
 from turnwise.errors import EngineError
+from turnwise.messages import to_chat
 from turnwise.types import Message
 
 FINISH: dict[str, FinishReason] = {
@@ -20,7 +21,6 @@ FINISH: dict[str, FinishReason] = {
     "function_call": "tool_calls",
     "content_filter": "content_filter",
 }
-MESSAGE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content")
 
 
 class OpenAIWire:
@@ -96,10 +96,11 @@ def _given(choice: dict[str, Any]) -> dict[str, Any]:
     return choice
 
 
-def _told(message: Message) -> Message:
+def _told(message: Message) -> dict[str, Any]:
     """A message as it goes out, with its images where it has some."""
-    told = {key: message[key] for key in MESSAGE_KEYS if key in message}
-    return told | ({"content": message["parts"]} if message.get("parts") else {})
+    told = to_chat(message)
+    parts = told.pop("parts", None)
+    return told | ({"content": parts} if parts else {})
 
 
 @dataclass(slots=True)

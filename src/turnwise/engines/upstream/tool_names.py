@@ -6,12 +6,15 @@ name that fits is told as it is. The same tools always have the same forms, so t
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from msgspec.structs import replace
+
 from turnwise.engines.upstream.conversation import ChatParams, UpstreamEvent
+from turnwise.messages import calls_of, with_calls
 from turnwise.patterns import pattern
 from turnwise.types import Message
 
@@ -39,8 +42,8 @@ class FittingNames:
         if not self._told:
             return messages
         return [
-            message | {"tool_calls": [self._renamed(call) for call in message["tool_calls"]]}
-            if message.get("tool_calls")
+            with_calls(message, [replace(call, name=self._form(call.name)) for call in calls])
+            if (calls := calls_of(message))
             else message
             for message in messages
         ]
@@ -51,7 +54,7 @@ class FittingNames:
     def params(self, params: ChatParams) -> ChatParams:
         """The params with the tool that must be called, if one must, as it is told."""
         choice = params.tool_choice
-        return replace(params, tool_choice=self._renamed(choice)) if isinstance(choice, dict) else params
+        return dataclasses.replace(params, tool_choice=self._renamed(choice)) if isinstance(choice, dict) else params
 
     def restored(self, event: UpstreamEvent) -> UpstreamEvent:
         """The event with the calls' own names."""
@@ -61,21 +64,26 @@ class FittingNames:
                 function |= {"name": self._own.get(function["name"], function["name"])} if "name" in function else {}
         if not self._own or not event.tool_calls:
             return event
-        pieces = [replace(piece, name=self._own.get(piece.name or "", piece.name)) for piece in event.tool_calls]
-        return replace(event, tool_calls=pieces)
+        pieces = [
+            dataclasses.replace(piece, name=self._own.get(piece.name or "", piece.name)) for piece in event.tool_calls
+        ]
+        return dataclasses.replace(event, tool_calls=pieces)
 
-    def _renamed(self, call: dict[str, Any]) -> dict[str, Any]:
-        """A call, a tool or a choice of one, which all have their name in `function`."""
-        function = call["function"]
-        return call | {"function": function | {"name": self._told.get(function["name"], function["name"])}}
+    def _renamed(self, tool: dict[str, Any]) -> dict[str, Any]:
+        """A tool or a choice of one, which both have their name in `function`."""
+        function = tool["function"]
+        return tool | {"function": function | {"name": self._form(function["name"])}}
+
+    def _form(self, name: str) -> str:
+        return self._told.get(name, name)
 
 
 def _names(messages: list[Message], tools: Tools) -> Iterator[str]:
     for tool in tools or []:
         yield tool["function"]["name"]
     for message in messages:
-        for call in message.get("tool_calls") or []:
-            yield call["function"]["name"]
+        for call in calls_of(message):
+            yield call.name
 
 
 def _free_form(name: str, longest: int, taken: set[str], numbers: dict[str, int]) -> str:

@@ -11,18 +11,15 @@ them in their order, or the last one alone.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
-
-import jiter
+from typing import Protocol
 
 from turnwise.agents.known import ASKS, IN_FIRST_OF_TWO, INSTRUCTS, INTERNAL
 from turnwise.agents.shape import HOUSEKEEPING, Words
-from turnwise.patterns import blocks
+from turnwise.messages import calls_of, canonical, digest_of, text_of
 from turnwise.types import Message, TurnKind, TurnState
 
 
@@ -76,73 +73,6 @@ class Placement:
         return self.follows if self.parent is None else self.parent.id
 
 
-def canonical(message: Message) -> str:
-    """A message as text in which only what a model sees counts.
-
-    Content as a string or as a list of text parts is the same; so are tool calls whatever their ids and the layout of
-    their arguments, and marks such as `cache_control`. Clients trim texts, leave reasoning and line breaks of answers
-    out when they send them back, and write JSON anew; what was sampled is in the journal, however they lay it out.
-    """
-    role, text = message.get("role"), content_text(message)
-    if role == "assistant":
-        text = answer_words(message)
-        text = _one_layout(text) if text.startswith(("{", "[")) else text
-    calls = message.get("tool_calls")
-    if not calls:
-        return f"{role}\x1f{text.strip()}"
-    functions = [call.get("function", {}) for call in calls]
-    known = [[function.get("name"), _arguments(function.get("arguments"))] for function in functions]
-    return f"{role}\x1f{text.strip()}\x1f{json.dumps(known, ensure_ascii=False, sort_keys=True)}"
-
-
-def answer_words(answer: Message) -> str:
-    """The text of an answer without its reasoning, on one line."""
-    return " ".join(_without_thinking(content_text(answer)).split())
-
-
-def _one_layout(text: str) -> str:
-    """JSON without the order of its keys and its white space: clients read an answer as data and write it anew."""
-    try:
-        read = _numbers(jiter.from_json(text.encode("utf-8", "surrogatepass")))
-        return json.dumps(read, ensure_ascii=False, sort_keys=True)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _without_thinking(text: str) -> str:
-    kept: list[str] = []
-    at = 0
-    for start, end in blocks(text, "<think>", "</think>"):
-        kept.append(text[at:start])
-        at = end
-    return "".join([*kept, text[at:]])
-
-
-def content_text(message: Message) -> str:
-    content = message.get("content")
-    if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content)
-    return content or ""
-
-
-def _arguments(arguments: Any) -> Any:
-    """Arguments as a client may lay them out anew: whole numbers without a fraction, and what was cut off closed."""
-    if not isinstance(arguments, str):
-        return _numbers(arguments)
-    try:
-        return _numbers(jiter.from_json((arguments or "{}").encode("utf-8", "surrogatepass"), partial_mode=True))
-    except (ValueError, RecursionError):
-        return arguments
-
-
-def _numbers(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _numbers(inner) for key, inner in value.items()}
-    return [_numbers(inner) for inner in value] if isinstance(value, list) else value
-
-
 @dataclass(frozen=True, slots=True)
 class History:
     """What a history is found by: ``chain[i]`` stands for its first i + 1 messages, ``thread`` for all its answers."""
@@ -156,23 +86,18 @@ def hash_history(messages: list[Message]) -> History:
     chain: list[str] = []
     value, thread = "", None
     for message in messages:
-        digest = answer_hash(message)
+        digest = digest_of(message)
         value = _extend(value, digest)
         chain.append(value)
-        if message["role"] == "assistant":
+        if message.role == "assistant":
             thread = _extend(thread or "", digest)
     return History(chain, thread)
 
 
 def hash_answer(context: str, thread: str | None, answer: Message) -> tuple[str, str, str]:
     """The hashes of a history and its answer, of the thread with it, and of the answer alone."""
-    digest = answer_hash(answer)
+    digest = digest_of(answer)
     return _extend(context, digest), _extend(thread or "", digest), digest
-
-
-def answer_hash(message: Message) -> str:
-    """Stands for one message, however a client lays it out."""
-    return hashlib.sha256(canonical(message).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _extend(value: str, digest: str) -> str:
@@ -181,14 +106,13 @@ def _extend(value: str, digest: str) -> str:
 
 def last_answer_at(messages: list[Message]) -> int | None:
     """The position of the last assistant message."""
-    return next((i for i in range(len(messages) - 1, -1, -1) if messages[i]["role"] == "assistant"), None)
+    return next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "assistant"), None)
 
 
 def is_telling(answer: Message) -> bool:
     """Whether an answer is unlikely to be given twice, so that it alone can tell its session."""
-    words = content_text(answer).split()
-    calls = answer.get("tool_calls") or []
-    return len(words) >= 8 or any(len(call["function"].get("arguments") or "") > 12 for call in calls)
+    words = text_of(answer).split()
+    return len(words) >= 8 or any(len(call.arguments) > 12 for call in calls_of(answer))
 
 
 def place_exactly(
@@ -213,7 +137,7 @@ def place_exactly(
     waiting = [c for c in best if c.state == TurnState.WAITING]
     parent = (named or waiting or best)[0]
     added = messages[longest:]
-    if any(m["role"] == "assistant" for m in added):
+    if any(m.role == "assistant" for m in added):
         return None  # it goes on with an answer that is not ours
     fresh = parent.next_state_at is None
     branched = not fresh and explicit_session is None
@@ -247,12 +171,12 @@ def compare_histories(old: list[Message], new: list[Message]) -> Rewritten:
     at = last_answer_at(new)
     assert at is not None
     kept = Counter(canonical(message) for message in new[:at])
-    said = [message for message in old if message["role"] not in ("assistant", "system")]
+    said = [message for message in old if message.role not in ("assistant", "system")]
     gone = [i for i, message in enumerate(said) if not _take(kept, canonical(message))]
-    moved = all(i == len(said) - 1 and said[i]["role"] == "user" for i in gone) and len(said) > len(gone)
+    moved = all(i == len(said) - 1 and said[i].role == "user" for i in gone) and len(said) > len(gone)
     likeness = 1.0 - len(gone) / max(len(said), 1)
     reaction = new[at + 1 :]
-    if gone and moved and len(reaction) > 1 and reaction[-1]["role"] == "user":
+    if gone and moved and len(reaction) > 1 and reaction[-1].role == "user":
         reaction = reaction[:-1]  # the message that moves: the client's own, not a reaction
     return Rewritten(moved, likeness, own_words(reaction))
 
@@ -271,7 +195,7 @@ def _take(counts: Counter[str], key: str) -> bool:
 
 def is_internal(message: Message) -> bool:
     """Whether an agent puts this message at the end of a request for itself, behind what is asked."""
-    return message["role"] == "user" and any(begins.search(content_text(message)[:80]) for begins in INTERNAL)
+    return message.role == "user" and any(begins.search(text_of(message)[:80]) for begins in INTERNAL)
 
 
 def side_rule(messages: list[Message], max_tokens: int | None) -> str | None:
@@ -284,8 +208,8 @@ def side_rule(messages: list[Message], max_tokens: int | None) -> str | None:
     """
     if max_tokens == 1:
         return "probe"
-    asked = [message for message in messages if message["role"] != "system"]
-    roles = [message["role"] for message in asked]
+    asked = [message for message in messages if message.role != "system"]
+    roles = [message.role for message in asked]
     if roles == ["user", "user"] and (kind := side_rule(asked[:1], None)) in IN_FIRST_OF_TWO:
         return kind
     if roles == ["user"] and len(messages) == 2:
@@ -301,16 +225,16 @@ def side_rule(messages: list[Message], max_tokens: int | None) -> str | None:
 
 
 def _first_match(rules: Words, message: Message) -> str | None:
-    text = content_text(message)
+    text = text_of(message)
     return next((name for name, rule in rules if rule.search(text[:600])), None) if len(text) <= 4000 else None
 
 
 def _exchange_start(messages: list[Message], end: int) -> int | None:
     """The user's message that the calls and results before `end` belong to; None where an answer stands between."""
     at = end - 1
-    while at >= 0 and (messages[at]["role"] == "tool" or messages[at].get("tool_calls") or is_internal(messages[at])):
+    while at >= 0 and (messages[at].role == "tool" or calls_of(messages[at]) or is_internal(messages[at])):
         at -= 1
-    return at if at >= 0 and messages[at]["role"] == "user" else None
+    return at if at >= 0 and messages[at].role == "user" else None
 
 
 def without_side_tail(messages: list[Message]) -> list[Message]:
@@ -320,7 +244,7 @@ def without_side_tail(messages: list[Message]) -> list[Message]:
     """
     at = last_answer_at(messages)
     end = begin = 0 if at is None else at + 1
-    while begin and messages[begin - 1]["role"] == "assistant":
+    while begin and messages[begin - 1].role == "assistant":
         start = _exchange_start(messages, begin - 1)
         if start is None or _first_match(ASKS, messages[start]) not in HOUSEKEEPING:
             break

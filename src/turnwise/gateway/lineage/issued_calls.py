@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from turnwise.gateway.lineage.history import content_text
+from turnwise.messages import calls_of, text_of
 from turnwise.patterns import anchored, pattern
-from turnwise.types import Message
+from turnwise.types import Message, ToolCall
 
 MOST_NAMED = 8
 """Turns that one answer is looked up under. Ours has one; a client may have put several answers into one message."""
@@ -20,17 +20,17 @@ MOST_NAMED = 8
 _ID = anchored(r"call_([0-9a-f]{20})_(\d{1,4})\Z")
 _IN_TEXT = pattern(r"\bcall_[0-9a-f]{20}_\d{1,4}\b")
 
-Calls = dict[str, Message]
-"""What a client sent back of our calls, by id. The empty message stands for a call that it made a text of."""
+Calls = dict[str, ToolCall | None]
+"""What a client sent back of our calls, by id. None stands for a call that it made a text of."""
 
 
 def issued(answer: Message) -> Calls:
     """The calls of an answer whose ids may be ours. A text counts where the answer has no calls: it may be one."""
-    calls: list[Message] = answer.get("tool_calls") or []
+    calls = calls_of(answer)
     if calls:
-        return {call["id"]: call for call in calls if _ID.match(call["id"])}
-    text = content_text(answer)
-    return {found: {} for found in _IN_TEXT.findall(text)} if "call_" in text else {}
+        return {call.id: call for call in calls if _ID.match(call.id)}
+    text = text_of(answer)
+    return dict.fromkeys(_IN_TEXT.findall(text)) if "call_" in text else {}
 
 
 def beginnings(calls: Calls) -> tuple[str, ...]:
@@ -41,29 +41,26 @@ def beginnings(calls: Calls) -> tuple[str, ...]:
 
 def called(turn_id: str, answer: Message, calls: Calls, text: str) -> bool:
     """Whether a turn's answer made one of these calls, and none of them another way."""
-    made = answer.get("tool_calls") or []
+    made = calls_of(answer)
     said = [(int(match[2]), call) for id, call in calls.items() if (match := _ID.match(id)) and match[1] in turn_id]
-    return bool(said) and all(
-        number < len(made) and _is_same(made[number]["function"], call, text) for number, call in said
-    )
+    return bool(said) and all(number < len(made) and _is_same(made[number], call, text) for number, call in said)
 
 
-def _is_same(made: dict[str, Any], sent: Message, text: str) -> bool:
+def _is_same(made: ToolCall, sent: ToolCall | None, text: str) -> bool:
     """Whether a call is the one that was sampled. Clients fill in arguments that it left out; one that they changed is
     an action of their own, and what it led to is no reaction to ours.
     """
-    if not sent:
-        return made["name"] in text
-    function = sent["function"]
-    if function["name"] != made["name"]:
+    if sent is None:
+        return made.name in text
+    if sent.name != made.name:
         return False
-    ours, theirs = _read(made["arguments"]), _read(function["arguments"])
+    ours, theirs = _read(made.arguments), _read(sent.arguments)
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return all(key in theirs and theirs[key] == value for key, value in ours.items())
     return ours is None or ours == theirs
 
 
-def _read(arguments: str | None) -> Any:
+def _read(arguments: str) -> Any:
     """None for what was cut off: a client may close it as it likes."""
     try:
         return json.loads(arguments or "{}")
@@ -76,11 +73,11 @@ def as_one_answer(messages: list[Message], at: int, turn_id: str) -> list[Messag
     of it a message of its own with the result after it.
     """
     begin = i = at
-    while i > 0 and (messages[i - 1]["role"] == "tool" or _is_of(messages[i - 1], turn_id)):
+    while i > 0 and (messages[i - 1].role == "tool" or _is_of(messages[i - 1], turn_id)):
         i -= 1
-        begin = i if messages[i]["role"] == "assistant" else begin
-    return [*messages[:begin], messages[at], *(m for m in messages[begin:] if m["role"] != "assistant")]
+        begin = i if messages[i].role == "assistant" else begin
+    return [*messages[:begin], messages[at], *(m for m in messages[begin:] if m.role != "assistant")]
 
 
 def _is_of(message: Message, turn_id: str) -> bool:
-    return message["role"] == "assistant" and any(turn_id.startswith(start) for start in beginnings(issued(message)))
+    return message.role == "assistant" and any(turn_id.startswith(start) for start in beginnings(issued(message)))

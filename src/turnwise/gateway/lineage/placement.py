@@ -18,11 +18,7 @@ from turnwise.gateway.lineage.history import (
     Lineage,
     Placement,
     Rewritten,
-    answer_hash,
-    answer_words,
-    canonical,
     compare_histories,
-    content_text,
     hash_history,
     is_telling,
     last_answer_at,
@@ -32,6 +28,7 @@ from turnwise.gateway.lineage.history import (
 )
 from turnwise.gateway.lineage.issued_calls import as_one_answer, beginnings, called, issued
 from turnwise.journal import Journal, PossibleParent, StoredTurn
+from turnwise.messages import answer_of, answer_words, calls_of, canonical, digest_of, text_of
 from turnwise.patterns import anchored
 from turnwise.types import Message
 
@@ -142,7 +139,7 @@ def _by_counted_key(journal: Journal, messages: list[Message], claim: Claim, ses
 
 def _answers_in(journal: Journal, turn_id: str) -> set[str]:
     """The assistant messages of a recorded request."""
-    return {canonical(m) for m in journal.lookups.messages(turn_id) if m["role"] == "assistant"}
+    return {canonical(m) for m in journal.lookups.messages(turn_id) if m.role == "assistant"}
 
 
 def own_session(journal: Journal, claim: Claim) -> str | None:
@@ -161,7 +158,7 @@ def _find(
     at = last_answer_at(messages)
     if at is None:
         return None
-    after_answers = [history.chain[i] for i in range(len(messages) - 1) if messages[i]["role"] == "assistant"]
+    after_answers = [history.chain[i] for i in range(len(messages) - 1) if messages[i].role == "assistant"]
     # A client that updates itself changes its name, but not its history: in a named session any client's turns count.
     named = claim.session_id
     by_id = beginnings(issued(messages[at]))
@@ -224,9 +221,9 @@ def _rewritten(
 
 def _by_call(journal: Journal, messages: list[Message], at: int, claim: Claim, session: str | None) -> Placement | None:
     """A client that rewrites answers, but sends back the id that we gave a call: its turn is named."""
-    calls, text = issued(messages[at]), content_text(messages[at])
+    calls, text = issued(messages[at]), text_of(messages[at])
     for row in journal.lookups.by_beginning(claim.client, beginnings(calls)):
-        if session not in (None, row.session_id) or not called(row.id, row.answer or {}, calls, text):
+        if session not in (None, row.session_id) or not called(row.id, row.answer or answer_of(""), calls, text):
             continue
         whole = as_one_answer(messages, at, row.id)
         change = compare_histories(journal.lookups.messages(row.id), whole)
@@ -242,13 +239,13 @@ def _by_request(
     Up to that answer the request is the very one that we gave it to.
     """
     sent = answer_words(messages[at])
-    if at == 0 or claim.asked is None or messages[at].get("tool_calls"):
+    if at == 0 or claim.asked is None or calls_of(messages[at]):
         return None
     rows = journal.lookups.same_request(claim.client, claim.asked(history.chain[at - 1]))
     for row in sorted(rows, key=lambda row: row.next_state_at is not None):  # the newest that waits comes first
-        ours: Message = row.answer or {}
+        ours = row.answer or answer_of("")
         words = answer_words(ours)
-        if session not in (None, row.session_id) or ours.get("tool_calls") or len(words) < LONG_ENOUGH:
+        if session not in (None, row.session_id) or calls_of(ours) or len(words) < LONG_ENOUGH:
             continue
         if sent.startswith(words):
             change = compare_histories(journal.lookups.messages(row.id), messages)
@@ -261,7 +258,7 @@ def _by_what_was_said(
 ) -> Placement | None:
     """A client that keeps of each exchange what was said, and drops the calls and results on the way to it."""
     said = _said(messages[:at])
-    for row in journal.lookups.by_answer(claim.client, answer_hash(messages[at]), session)[:MOST_COMPARED]:
+    for row in journal.lookups.by_answer(claim.client, digest_of(messages[at]), session)[:MOST_COMPARED]:
         if _said(journal.lookups.messages(row.id)) == said:
             same = Rewritten(moved=True, likeness=1.0, reaction=own_words(messages[at + 1 :]))
             return _rewritten(journal, row, same, messages, session)
@@ -269,7 +266,7 @@ def _by_what_was_said(
 
 
 def _said(messages: list[Message]) -> list[str]:
-    return [canonical(m) for m in messages if m["role"] != "tool" and not m.get("tool_calls")]
+    return [canonical(m) for m in messages if m.role != "tool" and not calls_of(m)]
 
 
 def _by_answer(
@@ -278,7 +275,7 @@ def _by_answer(
     answer = messages[at]
     if (session is None or claim.weak) and not is_telling(answer):
         return None
-    rows = journal.lookups.by_answer(claim.client, answer_hash(answer), session)
+    rows = journal.lookups.by_answer(claim.client, digest_of(answer), session)
     if not rows or (session is None and len({row.session_id for row in rows}) > 1):
         return None
     row = rows[0]
@@ -313,9 +310,9 @@ def _by_answer_before(
             continue
         known = _answers_in(journal, found.answers)
         behind = messages[before + 1 : at + 1]
-        if any(m["role"] == "assistant" and canonical(m) not in known for m in behind):
+        if any(m.role == "assistant" and canonical(m) not in known for m in behind):
             return None
-        whole = known <= {canonical(m) for m in messages if m["role"] == "assistant"}
+        whole = known <= {canonical(m) for m in messages if m.role == "assistant"}
         same = found.branch_of if whole and session is None else found.session_id
         return replace(found, session_id=same, branch_of=None if same else found.branch_of, added=messages)
     return None

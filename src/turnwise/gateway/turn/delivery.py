@@ -17,7 +17,7 @@ from turnwise.config import Config
 from turnwise.gateway.errors import ApiError, as_api_error
 from turnwise.gateway.metrics import Metrics
 from turnwise.gateway.turn.leaving import Leaving
-from turnwise.gateway.turn.opening import Capture
+from turnwise.gateway.turn.opening import TurnOpener
 from turnwise.gateway.turn.sampling import OpenTurn
 from turnwise.gateway.turn.unrecorded import HEADER as UNRECORDED
 from turnwise.gateway.wire.http_request import read_body, read_client
@@ -46,7 +46,7 @@ class Answers(Protocol):
 
 
 def answers_in(
-    codec: Codec, config: Config, capture: Capture, answers: Answers, metrics: Metrics
+    codec: Codec, config: Config, opener: TurnOpener, answers: Answers, metrics: Metrics
 ) -> Callable[..., Awaitable[Response]]:
     """The handler of one wire format."""
 
@@ -55,9 +55,9 @@ def answers_in(
         parsed = codec.parse(await read_body(request, config.server.max_body_mb))
         client = read_client(request, session)
         with metrics.open_turn.time():
-            turn = await capture.open_turn(parsed, client, codec.name)
+            turn = await opener.open_turn(parsed, client, codec.name)
         with ExitStack() as held:
-            held.callback(capture.in_hand.let_go, turn.id)
+            held.callback(opener.in_hand.let_go, turn.id)
             return await respond(request, parsed, turn, started, held)
 
     async def respond(
@@ -78,14 +78,14 @@ def answers_in(
         events = _timed(answers.stream(turn), config.server.request_timeout_s, metrics, started)
         if parsed.stream:
             # The first event is awaited before the status line goes out, so that a full queue is a 429, not a 200.
-            first = await _until_gone(request, anext(events), capture.leaving)
+            first = await _until_gone(request, anext(events), opener.leaving)
             return _Stream(
-                _written(codec, turn, head, answers, metrics, first, events, capture.leaving),
+                _written(codec, turn, head, answers, metrics, first, events, opener.leaving),
                 events,
                 headers=headers | {"Cache-Control": "no-cache"},
                 held=held.pop_all(),
             )
-        final, tokens = await _until_gone(request, _collect(events), capture.leaving)
+        final, tokens = await _until_gone(request, _collect(events), opener.leaving)
         if not turn.recorded:
             headers[UNRECORDED] = "no"
         return JSONResponse(codec.whole(head, final, _texts(turn, answers, tokens)), headers=headers)

@@ -12,8 +12,9 @@ from turnwise.gateway.turn.sampling import Closing, OpenTurn, whole_parts, with_
 from turnwise.gateway.wire.honouring import verbosity_of, within
 from turnwise.gateway.wire.request import Again, Delta, Final, ModelRequest, Usage, unsupported
 from turnwise.journal import Journal
+from turnwise.messages import answer_of, calls_of
 from turnwise.tokens.answer_parser import AnswerParts, CallPiece
-from turnwise.types import BASE_VERSION, FinishReason, Message
+from turnwise.types import BASE_VERSION, FinishReason, Message, ToolCall
 
 UNKNOWN_CONTEXT = 1 << 40
 """An upstream does not say how long its context is, so nothing is too long here; it refuses that itself."""
@@ -36,7 +37,7 @@ class Relaying(Closing):
             return
         request = turn.request
         turn.logprobs = None
-        answer: Message = {"role": "assistant", "content": ""}
+        answer = _Relayed()
         as_came: list[dict[str, Any]] = []
         reason, usage = FinishReason.ERROR, Usage(0, 0)
         if request.logprobs and "logprobs" not in request.options.get("as_given", {}):
@@ -65,13 +66,13 @@ class Relaying(Closing):
         )
         async with self.closing(turn) as close:
             tools = request.tools or request.withheld
-            begun = [{"role": "assistant", "content": request.prefill}] if request.prefill else []
+            begun = [answer_of(request.prefill)] if request.prefill else []
             events = self.upstream.chat([*request.messages, *begun], tools, params, model=request.model)
             async with aclosing(events):
                 async for event in events:
-                    parts = _take(answer, event)
+                    parts = answer.take(event)
                     as_came += event.given
-                    turn.text = answer["content"]
+                    turn.text = answer.text
                     if event.usage is not None:
                         given = event.usage
                         usage = Usage(given.prompt_tokens, given.completion_tokens, cached_tokens=given.cached_tokens)
@@ -81,8 +82,8 @@ class Relaying(Closing):
                         turn.stop_string = event.stop_string
                     if parts:
                         yield Delta(parts)
-            message = with_call_ids(turn.id, answer)
-            if message.get("tool_calls") and reason is FinishReason.STOP:
+            message = with_call_ids(turn.id, answer.message)
+            if calls_of(message) and reason is FinishReason.STOP:
                 reason = FinishReason.TOOL_CALLS
             await close(reason, message)
             yield Final(message, reason, usage, turn.stop_string, tuple(as_came))
@@ -95,6 +96,34 @@ class Relaying(Closing):
 
     async def max_model_len(self) -> int:
         return self.journal.store.config.engine.upstream_context or UNKNOWN_CONTEXT
+
+
+class _Relayed:
+    """An answer as far as the upstream has given it."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._thinking = ""
+        self._calls: list[ToolCall] = []
+
+    @property
+    def message(self) -> Message:
+        """What has come so far; its tool calls have no ids yet."""
+        return answer_of(self.text, self._thinking, self._calls)
+
+    def take(self, event: UpstreamEvent) -> AnswerParts:
+        """Add an event to the answer; gives what it added."""
+        parts = AnswerParts(reasoning=event.reasoning, content=event.text)
+        parts.given = event.given
+        self.text += event.text
+        self._thinking += event.reasoning
+        for piece in event.tool_calls:
+            if piece.index == len(self._calls):
+                self._calls.append(ToolCall("", ""))
+            call = self._calls[piece.index]
+            self._calls[piece.index] = ToolCall(call.name or piece.name or "", call.arguments + piece.arguments)
+            parts.pieces.append(CallPiece(piece.index, piece.name, piece.arguments))
+        return parts
 
 
 class UpstreamVersions:
@@ -138,21 +167,3 @@ def _translated(request: ModelRequest) -> frozenset[str]:
     """Which of OpenAI's words for the limit and the effort the client did not itself choose."""
     own = {"max_tokens": "limit_word" in request.options, "reasoning_effort": "reasoning_effort" in request.record}
     return frozenset(word for word, chosen in own.items() if not chosen)
-
-
-def _take(answer: Message, event: UpstreamEvent) -> AnswerParts:
-    """Add an event to the answer; gives what it added."""
-    parts = AnswerParts(reasoning=event.reasoning, content=event.text)
-    parts.given = event.given
-    answer["content"] += event.text
-    if event.reasoning:
-        answer["reasoning_content"] = answer.get("reasoning_content", "") + event.reasoning
-    for piece in event.tool_calls:
-        calls: list[Message] = answer.setdefault("tool_calls", [])
-        if piece.index == len(calls):
-            calls.append({"type": "function", "function": {"name": "", "arguments": ""}})
-        function = calls[piece.index]["function"]
-        function["name"] = function["name"] or piece.name or ""
-        function["arguments"] += piece.arguments
-        parts.pieces.append(CallPiece(piece.index, piece.name, piece.arguments))
-    return parts

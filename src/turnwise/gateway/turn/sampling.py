@@ -23,9 +23,10 @@ from turnwise.gateway.turn.unrecorded import Unrecorded
 from turnwise.gateway.versions import ServingVersions
 from turnwise.gateway.wire.request import Again, Delta, Final, ModelRequest, Usage, call_id
 from turnwise.journal import Answer, Journal
+from turnwise.messages import answer_of, calls_of, text_of, thinking_in, with_calls, with_text
 from turnwise.tokens.answer_parser import AnswerParser, AnswerParts, CallPiece
 from turnwise.tokens.rendering import Prompt, PromptRenderer
-from turnwise.types import FinishReason, Message
+from turnwise.types import FinishReason, Message, ToolCall
 
 log = logging.getLogger(__name__)
 
@@ -109,15 +110,16 @@ class Closing:
         """Submit the end of a turn to the journal; the task is done once it is durable."""
         if not turn.recorded:
             return asyncio.get_running_loop().create_task(asyncio.sleep(0))
-        message = message or {"role": "assistant", "content": turn.text}
+        message = message or answer_of(turn.text)
         if turn.request.prefill:  # the answer as the client will have it in its history
-            message = message | {"content": turn.request.prefill + (message.get("content") or "")}
+            message = with_text(message, turn.request.prefill + text_of(message))
         served = reason not in (FinishReason.ABORT, FinishReason.ERROR)
         context, thread, alone = hash_answer(turn.context_hash, turn.thread, message) if served else (None, None, None)
         written = self.journal.turns.finish_soon(
             turn.id,
             Answer(
-                message=message | ({"stop_string": turn.stop_string} if turn.stop_string else {}),
+                message=message,
+                stop_string=turn.stop_string,
                 context_hash=context,
                 thread_hash=thread,
                 answer_hash=alone,
@@ -216,7 +218,7 @@ class Answering(Closing):
             if self.renderer.grammar.calls != "json":
                 last.extend(await asyncio.to_thread(self._family_reading, turn, parser))
             message = with_call_ids(turn.id, parser.message)
-            if message.get("tool_calls") and reason is FinishReason.STOP:
+            if calls_of(message) and reason is FinishReason.STOP:
                 reason = FinishReason.TOOL_CALLS
             await close(reason, message)
             if last:
@@ -317,17 +319,18 @@ def _take(turn: OpenTurn, chunk: Chunk) -> FinishReason | None:
 
 
 def with_call_ids(turn_id: str, message: Message) -> Message:
-    calls = message.get("tool_calls")
+    calls = calls_of(message)
     if not calls:
         return message
-    return message | {"tool_calls": [{"id": call_id(turn_id, i)} | call for i, call in enumerate(calls)]}
+    return with_calls(
+        message, [ToolCall(c.name, c.arguments, c.id or call_id(turn_id, i)) for i, c in enumerate(calls)]
+    )
 
 
 def whole_parts(message: Message) -> AnswerParts:
     """A complete message as the parts of one step."""
-    calls = message.get("tool_calls") or []
     return AnswerParts(
-        reasoning=message.get("reasoning_content") or "",
-        content=message.get("content") or "",
-        calls=[CallPiece(i, c["function"]["name"], c["function"]["arguments"]) for i, c in enumerate(calls)],
+        reasoning=thinking_in(message),
+        content=text_of(message),
+        calls=[CallPiece(i, call.name, call.arguments) for i, call in enumerate(calls_of(message))],
     )

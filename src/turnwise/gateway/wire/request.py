@@ -1,8 +1,7 @@
 """The one request behind all wire formats, and the checks that no format is spared.
 
 A codec (`chat`, `responses`, `messages`) turns a body into a `ModelRequest` and an answer back into its format; nothing
-else in the gateway knows formats. Messages are OpenAI's dicts in their plainest form: `content` a string, tool calls
-with `id`, `function.name` and `function.arguments` (JSON text), `reasoning_content` where the client sent it back.
+else in the gateway knows formats. A codec is where messages become typed, and where an answer stops being so.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 
 from turnwise.gateway.errors import ApiError
+from turnwise.messages import call_answered, calls_of, text_of
 from turnwise.patterns import anchored, pattern
 from turnwise.tokens.answer_parser import AnswerParts
 from turnwise.types import FinishReason, Message
@@ -40,6 +40,8 @@ TOOL_MARKS = frozenset(
 `allowed_callers` and `async` only with the values that say what is done anyway.
 """
 Tool = TypeVar("Tool", bound=BaseModel)
+NamedItems = dict[int, list[str | Message]]
+"""What stands for messages, by their places, that the record has: ids of items, and what came whole between them."""
 _LINE_BREAKS = tuple((c.encode(), f"\\u{ord(c):04x}".encode()) for c in "\x85\u2028\u2029")
 _SURROGATE = pattern(rb"\\u[dD][89a-fA-F]")
 
@@ -53,9 +55,10 @@ class ModelRequest:
     ``structured_field`` where the format has it;
     ``grammar`` is vLLM's `structured_outputs`, as given. ``record`` holds the given fields beside messages and tools.
     ``session`` is an id the body itself names; ``previous`` the id of the turn whose history comes before
-    ``messages``. ``options`` is the codec's. ``tool_choice`` is the call that must be made, in OpenAI's chat shape
-    (None: the model is free), and without ``parallel_tool_calls`` it makes one at most. ``thinking`` says whether the
-    model should think first (None: as it does by itself). ``ignored`` names what was asked for and is not done.
+    ``messages``, and ``named_items`` what of these the record has. ``options`` is the codec's.
+    ``tool_choice`` is the call that must be made, in OpenAI's chat shape (None: the model is free), and without
+    ``parallel_tool_calls`` it makes one at most. ``thinking`` says whether the model should think first (None: as it
+    does by itself). ``ignored`` names what was asked for and is not done.
     ``prefill`` is the beginning of the answer, which the client wrote: once it is apart, no message has it.
     """
 
@@ -84,6 +87,7 @@ class ModelRequest:
     record: dict[str, Any] = field(default_factory=dict)
     session: str | None = None
     previous: str | None = None
+    named_items: NamedItems = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     prefill: str = ""
@@ -265,28 +269,6 @@ def check_stops(stops: tuple[Any, ...], param: str) -> tuple[str, ...]:
     return stops
 
 
-def text_of(parts: list[Any], kinds: tuple[str, ...], param: str, *, apart: bool = True) -> str:
-    """The text of a list of content parts. Raises ApiError for a part that is not text.
-
-    What a person or a program put into several parts stands `apart`: a line break comes between two where none is. A
-    model's own parts are pieces of one text.
-    """
-    texts = []
-    for part in parts:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in kinds:
-            message = f"{param}: this is a text model; content of type {kind!r} is not supported"
-            raise ApiError(400, message, param=param, code="unsupported_content")
-        text = part.get("refusal" if kind == "refusal" else "text")
-        if not isinstance(text, str):
-            raise ApiError(400, f"{param}: a text part needs a string 'text'", param=param, code="invalid_value")
-        if apart and texts and text and not texts[-1][-1:].isspace() and not text[0].isspace():
-            texts.append("\n")
-        if text:
-            texts.append(text)
-    return "".join(texts)
-
-
 def check_conversation(messages: list[Message], param: str) -> None:
     """What every format asks of a conversation: something to answer, and tool results that belong to calls."""
     if not messages:
@@ -295,35 +277,34 @@ def check_conversation(messages: list[Message], param: str) -> None:
         raise ApiError(400, fault, param=param, code="invalid_value")
     known: set[str] = set()
     for i, message in enumerate(messages):
-        ids = [call["id"] for call in message.get("tool_calls") or []]
+        ids = [call.id for call in calls_of(message)]
         if len(set(ids)) < len(ids):
             text = f"message {i} has two tool calls with the same id"
             raise ApiError(400, text, param=param, code="invalid_value")
         known.update(ids)
-        if message["role"] == "tool" and message.get("tool_call_id") not in known:
-            text = (
-                f"message {i} is the result of tool call {message.get('tool_call_id')!r}, which is not in the history"
-            )
+        answered = call_answered(message)
+        if answered is not None and answered not in known:
+            text = f"message {i} is the result of tool call {answered!r}, which is not in the history"
             raise ApiError(400, text, param=param, code="invalid_value")
 
 
 def _unfit_beginning(messages: list[Message]) -> str | None:
     """Why the last message, where it is the assistant's, is no beginning of an answer that could be gone on with."""
-    if messages[-1]["role"] != "assistant":
+    if messages[-1].role != "assistant":
         return None
-    if messages[-1].get("tool_calls"):
+    if calls_of(messages[-1]):
         return "the last message is the assistant's and calls tools; add their results"
-    if len(messages) == 1 or messages[-2]["role"] == "assistant":
+    if len(messages) == 1 or messages[-2].role == "assistant":
         return "the last message is the assistant's; add the user's or a tool's before it, or the user's reply to it"
     return None
 
 
 def without_prefill(request: ModelRequest) -> ModelRequest:
     """The request with the beginning of the answer, where its last message is one, apart from the conversation."""
-    if request.prefill or request.messages[-1]["role"] != "assistant":
+    if request.prefill or request.messages[-1].role != "assistant":
         return request
     *messages, last = request.messages
-    return replace(request, messages=messages, prefill=last.get("content") or "")
+    return replace(request, messages=messages, prefill=text_of(last))
 
 
 def checked_tool(i: int, raw: dict[str, Any], model: type[Tool]) -> Tool:

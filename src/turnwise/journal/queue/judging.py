@@ -21,6 +21,7 @@ from turnwise.journal.queue.review import ReviewList
 from turnwise.journal.queue.verdicts import Verdicts
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_context, read_tools
+from turnwise.messages import from_chat, history_from_chat
 from turnwise.types import Exclusion, FinishReason, JudgeTask, TurnState, Verdict
 
 log = logging.getLogger(__name__)
@@ -76,9 +77,9 @@ class Judging:
                         turn_id=row.id,
                         lease_token=row.lease_token,
                         attempts=row.attempts,
-                        messages=messages,
-                        answer=unpack_json(row.answer),
-                        next_state=unpack_json(row.next_state),
+                        messages=history_from_chat(messages),
+                        answer=from_chat(unpack_json(row.answer)),
+                        next_state=history_from_chat(unpack_json(row.next_state)),
                         cut_off=row.finish_reason == FinishReason.LENGTH,
                         tools=read_tools(c, row),
                     )

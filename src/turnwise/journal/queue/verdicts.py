@@ -9,6 +9,7 @@ from turnwise.journal import schema
 from turnwise.journal.packing import pack_json
 from turnwise.journal.store import Store
 from turnwise.journal.turns.recording import Turns
+from turnwise.messages import saying
 from turnwise.sampling import signal_of_verdict
 from turnwise.types import REVIVABLE, Exclusion, TurnState, Verdict
 
@@ -41,7 +42,7 @@ class Verdicts:
             state = TurnState(row.state)
             if score is None:
                 if state is TurnState.WAITING:
-                    words = [{"role": "user", "content": text}]
+                    words = [saying("user", text or "")]
                     self._turns.take_next_state(c, turn_id, words, self._store.clock())
                     return "taken as the turn's next state"
                 raise TooLate(f"the turn is already {state}; send a score to change its verdict")

@@ -22,6 +22,7 @@ from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_context, read_prompt_ids
 from turnwise.journal.turns.recent_ids import RecentIds
 from turnwise.journal.turns.recorded import CANDIDATE, STORED, PossibleParent, StoredTurn, candidates, stored
+from turnwise.messages import history_from_chat
 from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
 
 S, T = schema.sessions.c, schema.turns.c
@@ -172,7 +173,7 @@ class Lookups:
     def messages(self, turn_id: str) -> list[Message]:
         """The messages of a recorded request, all of them. Raises UnknownTurn where it was deleted meanwhile."""
         with self._store.reading() as c:
-            return read_context(c, _still_there(c, turn_id))[0]
+            return history_from_chat(read_context(c, _still_there(c, turn_id))[0])
 
     def same_tools(self, turn: StoredTurn, tools: list[dict[str, Any]] | None) -> bool:
         """Whether a recorded request had exactly these tools."""

@@ -10,7 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, litera
 from turnwise.errors import JournalError
 from turnwise.journal import schema
 from turnwise.journal.packing import unpack_ids, unpack_json, unpack_logprobs
-from turnwise.types import Exclusion, FinishReason, Message, Turn, TurnKind, TurnState
+from turnwise.messages import from_chat, history_from_chat
+from turnwise.types import Exclusion, FinishReason, Turn, TurnKind, TurnState
 
 T = schema.turns.c
 _BLOB = select(schema.blobs.c.data).where(schema.blobs.c.id == bindparam("which"))
@@ -42,9 +43,9 @@ def read_turn(c: Connection, row: Row[Any]) -> Turn:
         exclusion=Exclusion(row.exclusion) if row.exclusion else None,
         parent_id=row.parent_id,
         version=row.version,
-        messages=messages,
+        messages=history_from_chat(messages),
         tools=read_tools(c, row),
-        answer=unpack_json(row.answer) if row.answer else {},
+        answer=from_chat(unpack_json(row.answer)) if row.answer else None,
         finish_reason=FinishReason(row.finish_reason or FinishReason.ERROR),
         prompt_ids=prompt_ids,
         response_ids=unpack_ids(row.response_ids) if row.response_ids else [],
@@ -56,10 +57,10 @@ def read_turn(c: Connection, row: Row[Any]) -> Turn:
     )
 
 
-def read_context(c: Connection, row: Row[Any]) -> tuple[list[Message], list[int]]:
-    """The messages and prompt ids of a turn, put together from what each of its ancestors added."""
+def read_context(c: Connection, row: Row[Any]) -> tuple[list[dict[str, Any]], list[int]]:
+    """The messages of a turn, as they are stored, and its prompt ids, from what each of its ancestors added."""
     ancestors = _ancestors(c, row, _WHOLE)
-    messages: list[Message] = []
+    messages: list[dict[str, Any]] = []
     for step in ancestors:
         messages += unpack_json(step.messages)
         messages.append(unpack_json(step.answer))

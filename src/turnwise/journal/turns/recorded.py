@@ -10,6 +10,7 @@ from sqlalchemy import Row, Select, select
 
 from turnwise.journal import schema
 from turnwise.journal.packing import unpack_ids, unpack_json
+from turnwise.messages import from_chat
 from turnwise.types import Message
 
 T = schema.turns.c
@@ -62,7 +63,12 @@ class StoredTurn:
     @property
     def answer(self) -> Message | None:
         """The answer; None where there is none yet."""
-        return None if self.packed_answer is None else unpack_json(self.packed_answer)
+        return None if self.packed_answer is None else from_chat(unpack_json(self.packed_answer))
+
+    @property
+    def stop_string(self) -> str | None:
+        """The stop string that ended the answer, if one did."""
+        return None if self.packed_answer is None else unpack_json(self.packed_answer).get("stop_string")
 
     @property
     def params(self) -> dict[str, Any]:

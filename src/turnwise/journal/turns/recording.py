@@ -16,6 +16,7 @@ from turnwise.journal.counts import UNRECOGNISED, tell
 from turnwise.journal.packing import pack_ids, pack_json, pack_logprobs
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_turn
+from turnwise.messages import calls_of, history_to_chat, text_of, to_chat
 from turnwise.sampling import exclusion_of_answer
 from turnwise.types import Exclusion, FinishReason, Message, Turn, TurnKind, TurnState
 
@@ -98,6 +99,7 @@ class Answer:
     logprobs: list[float] | None
     thread_hash: str | None = None
     answer_hash: str | None = None
+    stop_string: str | None = None
     used: tuple[int, int] | None = None
     too_long: bool = False
     supersedes: str | None = None
@@ -164,7 +166,7 @@ class Turns:
             "created_at": now,
             "prompt_tokens": new.prompt_tokens,
             "response_tokens": 0,
-            "messages": pack_json(new.messages),
+            "messages": pack_json(history_to_chat(new.messages)),
             "params": pack_json(new.params),
             "prompt_ids": pack_ids(new.prompt_ids),
             "attempts": 0,
@@ -200,7 +202,7 @@ class Turns:
             "finish_reason": answer.finish_reason,
             "answered_at": self._store.clock(),
             "response_tokens": len(answer.response_ids),
-            "answer": pack_json(answer.message),
+            "answer": pack_json(to_chat(answer.message) | _stopped_by(answer)),
             "response_ids": pack_ids(answer.response_ids),
             "logprobs": pack_logprobs(answer.logprobs),
         }
@@ -251,12 +253,13 @@ class Turns:
         row = c.execute(_HAS_NEXT_STATE, {"which": turn_id}).one_or_none()
         if row is None or row.next_state_at is not None:
             return  # a turn has one next state: the first that came
-        columns = {"next_state": pack_json(messages), "next_state_at": now}
+        stored = history_to_chat(messages)
+        columns = {"next_state": pack_json(stored), "next_state_at": now}
         if row.state == TurnState.WAITING:
             self._store.move(c, turn_id, TurnState.JUDGING, row=row, **columns)
         else:
             c.execute(update(schema.turns).where(T.id == turn_id).values(columns))
-        self._store.log(c, "next_state", turn_id, {"messages": messages})
+        self._store.log(c, "next_state", turn_id, {"messages": stored})
 
     def _supersede(self, c: Connection, turn_id: str) -> None:
         state = c.execute(select(T.state).where(T.id == turn_id)).scalar_one_or_none()
@@ -280,6 +283,11 @@ def _open_session(c: Connection, new: NewTurn, now: float, mono: float) -> None:
     )
 
 
+def _stopped_by(answer: Answer) -> dict[str, str]:
+    """What is stored of the stop string that ended an answer, beside its message."""
+    return {"stop_string": answer.stop_string} if answer.stop_string else {}
+
+
 def _why_excluded(row: Any, answer: Answer) -> Exclusion | None:
     """Why an answered turn can never be trained on, or None."""
     return exclusion_of_answer(
@@ -288,5 +296,5 @@ def _why_excluded(row: Any, answer: Answer) -> Exclusion | None:
         pinned=bool(row.pinned),
         closed=row.closed_at is not None,
         too_long=answer.too_long,
-        empty=not (answer.response_ids or answer.message.get("content") or answer.message.get("tool_calls")),
+        empty=not (answer.response_ids or text_of(answer.message) or calls_of(answer.message)),
     )

@@ -12,6 +12,7 @@ from turnwise.journal import prefixes, schema
 from turnwise.journal.packing import unpack_json
 from turnwise.journal.store import Store
 from turnwise.journal.turns.recorded import SessionTurn
+from turnwise.messages import from_chat, history_from_chat
 from turnwise.sampling import may_keep_only_turn
 from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
 
@@ -35,6 +36,10 @@ _MAIN = (  # as many as tell one from several
     )
     .limit(2)
 )
+
+
+Choice = Callable[[SessionTurn, list[dict[str, Any]]], list[dict[str, Any]]]
+"""Which of a turn's messages to show."""
 
 
 class Sessions:
@@ -99,7 +104,9 @@ class Sessions:
             found = [dict(row._mapping) for row in rows]
             for row in found if summary is not None else ():
                 first = c.execute(_FIRST, {"which": row["id"]}).scalar_one_or_none()
-                row["about"] = "" if first is None or summary is None else summary(unpack_json(first))
+                row["about"] = (
+                    "" if first is None or summary is None else summary(history_from_chat(unpack_json(first)))
+                )
             return found
 
     def find(self, given: str) -> str:
@@ -112,13 +119,11 @@ class Sessions:
         with self._store.reading() as c:
             return prefixes.shortened(c, "session", ids)
 
-    def show(
-        self, session_id: str, new: Callable[[SessionTurn, list[Message]], list[Message]] | None = None
-    ) -> dict[str, Any] | None:
+    def show(self, session_id: str, new: Choice | None = None) -> dict[str, Any] | None:
         """One session with its turns, next states and verdicts, in order.
 
-        A turn that is not stored on another one has its whole history; `new` is given each turn and its messages, and
-        says which of them to show.
+        Messages are given as they are stored. A turn that is not stored on another one has its whole history; `new` is
+        given each turn and its messages, and says which of them to show.
         """
         with self._store.reading() as c:
             session = c.execute(select(*_COLUMNS).where(S.id == session_id)).one_or_none()
@@ -145,12 +150,12 @@ def _verdicts(c: Connection, session_id: str) -> dict[str, list[dict[str, Any]]]
     return found
 
 
-def _shown(
-    row: Any, verdicts: list[dict[str, Any]], new: Callable[[SessionTurn, list[Message]], list[Message]] | None
-) -> dict[str, Any]:
+def _shown(row: Any, verdicts: list[dict[str, Any]], new: Choice | None) -> dict[str, Any]:
     messages = unpack_json(row.messages)
     answer = unpack_json(row.answer) if row.answer else None
-    turn = SessionTurn(row.id, row.kind, row.parent_id, row.extends_parent, answer)
+    turn = SessionTurn(
+        row.id, row.kind, row.parent_id, row.extends_parent, None if answer is None else from_chat(answer)
+    )
     return {
         "id": row.id,
         "index": row.idx,

@@ -6,7 +6,7 @@ outcome. Content, whatever it says, is one kind of evidence and alone decides no
 
 from __future__ import annotations
 
-from turnwise.judges.sources.by_source import CONTENT, ToolResult
+from turnwise.judges.sources.by_source import CONTENT, ReadResult
 from turnwise.patterns import IGNORECASE, pattern
 
 # That a command merely ended well (tool.exit_zero) is evidence of nothing, as content is.
@@ -33,7 +33,7 @@ EXPECTS_FAILURE = pattern(
 )
 
 
-def tool_features(task: str, results: list[ToolResult]) -> dict[str, float]:
+def tool_features(task: str, results: list[ReadResult]) -> dict[str, float]:
     """The kind of outcome that the results of one turn show → strength 1.0. ``task``: the person's words."""
     if not results:
         return {}

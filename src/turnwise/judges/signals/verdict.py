@@ -124,7 +124,7 @@ def _evidence(task_messages: list[Message], answer: Message, sources: Sources, r
 
 def _task(messages: list[Message]) -> str:
     """What the person asked for last, in their own words."""
-    asked = [m for m in messages if m.get("role") == "user"][-MAX_ASKED:]
+    asked = [m for m in messages if m.role == "user"][-MAX_ASKED:]
     return next((words for m in reversed(asked) if (words := person_words(m))), "")
 
 

@@ -21,8 +21,8 @@ from turnwise.judges.sources.person import MAX_READ, person_words
 from turnwise.judges.sources.reports import MAX_READ as MAX_REPORT
 from turnwise.judges.sources.reports import codes, outcome
 from turnwise.judges.sources.visible import with_plain_marks
-from turnwise.messages import content_text
-from turnwise.types import Message
+from turnwise.messages import call_answered, calls_of, text_of
+from turnwise.types import Message, ToolCall
 
 CONTENT = "tool.content"
 MAX_PERSON_CHARS = 50_000
@@ -31,7 +31,7 @@ MAX_REPORT_CHARS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResult:
+class ReadResult:
     """One tool's result: the call that asked for it, where there is one, and what it is worth as evidence."""
 
     tool: str
@@ -51,7 +51,7 @@ class Sources:
     """A next state by source. ``person`` is "" where the person said nothing; ``foreign``: (source, text) pairs."""
 
     person: str
-    results: list[ToolResult] = field(default_factory=list)
+    results: list[ReadResult] = field(default_factory=list)
     foreign: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -64,14 +64,14 @@ def by_source(answer: Message, next_state: list[Message], tools: list[dict[str, 
     """Every message of a next state by its source. ``tools``: the definitions that the request had, if known."""
     calls = _calls(answer)
     person: list[str] = []
-    results: list[ToolResult] = []
+    results: list[ReadResult] = []
     foreign: list[tuple[str, str]] = []
     left, reports_left = MAX_PERSON_CHARS, MAX_REPORT_CHARS
     for message in next_state:
-        role, text = message.get("role"), content_text(message)
+        role, text = message.role, text_of(message)
         if role in ("tool", "function"):
             reports_left -= min(len(text), MAX_REPORT)
-            result = _result(calls.get(message.get("tool_call_id")), text, tools, reports_left >= 0)
+            result = _result(calls.get(call_answered(message) or ""), text, tools, reports_left >= 0)
             results.append(result)
             foreign.append((result.source, text))
         elif role == "user":
@@ -81,27 +81,27 @@ def by_source(answer: Message, next_state: list[Message], tools: list[dict[str, 
             if len(text) > MAX_READ or left < 0 or words.split() != with_plain_marks(text).split():
                 foreign.append(("a message of the person that holds more than their words", text))
         else:
-            foreign.append((f"a message of the role {str(role)[:20]!r}", text))
+            foreign.append((f"a message of the role {role[:20]!r}", text))
     return Sources("\n".join(person), results, foreign)
 
 
-def _calls(answer: Message) -> dict[Any, dict[str, Any]]:
+def _calls(answer: Message) -> dict[str, ToolCall]:
     """Each call of an answer by its id; an id that two calls share names neither of them."""
-    made = answer.get("tool_calls") or []
-    ids = Counter(call.get("id") for call in made)
-    return {call.get("id"): call.get("function") or {} for call in made if ids[call.get("id")] == 1}
+    made = calls_of(answer)
+    ids = Counter(call.id for call in made)
+    return {call.id: call for call in made if ids[call.id] == 1}
 
 
-def _result(function: dict[str, Any] | None, text: str, tools: list[dict[str, Any]] | None, read: bool) -> ToolResult:
-    if function is None:
-        return ToolResult("", None, text, CONTENT)
-    name, arguments = str(function.get("name") or ""), function.get("arguments")
+def _result(call: ToolCall | None, text: str, tools: list[dict[str, Any]] | None, read: bool) -> ReadResult:
+    if call is None:
+        return ReadResult("", None, text, CONTENT)
+    name, arguments = call.name, call.arguments
     if misfit(name, arguments, tools):
-        return ToolResult(name, None, text, "tool.bad_call")
+        return ReadResult(name, None, text, "tool.bad_call")
     run: Diagnostic | None = diagnostic(name, arguments)
     if run is None or not read:
-        return ToolResult(name, shell_command(name, arguments), text, CONTENT)
-    return ToolResult(name, shell_command(name, arguments), text, outcome(name, run, text), tuple(codes(text)))
+        return ReadResult(name, shell_command(name, arguments), text, CONTENT)
+    return ReadResult(name, shell_command(name, arguments), text, outcome(name, run, text), tuple(codes(text)))
 
 
 def misfit(name: str, arguments: Any, tools: list[dict[str, Any]] | None) -> bool:
@@ -140,6 +140,6 @@ _WORDS = {
 }
 
 
-def _in_our_words(result: ToolResult) -> list[str]:
+def _in_our_words(result: ReadResult) -> list[str]:
     line = _WORDS.get(result.kind)
     return [] if line is None else [f"{line} Codes: {', '.join(result.codes)}." if result.codes else line]

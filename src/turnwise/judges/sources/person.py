@@ -24,7 +24,7 @@ from turnwise.judges.sources.pasted import (
 from turnwise.judges.sources.quotations import without_quotations
 from turnwise.judges.sources.visible import STOOD, with_plain_marks
 from turnwise.judges.sources.wrappers import without_blocks
-from turnwise.messages import content_text
+from turnwise.messages import parts_of, text_of, text_of_part
 from turnwise.patterns import anchored, pattern
 from turnwise.types import Message
 
@@ -76,10 +76,10 @@ def person_words(message: Message) -> str:
 
     Each part of its content stands for itself, but for parts that hand over the next ones or begin alike, as rows do.
     """
-    content = message.get("content")
-    if not isinstance(content, list):
-        return own_words(content_text(message))
-    parts = [with_plain_marks(content_text({"content": [part]})) for part in content]
+    content = parts_of(message)
+    if len(content) <= 1:
+        return own_words(text_of(message))
+    parts = [with_plain_marks(text_of_part(part)) for part in content]
     rows = share_a_head(parts)
     own: list[str] = []
     for text in parts:

@@ -20,6 +20,7 @@ from turnwise.gateway.wire.request import (
     call_id,
     event,
 )
+from turnwise.messages import calls_of, chat_call, text_of, thinking_in
 from turnwise.tokens.answer_pieces import AnswerParts, CallPiece
 
 
@@ -28,19 +29,19 @@ class ChatCodec:
 
     name = "chat"
 
-    def __init__(self, *, images: bool = False, choices: bool = False) -> None:
-        self._images, self._choices = images, choices
+    def __init__(self, *, choices: bool = False) -> None:
+        self._choices = choices
 
     def parse(self, body: bytes) -> ModelRequest:
-        return parse_request(body, images=self._images, choices=self._choices)
+        return parse_request(body, choices=self._choices)
 
     def whole(self, head: AnswerHead, final: Final, logprobs: list[tuple[str, float]] | None) -> dict[str, Any]:
-        answer: dict[str, Any] = {"role": "assistant", "content": final.message.get("content") or "", "refusal": None}
-        if final.message.get("reasoning_content"):
-            answer["reasoning_content"] = final.message["reasoning_content"]
-        if final.message.get("tool_calls"):
+        answer: dict[str, Any] = {"role": "assistant", "content": text_of(final.message), "refusal": None}
+        if thought := thinking_in(final.message):
+            answer["reasoning_content"] = thought
+        if calls := calls_of(final.message):
             answer["content"] = answer["content"] or None
-            answer["tool_calls"] = final.message["tool_calls"]
+            answer["tool_calls"] = [chat_call(call) for call in calls]
         choice = {
             "index": 0,
             "message": answer,

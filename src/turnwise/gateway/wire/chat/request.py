@@ -1,16 +1,17 @@
-"""What a chat completions request asks, as the one internal request: its fields checked, its messages as plain ones.
+"""What a chat completions request asks, as the one internal request: its fields checked, its messages typed.
 
 Every field is honoured, kept in the record, or refused by name with a 400; none is silently dropped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from turnwise.gateway.errors import ApiError
-from turnwise.gateway.wire.images import take_images
+from turnwise.gateway.wire.content import read_content
 from turnwise.gateway.wire.request import (
     TOOL_NAME,
     ModelRequest,
@@ -24,12 +25,12 @@ from turnwise.gateway.wire.request import (
     session_name,
     take_kept,
     take_tool_marks,
-    text_of,
 )
 from turnwise.gateway.wire.servers_own import SERVERS_OWN
 from turnwise.gateway.wire.thinking import asked_thinking
 from turnwise.gateway.wire.tool_choice import openai_choice
-from turnwise.types import Message
+from turnwise.messages import Content
+from turnwise.types import Message, Text, Thinking, ToolCall, ToolResult
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 UPSTREAMS_OWN = frozenset({"thinking", "enable_thinking", "chat_template_kwargs"})
@@ -68,7 +69,7 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = SERVERS_OWN | {
 
 CHOICES = ("n", "logprobs", "top_logprobs", "logit_bias")
 """What an upstream that speaks this format is asked, and gives, as it came."""
-
+TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 MESSAGE_FIELDS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "reasoning_content", "reasoning"}
 )
@@ -131,7 +132,7 @@ class ChatFields(SamplingFields):
     model_config = ConfigDict(extra="forbid")
 
     model: str
-    messages: list[Message]
+    messages: list[dict[str, Any]]
     stream: bool | None = None
     stream_options: ChatStreamOptions | None = None
     max_tokens: int | None = Field(default=None, ge=1)
@@ -148,11 +149,8 @@ class ChatFields(SamplingFields):
     structured_outputs: dict[str, Any] | None = None
 
 
-def parse_request(body: bytes, *, images: bool = False, choices: bool = False) -> ModelRequest:
-    """Check a body; with `images` its messages may have some, with `choices` it may ask for several (`CHOICES`).
-
-    Raises ApiError (400) that names the field.
-    """
+def parse_request(body: bytes, *, choices: bool = False) -> ModelRequest:
+    """Check a body; with `choices` it may ask for several (`CHOICES`). Raises ApiError (400) that names the field."""
     raw = read_object(body)
     neutral = {"logprobs": (None, False)} | NEUTRAL_VALUES
     own = [name for name in CHOICES if choices and raw.get(name) not in neutral[name]]
@@ -163,7 +161,7 @@ def parse_request(body: bytes, *, images: bool = False, choices: bool = False) -
         raise named(e) from e
     if given.stream_options is not None and not given.stream:
         raise ApiError(400, "stream_options goes with stream: true", param="stream_options", code="invalid_value")
-    messages = [_plain(i, message, images) for i, message in enumerate(given.messages)]
+    messages = [_message(i, message) for i, message in enumerate(given.messages)]
     check_conversation(messages, "messages")
     tools = [tool.model_dump(exclude_none=True) for tool in given.tools or []]
     check_tool_names(tools)
@@ -200,56 +198,49 @@ def parse_request(body: bytes, *, images: bool = False, choices: bool = False) -
     )
 
 
-def _plain(i: int, message: Message, images: bool) -> Message:
-    """A message as it is rendered and recorded: content as one string, `developer` as `system`, no client marks."""
+def _message(i: int, given: dict[str, Any]) -> Message:
+    """A message with `developer` as `system`, and without its client's marks."""
 
     def refuse(what: str, code: str = "invalid_value") -> ApiError:
         return ApiError(400, f"messages[{i}]: {what}", param=f"messages.{i}", code=code)
 
-    role = message.get("role")
+    role = given.get("role")
     if role not in ROLES:
         raise refuse(f"the role must be one of {', '.join(ROLES)}, not {role!r}")
-    for key in message.keys() - MESSAGE_FIELDS - MESSAGE_MARKS:
-        if message[key] is not None:  # a field that is null says nothing
+    for key in given.keys() - MESSAGE_FIELDS - MESSAGE_MARKS:
+        if given[key] is not None:  # a field that is null says nothing
             if key in ("audio", "function_call"):
                 raise refuse(f"{key!r} is not supported", "unsupported_parameter")
             raise refuse(f"unknown field {key!r}", "unknown_parameter")
-    content, calls = message.get("content"), message.get("tool_calls")
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    if content is None and role != "assistant":
-        raise refuse("content is missing")
-    content, seen = take_images(content) if images else (content, {})
-    if isinstance(content, list):
-        kinds = ("text", "input_text", "output_text", "refusal")
-        content = text_of(content, kinds, f"messages.{i}.content", apart=role != "assistant")
-    elif content is not None and not isinstance(content, str):
-        raise refuse("content must be a string or a list of text parts")
-    plain: Message = {"role": "system" if role == "developer" else role, "content": content or _refused(message)} | seen
-    name = message.get("name")
-    if name is not None:
-        if not isinstance(name, str):
-            raise refuse("'name' must be a string")
-        plain["name"] = name
-    if role == "assistant" and isinstance(reasoning, str):
-        plain["reasoning_content"] = reasoning
-    if calls is not None:
-        if role != "assistant" or not isinstance(calls, list):
-            raise refuse("tool_calls is a list that belongs to an assistant message")
-        if calls:
-            plain["tool_calls"] = [_call(k, call, refuse) for k, call in enumerate(calls)]
+    content, name, calls = _content(i, given, refuse), given.get("name"), given.get("tool_calls")
+    if name is not None and not isinstance(name, str):
+        raise refuse("'name' must be a string")
+    if calls is not None and (role != "assistant" or not isinstance(calls, list)):
+        raise refuse("tool_calls is a list that belongs to an assistant message")
     if role == "tool":
-        if not isinstance(message.get("tool_call_id"), str):
+        if not isinstance(given.get("tool_call_id"), str):
             raise refuse("a tool message needs the tool_call_id it answers")
-        plain["tool_call_id"] = message["tool_call_id"]
-    return plain
+        return Message("tool", (ToolResult(given["tool_call_id"], content),), name)
+    if role != "assistant":
+        return Message("system" if role == "developer" else role, content, name)
+    reasoning = given.get("reasoning_content") or given.get("reasoning")
+    thought = (Thinking(reasoning),) if reasoning and isinstance(reasoning, str) else ()
+    made = [_call(k, call, refuse) for k, call in enumerate(calls or [])]
+    return Message("assistant", (*thought, *content, *made), name)
 
 
-def _refused(message: Message) -> str:
-    refusal = message.get("refusal")
-    return refusal if isinstance(refusal, str) else ""
+def _content(i: int, given: dict[str, Any], refuse: Callable[[str], ApiError]) -> Content:
+    content = given.get("content")
+    if content is None and given["role"] != "assistant":
+        raise refuse("content is missing")
+    if content is not None and not isinstance(content, str | list):
+        raise refuse("content must be a string or a list of text parts")
+    read = read_content(given["role"], content or "", TEXT_PARTS, f"messages.{i}.content")
+    refusal = given.get("refusal")
+    return read or ((Text(refusal),) if refusal and isinstance(refusal, str) else ())
 
 
-def _call(k: int, call: Any, refuse: Any) -> dict[str, Any]:
+def _call(k: int, call: Any, refuse: Callable[[str], ApiError]) -> ToolCall:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
         raise refuse("every tool call needs a function with a name")
@@ -259,8 +250,4 @@ def _call(k: int, call: Any, refuse: Any) -> dict[str, Any]:
     given = call.get("id")
     if given is not None and not isinstance(given, str):
         raise refuse("a tool call's id must be a string")
-    return {
-        "id": given or f"call_{k}",
-        "type": "function",
-        "function": {"name": function["name"], "arguments": arguments or "{}"},
-    }
+    return ToolCall(function["name"], arguments or "{}", given or f"call_{k}")

@@ -1,4 +1,4 @@
-"""Anthropic's messages on the wire: requests with blocks become plain messages, answers become blocks and their events.
+"""Anthropic's messages on the wire: requests with blocks become typed messages, answers become blocks and their events.
 
 Reasoning is a `thinking` block, a tool call a `tool_use` block. A tool's arguments leave in pieces for as long as they
 are valid JSON: this format has no place for anything else.
@@ -26,6 +26,7 @@ from turnwise.gateway.wire.request import (
     call_id,
     event,
 )
+from turnwise.messages import calls_of, text_of, thinking_in
 from turnwise.tokens.answer_pieces import AnswerParts, CallPiece, Piece
 from turnwise.types import FinishReason
 
@@ -56,9 +57,6 @@ class MessagesCodec:
 
     name = "messages"
 
-    def __init__(self, *, images: bool = False) -> None:
-        self._images = images
-
     def parse(self, body: bytes) -> ModelRequest:
         request = self.parse_count(body)
         if request.max_tokens is None:
@@ -67,20 +65,16 @@ class MessagesCodec:
 
     def parse_count(self, body: bytes) -> ModelRequest:
         """A body of `count_tokens`, which needs no `max_tokens`."""
-        return parse_request(body, images=self._images)
+        return parse_request(body)
 
     def whole(self, head: AnswerHead, final: Final, logprobs: list[tuple[str, float]] | None) -> dict[str, Any]:
         content: list[dict[str, Any]] = []
-        if final.message.get("reasoning_content"):
-            thinking = final.message["reasoning_content"]
-            content.append({"type": "thinking", "thinking": thinking, "signature": head.turn_id})
-        if final.message.get("content"):
-            content.append({"type": "text", "text": final.message["content"]})
-        for call in final.message.get("tool_calls") or []:
-            function = call["function"]
-            content.append(
-                {"type": "tool_use", "id": call["id"], "name": function["name"], "input": _input(function["arguments"])}
-            )
+        if thought := thinking_in(final.message):
+            content.append({"type": "thinking", "thinking": thought, "signature": head.turn_id})
+        if text := text_of(final.message):
+            content.append({"type": "text", "text": text})
+        for call in calls_of(final.message):
+            content.append({"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call.arguments)})
         body = _message_body(head, content, usage_body(final.usage)) | _stop(final)
         AnthropicMessage.model_validate(body)
         return body

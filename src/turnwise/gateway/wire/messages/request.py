@@ -1,4 +1,4 @@
-"""What a messages request asks, as the one internal request: its fields checked, its blocks as plain messages."""
+"""What a messages request asks, as the one internal request: its fields checked, its blocks as typed messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turnwise.gateway.errors import ApiError
-from turnwise.gateway.wire.images import take_images
+from turnwise.gateway.wire.content import no_text, read_content, read_text
 from turnwise.gateway.wire.request import (
     LARGEST_TOP_K,
     TOOL_NAME,
@@ -24,11 +24,11 @@ from turnwise.gateway.wire.request import (
     session_name,
     take_kept,
     take_tool_marks,
-    text_of,
 )
 from turnwise.gateway.wire.thinking import asked_thinking
 from turnwise.gateway.wire.tool_choice import must_call
-from turnwise.types import Message
+from turnwise.messages import answer_of, failed, result_of, saying
+from turnwise.types import Message, ToolCall
 
 KEPT_FIELDS = frozenset(
     {
@@ -53,8 +53,6 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "fallbacks": (None, []),
     "compaction": (None,),
 }
-
-REFUSED_BLOCKS = "this is a text model; content of type {kind!r} is not supported"
 
 
 class AnthropicTool(BaseModel):
@@ -99,8 +97,8 @@ class MessagesFields(BaseModel):
     output_config: OutputConfig | None = None
 
 
-def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
-    """Check a body; with `images` its messages may have some. Raises ApiError (400) that names the field."""
+def parse_request(body: bytes) -> ModelRequest:
+    """Check a body. Raises ApiError (400) that names the field."""
     raw = read_object(body)
     if raw.pop("thread", None) is not None:
         raise _no_threads()
@@ -111,10 +109,9 @@ def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
         raise named(e) from e
     messages: list[Message] = []
     if given.system:
-        parts = given.system if isinstance(given.system, list) else [{"type": "text", "text": given.system}]
-        messages.append({"role": "system", "content": text_of(parts, ("text",), "system")})
+        messages.append(saying("system", read_text("system", given.system, ("text",), "system")))
     for i, message in enumerate(given.messages):
-        messages += _plain(i, message, images)
+        messages += _messages(i, message)
     check_conversation(messages, "messages")
     tools = [_tool(i, tool) for i, tool in enumerate(given.tools or [])]
     check_tool_names(tools)
@@ -154,40 +151,43 @@ def _no_threads() -> ApiError:
     )
 
 
-def _plain(i: int, message: dict[str, Any], images: bool) -> list[Message]:
-    """One message with blocks as plain messages: tool results first, then the text; or the assistant's one."""
+def _messages(i: int, given: dict[str, Any]) -> list[Message]:
+    """One message with blocks as ours: tool results first, then the text; or the assistant's one."""
     where = f"messages.{i}"
-    unknown = {key for key, value in message.items() if value is not None} - {"role", "content", "cache_control", "id"}
+    unknown = {key for key, value in given.items() if value is not None} - {"role", "content", "cache_control", "id"}
     if unknown:
         raise ApiError(400, f"{where}: unknown field {min(unknown)!r}", param=where, code="unknown_parameter")
-    role, content = message.get("role"), message.get("content")
+    role, content = given.get("role"), given.get("content")
     if role not in ("user", "assistant", "system"):
         raise invalid(where, f"the role must be 'user' or 'assistant', not {role!r}")
     if isinstance(content, str):
-        return [{"role": role, "content": content}]
+        return [saying(role, content)]
     if not isinstance(content, list) or any(not isinstance(block, dict) for block in content):
         raise invalid(f"{where}.content", "content must be a string or a list of blocks")
     if role == "assistant":
-        return [_assistant(where, content)]
+        return [_answer(where, content)]
     results: list[Message] = []
-    texts: list[dict[str, Any]] = []
+    said: list[dict[str, Any]] = []
     for k, block in enumerate(content):
         if block.get("type") == "tool_result" and role == "user":
-            results.append(_tool_result(f"{where}.content.{k}", block, images))
+            results.append(_tool_result(f"{where}.content.{k}", block))
         else:
-            texts.append(block)
-    plain, seen = take_images([_document(block) for block in texts]) if images else ([*map(_document, texts)], {})
-    text = text_of(plain, ("text",), f"{where}.content")
-    return [*results, {"role": role, "content": text} | seen] if texts or not results else results
+            said.append(_document(block))
+    if results and not said:
+        return results
+    return [*results, Message(role, read_content(role, said, ("text",), f"{where}.content"))]
 
 
-def _assistant(where: str, blocks: list[dict[str, Any]]) -> Message:
-    texts, thoughts, calls = [], [], []
+def _answer(where: str, blocks: list[dict[str, Any]]) -> Message:
+    """An assistant's message: what it says before and between its calls is one text before them."""
+    text: list[str] = []
+    thoughts: list[str] = []
+    calls: list[ToolCall] = []
     for k, block in enumerate(blocks):
         kind = block.get("type")
         at = f"{where}.content.{k}"
         if kind == "text":
-            texts.append(text_of([block], ("text",), at))
+            text.append(read_text("assistant", [block], ("text",), at))
         elif kind == "thinking":
             if not isinstance(block.get("thinking"), str):
                 raise invalid(at, "a thinking block needs a string 'thinking'")
@@ -195,46 +195,33 @@ def _assistant(where: str, blocks: list[dict[str, Any]]) -> Message:
         elif kind == "redacted_thinking":
             continue  # ours are never redacted: nothing a model of ours said is in it
         elif kind == "tool_use":
-            if not isinstance(block.get("id"), str) or not isinstance(block.get("name"), str) or not block["name"]:
-                raise invalid(at, "a tool_use block needs an id and a name")
-            if not isinstance(block.get("input"), dict):
-                raise invalid(at, "a tool_use block's input must be an object")
-            arguments = block["input"]
-            raw = arguments.get("INVALID_JSON")
-            text = raw if set(arguments) == {"INVALID_JSON"} and isinstance(raw, str) else None
-            calls.append(
-                {
-                    "id": block["id"],
-                    "type": "function",
-                    "function": {"name": block["name"], "arguments": text or json.dumps(arguments, ensure_ascii=False)},
-                }
-            )
+            calls.append(_call(at, block))
         else:
-            raise ApiError(400, f"{at}: {REFUSED_BLOCKS.format(kind=kind)}", param=at, code="unsupported_content")
-    message: Message = {"role": "assistant", "content": "".join(texts)}
-    if thoughts:
-        message["reasoning_content"] = "\n".join(thoughts)
-    if calls:
-        message["tool_calls"] = calls
-    return message
+            raise no_text(kind, at)
+    return answer_of("".join(text), "\n".join(thoughts), calls)
 
 
-def _tool_result(at: str, block: dict[str, Any], images: bool) -> Message:
+def _call(at: str, block: dict[str, Any]) -> ToolCall:
+    if not isinstance(block.get("id"), str) or not isinstance(block.get("name"), str) or not block["name"]:
+        raise invalid(at, "a tool_use block needs an id and a name")
+    if not isinstance(block.get("input"), dict):
+        raise invalid(at, "a tool_use block's input must be an object")
+    arguments = block["input"]
+    raw = arguments.get("INVALID_JSON")
+    text = raw if set(arguments) == {"INVALID_JSON"} and isinstance(raw, str) else None
+    return ToolCall(block["name"], text or json.dumps(arguments, ensure_ascii=False), block["id"])
+
+
+def _tool_result(at: str, block: dict[str, Any]) -> Message:
     if not isinstance(block.get("tool_use_id"), str):
         raise invalid(at, "a tool_result block needs the tool_use_id it answers")
-    content, seen = block.get("content"), {}
-    if isinstance(content, list):
-        content = [_document(_found_tool(part)) for part in content]
-        content, seen = take_images(content) if images else (content, {})
-        content = text_of(content, ("text",), f"{at}.content")
-    elif content is not None and not isinstance(content, str):
+    given = block.get("content")
+    if given is not None and not isinstance(given, str | list):
         raise invalid(at, "a tool result's content must be a string or a list of text blocks")
-    text = content or ""
-    if block.get("is_error") and not text.lower().startswith("error"):
-        text = f"Error: {text}"
-        if "parts" in seen:  # an upstream is sent these instead
-            seen = seen | {"parts": [{"type": "text", "text": "Error:"}, *seen["parts"]]}
-    return {"role": "tool", "content": text, "tool_call_id": block["tool_use_id"]} | seen
+    if isinstance(given, list):
+        given = [_document(_found_tool(part)) for part in given]
+    result = result_of(block["tool_use_id"], read_content("tool", given or "", ("text",), f"{at}.content"))
+    return failed(result) if block.get("is_error") else result
 
 
 def _wants_citations(messages: list[dict[str, Any]]) -> bool:
@@ -251,7 +238,7 @@ def _document(block: Any) -> Any:
         text = source["data"]
     elif source.get("type") == "content":
         inner = source.get("content")
-        text = inner if isinstance(inner, str) else text_of(inner or [], ("text",), "source.content")
+        text = read_text("user", inner or "", ("text",), "source.content")
     else:
         return block
     said = [block[key] for key in ("title", "context") if isinstance(block.get(key), str) and block[key]]

@@ -1,4 +1,4 @@
-"""OpenAI's responses on the wire: input items become plain messages, answers become output items and their events.
+"""OpenAI's responses on the wire: input items become typed messages, answers become output items and their events.
 
 `previous_response_id` names a recorded turn; its history comes before the input. Reasoning is a `reasoning` item, each
 tool call a `function_call` item. Every field is honoured, kept in the record, or refused by name.
@@ -16,6 +16,7 @@ from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.call_order import OneAtATime, is_complete
 from turnwise.gateway.wire.request import AnswerHead, Final, ModelRequest, Usage, call_id, event
 from turnwise.gateway.wire.responses.request import parse_request
+from turnwise.messages import calls_of, text_of, thinking_in
 from turnwise.tokens.answer_pieces import AnswerParts, CallPiece, Piece, TextPiece
 from turnwise.tokens.text_tokens import split_behind, tokens_of_message, tokens_of_part, without_reasoning
 from turnwise.types import FinishReason
@@ -29,23 +30,19 @@ class ResponsesCodec:
 
     name = "responses"
 
-    def __init__(self, *, images: bool = False) -> None:
-        self._images = images
-
     def parse(self, body: bytes) -> ModelRequest:
-        return parse_request(body, images=self._images)
+        return parse_request(body)
 
     def whole(self, head: AnswerHead, final: Final, logprobs: list[tuple[str, float]] | None) -> dict[str, Any]:
         items = _Items(head)
         output: list[dict[str, Any]] = []
         tokens = tokens_of_message(final.message, logprobs or [])
-        if final.message.get("reasoning_content"):
-            output.append(items.reasoning(final.message["reasoning_content"], "completed"))
-        if final.message.get("content"):
-            output.append(items.message(final.message["content"], "completed", tokens, len(output)))
-        for i, call in enumerate(final.message.get("tool_calls") or []):
-            function = call["function"]
-            output.append(items.call(i, function["name"], function["arguments"], "completed"))
+        if thought := thinking_in(final.message):
+            output.append(items.reasoning(thought, "completed"))
+        if text := text_of(final.message):
+            output.append(items.message(text, "completed", tokens, len(output)))
+        for i, call in enumerate(calls_of(final.message)):
+            output.append(items.call(i, call.name, call.arguments, "completed"))
         if not output:  # a client that sends the conversation back must have something to send
             output.append(items.message("", "completed", tokens))
         if not is_complete(output[-1].get("arguments", "")):

@@ -1,4 +1,4 @@
-"""What a responses request asks, as the one internal request: its fields checked, its input items as plain messages."""
+"""What a responses request asks, as the one internal request: its fields checked, its input items as typed messages."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from openai.types.shared import Reasoning
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from turnwise.gateway.errors import ApiError
-from turnwise.gateway.wire.images import take_images
+from turnwise.gateway.wire.content import read_content, read_text
 from turnwise.gateway.wire.request import (
     ModelRequest,
+    NamedItems,
     SamplingFields,
     check_conversation,
     invalid,
@@ -20,15 +21,15 @@ from turnwise.gateway.wire.request import (
     session_name,
     take_kept,
     take_tool_marks,
-    text_of,
     unsupported,
 )
-from turnwise.gateway.wire.responses.item_references import add_reference, fragment, has_references
+from turnwise.gateway.wire.responses.named_items import AnswerUnderWay, item_id
 from turnwise.gateway.wire.responses.tools import joined, read_tools
 from turnwise.gateway.wire.servers_own import SERVERS_OWN
 from turnwise.gateway.wire.thinking import asked_thinking
 from turnwise.gateway.wire.tool_choice import openai_choice
-from turnwise.types import Message
+from turnwise.messages import result_of, saying
+from turnwise.types import Message, ToolCall
 
 KEPT_FIELDS = frozenset(
     {
@@ -112,8 +113,8 @@ class ResponsesFields(SamplingFields):
     metadata: dict[str, str] | None = None
 
 
-def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
-    """Check a body; with `images` its input may have some. Raises ApiError (400) that names the field."""
+def parse_request(body: bytes) -> ModelRequest:
+    """Check a body. Raises ApiError (400) that names the field."""
     raw = read_object(body)
     kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
     try:
@@ -127,13 +128,14 @@ def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
         raise invalid("include", "must be a list")
     if unknown := [wanted for wanted in include if wanted not in INCLUDABLE]:
         raise invalid("include", f"there is nothing called {unknown[0]!r}")
-    messages = _messages(given.input, images)
+    messages, named_items = _messages(given.input)
     previous = given.previous_response_id
-    if previous is not None and (not messages or messages[-1]["role"] == "assistant"):
+    if previous is not None and (not messages or messages[-1].role == "assistant"):
         raise invalid("input", "needs something new after the previous response")
     if given.instructions:
-        messages.insert(0, {"role": "system", "content": given.instructions})
-    if previous is None and not has_references(messages):  # what is put in later is checked then
+        messages.insert(0, saying("system", given.instructions))
+        named_items = {i + 1: named for i, named in named_items.items()}
+    if previous is None and not named_items:  # what is put in later is checked then
         check_conversation(messages, "input")
     tools = read_tools(given.tools or [])
     choice = given.tool_choice
@@ -142,6 +144,7 @@ def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
     return ModelRequest(
         model=given.model,
         messages=messages,
+        named_items=named_items,
         tools=tools.offered if tools.offered and choice != "none" else None,
         withheld=tools.offered if choice == "none" else None,
         tool_choice=openai_choice(choice, named_tool, tools.offered),
@@ -165,81 +168,82 @@ def parse_request(body: bytes, *, images: bool = False) -> ModelRequest:
     )
 
 
-def _messages(given: str | list[dict[str, Any]] | None, images: bool) -> list[Message]:
-    """Input items as messages. A reasoning item, a message and the calls after it are one assistant message."""
-    if given is None:
-        return []
+def _messages(given: str | list[dict[str, Any]] | None) -> tuple[list[Message], NamedItems]:
+    """Input items as messages, and what of them the record has.
+
+    A reasoning item, a message and the calls after it are one assistant message.
+    """
     if isinstance(given, str):
-        return [{"role": "user", "content": given}]
-    messages: list[Message] = []
-    turn: Message | None = None  # the assistant message under way
-    for i, item in enumerate(given):
+        return [saying("user", given)], {}
+    said: list[Message | AnswerUnderWay] = []
+    answer: AnswerUnderWay | None = None
+    for i, item in enumerate(given or []):
         where = f"input.{i}"
         kind = item.get("type") or ("message" if "role" in item else "item_reference" if "id" in item else None)
-        said = {key for key, value in item.items() if value is not None}
-        unknown = said - ITEM_MARKS - ITEM_FIELDS.get(str(kind), said)
+        told = {key for key, value in item.items() if value is not None}
+        unknown = told - ITEM_MARKS - ITEM_FIELDS.get(str(kind), told)
         if unknown:
             param = f"{where}.{min(unknown)}"
             raise ApiError(400, f"unknown field '{param}'", param=param, code="unknown_parameter")
         if kind == "message" and item.get("role") != "assistant":
-            turn = None
-            messages.append(_message(where, item, images))
-        elif kind in ("message", "reasoning", "function_call"):
-            if turn is None:
-                turn = {"role": "assistant", "content": ""}
-                messages.append(turn)
-            _extend(where, fragment(turn), kind, item)
-        elif kind == "item_reference":
-            turn = add_reference(messages, turn, item.get("id"))
+            answer = None
+            said.append(_message(where, item))
+        elif kind in ("message", "reasoning", "function_call", "item_reference"):
+            named = item_id(item.get("id")) if kind == "item_reference" else None
+            if answer is None or (named is not None and not answer.goes_on_with(named)):
+                answer = AnswerUnderWay()
+                said.append(answer)
+            if named is None:
+                _extend(where, answer, str(kind), item)
+            else:
+                answer.name(named)
         elif kind == "function_call_output":
-            turn = None
-            messages.append(_output(where, item, images))
+            answer = None
+            said.append(_output(where, item))
         else:
             text = f"{where}: an item of type {kind!r} is not supported"
             raise ApiError(400, text, param=where, code="unsupported_content")
-    return messages
+    messages = [one.message() if isinstance(one, AnswerUnderWay) else one for one in said]
+    return messages, {i: one.named for i, one in enumerate(said) if isinstance(one, AnswerUnderWay) and one.named}
 
 
-def _message(where: str, item: dict[str, Any], images: bool) -> Message:
+def _message(where: str, item: dict[str, Any]) -> Message:
     role = item.get("role")
     if role not in ("user", "system", "developer"):
         raise invalid(where, f"the role must be user, system, developer or assistant, not {role!r}")
-    content, seen = take_images(item.get("content")) if images else (item.get("content"), {})
-    return {"role": "system" if role == "developer" else role, "content": _text(where, content)} | seen
+    role = "system" if role == "developer" else role
+    return Message(role, read_content(role, _content(where, item, "content"), TEXT_PARTS, f"{where}.content"))
 
 
-def _extend(where: str, turn: Message, kind: str, item: dict[str, Any]) -> None:
+def _extend(where: str, answer: AnswerUnderWay, kind: str, item: dict[str, Any]) -> None:
     if kind == "message":
-        turn["content"] += _text(where, item.get("content"), apart=False)
+        answer.text += read_text("assistant", _content(where, item, "content"), TEXT_PARTS, f"{where}.content")
     elif kind == "reasoning":
         content = item.get("content") or item.get("summary") or []
-        text = text_of(content, TEXT_PARTS, f"{where}.content", apart=False) if isinstance(content, list) else ""
-        if text:
-            turn["reasoning_content"] = turn.get("reasoning_content", "") + text
+        if isinstance(content, list):
+            answer.thinking += read_text("assistant", content, TEXT_PARTS, f"{where}.content")
     else:
         for key in ("call_id", "name", "arguments"):
             if not isinstance(item.get(key), str):
                 raise invalid(f"{where}.{key}", "a function call needs call_id, name and arguments, all strings")
         if not isinstance(item.get("namespace"), str | None):
             raise invalid(f"{where}.namespace", "must be a string")
-        function = {"name": joined(item.get("namespace"), item["name"]), "arguments": item["arguments"] or "{}"}
-        call = {"id": item["call_id"], "type": "function", "function": function}
-        turn.setdefault("tool_calls", []).append(call)
+        name = joined(item.get("namespace"), item["name"])
+        answer.calls.append(ToolCall(name, item["arguments"] or "{}", item["call_id"]))
 
 
-def _output(where: str, item: dict[str, Any], images: bool) -> Message:
+def _output(where: str, item: dict[str, Any]) -> Message:
     if not isinstance(item.get("call_id"), str):
         raise invalid(f"{where}.call_id", "a function call's output needs the call_id it answers")
-    output, seen = take_images(item.get("output")) if images else (item.get("output"), {})
-    return {"role": "tool", "content": _text(where, output, "output"), "tool_call_id": item["call_id"]} | seen
+    output = read_content("tool", _content(where, item, "output"), TEXT_PARTS, f"{where}.output")
+    return result_of(item["call_id"], output)
 
 
-def _text(where: str, content: Any, key: str = "content", *, apart: bool = True) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
+def _content(where: str, item: dict[str, Any], key: str) -> str | list[Any]:
+    given = item.get(key)
+    if not isinstance(given, str | list):
         raise invalid(f"{where}.{key}", "must be a string or a list of text parts")
-    return text_of(content, TEXT_PARTS, f"{where}.{key}", apart=apart)
+    return given
 
 
 def _echoed_reasoning(given: Any) -> dict[str, Any] | None:

@@ -1,0 +1,99 @@
+"""The prompt of a turn, bridged from the turn before it where that is exact, and how its answer is sampled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnwise.config import Config
+from turnwise.engines.base import SamplingParams
+from turnwise.gateway.wire.request import ModelRequest, unsupported, without_prefill
+from turnwise.gateway.wire.thinking import is_bound, thinking_of
+from turnwise.journal import Journal, StoredTurn
+from turnwise.models import answer_defaults
+from turnwise.tokens.forced_calls import forced_call
+from turnwise.tokens.rendering import Prompt, PromptRenderer
+from turnwise.types import Message
+
+LEAST_TEMPERATURE = 0.05
+"""Below it, sampling is greedy: log-probs at such temperatures only measure rounding."""
+
+
+class Prompting:
+    """Makes prompts for the served model. Without a renderer, in front of an upstream, they are empty."""
+
+    def __init__(self, config: Config, journal: Journal, renderer: PromptRenderer | None) -> None:
+        self._journal = journal
+        self._renderer = renderer
+        self.defaults = answer_defaults(config.model)
+
+    def whole(self, request: ModelRequest) -> Prompt:
+        """The prompt of a request alone. Raises ApiError (400) where there are no tokens."""
+        if self._renderer is None:
+            raise unsupported("count_tokens", "this engine does not take token ids, so there is nothing to count")
+        asked = without_prefill(request)
+        return self._begun(self._renderer.render(asked.messages, asked.tools, thinking_of(asked)), asked)
+
+    def prompt(
+        self, request: ModelRequest, parent: StoredTurn | None, added: list[Message], session_id: str
+    ) -> tuple[Prompt, bool]:
+        """The prompt, bridged from its parent by what was `added` where that is exact, and whether it is stored as an
+        extension. Raises ApiError (400) for what this model cannot be bound to."""
+        renderer, tools = self._renderer, request.tools
+        if renderer is None:
+            return Prompt([], None, False), False
+        thinking = thinking_of(request)
+        prompt, extends = None, False
+        if parent is not None and _bridgeable(parent) and self._journal.lookups.same_tools(parent, tools):
+            prompt_ids, response_ids = self._journal.lookups.ids(parent)
+            prompt = renderer.bridge(prompt_ids, response_ids, parent.hint_at, added, tools, thinking)
+            extends = prompt is not None and parent.session_id == session_id
+        prompt = prompt or renderer.render(request.messages, tools, thinking)
+        if is_bound(request) and renderer.ends_in_reasoning(prompt.ids):
+            bonds = {request.structured_field: request.structured, "structured_outputs": request.grammar}
+            field = next((name for name, bond in bonds.items() if bond is not None), "tool_choice")
+            raise unsupported(field, "this model thinks first, which no grammar allows; ask for it in words")
+        return self._begun(prompt, request), extends
+
+    def sampling(self, request: ModelRequest, room: int) -> SamplingParams:
+        """How the engine is to sample, with `room` tokens left in the model's context."""
+        temperature = 1.0 if request.temperature is None else request.temperature
+        greedy = temperature < LEAST_TEMPERATURE or request.top_p == 0
+        return SamplingParams(
+            max_tokens=min(request.max_tokens or self.defaults.max_tokens or room, room),
+            temperature=0.0 if greedy else temperature,
+            top_p=request.top_p or 1.0,
+            top_k=-1 if not request.top_k else request.top_k,
+            seed=request.seed,
+            stop=request.stops,
+            stop_token_ids=() if self._renderer is None else tuple(self._renderer.stop_token_ids),
+            structured=request.structured,
+            call=self._call(request),
+            grammar=request.grammar,
+            min_p=request.min_p or 0.0,
+            frequency_penalty=request.frequency_penalty or 0.0,
+            presence_penalty=request.presence_penalty or 0.0,
+            repetition_penalty=request.repetition_penalty or 1.0,
+        )
+
+    def _begun(self, prompt: Prompt, request: ModelRequest) -> Prompt:
+        """The prompt with the beginning of the answer that the client wrote, if it did. Raises ApiError (400)."""
+        if not request.prefill or self._renderer is None:
+            return prompt
+        if self._renderer.ends_in_reasoning(prompt.ids):
+            raise unsupported("messages", "this model thinks first, so no beginning of its answer can be given")
+        return prompt.begun(self._renderer.encode(request.prefill))
+
+    def _call(self, request: ModelRequest) -> dict[str, Any] | None:
+        if request.tool_choice is None or request.tools is None or self._renderer is None:
+            return None
+        return forced_call(request.tool_choice, request.tools, self._renderer.grammar.space)
+
+
+def _bridgeable(parent: StoredTurn) -> bool:
+    """Whether a prompt with the same tools (they stand in it) may go on from what the parent's engine sampled.
+
+    Not after a stop string: the client never saw it, so the history it sends is another text.
+    """
+    if parent.packed_response_ids is None or not parent.response_tokens:
+        return False
+    return parent.stop_string is None
