@@ -18,8 +18,11 @@ from turnwise.config import Config, load_config
 from turnwise.doctor.journal import examine_journal
 from turnwise.errors import ConfigError, JournalError, JournalUnavailable
 from turnwise.journal import Journal, schema
+from turnwise.journal.deletion.erasing import vacuum
+from turnwise.journal.deletion.retention import prune
+from turnwise.journal.records.export import RecordsExporter
 from turnwise.reference import as_toml
-from turnwise.types import TurnState, Verdict
+from turnwise.types import TurnKind, TurnState, Verdict
 
 pytestmark = pytest.mark.files  # not twice: each test here says where its journal lies
 REPLY = [{"role": "user", "content": "no"}]
@@ -91,6 +94,23 @@ def test_leases_of_other_machines_outlive_a_start_of_this_one(config: Config) ->
         journal.store.end_leases()
         journal.judging.record(task, Verdict(1, None, "model"))
         assert journal.turns.get(turn).state is TurnState.READY  # type: ignore[union-attr]
+
+
+def test_size_is_kept_although_tables_do_not_shrink(config: Config) -> None:
+    with closing(Journal.open(config)) as journal:
+        for n in range(120):
+            answered(
+                journal, session_id=f"s{n}", kind=TurnKind.SIDE, messages=[{"role": "user", "content": f"{n} " * 99}]
+            )
+            journal.sessions.close(f"s{n}", "done")
+        RecordsExporter(journal).export_all()
+        with journal.store.reading() as c:
+            limit = journal.store.database.used_bytes(c) // 2
+        went = prune(journal, None, limit)
+        assert 50 <= went.turns <= 85
+        assert prune(journal, None, limit).turns == 0, "what a deletion leaves in the tables is no reason for another"
+        before, after = vacuum(journal)
+        assert after < before
 
 
 def test_a_journal_has_one_gateway(config: Config) -> None:
