@@ -63,7 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tests = Path(__file__).parent
     for item in items:
         name = item.path.relative_to(tests).with_suffix("").as_posix()
-        if name in WIDE or name.startswith("attacks/"):
+        on_postgres = getattr(item, "callspec", None) is not None and item.callspec.params.get("place") == "postgres"  # type: ignore[attr-defined]
+        if name in WIDE or name.startswith("attacks/") or on_postgres:
             item.add_marker(pytest.mark.wide)
 
 

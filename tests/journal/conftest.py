@@ -32,8 +32,9 @@ def postgres() -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Where journals lie in this test. On PostgreSQL every home has a database of its own."""
-    if request.param == "sqlite":
-        yield request.param
+    which = getattr(request, "param", "sqlite")  # a state machine of Hypothesis takes no parameters
+    if which == "sqlite":
+        yield which
         return
     server: Cluster = request.getfixturevalue("postgres")
     homes: dict[Path, str] = {}
@@ -45,6 +46,6 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
     for module in (store, read_only):
         monkeypatch.setattr(module, "database", on_the_server)
-    yield request.param
+    yield which
     for url in homes.values():
         server.give_back(url)

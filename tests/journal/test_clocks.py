@@ -146,6 +146,7 @@ def test_what_another_boot_left_blocks_nothing_in_this_one(config: Config, time:
     after.close()
 
 
+@pytest.mark.files
 def test_the_supervisor_lets_go_of_every_lease_at_its_start(queue: Journal, time: Time) -> None:
     judged(queue), judged(queue)
     turn = answered(queue)
@@ -210,6 +211,7 @@ def test_the_order_outlives_a_vacuum(queue: Journal) -> None:
     assert [row.id for row in queue.lookups.same_request("c", "same")] == turns[::-1]
 
 
+@pytest.mark.files
 def test_the_last_sign_of_a_loop_is_as_old_as_the_time_that_passed(config: Config, queue: Journal, time: Time) -> None:
     queue.status.say("judge", {})
     time.wall -= YEAR

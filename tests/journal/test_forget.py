@@ -25,7 +25,6 @@ SECRET = "xylophone-4711"
 """Planted so that it is stored as it is: what is longer than `schema.COMPRESS_FROM` would be compressed."""
 
 
-@pytest.mark.files
 @pytest.fixture
 def config(home: Path) -> Config:
     return load_config(overrides={"home": home, "server.port": 0, "train.min_batch": 1})
@@ -164,7 +163,6 @@ def test_a_batch_under_way_is_done_again_without_it(journal: Journal, home: Path
     assert again is not None and [s.turn_id for s in again.samples] == [other]
 
 
-@pytest.mark.files
 @pytest.mark.parametrize("state", [TurnState.JUDGING, TurnState.READY, TurnState.LEASED])
 def test_a_reaction_that_came_from_it_is_taken_from_other_sessions(
     journal: Journal, home: Path, state: TurnState
@@ -186,7 +184,6 @@ def test_a_reaction_that_came_from_it_is_taken_from_other_sessions(
     assert text_of(turn.answer) == "about harmless"
 
 
-@pytest.mark.files
 def test_branches_hold_copies_which_is_said_or_forgotten_too(journal: Journal, home: Path) -> None:
     ids = talk(journal, "private", "spoken", turns=2)
     speak(journal, "branch", f"spoken, then {SECRET}", branch_of="private", parent_id=ids[0])

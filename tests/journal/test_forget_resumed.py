@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from tests.journal.test_forget import SECRET, config, files_with, judged, says, speak, talk  # noqa: F401
 from tests.support.versions import answered
 from turnwise.errors import JournalError
-from turnwise.journal import Journal
+from turnwise.journal import Journal, schema
 from turnwise.journal.deletion import forgetting
 from turnwise.journal.deletion.forgetting import forget, plan
 from turnwise.journal.records.export import RecordsExporter
@@ -24,7 +25,6 @@ def trained(journal: Journal, number: int = 1) -> int:
     return batch.id
 
 
-@pytest.mark.files
 def test_what_was_cut_off_is_finished_by_asking_again(
     journal: Journal, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,7 +56,7 @@ def test_what_was_cut_off_is_finished_by_asking_again(
     assert (done.turns, done.reactions, done.released_batches) == (3, [first], [held.id])
     assert batch != held.id and done.versions == {1: sorted([mine, first])}
     with journal.store.reading() as c:
-        assert c.exec_driver_sql("SELECT name FROM meta WHERE name LIKE 'forgetting%'").all() == []
+        assert c.execute(select(schema.meta.c.name).where(schema.meta.c.name.startswith("forgetting"))).all() == []
     with pytest.raises(JournalError, match="there is no session"):
         journal.sessions.find("private")
 
@@ -95,7 +95,6 @@ def test_a_trainer_that_takes_turns_meanwhile_is_told_or_named(
             journal.batches.renew(claimed[0], 60)
 
 
-@pytest.mark.files
 def test_a_turn_that_comes_last_of_all_goes_too(journal: Journal, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The conversation goes on between the last transaction that deletes turns and the one that deletes the session."""
     talk(journal, "private", SECRET, turns=2)

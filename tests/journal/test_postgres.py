@@ -8,18 +8,25 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 from sqlalchemy import inspect
+from tokenizers import Tokenizer
 
+from tests.conftest import GatewayThread, scripted
 from tests.support.postgres import Cluster, cluster, programs
-from tests.support.servers import wait_until
+from tests.support.servers import running, wait_until
 from tests.support.versions import answered
+from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import Config, load_config
 from turnwise.doctor.journal import examine_journal
 from turnwise.errors import ConfigError, JournalError, JournalUnavailable
 from turnwise.journal import Journal, schema
+from turnwise.journal.deletion.erasing import vacuum
+from turnwise.journal.deletion.retention import prune
+from turnwise.journal.records.export import RecordsExporter
 from turnwise.reference import as_toml
-from turnwise.types import TurnState, Verdict
+from turnwise.types import TurnKind, TurnState, Verdict
 
 pytestmark = pytest.mark.files  # not twice: each test here says where its journal lies
 REPLY = [{"role": "user", "content": "no"}]
@@ -93,6 +100,23 @@ def test_leases_of_other_machines_outlive_a_start_of_this_one(config: Config) ->
         assert journal.turns.get(turn).state is TurnState.READY  # type: ignore[union-attr]
 
 
+def test_size_is_kept_although_tables_do_not_shrink(config: Config) -> None:
+    with closing(Journal.open(config)) as journal:
+        for n in range(120):
+            answered(
+                journal, session_id=f"s{n}", kind=TurnKind.SIDE, messages=[{"role": "user", "content": f"{n} " * 99}]
+            )
+            journal.sessions.close(f"s{n}", "done")
+        RecordsExporter(journal).export_all()
+        with journal.store.reading() as c:
+            limit = journal.store.database.used_bytes(c) // 2
+        went = prune(journal, None, limit)
+        assert 50 <= went.turns <= 85
+        assert prune(journal, None, limit).turns == 0, "what a deletion leaves in the tables is no reason for another"
+        before, after = vacuum(journal)
+        assert after < before
+
+
 def test_a_journal_has_one_gateway(config: Config) -> None:
     with closing(Journal.open(config)) as journal, closing(Journal.open(config)) as other:
         assert journal.store.hold_for_gateway() and not other.store.hold_for_gateway()
@@ -158,3 +182,32 @@ def test_tables_of_another_program_are_left_alone(postgres: Cluster, tmp_path: P
     postgres.run("CREATE TABLE sessions (name text)", "taken")
     with pytest.raises(JournalError, match="give turnwise a database of its own"):
         Journal.open(on(postgres.url("taken"), tmp_path / "home"))
+
+
+def test_a_gateway_refuses_while_its_server_is_away_and_goes_on_afterwards(
+    own: Cluster, tmp_path: Path, tokenizer: Tokenizer, model_dir: Path
+) -> None:
+    config = on(own.database(), tmp_path / "home")
+    stub = StubEngine(tokenizer, scripted)
+    with running(stub.app()) as engine_url:
+        thread = GatewayThread(config, engine_url)
+        thread.start(config)
+        token = (config.home / "token").read_text().strip()
+
+        def ask(text: str) -> httpx.Response:
+            body = {"model": "turnwise", "messages": [{"role": "user", "content": f"say: {text}"}]}
+            headers = {"Authorization": f"Bearer {token}"}
+            return httpx.post(f"{thread.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+
+        assert ask("one").json()["choices"][0]["message"]["content"] == "one"
+        own.stop(kill=True)
+        refused = ask("two")
+        assert refused.status_code == 507 and "could not be recorded" in refused.text
+        wait_until(lambda: "journal" in httpx.get(f"{thread.url}/readyz", timeout=60).json().get("degraded", {}), 60)
+        own.start()
+        kept = ask("three")
+        assert kept.status_code == 200, kept.text
+        with closing(Journal.open(config)) as journal:
+            turn = journal.turns.get(kept.json()["id"].removeprefix("chatcmpl-"))
+            assert turn is not None and turn.answer["content"] == "three"
+        thread.stop()

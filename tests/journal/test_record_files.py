@@ -71,7 +71,6 @@ def test_a_pipe_is_not_waited_for(journal: Journal) -> None:
     assert (journal.store.config.home / "records-2.jsonl").exists()
 
 
-@pytest.mark.files
 @pytest.mark.parametrize("note", [b"a note of mine", b"a note of mine\n", b'{"mine": 1}\n', b"\n\n"])
 def test_what_somebody_wrote_below_our_lines_stays(journal: Journal, note: bytes) -> None:
     answered(journal)

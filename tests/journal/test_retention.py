@@ -35,7 +35,6 @@ class Clock:
         return self.now
 
 
-@pytest.mark.files
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -108,10 +107,12 @@ def test_what_stays_reads_as_before(data: st.DataObject, tmp_path_factory: pytes
     assert {name: content(journal, name) for name in kept} == before
     with journal.store.reading() as c:
         assert len(c.execute(schema.blobs.select()).all()) == (1 if kept else 0)
-        assert c.exec_driver_sql("PRAGMA foreign_key_check").all() == []
+        if c.dialect.name == "sqlite":  # PostgreSQL has looked at each of them already
+            assert c.exec_driver_sql("PRAGMA foreign_key_check").all() == []
     journal.close()
 
 
+@pytest.mark.files
 def test_size_is_kept_and_the_file_shrinks_when_asked(journal: Journal) -> None:
     for n in range(400):
         put(journal, add(journal, session=f"s{n}", n=n), TurnState.EXCLUDED)

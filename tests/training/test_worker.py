@@ -105,7 +105,7 @@ def kill_at(bench: Bench, n: int, monkeypatch: pytest.MonkeyPatch) -> bool:
         patch.setattr(worker, "_lease_keeper", keeper)
         patch.setattr(files, "_sync", sync)  # called for every file, before and after the rename
         patch.setattr(files.shutil, "rmtree", lambda *a, **k: None)  # a killed process cleans nothing up
-        patch.setattr(bench.journal, "finish_batch", finish)
+        patch.setattr(bench.journal.batches, "finish", finish)
         try:
             bench.claim_and_work()
         except Killed:
@@ -173,7 +173,7 @@ def test_a_lease_is_renewed_while_the_update_runs(make: Callable[..., Bench], mo
     feed(bench.journal, range(4))
     renewals = []
     real = bench.journal.batches.renew
-    monkeypatch.setattr(bench.journal, "renew_batch", lambda b, s: (renewals.append(s), real(b, s)))
+    monkeypatch.setattr(bench.journal.batches, "renew", lambda b, s: (renewals.append(s), real(b, s)))
     real_sync = files._sync
 
     def slow_disk(path: Path) -> None:

@@ -29,7 +29,7 @@ from turnwise.types import Batch, Exclusion, TurnState
 
 def killed_before_publishing(bench: Bench) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bench.journal, "finish_batch", lambda *_: (_ for _ in ()).throw(Killed))
+        patch.setattr(bench.journal.batches, "finish", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             bench.claim_and_work()
     bench.expire_lease()
@@ -187,7 +187,7 @@ def test_a_trainer_that_waits_for_the_journal_gives_signs_of_life(
             raise JournalUnavailable("the journal is locked")
         real(which)
 
-    monkeypatch.setattr(bench.journal, "suspend_batch", locked)
+    monkeypatch.setattr(bench.journal.batches, "suspend", locked)
     monkeypatch.setattr(worker, "POLL_S", 0.01)
     monkeypatch.setattr(worker, "beat", lambda: beats.append(len(tries)))
     worker._suspend_when_possible(bench.journal, batch, bench.stop)

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 from turnwise.engines.base import Engine
 from turnwise.engines.vllm import BASE_MODEL
-from turnwise.errors import EngineError
+from turnwise.errors import EngineError, JournalError
 from turnwise.gateway.errors import ApiError
 from turnwise.journal import Journal
 from turnwise.patterns import anchored
@@ -121,6 +121,9 @@ class ServingVersions:
                 if str(e) != self.error:
                     log.warning("version not taken up, version %d goes on serving: %s", self.number, e)
                 self.error = str(e)
+                pause = min(pause * 2, 5.0)
+            except JournalError as e:
+                log.warning("could not look for a new version: %s", e)
                 pause = min(pause * 2, 5.0)
             except Exception:
                 log.exception("could not look for a new version")

@@ -84,6 +84,10 @@ class Store:
     ) -> Self:
         """Open the journal of `config`, creating or migrating it when needed. Raises JournalError."""
         place = database(config)
+        try:
+            config.home.mkdir(parents=True, exist_ok=True, mode=0o700)  # for records and weights, wherever rows lie
+        except OSError as e:
+            raise JournalError(f"the home folder {config.home} cannot be used: {e.strerror or e}; see --home") from e
         engine = place.open_engine()
         try:
             store = cls(engine, place, config, clock, monotonic)

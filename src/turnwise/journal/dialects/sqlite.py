@@ -85,7 +85,6 @@ class SQLite:
         """The journal's files are made here, and they are its owner's alone."""
         path = self.path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with FileLock(f"{path}.lock", timeout=self._patience_s):
                 path.touch(mode=0o600)  # before SQLite makes -wal and -shm, which take over its mode
                 for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
