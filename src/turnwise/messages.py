@@ -96,6 +96,9 @@ def parts_of(message: Message) -> Content:
 
 def text_of(message: Message) -> str:
     """What a message says as one text, with a mark in place of each image."""
+    parts = message.parts
+    if len(parts) == 1 and type(parts[0]) is Text:  # nearly every message is: all histories are read through here
+        return parts[0].text
     content = parts_of(message)
     if len(content) == 1 and type(content[0]) is Text:
         return content[0].text
@@ -234,18 +237,20 @@ def from_chat(given: dict[str, Any]) -> Message:
 def to_chat(message: Message) -> dict[str, Any]:
     """A message in OpenAI's chat shape, its content one text; where it has images, `parts` are what it is made of."""
     out: dict[str, Any] = {"role": message.role, "content": text_of(message)}
-    content = parts_of(message)
-    if len(content) > 1 or any(type(part) is Image for part in content):
-        out["parts"] = [chat_part(part) for part in content]
     if message.name is not None:
         out["name"] = message.name
+    parts = message.parts
+    if not parts or (len(parts) == 1 and type(parts[0]) is Text):
+        return out
+    content = parts_of(message)
+    if len(content) > 1 or (content and type(content[0]) is Image):
+        out["parts"] = [chat_part(part) for part in content]
     if (call_id := call_answered(message)) is not None:
         out["tool_call_id"] = call_id
-    if message.role == "assistant":
-        if thought := thinking_in(message):
-            out["reasoning_content"] = thought
-        if calls := calls_of(message):
-            out["tool_calls"] = [chat_call(call) for call in calls]
+    if thought := thinking_in(message):
+        out["reasoning_content"] = thought
+    if calls := calls_of(message):
+        out["tool_calls"] = [chat_call(call) for call in calls]
     return out
 
 

@@ -31,6 +31,7 @@ from turnwise.gateway.turn.opening import TurnOpener
 from turnwise.gateway.versions import ServingVersions
 from turnwise.journal import Journal
 from turnwise.judges import worker
+from turnwise.messages import to_chat
 from turnwise.tokens.rendering import load_renderer
 
 TOKEN = TOKENS.agent
@@ -179,7 +180,7 @@ async def test_a_judge_s_key_is_in_no_log_line_and_no_record(
             def talk() -> str:
                 caller = Caller(gateway, "chat", False)
                 first = caller.ask([user("say: hello")])
-                caller.ask([user("say: hello"), first.answer, user("no, wrong")])
+                caller.ask([user("say: hello"), to_chat(first.answer), user("no, wrong")])
                 return first.id
 
             turn_id = await asyncio.to_thread(talk)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.support.scripted_agent import MARK, SUB_AGENT_STEP
 from turnwise.gateway.lineage.history import side_rule
+from turnwise.messages import history_from_chat
 from turnwise.types import TurnKind, TurnState
 
 
@@ -22,7 +23,7 @@ def asked_steps(messages: list[dict[str, Any]] | None) -> list[str]:
 def check_story(sessions: list[dict[str, Any]]) -> None:
     turns = [turn for session in sessions for turn in session["turns"]]
     side = [turn for turn in turns if turn["kind"] == TurnKind.SIDE]
-    rules = Counter(side_rule(turn["added"], None) for turn in side)
+    rules = Counter(side_rule(history_from_chat(turn["added"]), None) for turn in side)
     assert set(rules) == {"title", "memory", "compaction", "heartbeat"}, rules
     for turn in side:
         assert turn["state"] == TurnState.EXCLUDED, turn

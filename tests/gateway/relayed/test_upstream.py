@@ -65,7 +65,7 @@ def test_served_recorded_judged_and_never_trained(relay: Running) -> None:
     ask(relay, [*history, {"role": "user", "content": "No, shorter please."}])
     (task,) = relay.journal.judging.claim("judge", 1, 60.0)
     assert task.turn_id == turn.id
-    assert [m["content"] for m in task.next_state] == ["No, shorter please."]
+    assert [text_of(m) for m in task.next_state] == ["No, shorter please."]
     relay.journal.judging.record(task, Verdict(score=-1, hint="Be shorter.", judge="test", reason="asked to"))
     after = relay.turn(first)
     assert (after.state, after.exclusion) == (TurnState.EXCLUDED, Exclusion.NOT_TRAINABLE)

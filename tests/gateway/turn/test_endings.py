@@ -9,7 +9,7 @@ from tests.gateway.callers import FORMATS, Caller, user
 from tests.gateway.conftest import Agents
 from tests.gateway.encoders import Habits
 from tests.support.servers import wait_until
-from turnwise.messages import text_of
+from turnwise.messages import text_of, to_chat
 from turnwise.types import Exclusion, TurnState
 
 WORDS = " ".join("abcdefghijklmnopqrstuvwxyz")
@@ -49,7 +49,7 @@ def test_a_request_that_says_it_is_done_ends_its_session(
     session = f"done-{request.node.callspec.id.replace(' ', '-')}"
     headers = {"X-Session-Id": session}
     first = caller.ask([user("say: first")], headers=headers)
-    history = [user("say: first"), first.answer, user(f"say: {said}")]
+    history = [user("say: first"), to_chat(first.answer), user(f"say: {said}")]
     last = caller.ask(history, headers=headers | {"X-Session-Done": "true"})
     assert text_of(last.answer) == said
     shown = caller.gateway.journal.sessions.show(session)
@@ -80,7 +80,7 @@ def test_the_same_words_are_two_sessions_and_each_goes_on_in_its_own(
     turns = [caller.ask(asked, headers=headers) for headers in agents]
     assert len({turn.session_id for turn in turns}) == 4
     # What the third client was answered, as the others were: each goes on with its own.
-    history = [*asked, turns[2].answer, user("say: go on")]
+    history = [*asked, to_chat(turns[2].answer), user("say: go on")]
     for headers, turn in list(zip(agents, turns, strict=True))[2:]:
         follow = caller.ask(history, headers=headers)
         assert (follow.session_id, follow.parent_id) == (turn.session_id, turn.id)

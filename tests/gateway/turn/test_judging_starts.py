@@ -12,6 +12,7 @@ from tests.gateway.callers import FORMATS, Caller, Talk, user
 from tests.gateway.conftest import Agents
 from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.support.servers import wait_until
+from turnwise.messages import text_of
 from turnwise.types import TurnState
 
 
@@ -61,5 +62,5 @@ def test_the_turn_before_is_judged_while_its_reply_is_answered(slow: Agents, nam
     assert under_way == 1
     [task] = claimed
     assert task.turn_id == first.id
-    assert [m["content"] for m in task.next_state] == ["say: one two three four five six seven eight"]
+    assert [text_of(m) for m in task.next_state] == ["say: one two three four five six seven eight"]
     assert (second.session_id, second.state) == (first.session_id, TurnState.WAITING)

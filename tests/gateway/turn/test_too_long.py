@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import Running
 from tests.gateway.relayed.test_upstream import in_front_of
 from tests.support.raw_http import answer, sse
+from turnwise.messages import text_of
 from turnwise.types import Exclusion, TurnState
 
 HI = {"role": "user", "content": "hi"}
@@ -42,7 +43,7 @@ def test_what_it_says_of_the_answer_before_is_kept(gateway: Running) -> None:
     before = gateway.turn(first.headers["x-turnwise-turn-id"])
     assert before.state is TurnState.JUDGING
     [task] = gateway.journal.judging.claim("judge", 1, 60)
-    assert [m["content"] for m in task.next_state] == [LONG["content"]]
+    assert [text_of(m) for m in task.next_state] == [LONG["content"]]
     shorter = post(gateway, HI, said, {"role": "user", "content": "shorter"})
     assert shorter.headers["x-turnwise-session-id"] == session["id"]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.callers import Caller, user
 from tests.support.servers import wait_until
 from tests.support.wire import nested_calls
-from turnwise.messages import calls_of
+from turnwise.messages import calls_of, to_chat
 from turnwise.types import Exclusion, TurnState
 
 
@@ -51,8 +51,8 @@ def test_the_recorded_ids_are_the_sampled_ones_and_those_of_calls_begin_the_next
     prompt, sampled, _ = caller.gateway.stub.sampled[-1]
     assert (first.prompt_ids, first.response_ids) == (prompt, sampled)
     calls = calls_of(first.answer)
-    results = [{"role": "tool", "tool_call_id": call["id"], "content": json.dumps(n)} for n, call in enumerate(calls)]
-    second = caller.ask([*asked, first.answer, *(results or [user("say: more")])], tools=True)
+    results = [{"role": "tool", "tool_call_id": call.id, "content": json.dumps(n)} for n, call in enumerate(calls)]
+    second = caller.ask([*asked, to_chat(first.answer), *(results or [user("say: more")])], tools=True)
     assert second.session_id == first.session_id
     assert second.prompt_ids == caller.gateway.stub.sampled[-1][0]
     # Qwen3's template takes the reasoning out of the past once the user speaks again: docs/decisions/0003.
