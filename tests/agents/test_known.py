@@ -7,6 +7,7 @@ from pathlib import Path
 from turnwise.agents.known import ASKS, INSTRUCTS, SESSION_HEADERS, SUB_AGENT_HEADERS
 from turnwise.agents.shape import HOUSEKEEPING, SideKind
 from turnwise.gateway.lineage.history import side_rule
+from turnwise.messages import saying
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -33,5 +34,5 @@ def test_of_words_that_fit_two_kinds_the_first_kind_counts() -> None:
         order = [list(SideKind).index(kind) for kind, _ in words]
         assert order == sorted(order)
     both = "Generate a title for this conversation. Reply HEARTBEAT_OK if nothing needs attention"
-    assert side_rule([{"role": "user", "content": both}], None) == SideKind.TITLE
+    assert side_rule([saying("user", both)], None) == SideKind.TITLE
     assert SideKind.TITLE not in HOUSEKEEPING

@@ -239,8 +239,10 @@ def grows_too_fast(
     screened = _time(compiled, anchored, text(size))
     if screened <= NOISE_S:
         return None  # as most are
-    if 8 * GROWTH * screened < CPU_LIMIT_S and _time(compiled, anchored, text(8 * size)) <= ACQUITTED * screened:
-        return None
+    if not effort.early and 8 * GROWTH * screened < CPU_LIMIT_S:
+        long = _time(compiled, anchored, text(8 * size))
+        if long <= ACQUITTED * min(screened, _time(compiled, anchored, text(size))):  # the first may be disturbed
+            return None
     first, second = taken(size // 2), taken(size)
     while size < LARGEST:
         if second <= GROWTH * first and (effort.early or second >= effort.enough_s):

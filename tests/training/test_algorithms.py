@@ -111,7 +111,7 @@ def test_the_pages_example_is_an_algorithm_once_its_file_and_its_line_are_there(
     bench = make(**{"train.method": "centred"})
     feed(bench.journal, range(4))
     assert bench.claim_and_work()
-    published = bench.journal.get_version(1)
+    published = bench.journal.versions.get(1)
     assert published is not None
     assert published.metrics["grad_norm"] > 0
     assert published.metrics["opd"] == 0, "it learns from no hints"
