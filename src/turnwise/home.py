@@ -21,7 +21,6 @@ def running_url(config: Config) -> str | None:
             return None  # nobody holds it
     except Timeout:
         pass
-    said = read_ours(config, lambda journal: journal.status.figures())["loops"].get(
-        "gateway"
-    )  # it says so as it starts
+    figures = read_ours(config, lambda journal: journal.status.figures())
+    said = figures["loops"].get("gateway")  # it says so as it starts
     return None if said is None else said.get("url")

@@ -23,6 +23,8 @@ class Database(Protocol):
     """Whether loops on several machines may write to it: then deadlines are of its own clock, which has no boots."""
     snapshot: dict[str, Any]
     """Execution options of a connection that only reads: what it reads is of one moment."""
+    keeps_order: bool
+    """Whether rows that are joined to a sorted subquery come in its order, and would be sorted anew if told to."""
     frees_at_once: bool
     """Whether `used_bytes` falls with a deletion, in its own transaction."""
 

@@ -68,6 +68,7 @@ class Postgres:
     """The journal in the database at `url`. `patience_s` is the longest wait for another writer."""
 
     shared = True
+    keeps_order = False
     frees_at_once = False
 
     def __init__(self, url: str, patience_s: float) -> None:

@@ -61,6 +61,7 @@ class SQLite:
     """The journal as the file at `path`. `patience_s` is the longest wait for another writer."""
 
     shared = False
+    keeps_order = True
     frees_at_once = True
 
     def __init__(self, path: Path, patience_s: float) -> None:

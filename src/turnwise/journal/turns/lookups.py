@@ -62,18 +62,22 @@ class _Places:
 
     in_session: Select[*tuple[Any, ...]]
     of_client: Select[*tuple[Any, ...]]
+    of_client_sorted: Select[*tuple[Any, ...]]
+    """The same for a database that does not keep a subquery's order, and that needs none: its index has the order."""
 
 
 def _by(column: ColumnElement[Any], *further: ColumnElement[bool]) -> _Places:
     found = and_(column.in_(bindparam("hashes", expanding=True)), *further)
     scope = bindparam("scope")
-    in_session = CANDIDATE.where(found, func.coalesce(T.session_id, "") == scope).order_by(T.seq.desc())
+    here, theirs = func.coalesce(T.session_id, "") == scope, func.coalesce(T.client, "") == scope
     # The limit, which is none, keeps SQLite from reading each of them before it knows the newest.
     newest = select(T.seq).select_from(schema.turns).where(found).order_by(T.seq.desc()).limit(MOST_ROWS)
     places = newest.subquery("newest")
-    of_client = CANDIDATE.select_from(places.join(schema.turns, places.c.seq == T.seq)).order_by(places.c.seq.desc())
+    of_client = CANDIDATE.select_from(places.join(schema.turns, places.c.seq == T.seq)).where(theirs)
     return _Places(
-        in_session.limit(MOST_FOUND), of_client.where(func.coalesce(T.client, "") == scope).limit(MOST_FOUND)
+        CANDIDATE.where(found, here).order_by(T.seq.desc()).limit(MOST_FOUND),
+        of_client.limit(MOST_FOUND),
+        CANDIDATE.where(found, theirs).order_by(T.seq.desc()).limit(MOST_FOUND),
     )
 
 
@@ -128,7 +132,8 @@ class Lookups:
         return sorted(answered, key=lambda turn: turn.seq, reverse=True)
 
     def _places(self, queries: _Places, hashes: list[str], client: str, session_id: str | None) -> list[PossibleParent]:
-        query = queries.in_session if session_id else queries.of_client
+        of_client = queries.of_client if self._store.database.keeps_order else queries.of_client_sorted
+        query = queries.in_session if session_id else of_client
         with self._store.reading() as c:
             return candidates(c.execute(query, {"hashes": hashes, "scope": session_id or client}).all())
 
