@@ -20,6 +20,7 @@ from turnwise.bench.soak.ledger import Asked, FaultPhase, Ledger, Rollback
 from turnwise.bench.soak.memory import MemorySample, draw, growth_since
 from turnwise.bench.soak.wires import PATHS, Stream, body_of, text_of
 from turnwise.journal import Journal, schema
+from turnwise.messages import saying
 from turnwise.types import TurnState
 
 KEY = "c0-0-0."
@@ -57,7 +58,7 @@ class Planted:
 
 @pytest.fixture
 def planted(journal: Journal) -> Planted:
-    turn = answered(journal, messages=[{"role": "user", "content": f"hi ({KEY})"}])
+    turn = answered(journal, messages=[saying("user", f"hi ({KEY})")])
     publish(journal)
     publish(journal)
     ledger = Ledger()
@@ -87,7 +88,7 @@ def test_an_answer_of_another_text_is_lost(planted: Planted) -> None:
 
 
 def test_a_request_that_counts_twice_is_found(planted: Planted) -> None:
-    answered(planted.journal, session_id="another", messages=[{"role": "user", "content": f"hi ({KEY})"}])
+    answered(planted.journal, session_id="another", messages=[saying("user", f"hi ({KEY})")])
     assert planted.found() == ["answers kept twice"]
 
 
