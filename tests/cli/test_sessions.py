@@ -18,7 +18,8 @@ from turnwise.cli import records as cli_records
 from turnwise.cli.main import app
 from turnwise.config import load_config
 from turnwise.journal import Answer, Journal
-from turnwise.types import FinishReason
+from turnwise.messages import from_chat
+from turnwise.types import FinishReason, Message
 
 LONG = "session-0123456789abcdef0123456789abcdef"
 ASKED = "Fix the failing test in tests/test_dates.py"
@@ -39,18 +40,23 @@ def in_a_terminal(journal: Journal, monkeypatch: pytest.MonkeyPatch, *args: str)
     return said.get()
 
 
-def call(name: str, arguments: str, content: str = "") -> ChatMessage:
+def call(name: str, arguments: str, content: str = "") -> Message:
     function = {"name": name, "arguments": arguments}
-    return {
-        "role": "assistant",
-        "content": content,
-        "tool_calls": [{"id": f"id-{name}", "type": "function", "function": function}],
-    }
+    return from_chat(
+        {
+            "role": "assistant",
+            "content": content,
+            "tool_calls": [{"id": f"id-{name}", "type": "function", "function": function}],
+        }
+    )
 
 
-def told(journal: Journal, answers: list[ChatMessage], results: list[ChatMessage], **fields: Any) -> list[str]:
+def told(journal: Journal, answers: list[Message], results: list[Message], **fields: Any) -> list[str]:
     """A session whose every turn is stored with its whole history, as an upstream's are; gives the turns' ids."""
-    history: list[ChatMessage] = [{"role": "system", "content": "Be brief. " * 100}, {"role": "user", "content": ASKED}]
+    history: list[Message] = [
+        from_chat({"role": "system", "content": "Be brief. " * 100}),
+        from_chat({"role": "user", "content": ASKED}),
+    ]
     ids: list[str] = []
     for n, answer in enumerate(answers):
         new = new_turn(messages=[*history], parent_id=ids[-1] if ids else None, prompt_ids=[], **fields)
@@ -64,7 +70,7 @@ def told(journal: Journal, answers: list[ChatMessage], results: list[ChatMessage
 def test_a_pipe_gets_whole_ids_and_a_terminal_short_ones_that_are_taken(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = [{"role": "user", "content": ASKED}]
+    asked = [from_chat({"role": "user", "content": ASKED})]
     for session in (LONG, f"{LONG[:-4]}ffff", f"session-{'f' * 32}"):
         answered(journal, session_id=session, messages=asked, agent="codex_cli_rs/0.169.0 (Ubuntu; x86_64) unknown")
     lines = run(journal, "sessions", "list").splitlines()
@@ -113,8 +119,10 @@ def test_an_id_is_itself_although_another_begins_with_it(journal: Journal) -> No
 
 def test_a_session_reads_like_a_chat(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = [call("bash", '{"command": "pytest -q", "timeout": 9}', "I look."), call("write", "not json")]
-    results = [{"role": "tool", "tool_call_id": "id-bash", "content": "a line\n" * 300}]
-    ids = told(journal, [*calls, {"role": "assistant", "content": "It was a typo."}], results, session_id=LONG)
+    results = [from_chat({"role": "tool", "tool_call_id": "id-bash", "content": "a line\n" * 300})]
+    ids = told(
+        journal, [*calls, from_chat({"role": "assistant", "content": "It was a typo."})], results, session_id=LONG
+    )
     journal.verdicts.feedback(ids[-1], -1, "Say what was wrong.")
     said = run(journal, "sessions", "show", LONG)
     assert said.count(ASKED) == said.count("I look.") == said.count("It was a typo.") == said.count("system: ") == 1
@@ -134,10 +142,17 @@ def test_a_session_reads_like_a_chat(journal: Journal, monkeypatch: pytest.Monke
 
 def test_what_a_client_lays_out_anew_is_no_news(journal: Journal) -> None:
     """Other line breaks and ids, a changed system prompt: what came before the answer was said before."""
-    told(journal, [{"role": "assistant", "content": "One.\n\nTwo."}], [], session_id="s")
+    told(journal, [from_chat({"role": "assistant", "content": "One.\n\nTwo."})], [], session_id="s")
     [first] = [turn["id"] for turn in (journal.sessions.show("s") or {})["turns"]]
-    again = [{"role": "assistant", "content": "One. Two."}, {"role": "user", "content": "and more"}]
-    changed = [{"role": "system", "content": "Other."}, {"role": "user", "content": ASKED}, *again]
+    again = [
+        from_chat({"role": "assistant", "content": "One. Two."}),
+        from_chat({"role": "user", "content": "and more"}),
+    ]
+    changed = [
+        from_chat({"role": "system", "content": "Other."}),
+        from_chat({"role": "user", "content": ASKED}),
+        *again,
+    ]
     answered(journal, session_id="s", parent_id=first, messages=changed)
     turns = json.loads(run(journal, "sessions", "show", "s", "--json"))["turns"]
     assert [m["content"] for m in turns[1]["added"]] == ["and more"]
@@ -146,11 +161,15 @@ def test_what_a_client_lays_out_anew_is_no_news(journal: Journal) -> None:
 def test_what_is_stored_on_its_parent_is_shown_as_it_is(journal: Journal) -> None:
     first = answered(journal)
     second = answered(
-        journal, parent_id=first, extends_parent=True, messages=[{"role": "user", "content": "more"}], prompt_ids=[9]
+        journal,
+        parent_id=first,
+        extends_parent=True,
+        messages=[from_chat({"role": "user", "content": "more"})],
+        prompt_ids=[9],
     )
-    whole = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
-    whole += [{"role": "user", "content": "more"}, {"role": "assistant", "content": "yes"}]
-    answered(journal, parent_id=second, messages=[*whole, {"role": "user", "content": "last"}])
+    whole = [from_chat({"role": "user", "content": "hi"}), from_chat({"role": "assistant", "content": "yes"})]
+    whole += [from_chat({"role": "user", "content": "more"}), from_chat({"role": "assistant", "content": "yes"})]
+    answered(journal, parent_id=second, messages=[*whole, from_chat({"role": "user", "content": "last"})])
     turns = json.loads(run(journal, "sessions", "show", "session-1", "--json"))["turns"]
     assert [[m["content"] for m in turn["added"]] for turn in turns] == [["hi"], ["more"], ["last"]]
 
@@ -169,20 +188,20 @@ def test_hostile_calls_and_names_are_shown_on_their_line(journal: Journal) -> No
 
 
 def test_a_list_of_sessions_does_not_wait_for_a_hostile_one(journal: Journal) -> None:
-    journal.turns.begin(new_turn(messages=[{"role": "user", "content": "<a></a>" * 200_000}]))
+    journal.turns.begin(new_turn(messages=[from_chat({"role": "user", "content": "<a></a>" * 200_000})]))
     assert "session-1" in run(journal, "sessions", "list")
 
 
 def test_json_holds_no_command_for_a_terminal(journal: Journal) -> None:
-    journal.turns.begin(new_turn(messages=[{"role": "user", "content": "a\u009b31mred\u202e"}]))
+    journal.turns.begin(new_turn(messages=[from_chat({"role": "user", "content": "a\u009b31mred\u202e"})]))
     assert run(journal, "sessions", "show", "session-1", "--json").isascii()
 
 
 def test_the_blocks_of_an_agent_are_not_what_a_session_is_about(journal: Journal) -> None:
     parts = [{"type": "text", "text": "<system-reminder>\nRead me.\n</system-reminder>\n"}]
     messages = [
-        {"role": "user", "content": "<environment_context>\n<cwd>/x</cwd>\n</environment_context>"},
-        {"role": "user", "content": [*parts, {"type": "text", "text": f"<b>{ASKED}"}]},
+        from_chat({"role": "user", "content": "<environment_context>\n<cwd>/x</cwd>\n</environment_context>"}),
+        from_chat({"role": "user", "content": [*parts, {"type": "text", "text": f"<b>{ASKED}"}]}),
     ]
     answered(journal, messages=messages)
     [row] = json.loads(run(journal, "sessions", "list", "--json"))
