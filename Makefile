@@ -90,7 +90,7 @@ format: install ## format and mend what the linter can
 
 .PHONY: docs
 docs: install ## write docs/configuration.md from the typed tree
-	$(BIN)/python -m turnwise.reference > docs/configuration.md
+	$(BIN)/python -m turnwise.config.reference > docs/configuration.md
 
 .PHONY: bench
 bench: pull ## measure serving and training on this machine

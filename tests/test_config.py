@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from turnwise.config import Config, load_config
+from turnwise.config.reference import as_toml
 from turnwise.errors import ConfigError
-from turnwise.reference import as_toml
 
 
 def test_defaults_are_valid_and_run_on_loopback() -> None:

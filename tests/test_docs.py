@@ -13,8 +13,8 @@ from fastapi.routing import APIRoute
 
 from turnwise.cli.main import app
 from turnwise.config import Config
+from turnwise.config.reference import as_markdown
 from turnwise.gateway.app import make_app
-from turnwise.reference import as_markdown
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

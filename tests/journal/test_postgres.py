@@ -19,13 +19,13 @@ from tests.support.servers import running, wait_until
 from tests.support.versions import answered
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import Config, load_config
+from turnwise.config.reference import as_toml
 from turnwise.doctor.journal import examine_journal
 from turnwise.errors import ConfigError, JournalError, JournalUnavailable
 from turnwise.journal import Journal, schema
 from turnwise.journal.deletion.erasing import vacuum
 from turnwise.journal.deletion.retention import prune
 from turnwise.journal.records.export import RecordsExporter
-from turnwise.reference import as_toml
 from turnwise.types import TurnKind, TurnState, Verdict
 
 pytestmark = pytest.mark.files  # not twice: each test here says where its journal lies

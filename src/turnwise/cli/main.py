@@ -194,7 +194,7 @@ def doctor(config: ConfigFile = None, home: Home = None, sets: Set = None, as_js
 @app.command("config", epilog="Example: turnwise config --set server.port=9000")
 def show_config(config: ConfigFile = None, home: Home = None, sets: Set = None) -> None:
     """Print the configuration in force as TOML."""
-    from turnwise.reference import as_toml
+    from turnwise.config.reference import as_toml
 
     out.print(as_toml(read_config(config, home, sets)), markup=False, highlight=False, soft_wrap=True)
 

@@ -15,7 +15,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from turnwise.addresses import without_password
+from turnwise.config.addresses import without_password
 from turnwise.errors import JournalError, JournalFull, JournalUnavailable
 
 T = TypeVar("T")

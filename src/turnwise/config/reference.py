@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from turnwise.config import Config
+from turnwise.config.tree import Config
 
 HEAD = """# Configuration
 
-Every key, its default and its meaning. This page is made from the typed tree in `src/turnwise/config.py` by
+Every key, its default and its meaning. This page is made from the typed tree in `src/turnwise/config/` by
 `make docs`; a test fails when the two differ. The file is `config.toml` in the home folder, or the one that `--config`
 names. `--set KEY=VALUE` overrides one key for one run. An unknown key, a value out of range or a file that cannot be
 read is an error, never a silent default.

@@ -1,0 +1,16 @@
+"""The settings: their sections, the tree that holds them, and the page made from it."""
+
+from turnwise.config.sections import LOOPBACK, GateConfig, JudgeConfig, ModelConfig, ServerConfig, TrainConfig
+from turnwise.config.tree import Config, cache_dir, load_config
+
+__all__ = [
+    "LOOPBACK",
+    "Config",
+    "GateConfig",
+    "JudgeConfig",
+    "ModelConfig",
+    "ServerConfig",
+    "TrainConfig",
+    "cache_dir",
+    "load_config",
+]
