@@ -10,8 +10,8 @@ import pytest
 
 from turnwise.capabilities import CAPABILITIES, Capabilities, capabilities, check
 from turnwise.config import load_config
-from turnwise.errors import ConfigError
 from turnwise.config.reference import as_toml
+from turnwise.errors import ConfigError
 
 PAGE = Path(__file__).parents[1] / "docs/engines.md"
 NAMES = [field.name for field in fields(Capabilities)]

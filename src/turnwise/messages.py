@@ -174,7 +174,8 @@ def canonical(message: Message) -> str:
 
 
 def digest_of(message: Message) -> str:
-    """Stands for one message, however a client lays it out. Journals keep it: it never changes."""
+    """Stands for one message, however a client lays it out. Journals keep it:
+    histories of before a change of it are not known again by it."""
     return hashlib.sha256(canonical(message).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -210,7 +211,7 @@ def _arguments(arguments: str) -> Any:
 
 
 def _numbers(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:  # above, its digits would be made up
         return int(value)
     if isinstance(value, dict):
         return {key: _numbers(inner) for key, inner in value.items()}

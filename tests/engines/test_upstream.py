@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.raw_http import Part, Played, answer, plays, sse
 from turnwise.config import load_config
+from turnwise.engines.base import SamplingSettings
 from turnwise.engines.upstream.anthropic_api import UNKNOWN_HERE, AnthropicWire
 from turnwise.engines.upstream.client import (
     LINGER_S,
@@ -58,7 +59,7 @@ async def test_an_answer_comes_in_pieces_with_its_usage() -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
     stream = sse(content("Hel"), content("lo"), content("", "stop"), {"choices": [], "usage": usage})
     async with plays(stream) as played:
-        events = await ask(played, temperature=0.5, max_tokens=7)
+        events = await ask(played, sampling=SamplingSettings(temperature=0.5), max_tokens=7)
     assert "".join(event.text for event in events) == "Hello"
     assert [event.finish_reason for event in events if event.finish_reason] == ["stop"]
     assert events[-1].usage == UpstreamUsage(9, 2, 4)

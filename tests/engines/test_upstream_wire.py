@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from turnwise.engines.base import SamplingSettings
 from turnwise.engines.upstream.anthropic_api import AnthropicWire
 from turnwise.engines.upstream.client import ChatParams, ToolCallPiece, UpstreamEvent, UpstreamUsage
 from turnwise.engines.upstream.openai_api import OpenAIWire
@@ -143,7 +144,7 @@ def test_anthropic_tool_choices(params: ChatParams, expected: dict[str, Any] | N
 @pytest.mark.parametrize(
     ("messages", "params", "named"),
     [
-        (CONVERSATION, ChatParams(seed=1), "seed"),
+        (CONVERSATION, ChatParams(sampling=SamplingSettings(seed=1)), "seed"),
         (CONVERSATION, ChatParams(response_format={"type": "json_schema"}), "response_format"),
         (CONVERSATION, ChatParams(reasoning_effort="minimal"), "reasoning_effort"),
         (CONVERSATION, ChatParams(verbosity="low"), "verbosity"),

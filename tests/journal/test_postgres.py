@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,12 +25,14 @@ from turnwise.doctor.journal import examine_journal
 from turnwise.errors import ConfigError, JournalError, JournalUnavailable
 from turnwise.journal import Journal, schema
 from turnwise.journal.deletion.erasing import vacuum
+from turnwise.journal.deletion.forgetting import forget
 from turnwise.journal.deletion.retention import prune
 from turnwise.journal.records.export import RecordsExporter
+from turnwise.messages import saying, text_of
 from turnwise.types import TurnKind, TurnState, Verdict
 
 pytestmark = pytest.mark.files  # not twice: each test here says where its journal lies
-REPLY = [{"role": "user", "content": "no"}]
+REPLY = [saying("user", "no")]
 
 
 def on(url: str, home: Path) -> Config:
@@ -103,9 +106,7 @@ def test_leases_of_other_machines_outlive_a_start_of_this_one(config: Config) ->
 def test_size_is_kept_although_tables_do_not_shrink(config: Config) -> None:
     with closing(Journal.open(config)) as journal:
         for n in range(120):
-            answered(
-                journal, session_id=f"s{n}", kind=TurnKind.SIDE, messages=[{"role": "user", "content": f"{n} " * 99}]
-            )
+            answered(journal, session_id=f"s{n}", kind=TurnKind.SIDE, messages=[saying("user", f"{n} " * 99)])
             journal.sessions.close(f"s{n}", "done")
         RecordsExporter(journal).export_all()
         with journal.store.reading() as c:
@@ -126,9 +127,9 @@ def test_a_journal_has_one_gateway(config: Config) -> None:
 
 def test_what_postgres_cannot_store_is_replaced_and_found_again(config: Config) -> None:
     with closing(Journal.open(config)) as journal:
-        turn = answered(journal, session_id="a\0b", messages=[{"role": "user", "content": "c\0d"}])
+        turn = answered(journal, session_id="a\0b", messages=[saying("user", "c\0d")])
         found = journal.turns.get(turn)
-        assert found is not None and found.messages[0]["content"] == "c\0d"
+        assert found is not None and text_of(found.messages[0]) == "c\0d"
         assert journal.sessions.show("a\0b") is not None
         assert journal.lookups.by_answer("client", "none", "a\0b") == []
 
@@ -164,17 +165,48 @@ def test_doctor_says_what_to_do(postgres: Cluster, tmp_path: Path) -> None:
     assert level == "fault" and "may not be written" in text
 
 
-def test_a_password_is_never_shown(tmp_path: Path) -> None:
-    url = "postgresql://me:hunter2@127.0.0.1:1/journal?password=hunter2"
+@pytest.mark.parametrize("secret", ["hunter2", "hun#ter2", "hun/ter2", "hun?ter2", "hun:ter2", "hun%40ter2"])
+def test_a_password_is_never_shown(tmp_path: Path, secret: str) -> None:
+    url = f"postgresql://me:{secret}@127.0.0.1:1/journal?password=hunter2&sslpassword=hunter2"
     config = on(url, tmp_path / "home")
     with pytest.raises(JournalError) as caught:
         Journal.open(config)
     with pytest.raises(ConfigError) as refused:
-        load_config(overrides={"home": tmp_path / "home", "journal.url": "mysql://me:hunter2@host/journal"})
+        load_config(overrides={"home": tmp_path / "home", "journal.url": f"mysql://me:{secret}@host/journal"})
     shown = [as_toml(config), repr(config), str(caught.value), str(refused.value)]
     shown += [text for _, _, text in examine_journal(config)]
-    assert not [text for text in shown if "hunter2" in text]
+    assert not [text for text in shown if "hunter2" in text or secret in text or "ter2" in text]
     assert "postgresql://me:***@127.0.0.1:1/journal" in as_toml(config)
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:p@ss:w0rd@host/j", "postgresql://[::1/j", "postgresql://host:abc/j"])
+def test_an_address_that_cannot_be_read_is_refused_without_its_password(tmp_path: Path, url: str) -> None:
+    for given in ({"journal.url": url}, {"journal": url}):
+        with pytest.raises(ConfigError) as refused:
+            load_config(overrides={"home": tmp_path / "home", **given})
+        assert "w0rd" not in str(refused.value)
+
+
+def test_a_server_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
+    """A listener that takes connections and says nothing, as behind a firewall."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/journal?connect_timeout=2"
+        with pytest.raises(JournalUnavailable, match="cannot be reached"):
+            Journal.open(on(url, tmp_path / "home"))
+
+
+def test_forgetting_is_for_the_home_of_the_gateway(config: Config, tmp_path: Path) -> None:
+    """Its records have what is forgotten as well."""
+    with (
+        closing(Journal.open(config)) as serving,
+        closing(Journal.open(on(config.journal.url, tmp_path / "b"))) as other,
+    ):
+        answered(other, session_id="private")
+        assert serving.store.hold_for_gateway() and serving.store.still_held()
+        for attempt in (lambda: forget(other, "private"), lambda: vacuum(other)):
+            with pytest.raises(JournalError, match="another home"):
+                attempt()
+        assert other.sessions.find("private") == "private"
 
 
 def test_tables_of_another_program_are_left_alone(postgres: Cluster, tmp_path: Path) -> None:
@@ -209,5 +241,5 @@ def test_a_gateway_refuses_while_its_server_is_away_and_goes_on_afterwards(
         assert kept.status_code == 200, kept.text
         with closing(Journal.open(config)) as journal:
             turn = journal.turns.get(kept.json()["id"].removeprefix("chatcmpl-"))
-            assert turn is not None and turn.answer["content"] == "three"
+            assert turn is not None and text_of(turn.answer) == "three"
         thread.stop()

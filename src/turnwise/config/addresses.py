@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-from urllib.parse import urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, PlainSerializer
 
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+HIDDEN = "hidden"
+"""What stands in place of a password among the options of an address."""
+
+
+def parsed(url: str) -> URL:
+    """The address in its parts, as the driver will read it. Raises ValueError with a text that has none of it."""
+    from sqlalchemy import make_url  # only who has such an address waits for this import
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        if url.startswith(("postgresql://", "postgresql+psycopg://")):
+            return make_url(url)
+    except (ValueError, ArgumentError):
+        text = "is no address like postgresql://user@host/database; in a password write %40 for @, %3A for :, %2F for /"
+        raise ValueError(text) from None
+    raise ValueError("must be empty, for a file in the home, or begin with postgresql://")
+
 
 def without_password(url: str) -> str:
-    """A database's address as it may be shown."""
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    netloc = f"{user.partition(':')[0]}{':***' if ':' in user else ''}{at}{host}"
-    query = "&".join("password=***" if one.startswith("password=") else one for one in parts.query.split("&"))
-    return urlunsplit(parts._replace(netloc=netloc, query=query))
+    """A database's address as it may be shown. Raises ValueError."""
+    if not url:
+        return url
+    parts = parsed(url)
+    secret = {name: HIDDEN for name in parts.query if "password" in name.lower()}
+    return parts.update_query_dict(secret).render_as_string(hide_password=True)
 
 
 def _checked(url: str) -> str:
-    if url and not url.startswith(("postgresql://", "postgresql+psycopg://")):
-        raise ValueError("must be empty, for a file in the home, or begin with postgresql://")
+    if url:
+        parsed(url)
     return url
 
 

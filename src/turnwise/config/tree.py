@@ -127,6 +127,6 @@ def _reason(detail: object) -> str:
     assert isinstance(detail, dict)
     if detail["type"] == "extra_forbidden":
         return "no such key (see docs/configuration.md or `turnwise config`)"
-    if detail["loc"] == ("journal", "url"):
-        return str(detail["msg"])  # there may be a password in it
+    if detail["loc"][:1] == ("journal",):
+        return str(detail["msg"])  # there may be a password in what was given
     return f"{detail['msg']} (got {detail['input']!r})" if not isinstance(detail["input"], dict) else str(detail["msg"])

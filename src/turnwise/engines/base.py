@@ -12,8 +12,24 @@ BASE_MODEL = "base"
 
 
 @dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """How to sample, as far as a client said it: what is None is left to the model's defaults, or to an upstream."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to sample. ``max_tokens`` counts response tokens; ``stop`` strings end the answer, cut from its text.
+    """How an engine is to sample, with nothing left open.
+
+    ``max_tokens`` counts response tokens; ``stop`` strings end the answer, cut from its text.
 
     ``structured`` is a JSON schema that the answer must follow, ``call`` the structural tag of a tool call that it must
     be (`engines.forced_calls`), ``grammar`` vLLM's own `structured_outputs`; each for engines that can

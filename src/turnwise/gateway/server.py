@@ -143,7 +143,7 @@ async def upkeep(config: Config, journal: Journal, opener: TurnOpener, url: str)
     exporter, keeper = RecordsExporter(journal), Keeper(journal)
 
     async def close_idle() -> None:
-        before = journal.store.monotonic() - config.sessions.idle_close_s
+        before = await asyncio.to_thread(journal.store.monotonic) - config.sessions.idle_close_s
         for session_id in await asyncio.to_thread(journal.sessions.idle, before):
             await asyncio.to_thread(journal.sessions.close, session_id, "idle", before)
 

@@ -145,6 +145,16 @@ class Store:
         with self._readable_faults():
             return self.database.hold_for_gateway(self.engine)
 
+    def still_held(self) -> bool:
+        """Whether this is the one gateway still. Raises JournalError where that cannot be found out."""
+        with self._readable_faults():
+            return self.database.still_held(self.engine)
+
+    def has_gateway(self) -> bool:
+        """Whether a gateway holds the journal, of this home or another one, as far as the database knows."""
+        with self._readable_faults():
+            return self.database.has_gateway(self.engine)
+
     # -- clocks -------------------------------------------------------------------------------------------------
 
     def now(self, c: Connection) -> float:

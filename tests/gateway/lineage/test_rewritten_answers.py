@@ -15,8 +15,8 @@ from tests.conftest import Running
 from tests.gateway.callers import user
 from tests.gateway.lineage.test_issued_calls import CALL, post, result
 from tests.gateway.lineage.test_sessions_api import next_state, session_of
-from turnwise.gateway.lineage.history import canonical
-from turnwise.types import Message
+from tests.support.wire import ChatMessage
+from turnwise.messages import canonical, from_chat
 
 BEHIND = "\nCalling tools:\n[{'id': 'call_1', 'function': {'name': 'python_interpreter'}}]"
 LONG = "I print the number {}."
@@ -25,30 +25,30 @@ DATA = '{{"run": "ls", "at": [{}, 2.0]}}'
 NAMED: list[dict[str, str]] = [{}, {"X-Session-Id": "mine"}]
 
 
-def assistant(text: str) -> Message:
+def assistant(text: str) -> ChatMessage:
     return {"role": "assistant", "content": text}
 
 
-def say(text: str, step: int) -> Message:
+def say(text: str, step: int) -> ChatMessage:
     return user(f"say: {text.format(step)}")
 
 
-def put_behind(answer: Message) -> Message:
+def put_behind(answer: ChatMessage) -> ChatMessage:
     return assistant(answer["content"] + BEHIND)
 
 
-def written_anew(answer: Message) -> Message:
+def written_anew(answer: ChatMessage) -> ChatMessage:
     return assistant(json.dumps(json.loads(answer["content"]), indent=1, sort_keys=True))
 
 
-Rewrite = Callable[[Message], Message]
+Rewrite = Callable[[ChatMessage], ChatMessage]
 
 
 def assert_one_session(gateway: Running, turns: list[str], found: list[str]) -> None:
     assert found == ["new", *["continued"] * (len(turns) - 1)]
     assert len({session_of(gateway, turn) for turn in turns}) == 1
     assert [gateway.turn(turn).parent_id for turn in turns] == [None, *turns[:-1]]
-    assert gateway.journal.status()["unrecognised"] == 0
+    assert gateway.journal.status.figures()["unrecognised"] == 0
 
 
 @pytest.mark.parametrize("headers", NAMED)
@@ -73,7 +73,7 @@ def test_a_rewritten_answer_is_followed_by_its_next_state(
 @pytest.mark.parametrize("headers", NAMED)
 def test_calls_that_are_dropped_when_all_was_said(gateway: Running, headers: dict[str, str]) -> None:
     """Each message is worked on in two requests; the next message comes without the first of them."""
-    history: list[Message] = []
+    history: list[ChatMessage] = []
     turns, found = [], []
     for step in range(3):
         history.append(user(f"say: I look. {CALL.format(step)}"))
@@ -123,7 +123,28 @@ def test_what_was_said_before_must_be_the_same(gateway: Running) -> None:
 
 def test_json_is_known_again_in_any_layout_and_nothing_else_is() -> None:
     same = ['{"a": 1, "b": [1.0]}', '{\n  "b": [1],\n  "a": 1\n}', '<think>hm</think>{"a":1,"b":[1]}']
-    assert len({canonical(assistant(text)) for text in same}) == 1
+    assert len({canonical(from_chat(assistant(text))) for text in same}) == 1
     others = ['{"a": 1, "b": ["1"]}', '{"a": 1}', '{"a": 1, "b": [1]', '[{"a": 1, "b": [1]}]', "{a: 1}", "[" * 5000]
-    assert len({canonical(assistant(text)) for text in [*same, *others]}) == 1 + len(others)
-    assert canonical(user('{"a":1}')) != canonical(user('{"a": 1}')), "what a person wrote is left as it is"
+    assert len({canonical(from_chat(assistant(text))) for text in [*same, *others]}) == 1 + len(others)
+    assert canonical(from_chat(user('{"a":1}'))) != canonical(from_chat(user('{"a": 1}'))), (
+        "what a person wrote is left as it is"
+    )
+
+
+def test_of_two_conversations_with_one_answer_each_gets_its_own_next_state(gateway: Running) -> None:
+    """Parallel rollouts of one task, whose client drops the calls that told them apart."""
+    first = []
+    for n in (1, 2):
+        _, called = post(gateway, [user(f"say: {CALL.format(n)}")])
+        [call] = called["tool_calls"]
+        told, _ = post(gateway, [user(f"say: {CALL.format(1)}"), called, result(call), say(SHORT, 1)])
+        first.append(told["x-turnwise-turn-id"])
+    asked = [user(f"say: {CALL.format(1)}"), say(SHORT, 1), assistant(SHORT.format(1))]
+    for n in (1, 2):
+        post(gateway, [*asked, user(f"and {n}?")])
+    assert all(next_state(gateway, turn) is not None for turn in first)
+
+
+def test_whole_numbers_too_large_for_a_float_keep_their_layout() -> None:
+    text = "[" + ",".join(["1e308"] * 1000) + "]"
+    assert len(canonical(from_chat(assistant(text)))) < 2 * len(text)

@@ -11,6 +11,10 @@ from openai import OpenAI
 
 from tests.gateway.relayed.test_upstream import Fronted, in_front_of
 from tests.support.raw_http import sse
+from turnwise.engines.upstream.conversation import ChatParams
+from turnwise.engines.upstream.openai_api import OpenAIWire
+from turnwise.gateway.wire.chat.choices import joined
+from turnwise.messages import saying, text_of
 
 ASKED: dict[str, Any] = {"n": 3, "logprobs": True, "top_logprobs": 1, "logit_bias": {"5": 1.0}}
 
@@ -75,7 +79,7 @@ async def test_all_choices_come_back_as_they_were_given(tmp_path: Path, stream: 
     [made] = third.message.tool_calls
     assert (made.id, made.function.name, made.function.arguments) == ("call_theirs", "look.up", '{"a": 1}')
     assert turn is not None and turn.answer is not None
-    assert turn.answer["content"] == "One here", "the first is the turn's answer"
+    assert text_of(turn.answer) == "One here", "the first is the turn's answer"
 
 
 async def test_a_choice_that_breaks_off_is_no_answer(tmp_path: Path) -> None:
@@ -97,3 +101,17 @@ async def test_an_api_without_a_word_for_it_refuses_by_name(tmp_path: Path, name
         refused = await fronted.ask(**{name: value})
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, name)
         assert fronted.asked() == []
+
+
+def test_a_piece_without_a_delta_and_log_probs_nobody_asked_for_change_nothing() -> None:
+    wire = OpenAIWire()
+    wire.body([saying("user", "hi")], None, ChatParams(as_given={"n": 2}), "m")
+    odd = {
+        "choices": [
+            {"index": 0, "delta": {"content": "a"}, "logprobs": {"n": 1}},
+            {"index": 1, "finish_reason": "stop"},
+        ]
+    }
+    event = wire.read(odd)
+    assert event is not None and event.text == "a"
+    assert [choice["index"] for choice in joined(event.given)[1]] == [1]

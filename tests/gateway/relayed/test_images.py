@@ -102,7 +102,7 @@ def test_a_text_model_refuses_them_in_every_format_and_in_a_tools_result(gateway
         url = f"{gateway.url}/v1/{path}"
         refused = httpx.post(url, headers=gateway.auth, json={"model": "turnwise"} | body, timeout=60)
         assert refused.status_code == 400 and "this is a text model" in refused.text, refused.text
-    assert gateway.stub.sampled == [] and gateway.journal.status()["turns"]["served"] == 0
+    assert gateway.stub.sampled == [] and gateway.journal.status.figures()["turns"]["served"] == 0
     counted = httpx.post(
         f"{gateway.url}/v1/messages/count_tokens",
         headers=gateway.auth,

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests.gateway.callers import user
 from turnwise.engines.upstream.tool_names import FittingNames
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.lineage.history import canonical, compare_histories, hash_history, side_rule, without_side_tail
 from turnwise.gateway.wire.request import check_tool_names
+from turnwise.gateway.wire.responses.answer import ResponsesCodec
 from turnwise.messages import from_chat, saying
 from turnwise.tokens.chatml import parse_text
 
@@ -47,6 +49,14 @@ def test_marks_of_calls_without_an_end() -> None:
         assert parse_text(text, with_tools=True).content == text
         assert parse_text("<tool_call>" * 60_000, with_tools=True).content == "<tool_call>" * 60_000
         parse_text("<tool_call>" + "[" * 200_000 + "</tool_call>", with_tools=True)
+
+
+def test_many_items_that_are_only_named() -> None:
+    named = [{"type": "item_reference", "id": "msg_0123456789abcdef"}] * 20_000
+    said = [{"type": "message", "role": "assistant", "content": "hello there"}] * 20_000
+    with in_time():
+        for given in (named, said):
+            ResponsesCodec().parse(json.dumps({"model": "turnwise", "input": [*given, user("go on")]}).encode())
 
 
 def test_many_tools_of_which_two_have_one_name() -> None:

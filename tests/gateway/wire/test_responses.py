@@ -16,7 +16,7 @@ from tests.support.servers import wait_until
 from tests.support.wire import KINDS_OF_ANSWER, TOOL, check_events, events_of, nested_calls, post_stream, without_ids
 from turnwise.gateway.wire.request import AnswerHead, Final, ModelRequest, Usage
 from turnwise.gateway.wire.responses.answer import ResponsesCodec
-from turnwise.messages import history_to_chat, saying, text_of
+from turnwise.messages import answer_of, history_to_chat, saying, text_of
 from turnwise.tokens.answer_pieces import AnswerParts
 from turnwise.types import Exclusion, FinishReason, TurnState
 
@@ -235,7 +235,7 @@ def test_items_of_a_stream_have_ids_of_their_own_and_its_time_stays(monkeypatch:
     data = writer.begin()
     for parts in (AnswerParts(reasoning="a"), AnswerParts(content="b"), AnswerParts(reasoning="c")):
         data += writer.delta(parts, None)
-    events = events_of(data + writer.end(Final({"role": "assistant"}, FinishReason.LENGTH, Usage(1, 1))))
+    events = events_of(data + writer.end(Final(answer_of(""), FinishReason.LENGTH, Usage(1, 1))))
     assert len({e["response"]["created_at"] for e in events if "response" in e}) == 1
     items = events[-1]["response"]["output"]
     assert len({item["id"] for item in items}) == 3

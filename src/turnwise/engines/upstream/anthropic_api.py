@@ -6,6 +6,7 @@ Reasoning of earlier turns is left out: a thinking block is only taken back with
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from turnwise.capabilities import ANTHROPIC_LACKS
@@ -59,15 +60,16 @@ class AnthropicWire:
     def body(
         self, messages: list[Message], tools: list[dict[str, Any]] | None, params: ChatParams, model: str
     ) -> dict[str, Any]:
+        asked = asdict(params.sampling) | {"verbosity": params.verbosity, "response_format": params.response_format}
         for name in UNKNOWN_HERE:
-            if getattr(params, name) is not None:
+            if asked[name] is not None:
                 raise EngineError(f'{name}: an upstream with engine.api = "anthropic" has no such setting', 400)
         system = "\n\n".join(text_of(message) for message in messages if message.role == "system")
         settings = {
             "system": system or None,
-            "temperature": params.temperature,
-            "top_p": params.top_p,
-            "top_k": params.top_k,
+            "temperature": params.sampling.temperature,
+            "top_p": params.sampling.top_p,
+            "top_k": params.sampling.top_k,
             "stop_sequences": list(params.stop) or None,
             "tools": [_tool(tool) for tool in tools] if tools else None,
             "tool_choice": _choice(params) if tools else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
+from turnwise.engines.base import SamplingSettings
 from turnwise.errors import EngineError
 from turnwise.types import Message
 
@@ -22,14 +23,7 @@ class ChatParams:
 
     max_tokens: int | None = None
     max_tokens_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    repetition_penalty: float | None = None
-    seed: int | None = None
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
     stop: tuple[str, ...] = ()
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None

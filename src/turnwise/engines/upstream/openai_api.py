@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from openai.types.chat.chat_completion_chunk import Choice
@@ -32,6 +32,7 @@ class OpenAIWire:
 
     def __init__(self) -> None:
         self._calls = _Calls()
+        self._log_probs = False  # whether they were asked for
 
     def headers(self, key: str | None) -> dict[str, str]:
         return {"Authorization": f"Bearer {key}"} if key else {}
@@ -39,16 +40,10 @@ class OpenAIWire:
     def body(
         self, messages: list[Message], tools: list[dict[str, Any]] | None, params: ChatParams, model: str
     ) -> dict[str, Any]:
+        self._log_probs = bool(params.as_given.get("logprobs"))
         settings = {
             params.max_tokens_key: params.max_tokens,
-            "temperature": params.temperature,
-            "top_p": params.top_p,
-            "top_k": params.top_k,
-            "min_p": params.min_p,
-            "frequency_penalty": params.frequency_penalty,
-            "presence_penalty": params.presence_penalty,
-            "repetition_penalty": params.repetition_penalty,
-            "seed": params.seed,
+            **asdict(params.sampling),
             "stop": list(params.stop) or None,
             "tools": tools or None,
             "tool_choice": params.tool_choice if tools else None,
@@ -81,7 +76,7 @@ class OpenAIWire:
             tool_calls=[self._calls.place(_piece(i, call)) for i, call in enumerate(delta.get("tool_calls") or [])],
             finish_reason=FINISH.get(reason, "stop") if reason else None,
             usage=usage,
-            given=[_given(choice) for choice in choices if choice.get("index") or choice.get("logprobs")],
+            given=[_given(one) for one in choices if one.get("index") or (self._log_probs and one.get("logprobs"))],
         )
 
 
@@ -92,7 +87,8 @@ def _given(choice: dict[str, Any]) -> dict[str, Any]:
         choice = {"index": 0, "delta": {}, "logprobs": choice["logprobs"]}
     elif reason:
         choice = choice | {"finish_reason": FINISH.get(reason, "stop")}
-    Choice.model_validate({"delta": {}, "finish_reason": None} | choice)
+    choice = {"delta": {}, "finish_reason": None} | choice
+    Choice.model_validate(choice)
     return choice
 
 

@@ -242,10 +242,11 @@ def _by_request(
     if at == 0 or claim.asked is None or calls_of(messages[at]):
         return None
     rows = journal.lookups.same_request(claim.client, claim.asked(history.chain[at - 1]))
-    for row in sorted(rows, key=lambda row: row.next_state_at is not None):  # the newest that waits comes first
+    for row in sorted(rows, key=_has_next_state):
         ours = row.answer or answer_of("")
         words = answer_words(ours)
-        if session not in (None, row.session_id) or calls_of(ours) or len(words) < LONG_ENOUGH:
+        broken_off = row.context_hash is None
+        if broken_off or session not in (None, row.session_id) or calls_of(ours) or len(words) < LONG_ENOUGH:
             continue
         if sent.startswith(words):
             change = compare_histories(journal.lookups.messages(row.id), messages)
@@ -258,11 +259,17 @@ def _by_what_was_said(
 ) -> Placement | None:
     """A client that keeps of each exchange what was said, and drops the calls and results on the way to it."""
     said = _said(messages[:at])
-    for row in journal.lookups.by_answer(claim.client, digest_of(messages[at]), session)[:MOST_COMPARED]:
+    rows = journal.lookups.by_answer(claim.client, digest_of(messages[at]), session)
+    for row in sorted(rows, key=_has_next_state)[:MOST_COMPARED]:
         if _said(journal.lookups.messages(row.id)) == said:
             same = Rewritten(moved=True, likeness=1.0, reaction=own_words(messages[at + 1 :]))
             return _rewritten(journal, row, same, messages, session)
     return None
+
+
+def _has_next_state(row: PossibleParent | StoredTurn) -> bool:
+    """What rows are sorted by, so that the newest that waits for one comes first."""
+    return row.next_state_at is not None
 
 
 def _said(messages: list[Message]) -> list[str]:

@@ -29,6 +29,12 @@ class WholeRequest:
     claim: Claim
     request_hash: str
 
+    @property
+    def wants_choices(self) -> bool:
+        """Whether an upstream is asked for what the record does not keep: further choices, log-probs."""
+        given = self.request.options.get("as_given", {})
+        return bool(given.get("logprobs")) or given.get("n", 1) != 1
+
 
 def read_asked(request: ModelRequest, client: Caller, format_name: str, journal: Journal) -> WholeRequest:
     """The request whole. Raises ApiError (400) for something it names that is not there."""

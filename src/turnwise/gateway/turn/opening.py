@@ -138,8 +138,9 @@ class TurnOpener:
             why = f"the {kind} engine holds no answer to a grammar; ask for the form in the prompt"
             raise unsupported("structured_outputs", why)
         if self._able.token_ids:
-            if request.temperature is None:
-                request = replace(request, temperature=self._prompting.defaults.temperature)
+            if request.sampling.temperature is None:
+                default = self._prompting.defaults.temperature
+                request = replace(request, sampling=replace(request.sampling, temperature=default))
             can_force = self._able.forced_calls and self.renderer is not None and self.renderer.grammar.calls == "json"
             check_choice(request, can_force)
             refuse_template_arguments(request)
@@ -155,7 +156,7 @@ class TurnOpener:
         asked = read_asked(request, client, format_name, self.journal)
         own = own_session(self.journal, asked.claim)
         same = self._same_requests(asked, own)
-        answered = _retried(same.recent, client)
+        answered = None if asked.wants_choices else _retried(same.recent, client)
         if answered is not None:
             return self._replay(answered, asked.request), None
         found = self._place(asked, own, same)

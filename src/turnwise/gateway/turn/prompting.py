@@ -56,23 +56,24 @@ class Prompting:
 
     def sampling(self, request: ModelRequest, room: int) -> SamplingParams:
         """How the engine is to sample, with `room` tokens left in the model's context."""
-        temperature = 1.0 if request.temperature is None else request.temperature
-        greedy = temperature < LEAST_TEMPERATURE or request.top_p == 0
+        asked = request.sampling
+        temperature = 1.0 if asked.temperature is None else asked.temperature
+        greedy = temperature < LEAST_TEMPERATURE or asked.top_p == 0
         return SamplingParams(
             max_tokens=min(request.max_tokens or self.defaults.max_tokens or room, room),
             temperature=0.0 if greedy else temperature,
-            top_p=request.top_p or 1.0,
-            top_k=-1 if not request.top_k else request.top_k,
-            seed=request.seed,
+            top_p=asked.top_p or 1.0,
+            top_k=-1 if not asked.top_k else asked.top_k,
+            seed=asked.seed,
             stop=request.stops,
             stop_token_ids=() if self._renderer is None else tuple(self._renderer.stop_token_ids),
             structured=request.structured,
             call=self._call(request),
             grammar=request.grammar,
-            min_p=request.min_p or 0.0,
-            frequency_penalty=request.frequency_penalty or 0.0,
-            presence_penalty=request.presence_penalty or 0.0,
-            repetition_penalty=request.repetition_penalty or 1.0,
+            min_p=asked.min_p or 0.0,
+            frequency_penalty=asked.frequency_penalty or 0.0,
+            presence_penalty=asked.presence_penalty or 0.0,
+            repetition_penalty=asked.repetition_penalty or 1.0,
         )
 
     def _begun(self, prompt: Prompt, request: ModelRequest) -> Prompt:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
+from turnwise.engines.base import SamplingSettings
 from turnwise.engines.upstream.client import ChatParams, UpstreamEngine, UpstreamEvent
 from turnwise.gateway.turn.sampling import Closing, OpenTurn, whole_parts, with_call_ids
 from turnwise.gateway.wire.honouring import verbosity_of, within
@@ -47,14 +49,7 @@ class Relaying(Closing):
         params = ChatParams(
             max_tokens=request.max_tokens,
             max_tokens_key=request.options.get("limit_word", "max_tokens"),
-            temperature=request.temperature,
-            top_p=request.top_p,
-            top_k=request.top_k if (request.top_k or 0) > 0 else None,  # 0 and -1 are words for no limit
-            min_p=request.min_p or None,
-            frequency_penalty=request.frequency_penalty or None,
-            presence_penalty=request.presence_penalty or None,
-            repetition_penalty=None if request.repetition_penalty == 1 else request.repetition_penalty,
-            seed=request.seed,
+            sampling=_telling(request.sampling),
             stop=request.stops,
             tool_choice="none" if request.withheld else request.tool_choice,
             parallel_tool_calls=None if request.parallel_tool_calls else False,
@@ -161,6 +156,18 @@ def _effort(record: dict[str, Any]) -> str | None:
     if record.get("reasoning_effort") is not None:
         return record["reasoning_effort"]
     return within(record, "reasoning", "effort") or within(record, "output_config", "effort")
+
+
+def _telling(asked: SamplingSettings) -> SamplingSettings:
+    """The settings without those that change nothing: an upstream may not know the word."""
+    return replace(
+        asked,
+        top_k=asked.top_k if (asked.top_k or 0) > 0 else None,  # 0 and -1 are words for no limit
+        min_p=asked.min_p or None,
+        frequency_penalty=asked.frequency_penalty or None,
+        presence_penalty=asked.presence_penalty or None,
+        repetition_penalty=None if asked.repetition_penalty == 1 else asked.repetition_penalty,
+    )
 
 
 def _translated(request: ModelRequest) -> frozenset[str]:

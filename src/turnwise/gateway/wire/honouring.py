@@ -24,7 +24,7 @@ def as_honoured(request: ModelRequest, config: Config) -> ModelRequest:
     if config.server.strict:
         raise unsupported(names[0], "the engine has no such setting; leave it out")
     fields = {name: None for name in names if name != "verbosity"}  # which stands in the record alone
-    return replace(request, **fields, ignored=(*request.ignored, *names))
+    return replace(request, sampling=replace(request.sampling, **fields), ignored=(*request.ignored, *names))
 
 
 def verbosity_of(record: dict[str, Any]) -> str | None:
@@ -38,5 +38,5 @@ def within(record: dict[str, Any], name: str, key: str) -> Any:
 
 
 def _asks_for(request: ModelRequest, name: str) -> bool:
-    value = verbosity_of(request.record) if name == "verbosity" else getattr(request, name)
+    value = verbosity_of(request.record) if name == "verbosity" else getattr(request.sampling, name)
     return value is not None and value != _NEUTRAL.get(name)

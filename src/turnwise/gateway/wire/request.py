@@ -14,6 +14,7 @@ import jiter
 from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 
+from turnwise.engines.base import SamplingSettings
 from turnwise.gateway.errors import ApiError
 from turnwise.messages import call_answered, calls_of, text_of
 from turnwise.patterns import anchored, pattern
@@ -67,14 +68,7 @@ class ModelRequest:
     tools: list[dict[str, Any]] | None = None
     withheld: list[dict[str, Any]] | None = None
     max_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    repetition_penalty: float | None = None
-    seed: int | None = None
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
     stops: tuple[str, ...] = ()
     structured: dict[str, Any] | None = None
     structured_field: str = "response_format"
@@ -105,9 +99,8 @@ class SamplingFields(BaseModel):
     repetition_penalty: float | None = Field(default=None, ge=0.01, le=10)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
 
-    def sampling(self) -> dict[str, Any]:
-        """The same fields of a `ModelRequest`."""
-        return {name: getattr(self, name) for name in SamplingFields.model_fields}
+    def sampling(self) -> SamplingSettings:
+        return SamplingSettings(**{name: getattr(self, name) for name in SamplingFields.model_fields})
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,8 @@ def vacuum(journal: Journal) -> tuple[int, int]:
     except Timeout:
         raise JournalError("the journal is in use and would hold up requests; stop `turnwise serve` first") from None
     try:
+        if store.has_gateway():
+            raise JournalError("the journal is in use by a gateway of another home; stop that one first")
         before = store.file_bytes()
         # Rows may get other numbers, in the same order. No gateway runs, so no turn of before is one that is tried
         # again; if this is cut off between the two, whoever opens the journal next sets it right.

@@ -18,6 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, exists, select, update
 
+from turnwise.errors import JournalError
 from turnwise.journal import schema
 from turnwise.journal.clocks import M, set_meta
 from turnwise.journal.counts import FORGETS, tell
@@ -94,9 +95,11 @@ def _branches(c: Connection, sessions: Sequence[str]) -> Iterator[str]:
 def forget(journal: Journal, session_id: str, with_branches: bool = False) -> Forgotten:
     """Delete a session so that its content is in no file of the home. Works beside a running server.
 
-    Raises JournalError where a reader keeps the write-ahead log from being emptied. Whatever it was that ended it
-    early: call it again.
+    Raises JournalError where the gateway runs in another home, whose files have it too, and where a reader keeps the
+    write-ahead log from being emptied. Whatever it was that ended it early: call it again.
     """
+    if not is_served(journal.store.config.home) and journal.store.has_gateway():
+        raise JournalError("the gateway of this journal runs in another home; run `turnwise forget` there")
     done = plan(journal, session_id, with_branches)
     done.turns = 0
     gone = _take_up(journal, session_id, done)

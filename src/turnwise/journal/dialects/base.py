@@ -60,6 +60,14 @@ class Database(Protocol):
         """Take the place of the one gateway of this journal until the engine is disposed; False where it is taken."""
         ...
 
+    def has_gateway(self, engine: Engine) -> bool:
+        """Whether that place is taken, as far as the database knows."""
+        ...
+
+    def still_held(self, engine: Engine) -> bool:
+        """Whether the place is ours still. It is taken again where the connection was lost and nobody else has it."""
+        ...
+
     def let_go(self) -> None:
         """Give back what `hold_for_gateway` took."""
         ...

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.pool import QueuePool
 
-from turnwise.config.addresses import without_password
+from turnwise.config.addresses import parsed, without_password
 from turnwise.errors import JournalError, JournalFull, JournalUnavailable
 
 T = TypeVar("T")
@@ -26,6 +26,8 @@ GATEWAY = WRITERS + 1
 OLDEST = 130000
 """The oldest server that is taken, as `server_version_num` says it."""
 CONNECT_S = 5
+SEEN_ALIVE = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
+"""How the server finds out that a machine is gone, with its locks: within half a minute."""
 ABANDONED_S = 60
 """A transaction in which nothing is asked for so long is ended by the server: its machine may be gone with the lock."""
 
@@ -41,15 +43,17 @@ ADVICE = {
     "53100": "cannot be written: the server's disk is full; free some space, nothing already recorded is lost",
     "53300": "has too many connections; raise max_connections on the server",
     "55P03": "is locked by another writer for too long; look for a loop that hangs",
-    "57": "is on a server that starts or stops; wait until it takes connections again",
+    "57P": "is on a server that starts or stops; wait until it takes connections again",
 }
 REFUSALS = {
+    "53300": ("too many clients", "too many connections", "connection slots"),
+    "57P": ("starting up", "shutting down", "recovery mode", "not currently accepting"),
+    "42501": ("permission denied",),
     "28": ("authentication failed", "no password supplied", "pg_hba.conf", 'role "'),
-    "3D000": ('database "',),
-    "53300": ("too many clients", "connection slots"),
-    "57": ("starting up", "shutting down", "recovery mode"),
+    "3D000": ('" does not exist',),
 }
-"""Words of a server that refuses a connection, by the code that it does so with."""
+"""Words of a server that refuses a connection, by the code that it does so with; the first that fit count."""
+LONGEST_WORDS = 200
 TABLES = (
     *("turns", "sessions", "verdicts", "samples", "batches", "versions", "blobs", "counts", "provenance"),
     *("meta", "events", "review", "loops"),
@@ -72,14 +76,14 @@ class Postgres:
     frees_at_once = False
 
     def __init__(self, url: str, patience_s: float) -> None:
-        self.place = without_password(url)
+        try:
+            self._url = parsed(url).set(drivername="postgresql+psycopg")
+            self.place = without_password(url)
+        except ValueError as e:
+            raise JournalError(f"journal.url {e}") from None
         self.snapshot: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._patience_s = patience_s
         self._gateway: Connection | None = None
-        try:
-            self._url = make_url(url).set(drivername="postgresql+psycopg")
-        except ArgumentError:
-            raise JournalError("journal.url is no address; it looks like postgresql://user@host/database") from None
 
     def exists(self) -> bool:
         """True: whether it is there only the server knows."""
@@ -90,7 +94,7 @@ class Postgres:
     def open_engine(self) -> Engine:
         """A pool that tries a connection before it gives it out: the server may have been away."""
         engine = _engine(self._url, poolclass=QueuePool, pool_pre_ping=True, max_overflow=20)
-        _configure(engine, {"lock_timeout": f"{int(self._patience_s * 1000)}ms"})
+        _configure(engine, {"lock_timeout": f"{max(1, round(self._patience_s * 1000))}ms"})
         return engine
 
     @contextmanager
@@ -125,6 +129,20 @@ class Postgres:
         self._gateway = connection
         return True
 
+    def has_gateway(self, engine: Engine) -> bool:
+        with engine.connect() as c:  # the lock ends with the transaction
+            return not c.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({GATEWAY})").scalar_one()
+
+    def still_held(self, engine: Engine) -> bool:
+        if self._gateway is not None:
+            try:
+                self._gateway.exec_driver_sql("SELECT 1")
+                return True
+            except DBAPIError:
+                self._gateway.invalidate()
+                self.let_go()
+        return self.hold_for_gateway(engine)
+
     def let_go(self) -> None:
         if self._gateway is not None:
             self._gateway.close()
@@ -134,11 +152,12 @@ class Postgres:
         code = _code(error)
         full = code == "53100"
         kind = JournalFull if full else JournalUnavailable if code.startswith(UNAVAILABLE) else JournalError
+        words = next(iter(str(error.orig).strip().splitlines()), "")[:LONGEST_WORDS] or type(error.orig).__name__
         for mark, advice in ADVICE.items():
             if code.startswith(mark):
-                return kind(f"the journal {self.place} {advice}")
-        said = str(error.orig).strip().splitlines()
-        return kind(f"the journal {self.place} failed: {said[0] if said else type(error.orig).__name__}")
+                own = getattr(error.orig, "sqlstate", None) is None  # a guess from words: they are given as well
+                return kind(f"the journal {self.place} {advice}" + (f" ({words})" if own else ""))
+        return kind(f"the journal {self.place} failed: {words}")
 
     def troubles(self, c: Connection) -> list[str]:
         found: list[str] = []
@@ -192,7 +211,7 @@ def _engine(url: URL, **pool: Any) -> Engine:
 
 def _configure(engine: Engine, settings: dict[str, str]) -> None:
     """What every session asks of the server, whatever its own defaults are: above all that a commit is on its disk."""
-    settings = settings | {"idle_in_transaction_session_timeout": f"{ABANDONED_S}s", "tcp_keepalives_idle": "10"}
+    settings = settings | {"idle_in_transaction_session_timeout": f"{ABANDONED_S}s"} | SEEN_ALIVE
     asked = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
     durable = "set_config('synchronous_commit', 'on', false)"
     once_off = f"CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN {durable} END"
@@ -208,7 +227,7 @@ def _code(error: DBAPIError) -> str:
     code = getattr(error.orig, "sqlstate", None)
     if code:
         return code
-    if not error.connection_invalidated and type(error.orig).__name__ not in ("OperationalError", "InterfaceError"):
+    if not error.connection_invalidated and not isinstance(error, (OperationalError, InterfaceError)):
         return ""
     text = str(error.orig)
     return next((code for code, words in REFUSALS.items() if any(word in text for word in words)), "08")

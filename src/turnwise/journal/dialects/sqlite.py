@@ -146,6 +146,14 @@ class SQLite:
         """True: the lock in the home keeps a second one out."""
         return True
 
+    def has_gateway(self, engine: Engine) -> bool:
+        """False: the lock in the home tells."""
+        return False
+
+    def still_held(self, engine: Engine) -> bool:
+        """True: the lock in the home is held as long as its process lives."""
+        return True
+
     def let_go(self) -> None:
         """Nothing: the lock in the home is the gateway's own."""
 

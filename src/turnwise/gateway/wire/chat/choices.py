@@ -20,8 +20,10 @@ def joined(pieces: Sequence[Choice]) -> tuple[Choice, list[Choice]]:
         for kind, tokens in (piece.get("logprobs") or {}).items():
             if choice["logprobs"] is None:
                 choice["logprobs"] = dict.fromkeys(("content", "refusal"))
-            if tokens:
-                choice["logprobs"][kind] = [*(choice["logprobs"].get(kind) or []), *tokens]
+            if isinstance(tokens, list):
+                whole: list[Any] = choice["logprobs"].get(kind) or []
+                whole += tokens
+                choice["logprobs"][kind] = whole
     first = found.pop(0, None)
     return {"logprobs": first["logprobs"]} if first else {}, [found[index] for index in sorted(found)]
 

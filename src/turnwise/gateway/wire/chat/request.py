@@ -182,7 +182,7 @@ def parse_request(body: bytes, *, choices: bool = False) -> ModelRequest:
         parallel_tool_calls=given.parallel_tool_calls is not False,
         thinking=asked_thinking(kept),
         max_tokens=limit,
-        **given.sampling(),
+        sampling=given.sampling(),
         stops=check_stops(tuple(stop), "stop"),
         structured=given.response_format.as_schema() if given.response_format else None,
         grammar=given.structured_outputs,

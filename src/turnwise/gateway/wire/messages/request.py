@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from turnwise.engines.base import SamplingSettings
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.content import no_text, read_content, read_text
 from turnwise.gateway.wire.request import (
@@ -127,9 +128,7 @@ def parse_request(body: bytes) -> ModelRequest:
         parallel_tool_calls=not (choice is not None and choice.disable_parallel_tool_use),
         thinking=asked_thinking(kept),
         max_tokens=given.max_tokens,
-        temperature=given.temperature,
-        top_p=given.top_p,
-        top_k=given.top_k,
+        sampling=SamplingSettings(temperature=given.temperature, top_p=given.top_p, top_k=given.top_k),
         stops=check_stops(tuple(given.stop_sequences or []), "stop_sequences"),
         structured=_schema(given.output_config),
         structured_field="output_config.format",

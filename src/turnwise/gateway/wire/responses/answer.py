@@ -267,11 +267,11 @@ def _response(head: AnswerHead, output: list[dict[str, Any]], status: str, creat
         "previous_response_id": None if request.previous is None else response_id(request.previous),
         "reasoning": request.options.get("reasoning"),
         "store": given.get("store") is not False,
-        "temperature": 1.0 if request.temperature is None else request.temperature,
+        "temperature": 1.0 if request.sampling.temperature is None else request.sampling.temperature,
         "text": given.get("text") or {"format": {"type": "text"}},
         "tool_choice": given.get("tool_choice") or "auto",
         "tools": request.options.get("tools", []),
-        "top_p": 1.0 if request.top_p is None else request.top_p,
+        "top_p": 1.0 if request.sampling.top_p is None else request.sampling.top_p,
         "truncation": "disabled",
         "usage": None,
     }

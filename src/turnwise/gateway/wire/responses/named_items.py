@@ -23,31 +23,36 @@ _ID = pattern(r"\A(rs|msg|fc)_([0-9a-f]{8,64})(?:_(\d{1,4}))?\Z")
 class AnswerUnderWay:
     """An assistant's message as its items come. ``named`` are the ids of items, and what came whole before each."""
 
-    thinking: str = ""
-    text: str = ""
+    thinking: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     named: list[str | Message] = field(default_factory=list)
+    _turn: str | None = None  # whose items are named
 
     def name(self, given: str) -> None:
         """Take an item that is only named."""
         self._put_by()
+        self._turn = _turn_of(given)
         self.named.append(given)
 
     def goes_on_with(self, given: str) -> bool:
         """Whether a named item may be of this answer: it is where no item of another turn is."""
-        return all(_turn_of(id) == _turn_of(given) for id in self.named if isinstance(id, str))
+        return self._turn in (None, _turn_of(given))
 
     def message(self) -> Message:
         """What came whole; empty where there are named items."""
         if self.named:
             self._put_by()
-        return answer_of(self.text, self.thinking, self.calls)
+        return self._whole()
+
+    def _whole(self) -> Message:
+        return answer_of("".join(self.text), "".join(self.thinking), self.calls)
 
     def _put_by(self) -> None:
-        whole = answer_of(self.text, self.thinking, self.calls)
+        whole = self._whole()
         if whole.parts:
             self.named.append(whole)
-        self.thinking, self.text, self.calls = "", "", []
+        self.thinking, self.text, self.calls = [], [], []
 
 
 def item_id(given: Any) -> str:

@@ -151,7 +151,7 @@ def parse_request(body: bytes) -> ModelRequest:
         parallel_tool_calls=given.parallel_tool_calls is not False,
         thinking=asked_thinking(kept),
         max_tokens=given.max_output_tokens,
-        **given.sampling(),
+        sampling=given.sampling(),
         structured=_schema(given.text),
         structured_field="text.format",
         stream=bool(given.stream),
@@ -217,11 +217,11 @@ def _message(where: str, item: dict[str, Any]) -> Message:
 
 def _extend(where: str, answer: AnswerUnderWay, kind: str, item: dict[str, Any]) -> None:
     if kind == "message":
-        answer.text += read_text("assistant", _content(where, item, "content"), TEXT_PARTS, f"{where}.content")
+        answer.text.append(read_text("assistant", _content(where, item, "content"), TEXT_PARTS, f"{where}.content"))
     elif kind == "reasoning":
         content = item.get("content") or item.get("summary") or []
         if isinstance(content, list):
-            answer.thinking += read_text("assistant", content, TEXT_PARTS, f"{where}.content")
+            answer.thinking.append(read_text("assistant", content, TEXT_PARTS, f"{where}.content"))
     else:
         for key in ("call_id", "name", "arguments"):
             if not isinstance(item.get(key), str):
