@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from turnwise.config import Config, JudgeConfig
 from turnwise.journal import Answer, Journal, NewTurn, schema
+from turnwise.journal.store import Store
 from turnwise.judges.choice import SignalJudge
 from turnwise.judges.model import JudgeUnavailable
 from turnwise.judges.worker import Worker, run
@@ -152,12 +153,16 @@ async def test_an_outage_that_ends_costs_nothing(journal: Journal, tmp_path: Pat
 class Watched(Journal):
     """Counts how often somebody looks for work."""
 
-    looks = 0
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.looks, claim = 0, self.judging.claim
 
-    def claim_for_judging(self, worker: str, limit: int, lease_s: float) -> list[JudgeTask]:
-        found = super().claim_for_judging(worker, limit, lease_s)
-        self.looks += 1
-        return found
+        def counted(worker: str, limit: int, lease_s: float) -> list[JudgeTask]:
+            found = claim(worker, limit, lease_s)
+            self.looks += 1
+            return found
+
+        self.judging.claim = counted  # type: ignore[method-assign]
 
 
 async def test_the_lease_is_kept_while_a_vote_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
