@@ -209,6 +209,19 @@ def test_forgetting_is_for_the_home_of_the_gateway(config: Config, tmp_path: Pat
         assert other.sessions.find("private") == "private"
 
 
+def test_a_gateway_that_lost_its_connection_takes_its_place_again_unless_another_has_it(
+    config: Config, postgres: Cluster
+) -> None:
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+    with closing(Journal.open(config)) as first, closing(Journal.open(config)) as second:
+        assert first.store.hold_for_gateway() and not second.store.hold_for_gateway()
+        postgres.run(cut)
+        assert first.store.still_held() and second.store.has_gateway()
+        postgres.run(cut)
+        wait_until(second.store.hold_for_gateway)
+        assert not first.store.still_held()
+
+
 def test_tables_of_another_program_are_left_alone(postgres: Cluster, tmp_path: Path) -> None:
     postgres.run("CREATE DATABASE taken")
     postgres.run("CREATE TABLE sessions (name text)", "taken")

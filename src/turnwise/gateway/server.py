@@ -96,7 +96,7 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
 
     @asynccontextmanager
     async def background() -> AsyncGenerator[None, None]:
-        kept = upkeep(config, journal, opener, url)
+        kept = upkeep(config, journal, opener, url, stop)
         tasks = [asyncio.create_task(versions.follow()), asyncio.create_task(kept)]
         try:
             yield
@@ -138,9 +138,17 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
         lock.release()
 
 
-async def upkeep(config: Config, journal: Journal, opener: TurnOpener, url: str) -> None:
-    """Close idle sessions, export records, keep to the limits of what is kept, say that we live, and where."""
+async def upkeep(config: Config, journal: Journal, opener: TurnOpener, url: str, stop: asyncio.Event) -> None:
+    """Close idle sessions, export records, keep to the limits of what is kept, say that we live, and where.
+
+    Sets `stop` where another gateway has taken the journal, whose turns under way it would exclude.
+    """
     exporter, keeper = RecordsExporter(journal), Keeper(journal)
+
+    async def stay_the_one() -> None:
+        if not await asyncio.to_thread(journal.store.still_held):
+            log.error("another gateway has taken the journal %s; this one stops", journal.store.database.place)
+            stop.set()
 
     async def close_idle() -> None:
         before = await asyncio.to_thread(journal.store.monotonic) - config.sessions.idle_close_s
@@ -169,7 +177,7 @@ async def upkeep(config: Config, journal: Journal, opener: TurnOpener, url: str)
     said: dict[str, str] = {}  # what fails again and again, on a full disk say, is said once
     while True:
         # What fails does not keep the others from their work.
-        for task in (close_idle, close_lost, export, keep, heartbeat):
+        for task in (stay_the_one, close_idle, close_lost, export, keep, heartbeat):
             try:
                 await task()
                 said.pop(task.__name__, None)
