@@ -49,10 +49,10 @@ EVENTS: list[dict[str, Any]] = [
 ]
 
 
-def asked(fronted: Fronted, stream: bool) -> Any:
+def asked(fronted: Fronted, stream: bool, **headers: str) -> Any:
     """What OpenAI's client makes of the answer."""
     token = str(fronted.client.headers["authorization"]).removeprefix("Bearer ")
-    client = OpenAI(base_url=f"{fronted.client.base_url}/v1", api_key=token, max_retries=0)
+    client = OpenAI(base_url=f"{fronted.client.base_url}/v1", api_key=token, max_retries=0, default_headers=headers)
     tool: Any = {"type": "function", "function": {"name": "look.up", "parameters": {"type": "object"}}}
     more: Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [tool], **ASKED}
     if not stream:
@@ -101,6 +101,13 @@ async def test_an_api_without_a_word_for_it_refuses_by_name(tmp_path: Path, name
         refused = await fronted.ask(**{name: value})
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, name)
         assert fronted.asked() == []
+
+
+async def test_a_retry_gets_all_choices_although_the_record_has_one(tmp_path: Path) -> None:
+    async with in_front_of(tmp_path, sse(*EVENTS), sse(*EVENTS)) as fronted:
+        answers = [await asyncio.to_thread(asked, fronted, False, **{"Idempotency-Key": "one"}) for _ in range(2)]
+    assert [len(answer.choices) for answer in answers] == [3, 3]
+    assert answers[1].choices[0].logprobs is not None
 
 
 def test_a_piece_without_a_delta_and_log_probs_nobody_asked_for_change_nothing() -> None:

@@ -310,7 +310,7 @@ def _check_bonds(request: ModelRequest) -> None:
         raise unsupported("structured_outputs", f"the answer is held to '{held}' already; send one of the two")
 
 
-def _retried(recent: list[Any], client: Caller) -> Any:
+def _retried(recent: list[StoredTurn], client: Caller) -> StoredTurn | None:
     """The answered turn that a retry asks for again; `recent` are the turns with this very request, newest first.
 
     Without a key of its own a retry may as well be that of a request that failed beside one like it.
@@ -328,10 +328,10 @@ def _recorded(request: ModelRequest) -> dict[str, Any]:
     return kept | ({"ignored": list(request.ignored)} if request.ignored else {})
 
 
-def _beside(placement: Placement, sibling: Any) -> Placement:
+def _beside(placement: Placement, sibling: StoredTurn) -> Placement:
     """A repeated request belongs into its sibling's session and answers nothing anew."""
     return Placement(sibling.session_id, None, placement.parent, placement.added, None, [], placement.follows)
 
 
-def _complete(row: Any) -> bool:
+def _complete(row: StoredTurn) -> bool:
     return row.finish_reason not in (None, FinishReason.ABORT, FinishReason.ERROR)
