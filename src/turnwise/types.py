@@ -141,36 +141,6 @@ class FinishReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One request and its answer, as recorded.
-
-    ``prompt_ids`` [P] and ``response_ids`` [R] are the exact ids the engine took and sampled. ``logprobs`` [R] are
-    natural-log probabilities of the response ids at the sampling temperature; None when the engine gave none (never
-    padded). ``hint_at`` is the offset in ``prompt_ids`` where a hint for the last user message would be inserted.
-    """
-
-    id: str
-    session_id: str
-    index: int
-    kind: TurnKind
-    state: TurnState
-    exclusion: Exclusion | None
-    parent_id: str | None
-    version: int
-    messages: list[Message]
-    tools: list[dict[str, Any]] | None
-    answer: Message | None
-    finish_reason: FinishReason
-    prompt_ids: list[int]
-    response_ids: list[int]
-    logprobs: list[float] | None
-    temperature: float
-    hint_at: int | None
-    bridged: bool
-    created_at: float
-
-
-@dataclass(frozen=True, slots=True)
 class Vote:
     """One opinion of one judge call. ``score`` is None when the reply could not be read."""
 

@@ -21,12 +21,11 @@ from tests.support.servers import running, wait_until
 from tests.support.versions import publish
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import load_config
-from turnwise.journal import Journal, schema
+from turnwise.journal import Journal, WholeTurn, schema
 from turnwise.journal.turns.reading import read_turn
 from turnwise.messages import text_of
 from turnwise.training.batching import row_of
 from turnwise.training.policy import Policy, sampling_temperature
-from turnwise.types import Turn
 
 CONVERSATIONS = 200
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "does f", "parameters": {"type": "object"}}}]
@@ -102,7 +101,7 @@ def accumulated(stream: Iterable[ChatCompletionChunk]) -> dict[str, Any]:
     return message
 
 
-def all_turns(journal: Journal) -> list[Turn]:
+def all_turns(journal: Journal) -> list[WholeTurn]:
     with journal.store.reading() as c:
         return [read_turn(c, row) for row in c.execute(schema.turns.select())]
 
@@ -197,7 +196,7 @@ def serving_version(gateway: Running) -> int:
 
 
 @torch.no_grad()
-def recomputed_gaps(model_dir: Path, adapter: Path, turns: list[Turn]) -> torch.Tensor:
+def recomputed_gaps(model_dir: Path, adapter: Path, turns: list[WholeTurn]) -> torch.Tensor:
     """|log-prob recorded by the engine - log-prob recomputed in float32 by the trainer|, for each sampled token."""
     from safetensors.torch import load_file
 

@@ -33,12 +33,12 @@ from turnwise.engines.base import Chunk, SamplingParams
 from turnwise.engines.replicas import Replicas
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import EngineError, UnknownModel
-from turnwise.journal import Journal, schema
+from turnwise.journal import Journal, WholeTurn, schema
 from turnwise.journal.turns.reading import read_turn
 from turnwise.tokens.forced_calls import forced_call
 from turnwise.training.batching import row_of
 from turnwise.training.policy import Policy, sampling_temperature
-from turnwise.types import FinishReason, Turn
+from turnwise.types import FinishReason
 
 pytestmark = [
     pytest.mark.vllm,
@@ -310,7 +310,7 @@ def answered_by(journal: Journal, version: int) -> int:
         return c.execute(select(func.count()).where(schema.turns.c.version == version, answered)).scalar_one()
 
 
-def turns(journal: Journal) -> list[Turn]:
+def turns(journal: Journal) -> list[WholeTurn]:
     with journal.store.reading() as c:
         found = [read_turn(c, row) for row in c.execute(schema.turns.select())]
     return [turn for turn in found if not turn.session_id.startswith("publish-")]

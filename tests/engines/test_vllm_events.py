@@ -26,8 +26,7 @@ from tests.support.same_events import Event, chat_steps, differences, known_to, 
 from tests.support.vllm_server import PYTHON, vllm_server
 from tests.support.wire import events_of
 from turnwise.config import load_config
-from turnwise.journal import Journal
-from turnwise.types import Turn
+from turnwise.journal import Journal, WholeTurn
 
 pytestmark = [
     pytest.mark.vllm,
@@ -117,7 +116,7 @@ class Compared:
     """A case's answers from both: how they differ, our record, and vLLM's ids, which it gives with chat alone."""
 
     differences: set[str]
-    turn: Turn
+    turn: WholeTurn
     theirs: list[Event]
 
 

@@ -12,7 +12,7 @@ import httpx
 from tests.conftest import Running
 from tests.gateway.encoders import Habits, chat_body, messages_body, responses_body
 from tests.support.wire import TOOL, ChatMessage, events_of
-from turnwise.types import Turn
+from turnwise.journal import WholeTurn
 
 Headers = dict[str, str]
 Body = Callable[[list[ChatMessage], Habits], dict[str, Any]]
@@ -62,10 +62,10 @@ class Caller:
         tools: bool = False,
         headers: Headers | None = None,
         **more: Any,
-    ) -> Turn:
+    ) -> WholeTurn:
         return self.turn(self.post(messages, prefix, tools, headers, **more))
 
-    def turn(self, response: httpx.Response) -> Turn:
+    def turn(self, response: httpx.Response) -> WholeTurn:
         assert response.status_code == 200, response.text
         turn = self.gateway.journal.turns.get(response.headers["x-turnwise-turn-id"])
         assert turn is not None
@@ -91,14 +91,14 @@ class Talk:
     opening: list[ChatMessage]
     tools: bool = False
     by_id: bool = False
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[WholeTurn] = field(default_factory=list)
     last: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.key = "input" if self.caller.name == "responses" else "messages"
         self.body = self.caller.body(self.opening, Habits())
 
-    def ask(self, **more: Any) -> Turn:
+    def ask(self, **more: Any) -> WholeTurn:
         """Send the conversation as it stands; the answer becomes a part of it."""
         response = self.caller.send(self.body | more, tools=self.tools)
         self.turns.append(self.caller.turn(response))

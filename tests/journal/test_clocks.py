@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from alembic import command
 
 from tests.journal.test_queue import judged, publish_next, waiting_for_judge
+from tests.support.earlier import take_back
 from tests.support.versions import answered, publish
 from turnwise.config import Config, load_config
 from turnwise.errors import JournalFull, LeaseLost
 from turnwise.journal import Journal, clocks, store
-from turnwise.journal.migrations import migrations
 from turnwise.journal.read_only import read_ours
 from turnwise.judges import worker
 from turnwise.types import PolicyVersion, TurnState, Verdict
@@ -246,10 +245,7 @@ def test_a_journal_of_before_serves_what_it_should(config: Config, times: str, s
     journal = Journal.open(config)
     for _ in range(3):
         publish(journal)
-    with journal.store.transaction() as c:
-        earlier = migrations()
-        earlier.attributes["connection"] = c
-        command.downgrade(earlier, "0004")
+    take_back(journal, "0004")
     journal.close()
     with sqlite3.connect(config.journal_path) as db:
         db.execute("UPDATE versions SET served_at = NULL")

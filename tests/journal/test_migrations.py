@@ -1,25 +1,22 @@
-"""A migrated journal is the one that the schema describes: tables, columns, indexes; and its triggers are there."""
+"""A migrated journal is as one that is made anew: tables, columns, indexes, triggers; and its turns are there."""
 
 from __future__ import annotations
 
-import importlib
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
-from sqlalchemy import create_engine
 
 from tests.support.versions import answered
-from turnwise.config import load_config
-from turnwise.journal import Journal, schema
-from turnwise.journal.migrations import migrations
+from turnwise.config import Config, load_config
+from turnwise.errors import JournalError
+from turnwise.journal import Journal
+from turnwise.journal.counts import read_counts, recount
+from turnwise.journal.triggers import TRIGGERS
 
 pytestmark = pytest.mark.files
-
-GROWTH = importlib.import_module("turnwise.journal.migrations.versions.m0006_growth")
 
 
 def shape(path: Path) -> dict[str, Any]:
@@ -42,36 +39,48 @@ def triggers(path: Path) -> set[str]:
         return {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
 
 
-def test_migrations_make_what_the_schema_says(tmp_path: Path) -> None:
-    config = load_config(overrides={"home": tmp_path / "home"})
-    Journal.open(config).close()
-    made = create_engine(f"sqlite:///{tmp_path}/made.db")
-    schema.metadata.create_all(made)
-    made.dispose()
-    assert shape(config.journal_path) == shape(tmp_path / "made.db")
-    assert triggers(config.journal_path) == GROWTH.triggers().keys(), "no later migration drops them"
+def journal_of(version: str, home: Path) -> Config:
+    """A home with a journal as an earlier turnwise left it."""
+    config = load_config(overrides={"home": home})
+    home.mkdir()
+    with closing(sqlite3.connect(config.journal_path)) as db:
+        db.executescript((Path(__file__).parent / f"journal_{version}.sql").read_text())
+    return config
+
+
+@pytest.mark.parametrize("version", ["0001", "0004"])
+def test_migrations_make_what_the_schema_says(tmp_path: Path, version: str) -> None:
+    config = journal_of(version, tmp_path / "old")
+    fresh = load_config(overrides={"home": tmp_path / "home"})
+    for home in (config, fresh):
+        Journal.open(home).close()
+    assert shape(config.journal_path) == shape(fresh.journal_path)
+    named = {trigger.name for trigger in TRIGGERS}
+    assert triggers(config.journal_path) == triggers(fresh.journal_path) == named
 
 
 def test_a_journal_with_turns_comes_up_from_before_the_clocks(tmp_path: Path) -> None:
-    config = load_config(overrides={"home": tmp_path / "home"})
-    journal = Journal.open(config)
-    tools = [{"type": "function", "function": {"name": "look"}}]
-    turns = [answered(journal, session_id=session, tools=tools) for session in ("a", "b", "a")]
-    journal.verdicts.feedback(turns[1], 1, None)
-    before = journal.status.figures()
-    with journal.store.engine.begin() as c:
-        alembic = migrations()
-        alembic.attributes["connection"] = c
-        command.downgrade(alembic, "0004")
-    journal.close()
-    assert not triggers(config.journal_path)
-    after = Journal.open(config)
-    assert after.status.figures() == before
+    after = Journal.open(journal_of("0004", tmp_path / "home"))
+    before = {"turns|ready|": 1, "turns|waiting|": 2, "verdicts|person|1": 1, "sessions|open": 2}
+    with after.store.reading() as c:
+        assert read_counts(c) == recount(c) == {tuple(name.split("|")): n for name, n in before.items()}
     assert [row["id"] for row in after.sessions.last_seen()] == ["a", "b"]
-    turn = after.turns.get(turns[0])
-    assert turn is not None and turn.tools == tools
+    turn = after.turns.get("turn-0")
+    assert turn is not None and turn.tools == [{"type": "function", "function": {"name": "look"}}]
     answered(after, session_id="b")
     assert [row["id"] for row in after.sessions.last_seen()] == ["b", "a"]
-    assert shape(config.journal_path)["ix_turns_ready"].endswith("state = 'ready'")
-    assert triggers(config.journal_path) == GROWTH.triggers().keys()
+    with after.store.reading() as c:
+        assert read_counts(c) == recount(c), "its triggers count"
     after.close()
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    config = load_config(overrides={"home": tmp_path / "home"})
+    config.home.mkdir()
+    with closing(sqlite3.connect(config.journal_path)) as db:
+        db.executescript("CREATE TABLE sessions (mine TEXT); INSERT INTO sessions VALUES ('kept');")
+    with pytest.raises(JournalError, match="already exists"):
+        Journal.open(config)
+    with closing(sqlite3.connect(config.journal_path)) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("sessions",)]
+        assert db.execute("SELECT * FROM sessions").fetchall() == [("kept",)]

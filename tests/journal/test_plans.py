@@ -84,7 +84,6 @@ def asked(journal: Journal) -> dict[str, Callable[[], object]]:
         "turns_by_answer": lambda: journal.lookups.by_answer("client", "a", "s"),
         "turns_beginning": lambda: journal.lookups.by_beginning("client", [turn_id]),
         "was_answered_by": lambda: journal.lookups.was_answered_by(turn_id),
-        "last_main_turn": lambda: journal.lookups.last_main_turn("session-1"),
         "has_answers": lambda: journal.lookups.has_answers("session-1"),
         "context_ids": lambda: journal.lookups.ids(row),
         "context_messages": lambda: journal.lookups.messages(follow),

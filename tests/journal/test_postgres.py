@@ -28,6 +28,7 @@ from turnwise.journal.deletion.erasing import vacuum
 from turnwise.journal.deletion.forgetting import forget
 from turnwise.journal.deletion.retention import prune
 from turnwise.journal.records.export import RecordsExporter
+from turnwise.journal.triggers import make_triggers
 from turnwise.messages import saying, text_of
 from turnwise.types import TurnKind, TurnState, Verdict
 
@@ -62,6 +63,34 @@ def test_migrations_make_what_the_schema_says(config: Config) -> None:
             assert columns == {c.name: c.nullable if c.name != "rowid" else False for c in table.c}, name
             indexes = {index["name"] for index in found.get_indexes(name) if not index.get("duplicates_constraint")}
             assert indexes == {index.name for index in table.indexes}, name
+
+
+SHAPE = {
+    "columns": "SELECT table_name, column_name, data_type, is_nullable, collation_name, identity_generation"
+    " FROM information_schema.columns WHERE table_schema = 'public'",
+    "indexes": "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'",
+    "constraints": "SELECT conname, conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint"
+    " WHERE connamespace = 'public'::regnamespace AND conrelid <> 0",
+    "triggers": "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal",
+    "functions": "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace",
+}
+"""Where a server tells of its tables and what belongs to them."""
+
+
+def test_a_new_journal_is_as_one_that_was_brought_up_to_date(own: Cluster, tmp_path: Path) -> None:
+    """`postgres_0008.sql` is the first schema that was ever made on a server."""
+    own.run("CREATE DATABASE old")
+    own.run((Path(__file__).parent / "postgres_0008.sql").read_text(), "old")
+    own.run("CREATE TABLE alembic_version (version_num VARCHAR(32) CONSTRAINT alembic_version_pkc PRIMARY KEY)", "old")
+    own.run("INSERT INTO alembic_version VALUES ('0008')", "old")
+    shapes = []
+    for url in (own.url("old"), own.database()):
+        with closing(Journal.open(on(url, tmp_path / "home"))) as journal:
+            with journal.store.transaction() as c:
+                make_triggers(c)  # as the next migration will have it
+            with journal.store.reading() as c:
+                shapes.append({name: sorted(map(str, c.exec_driver_sql(sql))) for name, sql in SHAPE.items()})
+    assert shapes[0] == shapes[1]
 
 
 def test_judges_on_two_machines_never_hold_the_same_turn(config: Config) -> None:

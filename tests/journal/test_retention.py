@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Running
+from tests.support.earlier import take_back
 from tests.support.servers import wait_until
 from tests.support.versions import answered, new_turn, publish
 from turnwise.cli.journal import amount
@@ -309,18 +310,11 @@ def test_other_ages_are_refused(text: str) -> None:
 @pytest.mark.files
 def test_a_journal_of_before_keeps_its_figures_tools_and_versions(config: Config) -> None:
     """Down to the schema of before and up again: what the new columns and figures hold is found from the rows."""
-    from alembic import command
-
-    from turnwise.journal.migrations import migrations
-
     journal = Journal.open(config)
     publish(journal)
     turn_id = add(journal)
     status, turn, version = journal.status.figures(), journal.turns.get(turn_id), journal.versions.get(1)
-    with journal.store.transaction() as c:
-        earlier = migrations()
-        earlier.attributes["connection"] = c
-        command.downgrade(earlier, "0005")
+    take_back(journal, "0005")
     journal.close()
     with sqlite3.connect(config.journal_path) as db:
         assert db.execute("SELECT length(tools) FROM turns WHERE id = ?", (turn_id,)).fetchone()[0]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sqlite3
 
 import pytest
-from alembic import command
 from sqlalchemy import select
 
+from tests.support.earlier import take_back
 from tests.support.versions import publish
 from turnwise.config import Config
 from turnwise.journal import Journal, schema
-from turnwise.journal.migrations import migrations
 
 
 def published(journal: Journal) -> dict[int, float]:
@@ -43,10 +42,7 @@ def test_a_home_that_was_rolled_back_before_still_serves_the_base_model(config: 
     publish(journal)
     publish(journal)
     made = {version.number: version.created_at for version in journal.versions.all()}
-    with journal.store.transaction() as c:
-        earlier = migrations()
-        earlier.attributes["connection"] = c
-        command.downgrade(earlier, "0003")
+    take_back(journal, "0003")
     journal.close()
     with sqlite3.connect(config.journal_path) as db:
         db.execute("UPDATE versions SET published_at = 0")

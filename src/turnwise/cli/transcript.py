@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.journal import SessionTurn
+from turnwise.journal import Turn
 from turnwise.judges.sources.visible import visible
 from turnwise.messages import digest_of, from_chat, text_of
 from turnwise.types import Message, TurnKind
@@ -40,7 +40,7 @@ class Transcript:
         self._steps: dict[str, _Step] = {}
         self._last: str | None = None
 
-    def new(self, turn: SessionTurn, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def new(self, turn: Turn, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Of a turn's messages, as they are stored, those that came after the turn that it goes on from."""
         base = turn.parent_id if turn.parent_id in self._steps else self._last
         sent = [digest_of(from_chat(message)) for message in messages]

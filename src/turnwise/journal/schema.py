@@ -7,12 +7,15 @@ O(n²).
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
     Float,
     ForeignKey,
+    Identity,
     Index,
     Integer,
     LargeBinary,
@@ -22,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Text as PlainText
 
-from turnwise.journal.dialects.sql import WithoutNul, where
+from turnwise.journal.dialects.sql import IN_ORDER, WithoutNul, where
 
 metadata = MetaData()
 Id = Integer().with_variant(BigInteger(), "postgresql")
@@ -62,8 +65,14 @@ GOOD = text("turns.good_verdict IS NOT NULL AND turns.kind = 'main' AND turns.re
 """Well judged, and of a kind that the gate can look at."""
 
 
+def _newest_by(name: str, *columns: str, on_sqlite: tuple[str, ...] = (), **some: Any) -> Index:
+    """PostgreSQL has the order of turns behind the columns, to find the newest first; SQLite's has it anyway, and tells
+    more apart in the index alone."""
+    return Index(name, *columns, *on_sqlite, info={IN_ORDER: columns}, **some).ddl_if(dialect="sqlite")
+
+
 def _found_by(column: str, name: str) -> Index:
-    return Index(name, column, "session_id", **where(f"{column} IS NOT NULL"))
+    return _newest_by(name, column, on_sqlite=("session_id",), **where(f"{column} IS NOT NULL"))
 
 
 turns = Table(
@@ -119,7 +128,7 @@ turns = Table(
     Column("used_response", Integer),
     _order(),  # that in which they were asked for; on SQLite an index ends with it
     Index("ix_turns_session", "session_id", "idx"),
-    Index("ix_turns_request", "client", "request_hash"),
+    _newest_by("ix_turns_request", "client", "request_hash"),
     _found_by("context_hash", "ix_turns_context"),
     _found_by("thread_hash", "ix_turns_thread"),
     _found_by("answer_hash", "ix_turns_answer"),
@@ -143,7 +152,7 @@ turns = Table(
 blobs = Table(
     "blobs",
     metadata,
-    Column("id", Id, primary_key=True),
+    Column("id", Id, Identity(), primary_key=True),
     Column("hash", LargeBinary, nullable=False),  # SHA-256 of the JSON
     Column("data", LargeBinary, nullable=False),
     Index("ix_blobs_hash", "hash", unique=True),
@@ -170,7 +179,7 @@ provenance = Table(
 verdicts = Table(
     "verdicts",
     metadata,
-    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("id", Id, Identity(), primary_key=True),
     Column("turn_id", Text, ForeignKey("turns.id"), nullable=False),
     Column("judge", Text, nullable=False),
     Column("score", Integer, nullable=False),
@@ -197,7 +206,7 @@ samples = Table(
 batches = Table(
     "batches",
     metadata,
-    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("id", Id, Identity(), primary_key=True),
     Column("state", Text, nullable=False),  # open, done, refused, released
     Column("parent", Integer, nullable=False),
     Column("turn_ids", LargeBinary, nullable=False),
@@ -244,7 +253,7 @@ meta = Table(  # the whole journal: id, boot, boot_turn (clocks.py), last_versio
 events = Table(
     "events",
     metadata,
-    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("id", Id, Identity(), primary_key=True),
     Column("at", Float, nullable=False),
     Column("kind", Text, nullable=False),  # turn, next_state, verdict, move, batch, version
     Column("turn_id", Text),
@@ -254,7 +263,7 @@ events = Table(
 review = Table(  # hints from sources without trust, which wait for the person's word
     "review",
     metadata,
-    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("id", Id, Identity(), primary_key=True),
     Column("turn_id", Text, ForeignKey("turns.id"), nullable=False),
     Column("source", Text, nullable=False),
     Column("hint", Text, nullable=False),

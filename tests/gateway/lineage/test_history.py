@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -19,8 +18,9 @@ from turnwise.gateway.lineage.history import (
     turn_kind,
     without_side_tail,
 )
+from turnwise.journal import PossibleParent
 from turnwise.messages import answer_of, canonical, digest_of, from_chat, saying, text_of, with_text
-from turnwise.types import Message, ToolCall, TurnKind
+from turnwise.types import Message, ToolCall, TurnKind, TurnState
 
 messages = st.lists(
     st.builds(
@@ -37,13 +37,8 @@ def chains(history: list) -> list[str]:
     return hash_history(history).chain
 
 
-@dataclass
-class Recorded:
-    id: str
-    session_id: str
-    state: str
-    context_hash: str | None
-    next_state_at: float | None = None
+def recorded(turn: str, session: str, state: TurnState, context: str, at: float | None = None) -> PossibleParent:
+    return PossibleParent(turn, session, state, context, at)
 
 
 @given(messages, messages)
@@ -93,8 +88,8 @@ def test_of_two_sessions_with_one_history_the_one_that_waits_is_meant() -> None:
     history = [from_chat({"role": "user", "content": "a"}), from_chat({"role": "assistant", "content": "b"})]
     follow = [*history, from_chat({"role": "user", "content": "c"})]
     context = chains(history)[-1]
-    answered = Recorded("1", "s1", "judging", context, next_state_at=5.0)
-    waiting = Recorded("2", "s2", "waiting", context)
+    answered = recorded("1", "s1", TurnState.JUDGING, context, 5.0)
+    waiting = recorded("2", "s2", TurnState.WAITING, context)
     found = place_exactly(follow, chains(follow), [answered, waiting], None)
     assert found is not None
     assert (found.session_id, found.answers) == ("s2", "2")
@@ -104,7 +99,7 @@ def test_of_two_sessions_with_one_history_the_one_that_waits_is_meant() -> None:
 def test_a_branch_is_linked_and_answers_nothing() -> None:
     history = [from_chat({"role": "user", "content": "a"}), from_chat({"role": "assistant", "content": "b"})]
     follow = [*history, from_chat({"role": "user", "content": "other"})]
-    answered = Recorded("1", "s1", "judging", chains(history)[-1], next_state_at=5.0)
+    answered = recorded("1", "s1", TurnState.JUDGING, chains(history)[-1], 5.0)
     found = place_exactly(follow, chains(follow), [answered], None)
     assert found is not None
     assert (found.session_id, found.branch_of, found.answers, found.next_state) == (None, "s1", None, [])

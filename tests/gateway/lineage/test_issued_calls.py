@@ -22,6 +22,7 @@ from turnwise.gateway.lineage.history import hash_history, place_exactly
 from turnwise.gateway.lineage.issued_calls import as_one_answer, beginnings, called, issued
 from turnwise.gateway.wire.request import call_id
 from turnwise.messages import from_chat, saying
+from turnwise.types import TurnState
 
 TOOLS = [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]
 CALL = '<tool_call>{{"name": "run", "arguments": {{"n": {}}}}}</tool_call>'
@@ -211,11 +212,11 @@ def test_what_one_answer_became_is_one_answer_again() -> None:
 
 
 def test_of_turns_with_the_same_words_the_named_one_is_meant() -> None:
-    from tests.gateway.lineage.test_history import Recorded
+    from tests.gateway.lineage.test_history import recorded
 
     answer = from_chat({"role": "assistant", "content": "", "tool_calls": [a_call(call_id(TURN, 0))]})
     history = [saying("user", "hi"), answer, from_chat({"role": "tool", "content": "ok"})]
     chain = hash_history(history).chain
-    turns = [Recorded("turn-f", "new", "waiting", chain[1]), Recorded(TURN, "old", "waiting", chain[1])]
+    turns = [recorded(name, of, TurnState.WAITING, chain[1]) for name, of in (("turn-f", "new"), (TURN, "old"))]
     found = place_exactly(history, chain, list(turns), None, beginnings(issued(answer)))
     assert found is not None and found.answers == TURN

@@ -18,15 +18,15 @@ from tests.gateway.callers import Caller, Talk, user
 from tests.gateway.encoders import Habits
 from tests.gateway.turn.test_token_truth import THOUGHT, begin, check_truth, extends
 from tests.support.wire import ChatMessage, nested_calls
+from turnwise.journal import WholeTurn
 from turnwise.messages import from_chat
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
-from turnwise.types import Turn
 
 CALLED = THOUGHT + "Adding.\n" + nested_calls({"a": 1})
 
 
 @pytest.fixture(scope="module")
-def anew(qwen3_dir: Path) -> Callable[[Turn], list[int]]:
+def anew(qwen3_dir: Path) -> Callable[[WholeTurn], list[int]]:
     """The ids of a turn's conversation, rendered as a whole."""
     renderer = load_renderer(qwen3_dir)
     return lambda turn: renderer.render(turn.messages, turn.tools).ids
@@ -73,7 +73,10 @@ CHANGES = [other_tools, other_instructions, an_answer_of_its_own, another_answer
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_history_that_is_another_one_is_rendered_anew(
-    caller: Caller, change: Callable[[Talk], None], anew: Callable[[Turn], list[int]], request: pytest.FixtureRequest
+    caller: Caller,
+    change: Callable[[Talk], None],
+    anew: Callable[[WholeTurn], list[int]],
+    request: pytest.FixtureRequest,
 ) -> None:
     talk = begin(caller, CALLED, request)
     before = talk.ask()
@@ -144,7 +147,7 @@ def test_a_bridge_that_changes_known_ids_is_none(lie: str, family: str, qwen3_di
 def test_a_renderer_that_breaks_its_promise_does_not_break_ours(
     caller: Caller,
     lie: str,
-    anew: Callable[[Turn], list[int]],
+    anew: Callable[[WholeTurn], list[int]],
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -19,8 +19,9 @@ from tests.gateway.conftest import Agents
 from tests.support.models import QWEN3_TOKENS
 from tests.support.wire import nested_calls
 from turnwise.bench.stub_engine import StubEngine
+from turnwise.journal import WholeTurn
 from turnwise.training.batching import merge_prefixes
-from turnwise.types import FinishReason, Sample, Turn
+from turnwise.types import FinishReason, Sample
 
 THOUGHT = "<think>\n  wo sums — 二つ 🤖 \n\n</think>\n\n"
 CALLS = nested_calls({"a": 1}, {"a": 22, "note": 'q"}</tool_call>{'}, {"a": 3, "b": {"c": [1.0, None]}})
@@ -36,7 +37,7 @@ SAID = {
 }
 
 
-def trained_on(turns: list[Turn]) -> dict[str, list[int]]:
+def trained_on(turns: list[WholeTurn]) -> dict[str, list[int]]:
     """What stands at the responses' places of the rows that the trainer makes of these turns, by turn."""
     samples = [
         Sample(t.id, t.session_id, t.prompt_ids, t.response_ids, t.logprobs, 1.0, 0, 1.0, None, None) for t in turns
@@ -45,14 +46,14 @@ def trained_on(turns: list[Turn]) -> dict[str, list[int]]:
     return {samples[s.sample].turn_id: row.ids[s.start : s.end] for row in rows for s in row.spans}
 
 
-def check_truth(turns: list[Turn], stub: StubEngine) -> None:
+def check_truth(turns: list[WholeTurn], stub: StubEngine) -> None:
     """Every turn is what the engine took and gave, token for token, and nothing else of it is trained on."""
     assert [(t.prompt_ids, t.response_ids) for t in turns] == [(p, r) for p, r, _ in stub.sampled[-len(turns) :]]
     assert all(t.logprobs == [-0.125 * (i + 1) for i in range(len(t.response_ids))] for t in turns)
     assert trained_on(turns) == {t.id: t.response_ids for t in turns}
 
 
-def extends(after: Turn, before: Turn) -> bool:
+def extends(after: WholeTurn, before: WholeTurn) -> bool:
     known = [*before.prompt_ids, *before.response_ids]
     return after.bridged and after.prompt_ids[: len(known)] == known and len(after.prompt_ids) > len(known)
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.gateway.callers import Caller, Talk, user
 from tests.gateway.conftest import Agents
+from turnwise.journal import WholeTurn
 from turnwise.messages import text_of, thinking_in
-from turnwise.types import Turn
 
 OFF: dict[str, list[dict[str, Any]]] = {
     "chat": [
@@ -43,7 +43,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 CLOSED = "<think>\n\n</think>\n\n"
 
 
-def shown(gateway: Agents, turn: Turn) -> str:
+def shown(gateway: Agents, turn: WholeTurn) -> str:
     """The prompt as the model reads it."""
     return gateway.stub.tokenizer.decode(turn.prompt_ids, skip_special_tokens=False)
 

@@ -15,27 +15,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from turnwise.agents.known import ASKS, IN_FIRST_OF_TWO, INSTRUCTS, INTERNAL
 from turnwise.agents.shape import HOUSEKEEPING, Words
+from turnwise.journal import PossibleParent
 from turnwise.messages import calls_of, canonical, digest_of, text_of
 from turnwise.types import Message, TurnKind, TurnState
-
-
-class RecordedTurn(Protocol):
-    """The columns of a recorded turn that lineage looks at."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def session_id(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def context_hash(self) -> str | None: ...
-    @property
-    def next_state_at(self) -> float | None: ...
 
 
 class Lineage(StrEnum):
@@ -61,7 +46,7 @@ class Placement:
 
     session_id: str | None  # None: a new session
     branch_of: str | None
-    parent: RecordedTurn | None
+    parent: PossibleParent | None
     added: list[Message]
     answers: str | None
     next_state: list[Message]
@@ -118,7 +103,7 @@ def is_telling(answer: Message) -> bool:
 def place_exactly(
     messages: list[Message],
     hashes: list[str],
-    candidates: Sequence[RecordedTurn],
+    candidates: Sequence[PossibleParent],
     explicit_session: str | None,
     by_id: tuple[str, ...] = (),
 ) -> Placement | None:

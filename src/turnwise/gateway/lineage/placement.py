@@ -27,7 +27,7 @@ from turnwise.gateway.lineage.history import (
     without_side_tail,
 )
 from turnwise.gateway.lineage.issued_calls import as_one_answer, beginnings, called, issued
-from turnwise.journal import Journal, PossibleParent, StoredTurn
+from turnwise.journal import Journal, PossibleParent, Turn
 from turnwise.messages import answer_of, answer_words, calls_of, canonical, digest_of, text_of
 from turnwise.patterns import anchored
 from turnwise.types import Message
@@ -91,7 +91,7 @@ def _place(journal: Journal, messages: list[Message], history: History, claim: C
     return found or Placement(session, None, None, messages, None, [])
 
 
-def repeated(same: list[StoredTurn], placement: Placement, messages: list[Message], named: bool) -> StoredTurn | None:
+def repeated(same: list[Turn], placement: Placement, messages: list[Message], named: bool) -> Turn | None:
     """The turn that a main request asks again, for a lost or a regenerated answer; None where it repeats none.
 
     ``same`` are the turns with this very request, newest first. The same words are no repetition where a turn waits for
@@ -203,7 +203,7 @@ def _by_thread(
 
 
 def _rewritten(
-    journal: Journal, row: PossibleParent | StoredTurn, change: Rewritten, messages: list[Message], session: str | None
+    journal: Journal, row: PossibleParent, change: Rewritten, messages: list[Message], session: str | None
 ) -> Placement:
     """The place behind a turn whose history is another one now."""
     fresh = row.next_state_at is None
@@ -267,7 +267,7 @@ def _by_what_was_said(
     return None
 
 
-def _has_next_state(row: PossibleParent | StoredTurn) -> bool:
+def _has_next_state(row: PossibleParent) -> bool:
     """What rows are sorted by, so that the newest that waits for one comes first."""
     return row.next_state_at is not None
 

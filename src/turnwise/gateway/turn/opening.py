@@ -42,7 +42,7 @@ from turnwise.gateway.wire.http_request import Caller
 from turnwise.gateway.wire.request import Final, ModelRequest, Usage, unsupported
 from turnwise.gateway.wire.thinking import refuse_template_arguments
 from turnwise.gateway.wire.tool_choice import check_choice
-from turnwise.journal import Journal, NewTurn, StoredTurn
+from turnwise.journal import Journal, NewTurn, Turn
 from turnwise.messages import answer_of, text_of, with_text
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import FinishReason, TurnKind
@@ -52,8 +52,8 @@ from turnwise.types import FinishReason, TurnKind
 class _SameRequests:
     """Turns with this very request, newest first: those that count for its session, and of these the recent ones."""
 
-    all: list[StoredTurn]
-    recent: list[StoredTurn]
+    all: list[Turn]
+    recent: list[Turn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class _Place:
 
     placement: Placement
     lineage: Lineage
-    earlier: StoredTurn | None
-    parent: StoredTurn | None
+    earlier: Turn | None
+    parent: Turn | None
     session_id: str
 
 
@@ -197,7 +197,7 @@ class TurnOpener:
             return self._placed(_beside(placement, earlier), Lineage.REGENERATED, earlier)
         return self._placed(placement, lineage_of(self.journal, messages, placement))
 
-    def _placed(self, placement: Placement, lineage: Lineage, earlier: StoredTurn | None = None) -> _Place:
+    def _placed(self, placement: Placement, lineage: Lineage, earlier: Turn | None = None) -> _Place:
         parent = None if placement.parent is None else self.journal.lookups.turn(placement.parent.id)
         return _Place(placement, lineage, earlier, parent, placement.session_id or f"session-{uuid.uuid4().hex}")
 
@@ -228,7 +228,7 @@ class TurnOpener:
             code=TOO_LONG,
         )
 
-    def _replay(self, row: StoredTurn, request: ModelRequest) -> OpenTurn:
+    def _replay(self, row: Turn, request: ModelRequest) -> OpenTurn:
         """The turn of an answered request that is asked again: its recorded answer is given once more."""
         message = row.answer or answer_of("")
         if request.prefill:
@@ -310,7 +310,7 @@ def _check_bonds(request: ModelRequest) -> None:
         raise unsupported("structured_outputs", f"the answer is held to '{held}' already; send one of the two")
 
 
-def _retried(recent: list[StoredTurn], client: Caller) -> StoredTurn | None:
+def _retried(recent: list[Turn], client: Caller) -> Turn | None:
     """The answered turn that a retry asks for again; `recent` are the turns with this very request, newest first.
 
     Without a key of its own a retry may as well be that of a request that failed beside one like it.
@@ -328,10 +328,10 @@ def _recorded(request: ModelRequest) -> dict[str, Any]:
     return kept | ({"ignored": list(request.ignored)} if request.ignored else {})
 
 
-def _beside(placement: Placement, sibling: StoredTurn) -> Placement:
+def _beside(placement: Placement, sibling: Turn) -> Placement:
     """A repeated request belongs into its sibling's session and answers nothing anew."""
     return Placement(sibling.session_id, None, placement.parent, placement.added, None, [], placement.follows)
 
 
-def _complete(row: StoredTurn) -> bool:
+def _complete(row: Turn) -> bool:
     return row.finish_reason not in (None, FinishReason.ABORT, FinishReason.ERROR)

@@ -8,7 +8,7 @@ from turnwise.config import Config
 from turnwise.engines.base import SamplingParams
 from turnwise.gateway.wire.request import ModelRequest, unsupported, without_prefill
 from turnwise.gateway.wire.thinking import is_bound, thinking_of
-from turnwise.journal import Journal, StoredTurn
+from turnwise.journal import Journal, Turn
 from turnwise.models import answer_defaults
 from turnwise.tokens.forced_calls import forced_call
 from turnwise.tokens.rendering import Prompt, PromptRenderer
@@ -34,7 +34,7 @@ class Prompting:
         return self._begun(self._renderer.render(asked.messages, asked.tools, thinking_of(asked)), asked)
 
     def prompt(
-        self, request: ModelRequest, parent: StoredTurn | None, added: list[Message], session_id: str
+        self, request: ModelRequest, parent: Turn | None, added: list[Message], session_id: str
     ) -> tuple[Prompt, bool]:
         """The prompt, bridged from its parent by what was `added` where that is exact, and whether it is stored as an
         extension. Raises ApiError (400) for what this model cannot be bound to."""
@@ -90,7 +90,7 @@ class Prompting:
         return forced_call(request.tool_choice, request.tools, self._renderer.grammar.space)
 
 
-def _bridgeable(parent: StoredTurn) -> bool:
+def _bridgeable(parent: Turn) -> bool:
     """Whether a prompt with the same tools (they stand in it) may go on from what the parent's engine sampled.
 
     Not after a stop string: the client never saw it, so the history it sends is another text.

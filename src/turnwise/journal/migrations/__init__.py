@@ -1,4 +1,7 @@
-"""The schema's versions: each file in `versions` brings a journal from the one before it to its own."""
+"""The schema's versions: each file in `versions` brings a journal from the one before it to its own.
+
+A new journal is made whole, from the schema as it is now.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,27 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config as AlembicConfig
-from sqlalchemy import Connection, inspect
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
 
-from turnwise.journal.migrations import postgres_0008
+from turnwise.journal.dialects.sql import make_tables
+from turnwise.journal.schema import metadata
+from turnwise.journal.triggers import make_triggers
 
 
 def migrate(connection: Connection) -> None:
-    """Bring the schema up to date on an open connection."""
+    """Make the journal in an empty database, or bring the schema up to date, on an open connection."""
     config = migrations()
     config.attributes["connection"] = connection
-    if connection.dialect.name == "postgresql" and not inspect(connection).has_table("alembic_version"):
-        postgres_0008.make(connection)
-        command.stamp(config, postgres_0008.REVISION)
-    command.upgrade(config, "head")
+    found = MigrationContext.configure(connection).get_current_revision()
+    if found is None:
+        make_tables(connection, metadata)
+        command.stamp(config, "head")
+    else:
+        command.upgrade(config, "head")
+    if found != ScriptDirectory.from_config(config).get_current_head():
+        make_triggers(connection)
 
 
 def migrations() -> AlembicConfig:

@@ -16,17 +16,18 @@ from sqlalchemy import Connection, select, update
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
 from turnwise.journal.clocks import LONGEST_RETRY_S, is_due, is_free, one_less
-from turnwise.journal.packing import unpack_json
 from turnwise.journal.queue.review import ReviewList
 from turnwise.journal.queue.verdicts import Verdicts
 from turnwise.journal.store import Store
-from turnwise.journal.turns.reading import read_context, read_tools
-from turnwise.messages import from_chat, history_from_chat
+from turnwise.journal.turns.reading import read_turn
+from turnwise.journal.turns.recorded import WHOLE, WholeTurn
+from turnwise.messages import answer_of
 from turnwise.types import Exclusion, FinishReason, JudgeTask, TurnState, Verdict
 
 log = logging.getLogger(__name__)
 
 T = schema.turns.c
+_LEASED = WHOLE.add_columns(T.lease_token, T.attempts)
 
 
 class Judging:
@@ -66,25 +67,10 @@ class Judging:
     def _judge_tasks(self, tokens: Mapping[str, str]) -> list[JudgeTask]:
         """What there is to say of leased turns. Read outside of the transaction that leased them: others may write."""
         with self._store.reading() as c:
-            rows = {row.id: row for row in c.execute(select(schema.turns).where(T.id.in_(tokens)))}
-            tasks = []
-            for row in (rows[turn_id] for turn_id in tokens if turn_id in rows):  # one may be forgotten meanwhile
-                if row.lease_token != tokens[row.id]:
-                    continue
-                messages, _ = read_context(c, row)
-                tasks.append(
-                    JudgeTask(
-                        turn_id=row.id,
-                        lease_token=row.lease_token,
-                        attempts=row.attempts,
-                        messages=history_from_chat(messages),
-                        answer=from_chat(unpack_json(row.answer)),
-                        next_state=history_from_chat(unpack_json(row.next_state)),
-                        cut_off=row.finish_reason == FinishReason.LENGTH,
-                        tools=read_tools(c, row),
-                    )
-                )
-            return tasks
+            rows = {row.id: row for row in c.execute(_LEASED.where(T.id.in_(tokens)))}
+            # One may be forgotten meanwhile, or leased anew.
+            leased = (rows[one] for one in tokens if one in rows and rows[one].lease_token == tokens[one])
+            return [_task(row.lease_token, row.attempts, read_turn(c, row)) for row in leased]
 
     def renew(self, task: JudgeTask, lease_s: float) -> None:
         """Keep a turn for longer. Raises LeaseLost."""
@@ -145,3 +131,17 @@ class Judging:
         row = c.execute(select(T.lease_token, T.state).where(T.id == task.turn_id)).one_or_none()
         if row is None or row.lease_token != task.lease_token or row.state != TurnState.JUDGING:
             raise LeaseLost(f"turn {task.turn_id} is no longer leased to this judge")
+
+
+def _task(lease_token: str, attempts: int, turn: WholeTurn) -> JudgeTask:
+    """Of a leased turn what a judge is to know."""
+    return JudgeTask(
+        turn_id=turn.id,
+        lease_token=lease_token,
+        attempts=attempts,
+        messages=turn.messages,
+        answer=turn.answer or answer_of(""),
+        next_state=turn.next_state,
+        cut_off=turn.finish_reason is FinishReason.LENGTH,
+        tools=turn.tools,
+    )

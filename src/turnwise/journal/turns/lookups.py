@@ -21,7 +21,7 @@ from turnwise.journal.packing import id_array, unpack_json
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_context, read_prompt_ids
 from turnwise.journal.turns.recent_ids import RecentIds
-from turnwise.journal.turns.recorded import CANDIDATE, STORED, PossibleParent, StoredTurn, candidates, stored
+from turnwise.journal.turns.recorded import CANDIDATE, STORED, WHOLE, PossibleParent, Turn, recorded
 from turnwise.messages import history_from_chat
 from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
 
@@ -33,7 +33,7 @@ MOST_FOUND = 20
 """Turns with one hash that are looked at."""
 
 _TURN = STORED.where(T.id == bindparam("which"))
-_ROW = select(schema.turns).where(T.id == bindparam("which"))
+_ROW = WHOLE.where(T.id == bindparam("which"))
 _BEYOND = "g"
 """Sorts behind all that may follow in an id: it goes on in hexadecimal digits."""
 _BY_BEGINNING = STORED.where(T.id >= bindparam("start"), T.id < bindparam("end"))
@@ -41,11 +41,6 @@ _SESSION_CLIENT = select(S.client).where(S.id == bindparam("which"))
 _FORGETS = select(schema.counts.c.n).where(schema.counts.c.name == FORGETS)
 _FOLLOWERS = select(T.exclusion, T.finish_reason).where(T.parent_id == bindparam("which"))
 _ANSWERED = select(T.id).where(T.session_id == bindparam("which"), T.kind == TurnKind.MAIN, T.context_hash.is_not(None))
-_LAST_MAIN = (
-    STORED.where(T.session_id == bindparam("which"), T.kind == TurnKind.MAIN, T.answered_at.is_not(None))
-    .order_by(T.idx.desc())
-    .limit(1)
-)
 _SAME_REQUEST = (
     STORED.where(T.client == bindparam("client"), T.request_hash == bindparam("hash")).order_by(T.seq.desc()).limit(20)
 )
@@ -119,15 +114,14 @@ class Lookups:
         """Turns that were answered like this, newest first."""
         return self._places(_BY_ANSWER, [answer_hash], client, session_id)
 
-    def by_beginning(self, client: str, beginnings: Sequence[str]) -> list[StoredTurn]:
+    def by_beginning(self, client: str, beginnings: Sequence[str]) -> list[Turn]:
         """Turns answered to this client whose ids begin like one of these, newest first. No index but that of ids."""
-        found: list[StoredTurn] = []
+        found: list[Turn] = []
         if beginnings:
             with self._store.reading() as c:
                 for start in beginnings:
-                    found += [
-                        StoredTurn(*row) for row in c.execute(_BY_BEGINNING, {"start": start, "end": start + _BEYOND})
-                    ]
+                    rows = c.execute(_BY_BEGINNING, {"start": start, "end": start + _BEYOND})
+                    found += [recorded(Turn, row) for row in rows]
         answered = (turn for turn in found if turn.client == client and turn.context_hash is not None)
         return sorted(answered, key=lambda turn: turn.seq, reverse=True)
 
@@ -135,12 +129,14 @@ class Lookups:
         of_client = queries.of_client if self._store.database.keeps_order else queries.of_client_sorted
         query = queries.in_session if session_id else of_client
         with self._store.reading() as c:
-            return candidates(c.execute(query, {"hashes": hashes, "scope": session_id or client}).all())
+            rows = c.execute(query, {"hashes": hashes, "scope": session_id or client})
+            return [recorded(PossibleParent, row) for row in rows]
 
-    def turn(self, turn_id: str) -> StoredTurn | None:
+    def turn(self, turn_id: str) -> Turn | None:
         """A recorded turn as it is stored."""
         with self._store.reading() as c:
-            return stored(c.execute(_TURN, {"which": turn_id}).one_or_none())
+            row = c.execute(_TURN, {"which": turn_id}).one_or_none()
+            return None if row is None else recorded(Turn, row)
 
     def session_client(self, session_id: str) -> str | None:
         """The client that opened a session."""
@@ -159,17 +155,13 @@ class Lookups:
             rows = c.execute(_FOLLOWERS, {"which": turn_id}).all()
         return any(row.finish_reason not in failed and row.exclusion != Exclusion.INTERRUPTED for row in rows)
 
-    def last_main_turn(self, session_id: str) -> StoredTurn | None:
-        """The main turn of a session that was answered last."""
-        with self._store.reading() as c:
-            return stored(c.execute(_LAST_MAIN, {"which": session_id}).one_or_none())
-
-    def same_request(self, client: str, request_hash: str) -> list[StoredTurn]:
+    def same_request(self, client: str, request_hash: str) -> list[Turn]:
         """Turns of this client with exactly this request, newest first: candidates for a retry or a regeneration."""
         with self._store.reading() as c:
-            return [StoredTurn(*row) for row in c.execute(_SAME_REQUEST, {"client": client, "hash": request_hash})]
+            rows = c.execute(_SAME_REQUEST, {"client": client, "hash": request_hash})
+            return [recorded(Turn, row) for row in rows]
 
-    def is_recent(self, turn: StoredTurn, seconds: float) -> bool:
+    def is_recent(self, turn: Turn, seconds: float) -> bool:
         """Whether a turn was asked for at most this long ago, in this boot of the machine."""
         if turn.begun_mono is None or turn.seq <= self._store.boot_turn:
             return False
@@ -180,7 +172,7 @@ class Lookups:
         with self._store.reading() as c:
             return history_from_chat(read_context(c, _still_there(c, turn_id))[0])
 
-    def same_tools(self, turn: StoredTurn, tools: list[dict[str, Any]] | None) -> bool:
+    def same_tools(self, turn: Turn, tools: list[dict[str, Any]] | None) -> bool:
         """Whether a recorded request had exactly these tools."""
         if turn.tools_id is None or tools is None:
             packed = turn.packed_tools
@@ -196,33 +188,20 @@ class Lookups:
         if forgets != self._forgets:
             self._forgets, self._recent = forgets, RecentIds()
 
-    def ids(self, turn: StoredTurn) -> tuple[list[int], list[int]]:
+    def ids(self, turn: Turn) -> tuple[list[int], list[int]]:
         """Prompt ids and response ids of an answered turn: what a bridge extends. Raises UnknownTurn."""
         prompt, response = self._recent.get(turn.id) or self._add_up(turn)
         return prompt.tolist(), response.tolist()
 
-    def _add_up(self, turn: StoredTurn) -> tuple[array[int], array[int]]:
+    def _add_up(self, turn: Turn) -> tuple[array[int], array[int]]:
         """The same from what the turn adds to its parent's ids, which are usually still in memory."""
-        chain = [turn]
-        before: array[int] = array("i")
-        while chain[-1].extends_parent:
-            parent_id = chain[-1].parent_id or ""
-            kept = self._recent.get(parent_id)
-            if kept is not None:
-                before = kept[0] + kept[1]
-                break
-            parent = self.turn(parent_id)
-            if parent is None:  # deleted since its child was read, which was made whole then
-                with self._store.reading() as c:
-                    child = _still_there(c, turn.id)
-                    whole = array("i", read_prompt_ids(c, child))
-                    return whole, id_array(child.response_ids) if child.response_ids else array("i")
-            chain.append(parent)
-        prompt, response = before, array("i")
-        for step in reversed(chain):
-            prompt = before + id_array(step.packed_prompt_ids)
-            response = id_array(step.packed_response_ids) if step.packed_response_ids else array("i")
-            before = prompt + response
+        before = self._recent.get(turn.parent_id or "") if turn.extends_parent else (array("i"), array("i"))
+        if before is not None:
+            prompt = before[0] + before[1] + id_array(turn.packed_prompt_ids)
+        else:
+            with self._store.reading() as c:  # its row anew: where its parent was deleted meanwhile, it was made whole
+                prompt = array("i", read_prompt_ids(c, _still_there(c, turn.id)))
+        response = id_array(turn.packed_response_ids) if turn.packed_response_ids else array("i")
         if turn.packed_response_ids:
             self._recent.put(turn.id, prompt, response)
         return prompt, response

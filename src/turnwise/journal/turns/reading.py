@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, litera
 
 from turnwise.errors import JournalError
 from turnwise.journal import schema
-from turnwise.journal.packing import unpack_ids, unpack_json, unpack_logprobs
-from turnwise.messages import from_chat, history_from_chat
-from turnwise.types import Exclusion, FinishReason, Turn, TurnKind, TurnState
+from turnwise.journal.packing import unpack_ids, unpack_json
+from turnwise.journal.turns.recorded import WholeTurn, recorded
+from turnwise.messages import history_from_chat
 
 T = schema.turns.c
 _BLOB = select(schema.blobs.c.data).where(schema.blobs.c.id == bindparam("which"))
@@ -31,30 +31,11 @@ _WHOLE = _ancestors_with(T.messages, T.prompt_ids, T.answer, T.response_ids)
 _IDS = _ancestors_with(T.prompt_ids, T.response_ids)
 
 
-def read_turn(c: Connection, row: Row[Any]) -> Turn:
-    """The whole turn of a row of the table, with its full messages and ids."""
+def read_turn(c: Connection, row: Row[Any]) -> WholeTurn:
+    """The whole turn of a row of `WHOLE`, or of the table."""
     messages, prompt_ids = read_context(c, row)
-    return Turn(
-        id=row.id,
-        session_id=row.session_id,
-        index=row.idx,
-        kind=TurnKind(row.kind),
-        state=TurnState(row.state),
-        exclusion=Exclusion(row.exclusion) if row.exclusion else None,
-        parent_id=row.parent_id,
-        version=row.version,
-        messages=history_from_chat(messages),
-        tools=read_tools(c, row),
-        answer=from_chat(unpack_json(row.answer)) if row.answer else None,
-        finish_reason=FinishReason(row.finish_reason or FinishReason.ERROR),
-        prompt_ids=prompt_ids,
-        response_ids=unpack_ids(row.response_ids) if row.response_ids else [],
-        logprobs=unpack_logprobs(row.logprobs),
-        temperature=row.temperature,
-        hint_at=row.hint_at,
-        bridged=row.bridged,
-        created_at=row.created_at,
-    )
+    whole = {"messages": history_from_chat(messages), "tools": _tools(c, row), "prompt_ids": prompt_ids}
+    return recorded(WholeTurn, row, **whole)
 
 
 def read_context(c: Connection, row: Row[Any]) -> tuple[list[dict[str, Any]], list[int]]:
@@ -72,8 +53,7 @@ def read_prompt_ids(c: Connection, row: Row[Any]) -> list[int]:
     return _joined_ids(_ancestors(c, row, _IDS), row)
 
 
-def read_tools(c: Connection, row: Row[Any]) -> list[dict[str, Any]] | None:
-    """The tools of a turn's request."""
+def _tools(c: Connection, row: Row[Any]) -> list[dict[str, Any]] | None:
     if row.tools_id is None:
         return unpack_json(row.tools) if row.tools else None
     return unpack_json(c.execute(_BLOB, {"which": row.tools_id}).scalar_one())

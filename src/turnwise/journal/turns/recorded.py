@@ -1,51 +1,49 @@
-"""Recorded turns as the gateway sees them. What is bulky stays packed until it is asked for."""
+"""Recorded turns: one shape, of which more or less is read. What is bulky stays packed until it is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from enum import StrEnum
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from sqlalchemy import Row, Select, select
 
 from turnwise.journal import schema
-from turnwise.journal.packing import unpack_ids, unpack_json
-from turnwise.messages import from_chat
-from turnwise.types import Message
+from turnwise.journal.packing import unpack_ids, unpack_json, unpack_logprobs
+from turnwise.messages import from_chat, history_from_chat
+from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
 
 T = schema.turns.c
 
 
 @dataclass(frozen=True, slots=True)
 class PossibleParent:
-    """What tells whether a request goes on from a turn."""
+    """Of a recorded turn, what tells whether a request goes on from it."""
 
     id: str
     session_id: str
-    state: str
+    state: TurnState
     context_hash: str | None
     next_state_at: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTurn:
-    """A turn as it lies in the journal: with `extends_parent`, what is packed is only what it added to its parent's.
+class Turn(PossibleParent):
+    """A recorded turn as it lies in the journal: with `extends_parent`, what is packed is only what it added to its
+    parent's.
 
-    ``seq`` is its place in the order in which turns were asked for.
+    ``finish_reason`` is None until there is an answer. ``seq`` is the turn's place in the order in which turns were
+    asked for. ``hint_at`` is the offset in the whole prompt where a hint for the last user message would be inserted.
     """
 
-    id: str
-    session_id: str
     client: str
-    kind: str
-    state: str
+    kind: TurnKind
     parent_id: str | None
     extends_parent: bool
     version: int
     retry_key: str | None
-    finish_reason: str | None
-    context_hash: str | None
-    next_state_at: float | None
+    finish_reason: FinishReason | None
     begun_mono: float | None
     seq: int
     hint_at: int | None
@@ -77,30 +75,66 @@ class StoredTurn:
 
     @property
     def response_ids(self) -> list[int]:
-        """The ids of the answer; empty where there are none."""
+        """The ids of the answer [R], as the engine sampled them; empty where there are none."""
         return unpack_ids(self.packed_response_ids) if self.packed_response_ids else []
 
 
 @dataclass(frozen=True, slots=True)
-class SessionTurn:
-    """A turn of a session that is shown, and what it goes on from."""
+class WholeTurn(Turn):
+    """A recorded turn with its whole context: all messages of its request, its tools, and the ids [P] of its prompt, as
+    the engine took them.
+    """
 
-    id: str
-    kind: str
-    parent_id: str | None
-    extends_parent: bool
-    answer: Message | None
+    index: int
+    exclusion: Exclusion | None
+    temperature: float
+    bridged: bool
+    created_at: float
+    packed_logprobs: bytes | None
+    packed_next_state: bytes | None
+    messages: list[Message]
+    tools: list[dict[str, Any]] | None
+    prompt_ids: list[int]
+
+    @property
+    def logprobs(self) -> list[float] | None:
+        """Natural-log probabilities [R] of the response ids at the sampling temperature; None, and never padded, when
+        the engine gave none."""
+        return unpack_logprobs(self.packed_logprobs)
+
+    @property
+    def next_state(self) -> list[Message]:
+        """What came back to the answer; empty where nothing has."""
+        return history_from_chat(unpack_json(self.packed_next_state)) if self.packed_next_state else []
 
 
-CANDIDATE: Select[*tuple[Any, ...]] = select(*(T[field.name] for field in fields(PossibleParent)))
-STORED: Select[*tuple[Any, ...]] = select(*(T[field.name.removeprefix("packed_")] for field in fields(StoredTurn)))
+Read = TypeVar("Read", bound=PossibleParent)
+_JOINED = ("messages", "tools", "prompt_ids")
+"""Fields of a whole turn that are more than its own row."""
+_WORDS: dict[str, type[StrEnum]] = {
+    "state": TurnState, "kind": TurnKind, "exclusion": Exclusion, "finish_reason": FinishReason,
+}  # fmt: skip
 
 
-def candidates(rows: Sequence[Row[Any]]) -> list[PossibleParent]:
-    """Rows of `CANDIDATE`."""
-    return [PossibleParent(*row) for row in rows]
+def _columns(kind: type[PossibleParent]) -> list[str]:
+    names = (field.name for field in fields(kind) if field.name not in _JOINED)
+    return ["idx" if name == "index" else name.removeprefix("packed_") for name in names]
 
 
-def stored(row: Row[Any] | None) -> StoredTurn | None:
-    """A row of `STORED`."""
-    return None if row is None else StoredTurn(*row)
+_COLUMNS = {kind: _columns(kind) for kind in (PossibleParent, Turn, WholeTurn)}
+_VALUES = {kind: attrgetter(*names) for kind, names in _COLUMNS.items()}
+_WORDS_AT = {
+    kind: [(at, _WORDS[name]) for at, name in enumerate(names) if name in _WORDS] for kind, names in _COLUMNS.items()
+}
+CANDIDATE, STORED = (select(*(T[name] for name in _COLUMNS[kind])) for kind in (PossibleParent, Turn))
+"""What is selected for a `PossibleParent`, and for a `Turn`."""
+WHOLE: Select[*tuple[Any, ...]] = select(*(T[name] for name in (*_COLUMNS[WholeTurn], "messages")))
+"""What is selected of the turn itself for a `WholeTurn`."""
+
+
+def recorded(kind: type[Read], row: Row[Any], **joined: Any) -> Read:
+    """A turn of a row that has its columns, and what is `joined` to them."""
+    values = list(_VALUES[kind](row))
+    for at, word in _WORDS_AT[kind]:
+        values[at] = values[at] and word(values[at])
+    return kind(*values, **joined)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
@@ -16,9 +16,10 @@ from turnwise.journal.counts import UNRECOGNISED, tell
 from turnwise.journal.packing import pack_ids, pack_json, pack_logprobs
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_turn
+from turnwise.journal.turns.recorded import WHOLE, WholeTurn
 from turnwise.messages import calls_of, history_to_chat, text_of, to_chat
 from turnwise.sampling import exclusion_of_answer
-from turnwise.types import Exclusion, FinishReason, Message, Turn, TurnKind, TurnState
+from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
 
 S, T = schema.sessions.c, schema.turns.c
 
@@ -83,6 +84,14 @@ class NewTurn:
     unrecognised: bool = False  # its history has an answer, and no turn was found that it goes on from
 
 
+_AS_GIVEN = [
+    field.name
+    for field in fields(NewTurn)
+    if field.name in T and field.name not in ("messages", "tools", "params", "prompt_ids", "next_state")
+]
+"""What is stored of a new turn as it is; the rest is packed, or belongs to its session or to the turn it answers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What the engine and the parser made of a turn. ``logprobs`` is None when the engine gave none. ``used`` are the
@@ -111,10 +120,10 @@ class Turns:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get(self, turn_id: str) -> Turn | None:
+    def get(self, turn_id: str) -> WholeTurn | None:
         """The whole turn with its full messages and ids, or None."""
         with self._store.reading() as c:
-            row = c.execute(select(schema.turns).where(T.id == turn_id)).one_or_none()
+            row = c.execute(WHOLE.where(T.id == turn_id)).one_or_none()
             return None if row is None else read_turn(c, row)
 
     def find(self, given: str) -> str:
@@ -144,27 +153,11 @@ class Turns:
     def begin_soon(self, new: NewTurn) -> Future[None]:
         """`begin` with the next group of writes: the future is done once the request is durable."""
         now = self._store.clock()
-        row = {
+        row = {name: getattr(new, name) for name in _AS_GIVEN} | {
             "which": new.session_id,
-            "id": new.id,
-            "session_id": new.session_id,
-            "kind": new.kind,
             "state": TurnState.SERVED,
             "state_at": now,
-            "parent_id": new.parent_id,
-            "extends_parent": new.extends_parent,
-            "bridged": new.bridged,
-            "version": new.version,
-            "pinned": new.pinned,
-            "model": new.model,
-            "client": new.client,
-            "request_hash": new.request_hash,
-            "retry_key": new.retry_key,
-            "format": new.format,
-            "temperature": new.temperature,
-            "hint_at": new.hint_at,
             "created_at": now,
-            "prompt_tokens": new.prompt_tokens,
             "response_tokens": 0,
             "messages": pack_json(history_to_chat(new.messages)),
             "params": pack_json(new.params),
@@ -172,7 +165,6 @@ class Turns:
             "attempts": 0,
             "retry_at": 0.0,
         }
-
         tools = Content(new.tools) if new.tools else None
 
         def write(c: Connection) -> None:

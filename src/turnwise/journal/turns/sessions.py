@@ -11,8 +11,8 @@ from sqlalchemy import Connection, Select, bindparam, func, insert, select, upda
 from turnwise.journal import prefixes, schema
 from turnwise.journal.packing import unpack_json
 from turnwise.journal.store import Store
-from turnwise.journal.turns.recorded import SessionTurn
-from turnwise.messages import from_chat, history_from_chat
+from turnwise.journal.turns.recorded import Turn, recorded
+from turnwise.messages import history_from_chat
 from turnwise.sampling import may_keep_only_turn
 from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
 
@@ -38,7 +38,7 @@ _MAIN = (  # as many as tell one from several
 )
 
 
-Choice = Callable[[SessionTurn, list[dict[str, Any]]], list[dict[str, Any]]]
+Choice = Callable[[Turn, list[dict[str, Any]]], list[dict[str, Any]]]
 """Which of a turn's messages to show."""
 
 
@@ -153,9 +153,6 @@ def _verdicts(c: Connection, session_id: str) -> dict[str, list[dict[str, Any]]]
 def _shown(row: Any, verdicts: list[dict[str, Any]], new: Choice | None) -> dict[str, Any]:
     messages = unpack_json(row.messages)
     answer = unpack_json(row.answer) if row.answer else None
-    turn = SessionTurn(
-        row.id, row.kind, row.parent_id, row.extends_parent, None if answer is None else from_chat(answer)
-    )
     return {
         "id": row.id,
         "index": row.idx,
@@ -168,7 +165,7 @@ def _shown(row: Any, verdicts: list[dict[str, Any]], new: Choice | None) -> dict
         "prompt_tokens": row.prompt_tokens if row.used_prompt is None else row.used_prompt,
         "response_tokens": row.response_tokens if row.used_response is None else row.used_response,
         "created_at": row.created_at,
-        "added": messages if new is None else new(turn, messages),
+        "added": messages if new is None else new(recorded(Turn, row), messages),
         "answer": answer,
         "next_state": unpack_json(row.next_state) if row.next_state else None,
         "verdicts": verdicts,

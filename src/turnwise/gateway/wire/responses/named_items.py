@@ -11,7 +11,7 @@ from typing import Any
 
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.request import NamedItems
-from turnwise.journal import Journal, StoredTurn
+from turnwise.journal import Journal, Turn
 from turnwise.messages import answer_of, calls_of, text_of, thinking_in
 from turnwise.patterns import pattern
 from turnwise.types import FinishReason, Message, ToolCall
@@ -67,7 +67,7 @@ def with_named_items(messages: list[Message], named: NamedItems, journal: Journa
     return [_whole(named[i], journal, client) if i in named else message for i, message in enumerate(messages)]
 
 
-def can_be_named(row: StoredTurn | None, client: str) -> bool:
+def can_be_named(row: Turn | None, client: str) -> bool:
     """Whether a recorded turn has an answer that this client was given whole, and let be stored."""
     if row is None or row.finish_reason in (None, FinishReason.ABORT, FinishReason.ERROR):
         return False

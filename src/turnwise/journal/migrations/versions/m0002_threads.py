@@ -16,11 +16,3 @@ def upgrade() -> None:
     op.create_index("ix_turns_thread", "turns", ["thread_hash"], unique=False)
     op.create_index("ix_turns_answer", "turns", ["answer_hash"], unique=False)
     op.create_index("ix_turns_parent", "turns", ["parent_id"], unique=False)
-
-
-def downgrade() -> None:
-    for name in ("ix_turns_parent", "ix_turns_answer", "ix_turns_thread", "ix_turns_request"):
-        op.drop_index(name, table_name="turns")
-    op.create_index("ix_turns_request", "turns", ["session_id", "request_hash"], unique=False)
-    for name in ("format", "answer_hash", "thread_hash"):
-        op.drop_column("turns", name)

@@ -10,8 +10,3 @@ down_revision = "0002"
 def upgrade() -> None:
     op.add_column("batches", sa.Column("attempts", sa.Integer(), server_default="0", nullable=False))
     op.add_column("batches", sa.Column("last_error", sa.Text(), nullable=True))
-
-
-def downgrade() -> None:
-    for name in ("last_error", "attempts"):
-        op.drop_column("batches", name)

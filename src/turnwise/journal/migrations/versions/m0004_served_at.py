@@ -12,9 +12,3 @@ def upgrade() -> None:
     op.drop_index("ix_versions_published", table_name="versions")
     # A rollback to the base model had taken away when its versions were published; they were made just before.
     op.execute("UPDATE versions SET served_at = 0, published_at = created_at WHERE published_at = 0")
-
-
-def downgrade() -> None:
-    op.execute("UPDATE versions SET published_at = served_at WHERE served_at IS NOT NULL")
-    op.create_index("ix_versions_published", "versions", ["published_at"], unique=False)
-    op.drop_column("versions", "served_at")

@@ -31,16 +31,3 @@ def upgrade() -> None:
     )
     op.create_index("ix_versions_serve_seq", "versions", ["serve_seq"], unique=False)
     op.drop_column("versions", "served_at")
-
-
-def downgrade() -> None:
-    op.add_column("versions", sa.Column("served_at", sa.Float(), nullable=True))
-    # Times that are in the order of the sequence, as later starts of serving have.
-    op.execute("UPDATE versions SET served_at = CASE WHEN serve_seq = 0 THEN 0 ELSE 1e9 + serve_seq END")
-    op.drop_index("ix_versions_serve_seq", table_name="versions")
-    op.drop_column("versions", "serve_seq")
-    op.drop_index("ix_turns_request", table_name="turns")
-    op.create_index("ix_turns_request", "turns", ["client", "request_hash", "created_at"], unique=False)
-    for table, column in MONOTONIC.items():
-        op.drop_column(table, column)
-    op.drop_table("meta")

@@ -1,6 +1,6 @@
 """Growth: figures kept by triggers, an index for each question that is asked often, tools stored once, what was pruned.
 
-The triggers stand here as they were made; `journal/counts.py` says what they keep.
+The triggers themselves are made behind the last migration.
 """
 
 import json
@@ -12,51 +12,20 @@ from alembic import op
 revision = "0006"
 down_revision = "0005"
 
-ADD = "INSERT INTO counts (name, n) VALUES ({name}, 1) ON CONFLICT (name) DO UPDATE SET n = n + 1;"
-TAKE = "UPDATE counts SET n = n - 1 WHERE name = {name};"
 TURN = "'turns|' || {row}.state || '|' || coalesce({row}.exclusion, '')"
 VERDICT = "'verdicts|' || {row}.judge || '|' || {row}.score"
 SESSION = "CASE WHEN {row}.closed_at IS NULL THEN 'sessions|open' ELSE 'sessions|closed' END"
-COUNTED = {
-    "turns": (TURN, "state, exclusion"),
-    "verdicts": (VERDICT, "judge, score"),
-    "sessions": (SESSION, "closed_at"),
-}
 HINTS = "'hints' AS name FROM verdicts t WHERE hint IS NOT NULL"
-GOOD = """UPDATE turns SET good_verdict = (
-    SELECT CASE WHEN score = 1 THEN id END FROM verdicts WHERE turn_id = {row}.turn_id
-    ORDER BY judge = 'person' DESC, id DESC LIMIT 1
-) WHERE id = {row}.turn_id;"""
 
-
-def triggers() -> dict[str, str]:
-    """Name and text of each trigger."""
-    made: dict[str, str] = {}
-    for table, (name, columns) in COUNTED.items():
-        old, new = name.format(row="OLD"), name.format(row="NEW")
-        add, take = ADD.format(name=new), TAKE.format(name=old)
-        made[f"count_{table}_in"] = f"AFTER INSERT ON {table} BEGIN {add} END"
-        made[f"count_{table}_out"] = f"AFTER DELETE ON {table} BEGIN {take} END"
-        made[f"count_{table}_moved"] = (
-            f"AFTER UPDATE OF {columns} ON {table} WHEN ({old}) IS NOT ({new}) BEGIN {take} {add} END"
-        )
-    hint, no_hint = ADD.format(name="'hints'"), TAKE.format(name="'hints'")
-    made["count_hints_in"] = f"AFTER INSERT ON verdicts WHEN NEW.hint IS NOT NULL BEGIN {hint} END"
-    made["count_hints_out"] = f"AFTER DELETE ON verdicts WHEN OLD.hint IS NOT NULL BEGIN {no_hint} END"
-    made["good_verdict_in"] = f"AFTER INSERT ON verdicts BEGIN {GOOD.format(row='NEW')} END"
-    made["good_verdict_out"] = f"AFTER DELETE ON verdicts BEGIN {GOOD.format(row='OLD')} END"
-    return made
-
-
-OLD_INDEXES = [
-    ("ix_turns_state", "turns", ["state", "retry_at"]),
-    ("ix_turns_context", "turns", ["context_hash"]),
-    ("ix_turns_thread", "turns", ["thread_hash"]),
-    ("ix_turns_answer", "turns", ["answer_hash"]),
-    ("ix_turns_parent", "turns", ["parent_id"]),
-    ("ix_turns_batch", "turns", ["batch_id"]),
-    ("ix_sessions_open", "sessions", ["closed_at", "last_seen_at"]),
-]
+OLD_INDEXES = (
+    "ix_turns_state",
+    "ix_turns_context",
+    "ix_turns_thread",
+    "ix_turns_answer",
+    "ix_turns_parent",
+    "ix_turns_batch",
+    "ix_sessions_open",
+)
 INDEXES = [
     ("ix_turns_served", "turns", ["session_id"], "state = 'served'"),
     ("ix_turns_waiting", "turns", ["session_id"], "state = 'waiting'"),
@@ -107,13 +76,11 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_index("ix_provenance_session", "provenance", ["session_id"], unique=False)
-    for name, table, _ in OLD_INDEXES:
-        op.drop_index(name, table_name=table)
+    for name in OLD_INDEXES:
+        op.drop_index(name)
     _fill(op.get_bind())
     for name, table, columns, where in INDEXES:
         op.create_index(name, table, columns, unique=False, sqlite_where=sa.text(where) if where else None)
-    for name, text in triggers().items():
-        op.execute(sa.text(f"CREATE TRIGGER {name} {text}".replace(":", "\\:")))
 
 
 def _fill(c: sa.Connection) -> None:
@@ -131,25 +98,3 @@ def _fill(c: sa.Connection) -> None:
         ids = json.dumps([row[0] for row in found], separators=(",", ":")).encode()
         packed = b"\x00" + ids if len(ids) < 256 else zlib.compress(ids, 1)
         run("UPDATE versions SET turn_ids = ? WHERE number = ?", (packed, number))
-
-
-def downgrade() -> None:
-    c = op.get_bind()
-    for name in triggers():
-        c.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
-    c.exec_driver_sql(
-        "UPDATE turns SET tools = (SELECT data FROM blobs WHERE blobs.id = tools_id) WHERE tools_id IS NOT NULL"
-    )
-    for name, table, *_ in INDEXES:
-        op.drop_index(name, table_name=table)
-    for name, table, columns in OLD_INDEXES:
-        op.create_index(name, table, columns, unique=False)
-    for table in ("provenance", "blobs", "counts"):
-        op.drop_table(table)
-    for table, columns in (
-        ("versions", ("pruned_at", "turn_ids")),
-        ("turns", ("good_verdict", "tools_id")),
-        ("sessions", ("seen_seq",)),
-    ):
-        for column in columns:
-            op.drop_column(table, column)

@@ -21,9 +21,3 @@ def upgrade() -> None:
     )
     op.create_index("ix_review_turn", "review", ["turn_id"], unique=True)
     op.create_index("ix_review_state", "review", ["state", "id"], unique=False)
-
-
-def downgrade() -> None:
-    op.drop_index("ix_review_state", table_name="review")
-    op.drop_index("ix_review_turn", table_name="review")
-    op.drop_table("review")

@@ -11,9 +11,3 @@ def upgrade() -> None:
     op.add_column("sessions", sa.Column("agent", sa.Text(), nullable=True))
     op.add_column("turns", sa.Column("used_prompt", sa.Integer(), nullable=True))
     op.add_column("turns", sa.Column("used_response", sa.Integer(), nullable=True))
-
-
-def downgrade() -> None:
-    op.drop_column("turns", "used_response")
-    op.drop_column("turns", "used_prompt")
-    op.drop_column("sessions", "agent")

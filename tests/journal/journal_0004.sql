@@ -1,0 +1,144 @@
+BEGIN TRANSACTION;
+CREATE TABLE alembic_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO "alembic_version" VALUES('0004');
+CREATE TABLE batches (
+	id INTEGER NOT NULL, 
+	state TEXT NOT NULL, 
+	parent INTEGER NOT NULL, 
+	turn_ids BLOB NOT NULL, 
+	lease_owner TEXT, 
+	lease_token TEXT, 
+	lease_until FLOAT, 
+	version INTEGER, 
+	metrics BLOB, 
+	gate BLOB, 
+	created_at FLOAT NOT NULL, 
+	finished_at FLOAT, attempts INTEGER DEFAULT '0' NOT NULL, last_error TEXT, 
+	PRIMARY KEY (id)
+);
+CREATE TABLE events (
+	id INTEGER NOT NULL, 
+	at FLOAT NOT NULL, 
+	kind TEXT NOT NULL, 
+	turn_id TEXT, 
+	data BLOB NOT NULL, 
+	PRIMARY KEY (id)
+);
+CREATE TABLE loops (
+	name TEXT NOT NULL, 
+	data BLOB NOT NULL, 
+	updated_at FLOAT NOT NULL, 
+	PRIMARY KEY (name)
+);
+CREATE TABLE samples (
+	turn_id TEXT NOT NULL, 
+	reward FLOAT NOT NULL, 
+	hint TEXT, 
+	created_at FLOAT NOT NULL, 
+	PRIMARY KEY (turn_id), 
+	FOREIGN KEY(turn_id) REFERENCES turns (id)
+);
+INSERT INTO "samples" VALUES('turn-1',1.0,NULL,1.79537599606424689291e+09);
+CREATE TABLE sessions (
+	id TEXT NOT NULL, 
+	client TEXT NOT NULL, 
+	source TEXT NOT NULL, 
+	parent_id TEXT, 
+	created_at FLOAT NOT NULL, 
+	last_seen_at FLOAT NOT NULL, 
+	closed_at FLOAT, 
+	close_reason TEXT, 
+	PRIMARY KEY (id)
+);
+INSERT INTO "sessions" VALUES('a','client','header',NULL,1.79537599588955211634e+09,1.79537599599721503255e+09,NULL,NULL);
+INSERT INTO "sessions" VALUES('b','client','header',NULL,1.79537599596715450288e+09,1.79537599596715450288e+09,NULL,NULL);
+CREATE TABLE turns (
+	id TEXT NOT NULL, 
+	session_id TEXT NOT NULL, 
+	idx INTEGER NOT NULL, 
+	kind TEXT NOT NULL, 
+	state TEXT NOT NULL, 
+	state_at FLOAT NOT NULL, 
+	exclusion TEXT, 
+	parent_id TEXT, 
+	extends_parent BOOLEAN NOT NULL, 
+	bridged BOOLEAN NOT NULL, 
+	version INTEGER NOT NULL, 
+	pinned BOOLEAN NOT NULL, 
+	model TEXT NOT NULL, 
+	client TEXT NOT NULL, 
+	request_hash TEXT NOT NULL, 
+	context_hash TEXT, 
+	retry_key TEXT, 
+	temperature FLOAT NOT NULL, 
+	hint_at INTEGER, 
+	finish_reason TEXT, 
+	created_at FLOAT NOT NULL, 
+	answered_at FLOAT, 
+	prompt_tokens INTEGER NOT NULL, 
+	response_tokens INTEGER NOT NULL, 
+	messages BLOB NOT NULL, 
+	tools BLOB, 
+	params BLOB NOT NULL, 
+	answer BLOB, 
+	prompt_ids BLOB NOT NULL, 
+	response_ids BLOB, 
+	logprobs BLOB, 
+	next_state BLOB, 
+	next_state_at FLOAT, 
+	lease_owner TEXT, 
+	lease_token TEXT, 
+	lease_until FLOAT, 
+	attempts INTEGER NOT NULL, 
+	retry_at FLOAT NOT NULL, 
+	last_error TEXT, 
+	batch_id INTEGER, thread_hash TEXT, answer_hash TEXT, format TEXT, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(session_id) REFERENCES sessions (id)
+);
+INSERT INTO "turns" VALUES('turn-0','a',0,'main','waiting',1.79537599594761586186e+09,NULL,NULL,0,0,0,0,'turnwise','client','turn-0','context-turn-0',NULL,1.0,2,'stop',1.79537599588955211634e+09,1.79537599593147850036e+09,3,2,X'005B7B22726F6C65223A2275736572222C22636F6E74656E74223A226869227D5D',X'005B7B2274797065223A2266756E6374696F6E222C2266756E6374696F6E223A7B226E616D65223A226C6F6F6B227D7D5D',X'007B7D',X'007B22726F6C65223A22617373697374616E74222C22636F6E74656E74223A22796573227D',X'00010000000200000003000000',X'000700000008000000',X'00000000BF000080BE',NULL,NULL,NULL,NULL,NULL,0,0.0,NULL,NULL,NULL,NULL,'chat');
+INSERT INTO "turns" VALUES('turn-1','b',0,'main','ready',1.7953759960648925304e+09,NULL,NULL,0,0,0,0,'turnwise','client','turn-1','context-turn-1',NULL,1.0,2,'stop',1.79537599596715450288e+09,1.79537599598713588713e+09,3,2,X'005B7B22726F6C65223A2275736572222C22636F6E74656E74223A226869227D5D',X'005B7B2274797065223A2266756E6374696F6E222C2266756E6374696F6E223A7B226E616D65223A226C6F6F6B227D7D5D',X'007B7D',X'007B22726F6C65223A22617373697374616E74222C22636F6E74656E74223A22796573227D',X'00010000000200000003000000',X'000700000008000000',X'00000000BF000080BE',NULL,NULL,NULL,NULL,NULL,0,0.0,NULL,NULL,NULL,NULL,'chat');
+INSERT INTO "turns" VALUES('turn-2','a',1,'main','waiting',1795375996.01806,NULL,NULL,0,0,0,0,'turnwise','client','turn-2','context-turn-2',NULL,1.0,2,'stop',1.79537599599721503255e+09,1.79537599601759123805e+09,3,2,X'005B7B22726F6C65223A2275736572222C22636F6E74656E74223A226869227D5D',X'005B7B2274797065223A2266756E6374696F6E222C2266756E6374696F6E223A7B226E616D65223A226C6F6F6B227D7D5D',X'007B7D',X'007B22726F6C65223A22617373697374616E74222C22636F6E74656E74223A22796573227D',X'00010000000200000003000000',X'000700000008000000',X'00000000BF000080BE',NULL,NULL,NULL,NULL,NULL,0,0.0,NULL,NULL,NULL,NULL,'chat');
+CREATE TABLE verdicts (
+	id INTEGER NOT NULL, 
+	turn_id TEXT NOT NULL, 
+	judge TEXT NOT NULL, 
+	score INTEGER NOT NULL, 
+	hint TEXT, 
+	reason TEXT NOT NULL, 
+	votes BLOB NOT NULL, 
+	prompt_tokens INTEGER NOT NULL, 
+	completion_tokens INTEGER NOT NULL, 
+	seconds FLOAT NOT NULL, 
+	created_at FLOAT NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(turn_id) REFERENCES turns (id)
+);
+INSERT INTO "verdicts" VALUES(1,'turn-1','person',1,NULL,'explicit feedback',X'005B5D',0,0,0.0,1.79537599603733921053e+09);
+CREATE TABLE versions (
+	number INTEGER NOT NULL, 
+	parent INTEGER NOT NULL, 
+	path TEXT NOT NULL, 
+	batch_id INTEGER, 
+	metrics BLOB NOT NULL, 
+	gate BLOB NOT NULL, 
+	created_at FLOAT NOT NULL, 
+	published_at FLOAT NOT NULL, served_at FLOAT, 
+	PRIMARY KEY (number), 
+	FOREIGN KEY(batch_id) REFERENCES batches (id)
+);
+CREATE INDEX ix_batches_state ON batches (state);
+CREATE INDEX ix_turns_session ON turns (session_id, idx);
+CREATE INDEX ix_verdicts_turn ON verdicts (turn_id);
+CREATE INDEX ix_turns_state ON turns (state, retry_at);
+CREATE INDEX ix_turns_context ON turns (context_hash);
+CREATE INDEX ix_turns_thread ON turns (thread_hash);
+CREATE INDEX ix_turns_answer ON turns (answer_hash);
+CREATE INDEX ix_turns_parent ON turns (parent_id);
+CREATE INDEX ix_turns_batch ON turns (batch_id);
+CREATE INDEX ix_sessions_open ON sessions (closed_at, last_seen_at);
+CREATE INDEX ix_turns_request ON turns (client, request_hash, created_at);
+COMMIT;

@@ -1,0 +1,107 @@
+"""A SQLite journal as an earlier turnwise left it: the migrations backwards, which only tests have a use for."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+
+from turnwise.journal import Journal
+from turnwise.journal.triggers import TRIGGERS
+
+OLD_INDEXES = [
+    ("ix_turns_state", "turns", ["state", "retry_at"]),
+    ("ix_turns_context", "turns", ["context_hash"]),
+    ("ix_turns_thread", "turns", ["thread_hash"]),
+    ("ix_turns_answer", "turns", ["answer_hash"]),
+    ("ix_turns_parent", "turns", ["parent_id"]),
+    ("ix_turns_batch", "turns", ["batch_id"]),
+    ("ix_sessions_open", "sessions", ["closed_at", "last_seen_at"]),
+]
+NEW_INDEXES = (
+    "ix_turns_served",
+    "ix_turns_waiting",
+    "ix_turns_judging",
+    "ix_turns_ready",
+    "ix_turns_trained",
+    "ix_turns_good",
+    "ix_turns_pinned",
+    "ix_turns_tools",
+    "ix_turns_context",
+    "ix_turns_thread",
+    "ix_turns_answer",
+    "ix_turns_parent",
+    "ix_turns_batch",
+    "ix_sessions_open",
+    "ix_sessions_seen",
+    "ix_sessions_parent",
+)
+MONOTONIC = {"sessions": "seen_mono", "turns": "begun_mono", "samples": "ready_mono", "loops": "seen_mono"}
+
+
+def _from_0008(op: Operations) -> None:
+    op.drop_column("turns", "used_response")
+    op.drop_column("turns", "used_prompt")
+    op.drop_column("sessions", "agent")
+
+
+def _from_0007(op: Operations) -> None:
+    op.drop_index("ix_review_state", table_name="review")
+    op.drop_index("ix_review_turn", table_name="review")
+    op.drop_table("review")
+
+
+def _from_0006(op: Operations) -> None:
+    c = op.get_bind()
+    for trigger in TRIGGERS:
+        c.exec_driver_sql(f"DROP TRIGGER IF EXISTS {trigger.name}")
+    c.exec_driver_sql(
+        "UPDATE turns SET tools = (SELECT data FROM blobs WHERE blobs.id = tools_id) WHERE tools_id IS NOT NULL"
+    )
+    for name in NEW_INDEXES:
+        op.drop_index(name)
+    for name, table, columns in OLD_INDEXES:
+        op.create_index(name, table, columns, unique=False)
+    for table in ("provenance", "blobs", "counts"):
+        op.drop_table(table)
+    for table, columns in (
+        ("versions", ("pruned_at", "turn_ids")),
+        ("turns", ("good_verdict", "tools_id")),
+        ("sessions", ("seen_seq",)),
+    ):
+        for column in columns:
+            op.drop_column(table, column)
+
+
+def _from_0005(op: Operations) -> None:
+    op.add_column("versions", sa.Column("served_at", sa.Float(), nullable=True))
+    # Times that are in the order of the sequence, as later starts of serving have.
+    op.execute("UPDATE versions SET served_at = CASE WHEN serve_seq = 0 THEN 0 ELSE 1e9 + serve_seq END")
+    op.drop_index("ix_versions_serve_seq", table_name="versions")
+    op.drop_column("versions", "serve_seq")
+    op.drop_index("ix_turns_request", table_name="turns")
+    op.create_index("ix_turns_request", "turns", ["client", "request_hash", "created_at"], unique=False)
+    for table, column in MONOTONIC.items():
+        op.drop_column(table, column)
+    op.drop_table("meta")
+
+
+def _from_0004(op: Operations) -> None:
+    op.execute("UPDATE versions SET published_at = served_at WHERE served_at IS NOT NULL")
+    op.create_index("ix_versions_published", "versions", ["published_at"], unique=False)
+    op.drop_column("versions", "served_at")
+
+
+STEPS = {"0008": _from_0008, "0007": _from_0007, "0006": _from_0006, "0005": _from_0005, "0004": _from_0004}
+
+
+def take_back(journal: Journal, to: str) -> None:
+    """Bring the schema back to that of a version."""
+    with journal.store.transaction() as c:
+        found = MigrationContext.configure(c)
+        for version, step in STEPS.items():
+            if version > to:
+                assert found.get_current_revision() == version
+                step(Operations(found))
+                before = f"{int(version) - 1:04}"
+                c.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{before}'")
