@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import func, select
 
 from tests.support.models import make_tiny_model
+from tests.support.postgres import Cluster, cluster, programs
 from tests.support.processes import Server, serving
 from tests.support.servers import wait_until
 from turnwise.journal import Journal, schema
@@ -65,9 +66,30 @@ def followed_by_another(journal: Journal, answered: Iterable[str]) -> list[str]:
     return [turn_id for turns in conversations.values() for turn_id in turns[:-1]]
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def database(request: pytest.FixtureRequest) -> Iterator[Cluster | None]:
+    """A server for the journal, or None for a file in the home."""
+    if request.param == "sqlite":
+        yield None
+        return
+    found = programs()
+    if found is None:
+        pytest.skip("there is no PostgreSQL here: `make postgres` installs it")
+    with cluster(found) as one:
+        one.run("CREATE DATABASE chaos")
+        yield one
+
+
+def cut(database: Cluster) -> None:
+    """End every connection of the journal's database, as a network that fails does."""
+    database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'chaos'")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_random_kills_lose_nothing_and_train_nothing_twice(tmp_path: Path, model_dir: Path) -> None:
+def test_random_kills_lose_nothing_and_train_nothing_twice(
+    tmp_path: Path, model_dir: Path, database: Cluster | None
+) -> None:
     seed = 20261121
     model = make_tiny_model(tmp_path / "model", model_dir)
     rng = random.Random(seed)
@@ -84,6 +106,10 @@ def test_random_kills_lose_nothing_and_train_nothing_twice(tmp_path: Path, model
         "engine__threads": 1,
         "train__threads": 1,
     }
+    victims = ["engine", "gateway", "judge", "trainer", "trainer"]
+    if database is not None:
+        settings["journal__url"] = database.url("chaos")
+        victims.append("connections")
     with serving(tmp_path / "home", model, **settings) as server:
         stop = threading.Event()
         clients = [
@@ -96,9 +122,11 @@ def test_random_kills_lose_nothing_and_train_nothing_twice(tmp_path: Path, model
         while sum(killed.values()) < KILLS:
             assert time.monotonic() < deadline, f"only {killed} after ten minutes"
             time.sleep(rng.uniform(0.2, 2.5))
-            name = rng.choice(["engine", "gateway", "judge", "trainer", "trainer"])
-            process = server.loop(name)
-            if process is not None:
+            name = rng.choice(victims)
+            if name == "connections" and database is not None:
+                cut(database)
+                killed[name] += 1
+            elif (process := server.loop(name)) is not None:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
                     killed[name] += 1
@@ -137,6 +165,6 @@ def test_random_kills_lose_nothing_and_train_nothing_twice(tmp_path: Path, model
         assert sorted(v.number for v in versions) == list(range(1, len(versions) + 1))
         assert len(versions) == len(done)
         journal.close()
-    assert set(killed) == {"engine", "gateway", "judge", "trainer"}
+    assert set(killed) == set(victims)
     assert trained > 0
     print(f"\nkilled {dict(killed)}; {len(answered)} answers, {trained} turns trained in {len(versions)} versions")

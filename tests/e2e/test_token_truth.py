@@ -22,7 +22,7 @@ from tests.support.versions import publish
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import load_config
 from turnwise.journal import Journal, WholeTurn, schema
-from turnwise.journal.turns.reading import read_turn
+from turnwise.journal.turns.reading import read_turns
 from turnwise.messages import text_of
 from turnwise.training.batching import row_of
 from turnwise.training.policy import Policy, sampling_temperature
@@ -103,7 +103,7 @@ def accumulated(stream: Iterable[ChatCompletionChunk]) -> dict[str, Any]:
 
 def all_turns(journal: Journal) -> list[WholeTurn]:
     with journal.store.reading() as c:
-        return [read_turn(c, row) for row in c.execute(schema.turns.select())]
+        return read_turns(c, c.execute(schema.turns.select()).all())
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ from turnwise.engines.replicas import Replicas
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import EngineError, UnknownModel
 from turnwise.journal import Journal, WholeTurn, schema
-from turnwise.journal.turns.reading import read_turn
+from turnwise.journal.turns.reading import read_turns
 from turnwise.tokens.forced_calls import forced_call
 from turnwise.training.batching import row_of
 from turnwise.training.policy import Policy, sampling_temperature
@@ -312,7 +312,7 @@ def answered_by(journal: Journal, version: int) -> int:
 
 def turns(journal: Journal) -> list[WholeTurn]:
     with journal.store.reading() as c:
-        found = [read_turn(c, row) for row in c.execute(schema.turns.select())]
+        found = read_turns(c, c.execute(schema.turns.select()).all())
     return [turn for turn in found if not turn.session_id.startswith("publish-")]
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import ClassVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.journal.test_clocks import Time
+from tests.support.postgres import Cluster
 from tests.support.versions import answered
 from turnwise.config import load_config
 from turnwise.errors import LeaseLost
@@ -27,9 +30,9 @@ class Clocks(RuleBasedStateMachine):
     def start(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         train = {"train.min_batch": 1, "train.max_batch": 2, "train.lease_s": LEASE_S, "train.max_staleness": 1000}
-        self.config = load_config(
-            overrides={"home": Path(self.folder.name), "judge.lease_s": LEASE_S, "sessions.idle_close_s": 600} | train
-        )
+        self.url = self.database()
+        place = {"home": Path(self.folder.name), "journal.url": self.url}
+        self.config = load_config(overrides=place | {"judge.lease_s": LEASE_S, "sessions.idle_close_s": 600} | train)
         self.time, self.boot = Time(), 0
         self.journal = self.open()
         self.served: list[str] = []
@@ -37,6 +40,10 @@ class Clocks(RuleBasedStateMachine):
         self.batches: list[Batch] = []  # and trainers
         self.trained: list[str] = []
         self.serves = 0
+
+    def database(self) -> str | None:
+        """The address of an empty journal; None for a file in the home."""
+        return None
 
     def open(self) -> Journal:
         return Journal.open(self.config, self.time.clock, self.time.monotonic, f"boot-{self.boot}")
@@ -139,3 +146,30 @@ class Clocks(RuleBasedStateMachine):
 
 TestClocks = Clocks.TestCase
 TestClocks.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+
+
+class ClocksOfAServer(Clocks):
+    """The same on PostgreSQL: no start of a machine ends a lease, and the clock that deadlines are of may jump."""
+
+    server: ClassVar[Cluster]
+
+    def database(self) -> str:
+        return self.server.database()
+
+    def open(self) -> Journal:
+        return Journal.open(self.config, self.time.clock, self.time.monotonic)
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "journal"):
+            self.server.give_back(self.url)
+
+
+@pytest.fixture(scope="class")
+def a_server(postgres: Cluster) -> None:
+    ClocksOfAServer.server = postgres
+
+
+@pytest.mark.usefixtures("a_server")
+class TestClocksOfAServer(ClocksOfAServer.TestCase):
+    settings = settings(max_examples=8, stateful_step_count=20, deadline=None)

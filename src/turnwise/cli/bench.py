@@ -87,13 +87,19 @@ def bench_journal_command(
     versions: Annotated[int, typer.Option(min=10, help="Published versions.")] = 3000,
     backlog: Annotated[int, typer.Option(min=100, help="Turns that wait for the judge or the trainer.")] = 30_000,
     repeats: Repeats = 50,
+    url: Annotated[
+        str | None,
+        typer.Option(help="An empty PostgreSQL database to measure beside SQLite; 'own' starts a server for it."),
+    ] = None,
     write: Write = None,
 ) -> None:
     """What is asked of a journal of this size, and of a tenth and a hundredth of it; durable turns beside SQLite."""
+    from turnwise.bench.journal.beside import bench_beside
     from turnwise.bench.journal.fill import Size
     from turnwise.bench.journal.operations import bench_journal
 
-    finish_bench(bench_journal(Size(turns, versions, backlog), repeats), write)
+    size = Size(turns, versions, backlog)
+    finish_bench(bench_journal(size, repeats) if url is None else bench_beside(size, repeats, url), write)
 
 
 @bench_app.command("soak", epilog="Example: turnwise bench soak --quick --seed 1")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -260,8 +260,7 @@ class Store:
         values = self._moved(to, exclusion) | columns
         if rows:
             c.execute(_MOVE, [{"which": row.id} | values for row in rows])
-        for row in rows:
-            self.log(c, "move", row.id, {"from": row.state, "to": to, "reason": exclusion})
+            self._log(c, "move", {row.id: {"from": row.state, "to": to, "reason": exclusion} for row in rows})
 
     def _moved(self, to: TurnState, exclusion: Exclusion | None) -> dict[str, Any]:
         return {
@@ -276,8 +275,13 @@ class Store:
 
     def log(self, c: Connection, kind: str, turn_id: str | None, data: dict[str, Any]) -> None:
         """Put an event into the outbox of records.jsonl; the exporter writes it out later."""
+        self._log(c, kind, {turn_id: data})
+
+    def _log(self, c: Connection, kind: str, data: Mapping[str | None, dict[str, Any]]) -> None:
+        """The same of several turns."""
         if self.config.journal.records:
-            c.execute(_LOG, {"at": self.clock(), "kind": kind, "turn_id": turn_id, "data": pack_json(data)})
+            now = self.clock()
+            c.execute(_LOG, [{"at": now, "kind": kind, "turn_id": i, "data": pack_json(data[i])} for i in data])
 
 
 def _check_move(turn_id: str, row: Any, to: TurnState, exclusion: Exclusion | None) -> TurnState:

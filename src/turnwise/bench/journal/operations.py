@@ -13,16 +13,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, update
 
 from turnwise.bench.journal.fill import BEGAN, CLIENT, EVERY_S, LONG_SESSION, Size, fill, hash_of, session_name
 from turnwise.bench.journal.routes import time_routes
 from turnwise.bench.journal.writing import AT_ONCE, WRITE_S, accounted, plain_inserts, write_turns
 from turnwise.bench.report import BenchReport, Figure, Grid
 from turnwise.config import Config, load_config
-from turnwise.journal import Journal
+from turnwise.journal import Journal, schema
 from turnwise.journal.deletion.retention import Prune
 from turnwise.journal.store import Store
+from turnwise.types import TurnState
 
 SHARES = (0.01, 0.1, 1.0)
 LIMIT_MS = 50.0
@@ -51,8 +52,8 @@ def bench_journal(size: Size, repeats: int) -> BenchReport:
     rows, slowest = [], 0.0
     for name, parts in grid.items():
         last = sorted(parts[-1])
-        slowest = max(slowest, _quantile(last, 0.99))
-        figures_of = (median(last), _quantile(last, 0.99), last[-1])
+        slowest = max(slowest, quantile(last, 0.99))
+        figures_of = (median(last), quantile(last, 0.99), last[-1])
         smaller = [f"{median(part) * 1e3:.2f}" for part in parts[:-1]]
         flatness = f"{median(last) / max(median(parts[0]), 1e-4):.1f}"
         rows.append([name, *smaller, *(f"{value * 1e3:.2f}" for value in figures_of), flatness])
@@ -69,8 +70,9 @@ def bench_journal(size: Size, repeats: int) -> BenchReport:
     return BenchReport("turnwise bench journal", figures, notes, [Grid(title, header, rows)])
 
 
-def _quantile(ordered: list[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+def quantile(times: list[float], share: float) -> float:
+    """The time that this share of them is not above."""
+    return sorted(times)[min(len(times) - 1, int(len(times) * share))]
 
 
 def measure(config: Config, size: Size, repeats: int) -> Times:
@@ -107,8 +109,9 @@ def measure(config: Config, size: Size, repeats: int) -> Times:
     timed("close session", lambda n: journal.sessions.close(session_name(place(n) // 10), "done"))
     times["close a session of very many waiting turns, each transaction"] = _close_long(config)
     timed("claim for judging", lambda n: journal.judging.claim("judge", 4, 60))
+    later = journal.store.monotonic() + 500
     with journal.store.transaction() as c:
-        c.exec_driver_sql("UPDATE turns SET retry_at = ? WHERE state = 'judging'", (journal.store.monotonic() + 500,))
+        c.execute(update(schema.turns).where(schema.JUDGING).values(retry_at=later))
     timed("the same, all wait to be tried again", lambda n: journal.judging.claim("judge", 4, 60))
 
     def claim_batch(n: int) -> None:
@@ -155,10 +158,10 @@ def _close_long(config: Config) -> list[float]:
     taken: list[float] = []
     for _ in range(CLOSES):
         with journal.store.transaction() as c:
-            again = "UPDATE turns SET state = 'waiting', exclusion = NULL WHERE session_id = ?"
-            c.exec_driver_sql(again, (LONG_SESSION,))
-            reopened = "UPDATE sessions SET closed_at = NULL, close_reason = NULL WHERE id = ?"
-            c.exec_driver_sql(reopened, (LONG_SESSION,))
+            long = schema.turns.c.session_id == LONG_SESSION
+            c.execute(update(schema.turns).where(long).values(state=TurnState.WAITING, exclusion=None))
+            reopened = update(schema.sessions).where(schema.sessions.c.id == LONG_SESSION)
+            c.execute(reopened.values(closed_at=None, close_reason=None))
         store.taken.clear()
         journal.sessions.close(LONG_SESSION, "done")
         taken += store.taken

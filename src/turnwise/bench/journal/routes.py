@@ -21,7 +21,7 @@ def time_routes(config: Config, repeats: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {}
     with (
         instant_engine(Said([(0, "yes")])) as engine,
-        gateway(Path(resolve_model(config.model.path)), engine, config.home) as arm,
+        gateway(Path(resolve_model(config.model.path)), engine, config.home, config.journal.url) as arm,
         httpx.Client(base_url=f"http://127.0.0.1:{arm.target.port}", trust_env=False, timeout=60) as client,
     ):
         client.headers["Authorization"] = f"Bearer {load_tokens(config).admin}"

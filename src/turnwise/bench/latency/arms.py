@@ -85,13 +85,14 @@ def instant_engine(said: Said) -> Iterator[int]:
 
 
 @contextmanager
-def gateway(model: Path, engine_port: int, home: Path) -> Iterator[Arm]:
-    """The gateway as `turnwise serve` starts it, with its journal on disk and token-exact capture."""
+def gateway(model: Path, engine_port: int, home: Path, journal: str | None = None) -> Iterator[Arm]:
+    """The gateway as `turnwise serve` starts it, with its journal on disk (or where `journal` says) and token-exact
+    capture."""
     with bind("127.0.0.1", 0) as sock:
         port, fd = sock.getsockname()[1], sock.fileno()
         command = [sys.executable, "-P", "-m", "turnwise.gateway", "--engine-url", f"http://127.0.0.1:{engine_port}"]
         command += ["--fd", str(fd), "--home", str(home), "--set", f"server.port={port}"]
-        command += ["--set", f"model.path={model}"]
+        command += ["--set", f"model.path={model}", *(["--set", f"journal.url={journal}"] if journal else [])]
         with child(command, f"http://127.0.0.1:{port}/readyz", pass_fds=(fd,)) as process:
             token = load_config(overrides={"home": home}).token_path.read_text(encoding="ascii").strip()
             yield Arm(TURNWISE, Target(port, headers=(f"Authorization: Bearer {token}",)), process.pid)

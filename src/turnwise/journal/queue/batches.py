@@ -264,15 +264,17 @@ class Batches:
 
     def _samples(self, c: Connection, turn_ids: Sequence[str]) -> list[Sample]:
         found = {}
-        for row in c.execute(
+        rows = c.execute(
             select(schema.turns, schema.samples.c.reward, schema.samples.c.hint)
             .outerjoin(schema.samples, schema.samples.c.turn_id == T.id)
             .where(T.id.in_(list(turn_ids)))
-        ):
+        ).all()
+        prompts = read_prompt_ids(c, rows)
+        for row in rows:
             found[row.id] = Sample(
                 turn_id=row.id,
                 session_id=row.session_id,
-                prompt_ids=read_prompt_ids(c, row),
+                prompt_ids=prompts[row.id],
                 response_ids=unpack_ids(row.response_ids),
                 logprobs=unpack_logprobs(row.logprobs),
                 temperature=row.temperature,

@@ -11,7 +11,7 @@ import logging
 import uuid
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
@@ -19,7 +19,7 @@ from turnwise.journal.clocks import LONGEST_RETRY_S, is_due, is_free, one_less
 from turnwise.journal.queue.review import ReviewList
 from turnwise.journal.queue.verdicts import Verdicts
 from turnwise.journal.store import Store
-from turnwise.journal.turns.reading import read_turn
+from turnwise.journal.turns.reading import read_turns
 from turnwise.journal.turns.recorded import WHOLE, WholeTurn
 from turnwise.messages import answer_of
 from turnwise.types import Exclusion, FinishReason, JudgeTask, TurnState, Verdict
@@ -27,6 +27,7 @@ from turnwise.types import Exclusion, FinishReason, JudgeTask, TurnState, Verdic
 log = logging.getLogger(__name__)
 
 T = schema.turns.c
+_LEASE = update(schema.turns).where(T.id == bindparam("which"))
 _LEASED = WHOLE.add_columns(T.lease_token, T.attempts)
 
 
@@ -41,7 +42,7 @@ class Judging:
     def claim(self, worker: str, limit: int, lease_s: float) -> list[JudgeTask]:
         """Lease up to `limit` turns whose next state is here: oldest first, and those that failed before last."""
         judge = self._store.config.judge
-        tokens: dict[str, str] = {}
+        leases = []
         given_up = []
         with self._store.transaction(leasing=True) as c:
             now = self._store.now(c)
@@ -57,20 +58,22 @@ class Judging:
                 if row.attempts >= judge.max_attempts:
                     given_up.append(row.id)
                     continue
-                tokens[row.id] = uuid.uuid4().hex
-                lease = {"lease_owner": worker, "lease_token": tokens[row.id], "lease_until": now + lease_s}
-                c.execute(update(schema.turns).where(T.id == row.id).values(lease | {"attempts": row.attempts + 1}))
+                lease = {"which": row.id, "lease_token": uuid.uuid4().hex, "attempts": row.attempts + 1}
+                leases.append(lease | {"lease_owner": worker, "lease_until": now + lease_s})
+            if leases:
+                c.execute(_LEASE, leases)
         if given_up:
             self._give_up(given_up, max(lease_s, judge.lease_s))
-        return self._judge_tasks(tokens) if tokens else []
+        return self._judge_tasks({lease["which"]: lease["lease_token"] for lease in leases}) if leases else []
 
     def _judge_tasks(self, tokens: Mapping[str, str]) -> list[JudgeTask]:
         """What there is to say of leased turns. Read outside of the transaction that leased them: others may write."""
         with self._store.reading() as c:
             rows = {row.id: row for row in c.execute(_LEASED.where(T.id.in_(tokens)))}
             # One may be forgotten meanwhile, or leased anew.
-            leased = (rows[one] for one in tokens if one in rows and rows[one].lease_token == tokens[one])
-            return [_task(row.lease_token, row.attempts, read_turn(c, row)) for row in leased]
+            leased = [rows[one] for one in tokens if one in rows and rows[one].lease_token == tokens[one]]
+            turns = zip(leased, read_turns(c, leased), strict=True)
+            return [_task(row.lease_token, row.attempts, turn) for row, turn in turns]
 
     def renew(self, task: JudgeTask, lease_s: float) -> None:
         """Keep a turn for longer. Raises LeaseLost."""

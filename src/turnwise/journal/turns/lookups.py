@@ -200,7 +200,7 @@ class Lookups:
             prompt = before[0] + before[1] + id_array(turn.packed_prompt_ids)
         else:
             with self._store.reading() as c:  # its row anew: where its parent was deleted meanwhile, it was made whole
-                prompt = array("i", read_prompt_ids(c, _still_there(c, turn.id)))
+                prompt = array("i", read_prompt_ids(c, [_still_there(c, turn.id)])[turn.id])
         response = id_array(turn.packed_response_ids) if turn.packed_response_ids else array("i")
         if turn.packed_response_ids:
             self._recent.put(turn.id, prompt, response)

@@ -18,12 +18,16 @@ _BLOB = select(schema.blobs.c.data).where(schema.blobs.c.id == bindparam("which"
 
 
 def _ancestors_with(*columns: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
-    """All turns that a turn's context is stored on, the first one first; in one statement: there may be hundreds."""
-    first = select(T.id, literal(0).label("depth")).where(T.id == bindparam("which"))
-    chain = first.cte("chain", recursive=True)
-    further = select(T.parent_id, chain.c.depth + 1).where(T.id == chain.c.id, T.extends_parent)
+    """All turns that the contexts behind some turns (`which`) are stored on, the first one of each first.
+
+    It is one statement, as there may be hundreds of them. ``behind`` says which of these turns a row belongs to.
+    """
+    first = select(T.id.label("behind"), T.id, literal(0).label("depth"))
+    chain = first.where(T.id.in_(bindparam("which", expanding=True))).cte("chain", recursive=True)
+    further = select(chain.c.behind, T.parent_id, chain.c.depth + 1).where(T.id == chain.c.id, T.extends_parent)
     chain = chain.union_all(further)
-    return select(T.extends_parent, *columns).where(T.id == chain.c.id).order_by(chain.c.depth.desc())
+    found = select(chain.c.behind, T.extends_parent, *columns).where(T.id == chain.c.id)
+    return found.order_by(chain.c.depth.desc())
 
 
 # Statements of the hot path are made once: building one takes longer than the database takes to run it.
@@ -31,26 +35,26 @@ _WHOLE = _ancestors_with(T.messages, T.prompt_ids, T.answer, T.response_ids)
 _IDS = _ancestors_with(T.prompt_ids, T.response_ids)
 
 
-def read_turn(c: Connection, row: Row[Any]) -> WholeTurn:
-    """The whole turn of a row of `WHOLE`, or of the table."""
-    messages, prompt_ids = read_context(c, row)
-    whole = {"messages": history_from_chat(messages), "tools": _tools(c, row), "prompt_ids": prompt_ids}
-    return recorded(WholeTurn, row, **whole)
+def read_turns(c: Connection, rows: Sequence[Row[Any]]) -> list[WholeTurn]:
+    """The whole turns of rows of `WHOLE`, or of the table."""
+    ancestors = _ancestors(c, rows, _WHOLE)
+    turns = []
+    for row in rows:
+        messages, prompt_ids = _joined(ancestors[row.id], row)
+        whole = {"messages": history_from_chat(messages), "tools": _tools(c, row), "prompt_ids": prompt_ids}
+        turns.append(recorded(WholeTurn, row, **whole))
+    return turns
 
 
 def read_context(c: Connection, row: Row[Any]) -> tuple[list[dict[str, Any]], list[int]]:
     """The messages of a turn, as they are stored, and its prompt ids, from what each of its ancestors added."""
-    ancestors = _ancestors(c, row, _WHOLE)
-    messages: list[dict[str, Any]] = []
-    for step in ancestors:
-        messages += unpack_json(step.messages)
-        messages.append(unpack_json(step.answer))
-    return messages + unpack_json(row.messages), _joined_ids(ancestors, row)
+    return _joined(_ancestors(c, [row], _WHOLE)[row.id], row)
 
 
-def read_prompt_ids(c: Connection, row: Row[Any]) -> list[int]:
-    """The prompt ids of a turn alone."""
-    return _joined_ids(_ancestors(c, row, _IDS), row)
+def read_prompt_ids(c: Connection, rows: Sequence[Row[Any]]) -> dict[str, list[int]]:
+    """The prompt ids alone, by turn."""
+    ancestors = _ancestors(c, rows, _IDS)
+    return {row.id: _joined_ids(ancestors[row.id], row) for row in rows}
 
 
 def _tools(c: Connection, row: Row[Any]) -> list[dict[str, Any]] | None:
@@ -59,14 +63,25 @@ def _tools(c: Connection, row: Row[Any]) -> list[dict[str, Any]] | None:
     return unpack_json(c.execute(_BLOB, {"which": row.tools_id}).scalar_one())
 
 
-def _ancestors(c: Connection, row: Row[Any], query: Select[*tuple[Any, ...]]) -> Sequence[Row[Any]]:
-    """The turns that a turn is stored on, the first one first. Raises JournalError where they are gone."""
-    if not row.extends_parent:
-        return []
-    found = c.execute(query, {"which": row.parent_id}).all()
-    if not found or found[0].extends_parent:
-        raise JournalError(f"turn {row.id} goes on from a turn that is not there any more")
-    return found
+def _ancestors(
+    c: Connection, rows: Sequence[Row[Any]], query: Select[*tuple[Any, ...]]
+) -> dict[str, Sequence[Row[Any]]]:
+    """By turn, those that it is stored on, the first one first. Raises JournalError where they are gone."""
+    behind: dict[str, list[Row[Any]]] = {row.parent_id: [] for row in rows if row.extends_parent}
+    for step in c.execute(query, {"which": list(behind)}) if behind else ():
+        behind[step.behind].append(step)
+    for row in rows:
+        if row.extends_parent and (not behind[row.parent_id] or behind[row.parent_id][0].extends_parent):
+            raise JournalError(f"turn {row.id} goes on from a turn that is not there any more")
+    return {row.id: behind[row.parent_id] if row.extends_parent else [] for row in rows}
+
+
+def _joined(ancestors: Sequence[Row[Any]], row: Row[Any]) -> tuple[list[dict[str, Any]], list[int]]:
+    messages: list[dict[str, Any]] = []
+    for step in ancestors:
+        messages += unpack_json(step.messages)
+        messages.append(unpack_json(step.answer))
+    return messages + unpack_json(row.messages), _joined_ids(ancestors, row)
 
 
 def _joined_ids(ancestors: Sequence[Row[Any]], row: Row[Any]) -> list[int]:

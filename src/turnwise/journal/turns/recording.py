@@ -15,7 +15,7 @@ from turnwise.journal.blobs import Content
 from turnwise.journal.counts import UNRECOGNISED, tell
 from turnwise.journal.packing import pack_ids, pack_json, pack_logprobs
 from turnwise.journal.store import Store
-from turnwise.journal.turns.reading import read_turn
+from turnwise.journal.turns.reading import read_turns
 from turnwise.journal.turns.recorded import WHOLE, WholeTurn
 from turnwise.messages import calls_of, history_to_chat, text_of, to_chat
 from turnwise.sampling import exclusion_of_answer
@@ -124,7 +124,7 @@ class Turns:
         """The whole turn with its full messages and ids, or None."""
         with self._store.reading() as c:
             row = c.execute(WHOLE.where(T.id == turn_id)).one_or_none()
-            return None if row is None else read_turn(c, row)
+            return None if row is None else read_turns(c, [row])[0]
 
     def find(self, given: str) -> str:
         """The turn with this id, or the only one that begins like it. Raises UnknownTurn, or AmbiguousId."""
