@@ -91,9 +91,9 @@ def copy_rows(file: Path, config: Config) -> None:
             if c.execute(text("SELECT 1 FROM turns UNION ALL SELECT 1 FROM sessions LIMIT 1")).first():
                 raise TurnwiseError("the database holds a journal with turns; give the bench an empty one")
         with journal.store.engine.begin() as c:
-            c.exec_driver_sql("SET session_replication_role = replica")  # no triggers: what they keep is copied
             c.exec_driver_sql("TRUNCATE meta, loops")
             for table in schema.metadata.sorted_tables:
+                c.exec_driver_sql(f"ALTER TABLE {table.name} DISABLE TRIGGER USER")  # what they keep is copied
                 columns = [column for column in table.c if not column.system]
                 names = ", ".join(column.name for column in columns)
                 is_bool = [isinstance(column.type, Boolean) for column in columns]
@@ -106,6 +106,7 @@ def copy_rows(file: Path, config: Config) -> None:
                 if "id" in table.c and table.c.id.identity is not None:
                     last = f"(SELECT coalesce(max(id), 0) + 1 FROM {table.name})"
                     c.exec_driver_sql(f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), {last}, false)")
-            c.exec_driver_sql("SET session_replication_role = DEFAULT")
+            for name in TABLES:
+                c.exec_driver_sql(f"ALTER TABLE {name} ENABLE TRIGGER USER")
         with journal.store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as c:
-            c.exec_driver_sql("VACUUM ANALYZE")
+            c.exec_driver_sql(f"VACUUM ANALYZE {', '.join(TABLES)}")

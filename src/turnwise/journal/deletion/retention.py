@@ -79,7 +79,7 @@ class Prune:
         with journal.store.reading() as c:
             # What waits for records.jsonl goes by itself: it is no reason to delete turns.
             self._outbox = 0 if keep_bytes is None else _outbox_bytes(c)
-            self._used = journal.store.database.used_bytes(c) - self._outbox
+            self._used = self._used_bytes(c)
             probes = select(T.id).where(PROBES).order_by(T.good_verdict.desc())
             self._probes = set(c.execute(probes.limit(PROBES_KEPT * journal.store.config.gate.probes)).scalars())
 
@@ -103,22 +103,26 @@ class Prune:
         if not going:
             return True
         sessions = {row.session_id for row in going}
-        database = self._journal.store.database
-        if dry_run or not database.frees_at_once:
+        frees_at_once = self._journal.store.database.frees_at_once
+        if dry_run or not frees_at_once:
             self._used -= sum(row.size + OVERHEAD for row in going)
         if not dry_run:
             ids = [row.id for row in going]
             keep_provenance(c, ids)
             erase_turns(self._journal.store, c, ids)
             self.done.sessions += self._drop_empty(c, sessions)
-            if database.frees_at_once:
-                self._used = database.used_bytes(c) - self._outbox
+            if frees_at_once:
+                self._used = self._used_bytes(c)
         self.done.turns += len(going)
         self.done.bytes += sum(row.size + OVERHEAD for row in going)
         times = [row.created_at for row in going]
         self.done.oldest = min(times + ([self.done.oldest] if self.done.oldest is not None else []))
         self.done.newest = max(times + ([self.done.newest] if self.done.newest is not None else []))
         return True
+
+    def _used_bytes(self, c: Connection) -> int:
+        """What counts against the limit, if there is one: PostgreSQL reads every turn for it."""
+        return 0 if self._keep_bytes is None else self._journal.store.database.used_bytes(c) - self._outbox
 
     def _drop_empty(self, c: Connection, sessions: set[str]) -> int:
         closed = delete(schema.sessions).where(S.id.in_(sessions), S.closed_at.is_not(None))
