@@ -50,7 +50,7 @@ test: pull postgres ## what the project promises, with the real model and real p
 	$(PYTEST) -m "slow and not long and not clients and not attacks"
 
 .PHONY: test-long
-test-long: pull ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
+test-long: pull postgres ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
 	$(PYTEST) -m "long and not clients and not attacks"
 
 .PHONY: test-attacks

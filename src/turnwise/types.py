@@ -1,4 +1,4 @@
-"""The domain on one page: turns, next states, verdicts, samples, policy versions, and the moves a turn may make.
+"""The domain on one page: messages, verdicts, samples, policy versions, and the states of a turn with its legal moves.
 
 Nothing here does I/O, and nothing here imports torch. The journal stores these things, the loops pass them on,
 and the transition table below is the only place that says which move of a turn is legal.

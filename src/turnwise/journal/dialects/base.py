@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 class Database(Protocol):
-    """Where a journal lies. Tables, queries and all else that is SQL is the same on each of them."""
+    """Where a journal lies. Tables, queries and all else that is SQL is the same on each of them.
+
+    What has a body here is the answer of a database that has nothing to say to it.
+    """
 
     place: str
     """What it is called in errors and logs: a path, or an address without its password."""
@@ -30,7 +33,7 @@ class Database(Protocol):
 
     def exists(self) -> bool:
         """Whether there may be a journal; nothing is made."""
-        ...
+        return True
 
     def open_engine(self) -> Engine:
         """A pool of connections that read and write. Nothing is asked of the database yet. Raises JournalError."""
@@ -50,7 +53,6 @@ class Database(Protocol):
 
     def begin_write(self, c: Connection, leasing: bool) -> None:
         """Keep all other writers out of this transaction, which has begun; with `leasing` all but those that lease."""
-        ...
 
     def now(self, c: Connection) -> float:
         """The seconds that deadlines are counted in."""
@@ -58,23 +60,22 @@ class Database(Protocol):
 
     def hold_for_gateway(self, engine: Engine) -> bool:
         """Take the place of the one gateway of this journal until the engine is disposed; False where it is taken."""
-        ...
+        return True  # the lock in the home keeps a second one out
 
     def has_gateway(self, engine: Engine) -> bool:
         """Whether that place is taken, as far as the database knows."""
-        ...
+        return False
 
     def still_held(self, engine: Engine) -> bool:
         """Whether the place is ours still. It is taken again where the connection was lost and nobody else has it."""
-        ...
+        return True
 
     def let_go(self) -> None:
         """Give back what `hold_for_gateway` took."""
-        ...
 
     def troubles(self, c: Connection) -> list[str]:
         """Why turnwise could not work with this database, as the ends of sentences about it."""
-        ...
+        return []
 
     def used_bytes(self, c: Connection) -> int:
         """What the journal's rows and indexes take, without room that is free to be used again."""
@@ -94,4 +95,4 @@ class Database(Protocol):
 
     def damage(self, c: Connection, whole: bool = False) -> list[str]:
         """What is damaged in the database's own structures; `whole` looks at everything."""
-        ...
+        return []

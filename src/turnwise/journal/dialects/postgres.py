@@ -17,6 +17,7 @@ from sqlalchemy.pool import QueuePool
 
 from turnwise.config.addresses import parsed, without_password
 from turnwise.errors import JournalError, JournalFull, JournalUnavailable
+from turnwise.journal.dialects.base import Database
 
 T = TypeVar("T")
 
@@ -68,7 +69,7 @@ SELECT (SELECT coalesce(sum(1200 + {_TURN_BYTES}), 0) FROM turns)
 """
 
 
-class Postgres:
+class Postgres(Database):
     """The journal in the database at `url`. `patience_s` is the longest wait for another writer."""
 
     shared = True
@@ -84,10 +85,6 @@ class Postgres:
         self.snapshot: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._patience_s = patience_s
         self._gateway: Connection | None = None
-
-    def exists(self) -> bool:
-        """True: whether it is there only the server knows."""
-        return True
 
     # -- opening ------------------------------------------------------------------------------------------------
 
@@ -192,10 +189,6 @@ class Postgres:
 
     def rewrite(self, engine: Engine) -> None:
         _outside_of_transactions(engine, f"VACUUM FULL {', '.join(TABLES)}")
-
-    def damage(self, c: Connection, whole: bool = False) -> list[str]:
-        """Nothing: the server looks after its own files."""
-        return []
 
 
 def _engine(url: URL, **pool: Any) -> Engine:

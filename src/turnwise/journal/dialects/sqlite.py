@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from turnwise.errors import JournalError, JournalFull, JournalUnavailable
+from turnwise.journal.dialects.base import Database
 
 T = TypeVar("T")
 
@@ -57,8 +58,11 @@ TRUNCATE_LIMIT_S = 10.0
 """How long to wait for readers before the write-ahead log can be emptied."""
 
 
-class SQLite:
-    """The journal as the file at `path`. `patience_s` is the longest wait for another writer."""
+class SQLite(Database):
+    """The journal as the file at `path`. `patience_s` is the longest wait for another writer.
+
+    BEGIN IMMEDIATE keeps other writers out, and the lock in the home a second gateway.
+    """
 
     shared = False
     keeps_order = True
@@ -135,31 +139,9 @@ class SQLite:
 
     # -- transactions -------------------------------------------------------------------------------------------
 
-    def begin_write(self, c: Connection, leasing: bool) -> None:
-        """Nothing: BEGIN IMMEDIATE has the lock."""
-
     def now(self, c: Connection) -> float:
         """One clock for all processes of a machine between two starts of it (clocks.py)."""
         return time.monotonic()
-
-    def hold_for_gateway(self, engine: Engine) -> bool:
-        """True: the lock in the home keeps a second one out."""
-        return True
-
-    def has_gateway(self, engine: Engine) -> bool:
-        """False: the lock in the home tells."""
-        return False
-
-    def still_held(self, engine: Engine) -> bool:
-        """True: the lock in the home is held as long as its process lives."""
-        return True
-
-    def let_go(self) -> None:
-        """Nothing: the lock in the home is the gateway's own."""
-
-    def troubles(self, c: Connection) -> list[str]:
-        """None that opening and reading the file would not have told."""
-        return []
 
     def fault(self, error: DBAPIError) -> JournalError:
         text = str(error.orig)

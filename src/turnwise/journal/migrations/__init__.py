@@ -1,6 +1,7 @@
 """The schema's versions: each file in `versions` brings a journal from the one before it to its own.
 
-A new journal is made whole, from the schema as it is now.
+A new journal is made whole, from the schema as it is now. A migration goes forward only, and adds text as
+`schema.Text`: PostgreSQL would else compare it by the rules of a language.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ def migrate(connection: Connection) -> None:
     config = migrations()
     config.attributes["connection"] = connection
     found = MigrationContext.configure(connection).get_current_revision()
+    if found == ScriptDirectory.from_config(config).get_current_head():
+        return
     if found is None:
         make_tables(connection, metadata)
         command.stamp(config, "head")
     else:
         command.upgrade(config, "head")
-    if found != ScriptDirectory.from_config(config).get_current_head():
-        make_triggers(connection)
+    make_triggers(connection)
 
 
 def migrations() -> AlembicConfig:

@@ -14,6 +14,8 @@ from turnwise.journal.turns.recorded import WholeTurn, recorded
 from turnwise.messages import history_from_chat
 
 T = schema.turns.c
+AT_ONCE = 8
+"""Turns whose ancestors one statement asks for. Of more of them PostgreSQL expects so many that it reads all turns."""
 _BLOB = select(schema.blobs.c.data).where(schema.blobs.c.id == bindparam("which"))
 
 
@@ -68,8 +70,10 @@ def _ancestors(
 ) -> dict[str, Sequence[Row[Any]]]:
     """By turn, those that it is stored on, the first one first. Raises JournalError where they are gone."""
     behind: dict[str, list[Row[Any]]] = {row.parent_id: [] for row in rows if row.extends_parent}
-    for step in c.execute(query, {"which": list(behind)}) if behind else ():
-        behind[step.behind].append(step)
+    parents = list(behind)
+    for start in range(0, len(parents), AT_ONCE):
+        for step in c.execute(query, {"which": parents[start : start + AT_ONCE]}):
+            behind[step.behind].append(step)
     for row in rows:
         if row.extends_parent and (not behind[row.parent_id] or behind[row.parent_id][0].extends_parent):
             raise JournalError(f"turn {row.id} goes on from a turn that is not there any more")
