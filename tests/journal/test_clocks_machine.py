@@ -161,7 +161,7 @@ class ClocksOfAServer(Clocks):
 
     def teardown(self) -> None:
         super().teardown()
-        if hasattr(self, "journal"):
+        if hasattr(self, "journal") and self.url is not None:
             self.server.give_back(self.url)
 
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from turnwise.errors import TurnwiseError
 
@@ -29,13 +28,12 @@ def programs() -> Path | None:
     return next((path for path in there if (path / "initdb").exists() and (path / "postgres").exists()), None)
 
 
-def _somebody() -> dict[str, Any]:
-    """Whom to run as: PostgreSQL refuses root."""
+def _somebody() -> pwd.struct_passwd | None:
+    """Whom to run as where it is not oneself: PostgreSQL refuses root."""
     if os.getuid() != 0:
-        return {}
+        return None
     names = {user.pw_name: user for user in pwd.getpwall()}
-    user = names.get("postgres") or names["nobody"]
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    return names.get("postgres") or names["nobody"]
 
 
 class OwnServer:
@@ -44,15 +42,20 @@ class OwnServer:
     def __init__(self, bin_folder: Path, folder: Path) -> None:
         self._bin = bin_folder
         self._folder = folder
-        self._as = _somebody()
+        user = _somebody()
+        self._ids = (None, None, None) if user is None else (user.pw_uid, user.pw_gid, [])
         self._process: subprocess.Popen[bytes] | None = None
 
     def make(self) -> None:
         self._folder.chmod(0o755)
-        if "user" in self._as:
-            os.chown(self._folder, self._as["user"], self._as["group"])
+        user, group, more = self._ids
+        if user is not None and group is not None:
+            os.chown(self._folder, user, group)
         command = [str(self._bin / "initdb"), "-D", str(self.data), "-U", "turnwise", "-A", "trust", "-E", "UTF8"]
-        subprocess.run([*command, "--no-sync"], check=True, capture_output=True, cwd="/", timeout=120, **self._as)
+        subprocess.run(
+            [*command, "--no-sync"], check=True, capture_output=True, cwd="/", timeout=120,
+            user=user, group=group, extra_groups=more,
+        )  # fmt: skip
 
     @property
     def data(self) -> Path:
@@ -65,10 +68,14 @@ class OwnServer:
         command += [part for setting in settings for part in ("-c", setting)]
         log = self._folder / "log"
         with log.open("ab") as said:
-            self._process = subprocess.Popen(command, stdout=said, stderr=said, cwd="/", **self._as)
+            user, group, more = self._ids
+            process = subprocess.Popen(
+                command, stdout=said, stderr=said, cwd="/", user=user, group=group, extra_groups=more
+            )
+        self._process = process
         deadline = time.monotonic() + START_LIMIT_S
         while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if process.poll() is not None or time.monotonic() > deadline:
                 raise TurnwiseError(f"PostgreSQL did not start: {log.read_text()[-1500:]}")
             time.sleep(0.05)
 
