@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,17 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 SECTIONS = {name: field.annotation for name, field in Config.model_fields.items() if name != "home"}
 
 
+@cache
+def root() -> Any:
+    """The command line, which typer makes anew each time it is asked."""
+    return typer.main.get_command(app)
+
+
+@cache
 def commands() -> dict[str, Any]:
     """Every command by its words: "serve", "sessions list", …"""
-    root: Any = typer.main.get_command(app)
     found: dict[str, Any] = {}
-    for name, command in root.commands.items():
+    for name, command in root().commands.items():
         inner = getattr(command, "commands", None)  # of a group
         found |= {name: command} if inner is None else {f"{name} {word}": c for word, c in inner.items()}
     return found
@@ -67,7 +74,7 @@ def unknown_commands(code: str) -> list[str]:
             continue  # the group as a whole
         name = " ".join(words[:2]) if words[0] in groups else words[0]
         if name.startswith("--"):
-            command = typer.main.get_command(app)
+            command = root()
         elif name in known:
             command = known[name]
         else:

@@ -20,7 +20,7 @@ import httpx
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, bent
 from turnwise.engines.events import EventClient
 from turnwise.engines.http import bearer, engine_client, refusal, send
-from turnwise.engines.logprob_check import SAME_EITHER_WAY, Tempered
+from turnwise.engines.logprob_check import SAME_EITHER_WAY, LogprobCheck
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
 NOT_LOADED = "not loaded"
@@ -48,7 +48,7 @@ class SglangEngine:
         self._max_model_len: int | None = None
         self._loaded: dict[str, Path] = {}
         self.no_adapters = NO_ADAPTERS.format(url=url)
-        self.tempered = Tempered(self._probe, RAW_LOGPROBS.format(url=url))
+        self.logprob_check = LogprobCheck(self._probe, RAW_LOGPROBS.format(url=url))
 
     async def max_model_len(self) -> int:
         if self._max_model_len is None:
@@ -78,7 +78,7 @@ class SglangEngine:
 
     async def logprobs_follow_temperature(self) -> bool:
         """Whether the log-probs are those of the sampling temperature. Raises EngineError where nothing answers."""
-        return await self.tempered.follows()
+        return await self.logprob_check.at_sampling_temperature()
 
     async def _probe(self, temperature: float) -> float:
         """The log-prob of the likeliest token, whichever was sampled."""

@@ -20,7 +20,7 @@ import httpx
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, bent, merged
 from turnwise.engines.events import EventClient
 from turnwise.engines.http import bearer, engine_client, refusal, send
-from turnwise.engines.logprob_check import SAME_EITHER_WAY, Tempered
+from turnwise.engines.logprob_check import SAME_EITHER_WAY, LogprobCheck
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
 __all__ = ["BASE_MODEL", "EngineUnreachable", "UnknownModel", "VllmEngine"]
@@ -48,7 +48,7 @@ class VllmEngine:
         self._events = EventClient(url, stall_s, api_key)
         self._max_model_len: int | None = None
         self.no_adapters = NO_ADAPTERS.format(url=url)
-        self.tempered = Tempered(self._probe, RAW_LOGPROBS.format(url=url))
+        self.logprob_check = LogprobCheck(self._probe, RAW_LOGPROBS.format(url=url))
 
     async def max_model_len(self) -> int:
         if self._max_model_len is None:
@@ -64,7 +64,7 @@ class VllmEngine:
                 raise EngineError(f"{named}; start it with --served-model-name {BASE_MODEL}")
             self._max_model_len = int(found)
             if any(m.get("owned_by") != "vllm" for m in models):
-                self.tempered.known = True  # our own engine, or a stand-in for it
+                self.logprob_check.known = True  # our own engine, or a stand-in for it
         return self._max_model_len
 
     async def generate(
@@ -97,9 +97,9 @@ class VllmEngine:
 
     async def logprobs_follow_temperature(self) -> bool:
         """Whether the log-probs are those of the sampling temperature. Raises EngineError where nothing answers."""
-        if self.tempered.known is None:
+        if self.logprob_check.known is None:
             await self.max_model_len()  # our own engine is known by it
-        return await self.tempered.follows()
+        return await self.logprob_check.at_sampling_temperature()
 
     async def _probe(self, temperature: float) -> float:
         # With top_k 1 the same token is sampled at every temperature; processed log-probs are then 0.

@@ -3,9 +3,9 @@
 Such an upstream gives no token ids, so what it answers is recorded and judged but never trained on. Its errors keep
 their status and their Retry-After, and its key, read from the environment, stands in no message and no log.
 
-The makers' SDKs were tried in place of this file (docs/decisions/0010-rooms.md). They read an event and a refusal without
-any limit, pass over events of Anthropic's stream that have no name of their own, and mend what an upstream sent wrongly;
-`test_a_line_without_end_is_given_up` and eight more tests failed, and this file was seven lines longer with them.
+The makers' SDKs were tried in place of this file (docs/decisions/0010-rooms.md). They read an event and a refusal
+without any limit, pass over events of Anthropic's stream that have no name of their own, and mend what an upstream sent
+wrongly; `test_a_line_without_end_is_given_up` and eight more tests failed, and it was seven lines longer with them.
 
     upstream = make_upstream(config)
     async for event in upstream.chat(messages, tools, ChatParams(temperature=0.7), model="name"):

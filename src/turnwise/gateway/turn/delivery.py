@@ -20,7 +20,7 @@ from turnwise.gateway.turn.leaving import Leaving
 from turnwise.gateway.turn.opening import TurnOpener
 from turnwise.gateway.turn.sampling import OpenTurn
 from turnwise.gateway.turn.unrecorded import HEADER as UNRECORDED
-from turnwise.gateway.wire.http_request import read_body, read_client
+from turnwise.gateway.wire.http_request import read_body, read_caller
 from turnwise.gateway.wire.request import Again, AnswerHead, Codec, Delta, Final, ModelRequest
 
 log = logging.getLogger(__name__)
@@ -53,9 +53,9 @@ def answers_in(
     async def answer(request: Request, session: str | None = None) -> Response:
         started = time.monotonic()
         parsed = codec.parse(await read_body(request, config.server.max_body_mb))
-        client = read_client(request, session)
+        caller = read_caller(request, session)
         with metrics.open_turn.time():
-            turn = await opener.open_turn(parsed, client, codec.name)
+            turn = await opener.open_turn(parsed, caller, codec.name)
         with ExitStack() as held:
             held.callback(opener.in_hand.let_go, turn.id)
             return await respond(request, parsed, turn, started, held)

@@ -21,8 +21,6 @@ from turnwise.types import BASE_VERSION, FinishReason, Message, ToolCall
 UNKNOWN_CONTEXT = 1 << 40
 """An upstream does not say how long its context is, so nothing is too long here; it refuses that itself."""
 
-_REASONS = {"length": FinishReason.LENGTH, "content_filter": FinishReason.CONTENT_FILTER}
-
 
 class Relaying(Closing):
     """The `delivery.Answers` of an upstream."""
@@ -73,13 +71,13 @@ class Relaying(Closing):
                         usage = Usage(given.prompt_tokens, given.completion_tokens, cached_tokens=given.cached_tokens)
                         turn.used = (given.prompt_tokens, given.completion_tokens)
                     if event.finish_reason is not None:
-                        reason = _REASONS.get(event.finish_reason, FinishReason.STOP)
+                        reason = event.finish_reason
                         turn.stop_string = event.stop_string
                     if parts:
                         yield Delta(parts)
             message = with_call_ids(turn.id, answer.message)
-            if calls_of(message) and reason is FinishReason.STOP:
-                reason = FinishReason.TOOL_CALLS
+            if reason in (FinishReason.STOP, FinishReason.TOOL_CALLS):  # some say the one where they mean the other
+                reason = FinishReason.TOOL_CALLS if calls_of(message) else FinishReason.STOP
             await close(reason, message)
             yield Final(message, reason, usage, turn.stop_string, tuple(as_came))
 

@@ -21,9 +21,18 @@ from turnwise.journal.packing import id_array, unpack_json
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_context, read_prompt_ids
 from turnwise.journal.turns.recent_ids import RecentIds
-from turnwise.journal.turns.recorded import CANDIDATE, STORED, PossibleParent, StoredTurn, candidates, stored
+from turnwise.journal.turns.recorded import (
+    CANDIDATE,
+    SAME,
+    STORED,
+    PossibleParent,
+    SameRequest,
+    StoredTurn,
+    candidates,
+    stored,
+)
 from turnwise.messages import history_from_chat
-from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
+from turnwise.types import UNANSWERED, Exclusion, Message, TurnKind, TurnState
 
 S, T = schema.sessions.c, schema.turns.c
 
@@ -47,7 +56,9 @@ _LAST_MAIN = (
     .limit(1)
 )
 _SAME_REQUEST = (
-    STORED.where(T.client == bindparam("client"), T.request_hash == bindparam("hash")).order_by(T.seq.desc()).limit(20)
+    SAME.where(T.client == bindparam("client"), T.request_hash == bindparam("hash"))
+    .order_by(T.seq.desc())
+    .limit(MOST_FOUND)
 )
 
 
@@ -154,22 +165,21 @@ class Lookups:
 
     def was_answered_by(self, turn_id: str) -> bool:
         """Whether a turn that follows this one was answered, or is being answered."""
-        failed = (FinishReason.ABORT, FinishReason.ERROR)
         with self._store.reading() as c:
             rows = c.execute(_FOLLOWERS, {"which": turn_id}).all()
-        return any(row.finish_reason not in failed and row.exclusion != Exclusion.INTERRUPTED for row in rows)
+        return any(row.finish_reason not in UNANSWERED and row.exclusion != Exclusion.INTERRUPTED for row in rows)
 
     def last_main_turn(self, session_id: str) -> StoredTurn | None:
         """The main turn of a session that was answered last."""
         with self._store.reading() as c:
             return stored(c.execute(_LAST_MAIN, {"which": session_id}).one_or_none())
 
-    def same_request(self, client: str, request_hash: str) -> list[StoredTurn]:
+    def same_request(self, client: str, request_hash: str) -> list[SameRequest]:
         """Turns of this client with exactly this request, newest first: candidates for a retry or a regeneration."""
         with self._store.reading() as c:
-            return [StoredTurn(*row) for row in c.execute(_SAME_REQUEST, {"client": client, "hash": request_hash})]
+            return [SameRequest(*row) for row in c.execute(_SAME_REQUEST, {"client": client, "hash": request_hash})]
 
-    def is_recent(self, turn: StoredTurn, seconds: float) -> bool:
+    def is_recent(self, turn: SameRequest, seconds: float) -> bool:
         """Whether a turn was asked for at most this long ago, in this boot of the machine."""
         if turn.begun_mono is None or turn.seq <= self._store.boot_turn:
             return False

@@ -28,6 +28,19 @@ class PossibleParent:
 
 
 @dataclass(frozen=True, slots=True)
+class SameRequest:
+    """What tells whether a turn with this very request is the one that is asked for again."""
+
+    id: str
+    session_id: str
+    retry_key: str | None
+    finish_reason: str | None
+    next_state_at: float | None
+    begun_mono: float | None
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoredTurn:
     """A turn as it lies in the journal: with `extends_parent`, what is packed is only what it added to its parent's.
 
@@ -93,6 +106,7 @@ class SessionTurn:
 
 
 CANDIDATE: Select[*tuple[Any, ...]] = select(*(T[field.name] for field in fields(PossibleParent)))
+SAME: Select[*tuple[Any, ...]] = select(*(T[field.name] for field in fields(SameRequest)))
 STORED: Select[*tuple[Any, ...]] = select(*(T[field.name.removeprefix("packed_")] for field in fields(StoredTurn)))
 
 

@@ -8,6 +8,7 @@ from openai.types.responses import ResponseIncludable
 from openai.types.shared import Reasoning
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
+from turnwise.agents.known import ITEM_MARKS
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.content import read_content, read_text
 from turnwise.gateway.wire.request import (
@@ -67,14 +68,13 @@ ITEM_FIELDS = {
     "function_call_output": {"call_id", "output", "name", "namespace"},
     "item_reference": set(),
 }
-ITEM_MARKS = frozenset(
-    {"type", "id", "status", "phase", "end_turn", "caller", "created_by", "metadata", "cache_control"}
-    | {"parsed_arguments", "provider_specific_fields", "async", "async_"}
-    | {"internal_chat_message_metadata_passthrough", "encrypted_function_args"}
-)
+UNSEEN = ITEM_MARKS | {
+    *("type", "id", "status", "phase", "end_turn", "caller", "created_by", "metadata", "cache_control"),
+    *("parsed_arguments", "provider_specific_fields", "async", "async_"),
+}
 """Fields of an item that a client sends along and no model sees.
 
-OpenAI's SDK puts `parsed_arguments` beside arguments and dumps `async` as `async_`; the last two are Codex CLI's.
+OpenAI's SDK puts `parsed_arguments` beside arguments and dumps `async` as `async_`.
 """
 TEXT_PARTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
@@ -181,7 +181,7 @@ def _messages(given: str | list[dict[str, Any]] | None) -> tuple[list[Message], 
         where = f"input.{i}"
         kind = item.get("type") or ("message" if "role" in item else "item_reference" if "id" in item else None)
         told = {key for key, value in item.items() if value is not None}
-        unknown = told - ITEM_MARKS - ITEM_FIELDS.get(str(kind), told)
+        unknown = told - UNSEEN - ITEM_FIELDS.get(str(kind), told)
         if unknown:
             param = f"{where}.{min(unknown)}"
             raise ApiError(400, f"unknown field '{param}'", param=param, code="unknown_parameter")
