@@ -169,13 +169,18 @@ def test_every_route_of_the_api_page_exists_and_every_route_stands_there() -> No
 DEFINED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+@cache
+def defined_in(file: str) -> list[ast.stmt]:
+    return ast.parse((ROOT / "src" / "turnwise" / file).read_text("utf-8")).body
+
+
 def test_the_tour_names_what_is_there() -> None:
     named = re.findall(
         r"`([a-z_/]+\.py)(?:: ([A-Za-z_]\w*)(?:\.(\w+))?)?`", (ROOT / "docs" / "tour.md").read_text("utf-8")
     )
     assert len(named) > 30
     for file, name, member in named:
-        body = ast.parse((ROOT / "src" / "turnwise" / file).read_text("utf-8")).body
+        body = defined_in(file)
         for part in filter(None, (name, member)):
             found = [node for node in body if isinstance(node, DEFINED) and node.name == part]
             assert found, f"{file} has no {name}{'.' + member if member else ''}"

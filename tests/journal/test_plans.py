@@ -110,14 +110,14 @@ def asked(journal: Journal) -> dict[str, Callable[[], object]]:
 
 
 def test_turns_with_one_request_are_told_apart_without_their_texts_and_ids(journal: Journal) -> None:
-    answered(journal)
+    turn_id = answered(journal)
     ran: list[str] = []
 
     @event.listens_for(journal.store.engine, "before_cursor_execute")
     def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
         ran.append(statement)
 
-    assert journal.lookups.same_request("client", "hash") != []
+    assert journal.lookups.same_request("client", turn_id) != []
     (statement,) = (statement for statement in ran if "request_hash" in statement)
     bulky = ("prompt_ids", "response_ids", "params", "answer", "tools")
     assert [name for name in bulky if f"turns.{name}" in statement.partition(" FROM ")[0]] == []

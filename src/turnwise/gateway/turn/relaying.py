@@ -10,7 +10,7 @@ from typing import Any
 
 from turnwise.engines.base import SamplingSettings
 from turnwise.engines.upstream.client import ChatParams, UpstreamEngine, UpstreamEvent
-from turnwise.gateway.turn.sampling import Closing, OpenTurn, whole_parts, with_call_ids
+from turnwise.gateway.turn.sampling import Closing, OpenTurn, with_call_ids
 from turnwise.gateway.wire.honouring import verbosity_of, within
 from turnwise.gateway.wire.request import Again, Delta, Final, ModelRequest, Usage, unsupported
 from turnwise.journal import Journal
@@ -31,10 +31,6 @@ class Relaying(Closing):
 
     async def stream(self, turn: OpenTurn) -> AsyncGenerator[Delta | Again | Final, None]:
         """The answer as the upstream gives it, then the Final, which is yielded only once the turn is durable."""
-        if turn.replay is not None:
-            yield Delta(whole_parts(turn.replay.message))
-            yield turn.replay
-            return
         request = turn.request
         turn.logprobs = None
         answer = _Relayed()

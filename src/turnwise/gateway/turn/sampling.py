@@ -24,8 +24,8 @@ from turnwise.gateway.turn.unrecorded import Unrecorded
 from turnwise.gateway.versions import ServingVersions
 from turnwise.gateway.wire.request import Again, Delta, Final, ModelRequest, Usage, call_id
 from turnwise.journal import Answer, Journal
-from turnwise.messages import answer_of, calls_of, text_of, thinking_in, with_calls, with_text
-from turnwise.tokens.answer_parser import AnswerParser, AnswerParts, CallPiece
+from turnwise.messages import answer_of, calls_of, text_of, with_calls, with_text
+from turnwise.tokens.answer_parser import AnswerParser, AnswerParts
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import UNANSWERED, FinishReason, Message, ToolCall
 
@@ -202,10 +202,6 @@ class Answering(Closing):
 
         A whole answer that an engine's end breaks off begins again with the next engine: its client has seen nothing.
         """
-        if turn.replay is not None:
-            yield Delta(whole_parts(turn.replay.message))
-            yield turn.replay
-            return
         in_reasoning = self.renderer.ends_in_reasoning(turn.prompt.asked)
         reading = _Reading(self._parser(turn, in_reasoning))
         async with self.closing(turn) as close:
@@ -326,13 +322,4 @@ def with_call_ids(turn_id: str, message: Message) -> Message:
         return message
     return with_calls(
         message, [ToolCall(c.name, c.arguments, c.id or call_id(turn_id, i)) for i, c in enumerate(calls)]
-    )
-
-
-def whole_parts(message: Message) -> AnswerParts:
-    """A complete message as the parts of one step."""
-    return AnswerParts(
-        reasoning=thinking_in(message),
-        content=text_of(message),
-        calls=[CallPiece(i, call.name, call.arguments) for i, call in enumerate(calls_of(message))],
     )

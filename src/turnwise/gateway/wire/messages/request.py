@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from turnwise.agents.known import session_in_user
 from turnwise.engines.base import SamplingSettings
@@ -19,9 +19,9 @@ from turnwise.gateway.wire.request import (
     check_conversation,
     check_stops,
     check_tool_names,
+    checked,
     checked_tool,
     invalid,
-    named,
     no_function,
     read_object,
     session_name,
@@ -106,10 +106,7 @@ def parse_request(body: bytes) -> ModelRequest:
     if raw.pop("thread", None) is not None:
         raise _no_threads()
     kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
-    try:
-        given = MessagesFields.model_validate(raw)
-    except ValidationError as e:
-        raise named(e) from e
+    given = checked(raw, MessagesFields)
     messages: list[Message] = []
     if given.system:
         messages.append(saying("system", read_text("system", given.system, ("text",), "system")))

@@ -16,8 +16,8 @@ from turnwise.gateway.wire.request import (
     NamedItems,
     SamplingFields,
     check_conversation,
+    checked,
     invalid,
-    named,
     read_object,
     session_name,
     take_kept,
@@ -117,10 +117,7 @@ def parse_request(body: bytes) -> ModelRequest:
     """Check a body. Raises ApiError (400) that names the field."""
     raw = read_object(body)
     kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
-    try:
-        given = ResponsesFields.model_validate(raw)
-    except ValidationError as e:
-        raise named(e) from e
+    given = checked(raw, ResponsesFields)
     if given.top_logprobs:
         raise unsupported("top_logprobs", "only the log-probs of the sampled tokens are known; leave it at 0")
     include = kept.get("include") or []
