@@ -56,6 +56,27 @@ def test_mistakes_are_named(tmp_path: Path, text: str, words: str) -> None:
         load_config(file)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[train]\nmethod = 'sft'", "train.method: there is no method 'sft'"),
+        ("[train]\nmin_batch = 64", "config: train.max_batch must be at least"),
+        ("[journal]\nurl = 'mysql://u:secret@h/d'", "journal.url: "),
+        (
+            "[judge]\nkind = 'cascade'",
+            "judge.kind: this kind is called 'signals-then-model'; write that (got 'cascade')",
+        ),
+    ],
+)
+def test_a_mistake_is_said_in_our_words_alone(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    assert f"  {words}" in str(caught.value)
+    assert "Value error" not in str(caught.value) and "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("weights", ["method = 'opd'\nw_binary = 0", "method = 'binary'\nw_opd = 0", "w_opd = 0"])
 def test_a_weight_that_the_method_does_not_need_may_be_zero(tmp_path: Path, weights: str) -> None:
     file = tmp_path / "c.toml"

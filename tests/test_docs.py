@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,17 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 SECTIONS = {name: field.annotation for name, field in Config.model_fields.items() if name != "home"}
 
 
+@cache
+def root() -> Any:
+    """The command line, which typer makes anew each time it is asked."""
+    return typer.main.get_command(app)
+
+
+@cache
 def commands() -> dict[str, Any]:
     """Every command by its words: "serve", "sessions list", …"""
-    root: Any = typer.main.get_command(app)
     found: dict[str, Any] = {}
-    for name, command in root.commands.items():
+    for name, command in root().commands.items():
         inner = getattr(command, "commands", None)  # of a group
         found |= {name: command} if inner is None else {f"{name} {word}": c for word, c in inner.items()}
     return found
@@ -67,7 +74,7 @@ def unknown_commands(code: str) -> list[str]:
             continue  # the group as a whole
         name = " ".join(words[:2]) if words[0] in groups else words[0]
         if name.startswith("--"):
-            command = typer.main.get_command(app)
+            command = root()
         elif name in known:
             command = known[name]
         else:
@@ -162,13 +169,18 @@ def test_every_route_of_the_api_page_exists_and_every_route_stands_there() -> No
 DEFINED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+@cache
+def defined_in(file: str) -> list[ast.stmt]:
+    return ast.parse((ROOT / "src" / "turnwise" / file).read_text("utf-8")).body
+
+
 def test_the_tour_names_what_is_there() -> None:
     named = re.findall(
         r"`([a-z_/]+\.py)(?:: ([A-Za-z_]\w*)(?:\.(\w+))?)?`", (ROOT / "docs" / "tour.md").read_text("utf-8")
     )
     assert len(named) > 30
     for file, name, member in named:
-        body = ast.parse((ROOT / "src" / "turnwise" / file).read_text("utf-8")).body
+        body = defined_in(file)
         for part in filter(None, (name, member)):
             found = [node for node in body if isinstance(node, DEFINED) and node.name == part]
             assert found, f"{file} has no {name}{'.' + member if member else ''}"

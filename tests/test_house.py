@@ -22,6 +22,10 @@ PLANTED = {
     "Each room stands on those below it": ("tokens/chatml.py", "from turnwise.gateway import errors"),
     "The journal knows no loop, no engine and no wire format": ("journal/blobs.py", "import turnwise.engines.base"),
     "Rows do not leave the journal": ("gateway/metrics.py", "from turnwise.journal.packing import unpack_json"),
+    "The gateway asks the table of agents and knows none of them": (
+        "gateway/auth.py",
+        "from turnwise.agents import codex",
+    ),
     "The local engine is a program of its own, as a vLLM server is": ("local_engine/text.py", "import turnwise.types"),
     "Torch stays with the trainer and the local engine": ("gateway/metrics.py", "import torch"),
     "No folder imports in a circle": ("gateway/lineage/history.py", "import turnwise.gateway.turn.opening"),
@@ -57,6 +61,15 @@ def test_a_planted_import_breaks_its_contract(source: Path, contract: str) -> No
     path = source / "turnwise" / file
     path.write_text(f"{path.read_text(encoding='utf-8')}\n\n{line}\n", encoding="utf-8")
     assert contract in broken(source)
+
+
+AGENTS = ("codex", "claude code", "claude_code", "opencode", "openclaw", "qwen_code", "aider", "mini-swe", "smolagents")
+
+
+def test_the_gateway_speaks_of_no_agent_by_its_name() -> None:
+    files = {path: path.read_text(encoding="utf-8").lower() for path in (PACKAGE / "gateway").rglob("*.py")}
+    named = {path.relative_to(PACKAGE).as_posix(): [n for n in AGENTS if n in text] for path, text in files.items()}
+    assert {name: found for name, found in named.items() if found} == {}
 
 
 def test_no_two_classes_have_one_name() -> None:

@@ -52,6 +52,7 @@ GOOD: dict[str, Any] = {"pinned": False, "closed": False, "too_long": False, "em
         (TurnKind.MAIN, FinishReason.STOP, {}, None),
         (TurnKind.MAIN, FinishReason.LENGTH, {}, None),
         (TurnKind.SIDE, FinishReason.ABORT, {}, Exclusion.ABORTED),
+        (TurnKind.MAIN, FinishReason.INTERRUPTED, {}, Exclusion.INTERRUPTED),
         (TurnKind.MAIN, FinishReason.ERROR, {}, Exclusion.INFRASTRUCTURE),
         (TurnKind.MAIN, FinishReason.ERROR, {"too_long": True}, Exclusion.TOO_LONG),
         (TurnKind.SIDE, FinishReason.CONTENT_FILTER, {}, Exclusion.CONTENT_FILTER),

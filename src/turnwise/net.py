@@ -27,8 +27,7 @@ def bind(host: str, port: int) -> socket.socket:
     return sock
 
 
-def url_of(config: Config, sock: socket.socket) -> str:
-    """Where this machine's own programs reach a listening socket; a socket for all addresses is on loopback, too."""
+def url_of(config: Config, port: int) -> str:
+    """Where this machine's own programs reach the server; one for all addresses is on loopback, too."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.server.host, config.server.host)
-    port = sock.getsockname()[1]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -57,6 +57,8 @@ def exclusion_of_answer(
     """
     if finish is FinishReason.ABORT:
         return Exclusion.ABORTED
+    if finish is FinishReason.INTERRUPTED:
+        return Exclusion.INTERRUPTED
     if finish is FinishReason.ERROR:
         return Exclusion.TOO_LONG if too_long else Exclusion.INFRASTRUCTURE
     if finish is FinishReason.CONTENT_FILTER:

@@ -138,6 +138,11 @@ class FinishReason(StrEnum):
     CONTENT_FILTER = "content_filter"  # an upstream's filter ended it, or its model refused
     ABORT = "abort"  # the client went away
     ERROR = "error"  # the engine failed
+    INTERRUPTED = "interrupted"  # the server stopped in the middle of it
+
+
+UNANSWERED = frozenset({FinishReason.ABORT, FinishReason.ERROR, FinishReason.INTERRUPTED})
+"""How a turn ends whose client has no whole answer."""
 
 
 @dataclass(frozen=True, slots=True)

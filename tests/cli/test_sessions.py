@@ -17,6 +17,7 @@ from tests.support.wire import ChatMessage
 from turnwise.cli import records as cli_records
 from turnwise.cli.main import app
 from turnwise.config import load_config
+from turnwise.errors import AmbiguousId, JournalError
 from turnwise.journal import Answer, Journal
 from turnwise.messages import from_chat
 from turnwise.types import FinishReason, Message
@@ -115,6 +116,18 @@ def test_an_id_is_itself_although_another_begins_with_it(journal: Journal) -> No
     with journal.store.transaction() as c:
         c.exec_driver_sql("INSERT INTO provenance VALUES ('t', 's', 1)")
     assert journal.sessions.find("s") == "s"
+
+
+@pytest.mark.parametrize("own", [LONG[:16], LONG.removeprefix("session-")[:8]])
+def test_a_clients_own_id_does_not_pass_for_the_short_form_of_anothers(journal: Journal, own: str) -> None:
+    answered(journal, session_id=LONG)
+    assert journal.sessions.find(own) == LONG
+    answered(journal, session_id=own)
+    with pytest.raises(AmbiguousId, match=f"is the id of a session, and {LONG} begins with it"):
+        journal.sessions.find(own)
+    assert (journal.sessions.find(own + "/"), journal.sessions.find(LONG[:20])) == (own, LONG)
+    with pytest.raises(JournalError, match="there is no session"):
+        journal.sessions.find(LONG[:20] + "/")
 
 
 def test_a_session_reads_like_a_chat(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from turnwise.agents.known import CLIENTS
+from turnwise.agents.known import AGENTS
 from turnwise.cli.main import app
 from turnwise.connect import files
 from turnwise.connect.files import write_atomically
@@ -80,7 +80,7 @@ def mode(path: Path) -> int:
 
 
 def test_every_client_has_an_example() -> None:
-    assert set(BEFORE) == set(CLIENTS) == set(KEPT)
+    assert set(BEFORE) == set(AGENTS) == set(KEPT)
 
 
 @pytest.mark.parametrize("client", BEFORE)

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from tests.support.servers import running
 from turnwise.agents import fits
-from turnwise.agents.known import CLIENTS
+from turnwise.agents.known import AGENTS
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import load_config
 from turnwise.connect.command import connect_client
@@ -20,7 +20,7 @@ from turnwise.doctor.checks import examine
 
 def measured(monkeypatch: pytest.MonkeyPatch, sizes: dict[str, int]) -> None:
     """OpenClaw's first prompt as if it had been measured so."""
-    monkeypatch.setitem(CLIENTS, "openclaw", replace(CLIENTS["openclaw"], first_prompt=sizes))
+    monkeypatch.setitem(AGENTS, "openclaw", replace(AGENTS["openclaw"], first_prompt=sizes))
 
 
 @pytest.mark.parametrize(

@@ -219,11 +219,11 @@ async def test_penalties_and_min_p_are_passed_on_where_they_change_something() -
     given = {"min_p": 0.1, "frequency_penalty": 0.3, "presence_penalty": -0.5, "repetition_penalty": 1.1}
     async with plays(sse(event(0, 4, incremental=False, finish=STOP))) as played:
         engine = SglangEngine(played.url, 5.0)
-        engine.tempered.known = True
+        engine.logprob_check.known = True
         for changes in (given, {}):
             chunks = [chunk async for chunk in engine.generate("base", [1, 2], params(**changes))]
             assert chunks[0].logprobs is not None
-        engine.tempered.known = False
+        engine.logprob_check.known = False
         (dropped,) = [chunk async for chunk in engine.generate("base", [1, 2], params(**given))]
         await engine.close()
     first, second, _ = (request.body["sampling_params"] for request in played.received)

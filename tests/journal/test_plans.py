@@ -108,6 +108,20 @@ def asked(journal: Journal) -> dict[str, Callable[[], object]]:
     }
 
 
+def test_turns_with_one_request_are_told_apart_without_their_texts_and_ids(journal: Journal) -> None:
+    turn_id = answered(journal)
+    ran: list[str] = []
+
+    @event.listens_for(journal.store.engine, "before_cursor_execute")
+    def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        ran.append(statement)
+
+    assert journal.lookups.same_request("client", turn_id) != []
+    (statement,) = (statement for statement in ran if "request_hash" in statement)
+    bulky = ("prompt_ids", "response_ids", "params", "answer", "tools")
+    assert [name for name in bulky if f"turns.{name}" in statement.partition(" FROM ")[0]] == []
+
+
 def test_nothing_that_is_asked_often_reads_a_whole_table(journal: Journal) -> None:
     """The statements are those that really run, taken from the connection, with their own values."""
     operations = asked(journal)

@@ -53,6 +53,24 @@ def test_a_start_with_the_clock_a_year_ahead_deletes_nothing(journal: Journal, c
     assert ids(journal) == {recent, newest}, "as old as the turns themselves say"
 
 
+def test_a_clock_that_is_a_year_ahead_is_not_believed_for_the_turns_it_made(journal: Journal, clock: Clock) -> None:
+    """At the next start the newest turn is of that clock. One that is so for more than a day is taken for right."""
+    kept = {add(journal, n=0)}
+    clock.now += 365 * DAY_S
+    for n in range(1, 4):
+        keep(journal, clock)
+        kept.add(add(journal, n=n))
+        clock.now += 3600
+    for turn_id in kept:
+        put(journal, turn_id, TurnState.EXCLUDED)
+    keep(journal, clock)
+    assert ids(journal) == kept
+    clock.now += DAY_S
+    kept.add(add(journal, n=4))
+    keep(journal, clock)
+    assert len(ids(journal)) == len(kept) - 1
+
+
 def test_turns_of_a_time_to_come_do_not_keep_those_behind_them(journal: Journal, clock: Clock) -> None:
     clock.now = NOW + 1000 * DAY_S
     ahead = {add(journal, n=n) for n in range(60)}

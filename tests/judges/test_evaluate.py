@@ -91,5 +91,5 @@ def test_cross_validation_differs_from_resubstitution_in_what_it_fits(tmp_path: 
 
 
 def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TurnwiseError, match="choose signals, model or cascade"):
+    with pytest.raises(TurnwiseError, match="choose signals, model or signals-then-model"):
         evaluate_file(write(tmp_path / "f.jsonl", ROW), "oracle", Config(home=tmp_path))

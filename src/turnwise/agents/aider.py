@@ -1,4 +1,8 @@
-"""aider: three keys of `.aider.conf.yml` in the home folder."""
+"""aider: three keys of `.aider.conf.yml` in the home folder.
+
+It says "Ok." to itself in the model's name: in the examples before a conversation, and behind answers whose edits it
+has committed. It needs no entry here: an answer that stood in the request already is known to be the client's own.
+"""
 
 from __future__ import annotations
 

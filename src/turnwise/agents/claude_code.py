@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from turnwise.agents.endpoint import Endpoint, home_of
@@ -37,10 +38,24 @@ def edit(text: str, endpoint: Endpoint) -> str:
     return text
 
 
+def session_in_user(user: str) -> str | None:
+    """The session in `metadata.user_id`: a key of JSON, or what stands behind `_session_`."""
+    if not user.startswith("{"):
+        return user.partition("_session_")[2] or None
+    try:
+        return json.loads(user).get("session_id")
+    except (ValueError, RecursionError):
+        return None
+
+
 AGENT = Agent(
     file,
     edit,
     'claude -p "Say hello"',
     first_prompt={"default": 12307},
-    habits=Habits(session_headers=("x-claude-code-session-id",), sub_agent_header="x-claude-code-agent-id"),
+    habits=Habits(
+        session_headers=("x-claude-code-session-id",),
+        sub_agent_header="x-claude-code-agent-id",
+        session_in_user=session_in_user,
+    ),
 )

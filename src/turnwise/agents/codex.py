@@ -36,5 +36,9 @@ AGENT = Agent(
     'codex exec "Say hello"',
     first_prompt={"default": 8796},
     # Its sub-agents share its session-id and have a thread-id of their own.
-    habits=Habits(session_headers=("thread-id", "session-id", "session_id")),
+    habits=Habits(
+        session_headers=("thread-id", "session-id", "session_id"),
+        unasked_tools=frozenset({"web_search"}),
+        item_marks=frozenset({"internal_chat_message_metadata_passthrough", "encrypted_function_args"}),
+    ),
 )

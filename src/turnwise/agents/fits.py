@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnwise.agents.known import CLIENTS
+from turnwise.agents.known import AGENTS
 from turnwise.config import Config
 from turnwise.models import longest_context
 
@@ -42,7 +42,7 @@ def advice(client: str, context: int | None, config: Config | None = None) -> tu
 
 
 def _sizes(client: str) -> dict[str, int]:
-    return CLIENTS[client].first_prompt if client in CLIENTS else {}
+    return AGENTS[client].first_prompt if client in AGENTS else {}
 
 
 def remedy(need: int, config: Config | None) -> str:

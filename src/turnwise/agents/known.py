@@ -5,10 +5,12 @@ A request does not always say which agent it comes from, so the rules of all of 
 
 from __future__ import annotations
 
+from typing import Any
+
 from turnwise.agents import aider, chat_apps, claude_code, codex, mini_swe_agent, openclaw, opencode, qwen_code
 from turnwise.agents.shape import Agent, SideKind, Words
 
-CLIENTS: dict[str, Agent] = {
+AGENTS: dict[str, Agent] = {
     "openclaw": openclaw.AGENT,
     "codex": codex.AGENT,
     "claude-code": claude_code.AGENT,
@@ -19,7 +21,7 @@ CLIENTS: dict[str, Agent] = {
 }
 """Those that can be connected. A session's id is looked for in their headers in this order."""
 
-_HABITS = [*(agent.habits for agent in CLIENTS.values()), chat_apps.HABITS]
+_HABITS = [*(agent.habits for agent in AGENTS.values()), chat_apps.HABITS]
 
 
 def _by_kind(words: Words) -> Words:
@@ -36,3 +38,15 @@ INSTRUCTS = _by_kind(tuple(word for habits in _HABITS for word in habits.instruc
 IN_FIRST_OF_TWO = frozenset(kind for habits in _HABITS for kind in habits.in_first_of_two)
 INTERNAL = tuple(habits.internal for habits in _HABITS if habits.internal is not None)
 """How messages begin that an agent puts at the end of a request for itself."""
+UNASKED_TOOLS = frozenset[str]().union(*(habits.unasked_tools for habits in _HABITS))
+"""Types of tools that only their vendor can run: refusing them would refuse the agents that send them by default."""
+ITEM_MARKS = frozenset[str]().union(*(habits.item_marks for habits in _HABITS))
+"""Fields of a responses request's items that no model sees."""
+
+
+def session_in_user(user: Any) -> Any:
+    """The session that an agent names in what it says of its user (`metadata.user_id`), as it was sent; or None."""
+    if not isinstance(user, str):
+        return None
+    found = (habits.session_in_user(user) for habits in _HABITS if habits.session_in_user is not None)
+    return next((session for session in found if session is not None), None)

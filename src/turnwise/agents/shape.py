@@ -39,7 +39,10 @@ class Habits:
     sub-agents of one session apart: each conversation of theirs is a session beside it. ``asks`` is looked for in the
     message that is worked on; ``instructs`` in the instructions, where a request has nothing but them and one message.
     Kinds in ``in_first_of_two`` are asked for in the first of two messages: the second is what it is about.
-    ``internal`` begins a message that the agent puts at the end of a request for itself.
+    ``internal`` begins a message that the agent puts at the end of a request for itself. ``session_in_user`` reads the
+    session's id out of what it says of its user, where it stands in no header. ``unasked_tools`` are types of tools
+    that only their vendor can run and that the agent sends by default; ``item_marks`` are fields that it puts into the
+    items of a responses request and no model sees.
     """
 
     session_headers: tuple[str, ...] = ()
@@ -48,6 +51,9 @@ class Habits:
     instructs: Words = ()
     in_first_of_two: frozenset[SideKind] = frozenset()
     internal: Pattern[str] | None = None
+    session_in_user: Callable[[str], str | None] | None = None
+    unasked_tools: frozenset[str] = frozenset()
+    item_marks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

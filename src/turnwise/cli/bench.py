@@ -14,10 +14,10 @@ judge_app = typer.Typer(help="The judge.", no_args_is_help=True)
 bench_app = typer.Typer(help="Measurements, printed as ratios beside a peer.", no_args_is_help=True)
 
 
-@judge_app.command("eval", epilog="Example: turnwise judge eval labelled.jsonl --kind cascade")
+@judge_app.command("eval", epilog="Example: turnwise judge eval labelled.jsonl --kind signals-then-model")
 def judge_eval(
     file: Annotated[Path, typer.Argument(help="Labelled next states, one JSON object a line.")],
-    kind: Annotated[str, typer.Option(help="signals, model or cascade.")] = "signals",
+    kind: Annotated[str, typer.Option(help="signals, model or signals-then-model.")] = "signals",
     cross_validate: Annotated[
         bool, typer.Option(help="Fit anything fitted on the other cases only, so that no case is scored by itself.")
     ] = True,

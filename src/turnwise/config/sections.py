@@ -167,9 +167,10 @@ class JudgeConfig(Section):
     """How next states become verdicts and hints."""
 
     enabled: bool = Field(default=True, description="Run the judge.")
-    kind: Literal["cascade", "signals", "model"] = Field(
+    kind: Literal["signals", "model", "signals-then-model"] = Field(
         default="signals",
-        description="Free signals alone, model votes alone, or signals first and the model where they abstain.",
+        description="Free signals alone, model votes alone, or signals first and the model where they abstain "
+        '(`"signals"`, `"model"`, `"signals-then-model"`).',
     )
     votes: int = Field(default=1, ge=1, le=15, description="Model calls per turn (m).")
     url: str | None = Field(
@@ -190,6 +191,13 @@ class JudgeConfig(Section):
         default=10.0, description="Longest reading of one turn's texts; then the process that reads them is killed."
     )
     concurrency: int = Field(default=4, ge=1, description="Turns judged at once.")
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _renamed(cls, given: object) -> object:
+        if given == "cascade":
+            raise ValueError("this kind is called 'signals-then-model'; write that")
+        return given
 
 
 class TrainConfig(Section):

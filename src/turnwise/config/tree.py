@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -123,10 +124,10 @@ def load_config(path: Path | None = None, overrides: dict[str, object] | None = 
     return config
 
 
-def _reason(detail: object) -> str:
-    assert isinstance(detail, dict)
+def _reason(detail: Any) -> str:
     if detail["type"] == "extra_forbidden":
         return "no such key (see docs/configuration.md or `turnwise config`)"
-    if detail["loc"][:1] == ("journal",):
-        return str(detail["msg"])  # there may be a password in what was given
-    return f"{detail['msg']} (got {detail['input']!r})" if not isinstance(detail["input"], dict) else str(detail["msg"])
+    said = str(detail["ctx"]["error"] if detail["type"] == "value_error" else detail["msg"])
+    if detail["loc"][:1] == ("journal",) or isinstance(detail["input"], dict):  # there may be a password in a journal's
+        return said
+    return f"{said} (got {detail['input']!r})"

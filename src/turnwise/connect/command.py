@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from turnwise.agents.fits import advice, fits_whole
-from turnwise.agents.known import CLIENTS, Agent
+from turnwise.agents.known import AGENTS, Agent
 from turnwise.config import Config
 from turnwise.connect.endpoint import find_endpoint
 from turnwise.connect.files import Changes, plan_change
@@ -28,9 +28,9 @@ def connect_client(
 
     Raises ConfigError.
     """
-    client = _client(name)
+    agent = _agent(name)
     endpoint = find_endpoint(config, url, model, make_token=ask is not None, given=token)
-    plan = plan_change(name, file or client.file(dict(os.environ)), lambda text: client.edit(text, endpoint))
+    plan = plan_change(name, file or agent.file(dict(os.environ)), lambda text: agent.edit(text, endpoint))
     fits, said = advice(name, endpoint.context, config if endpoint.own else None)
     too_long = "" if fits else f"\nnote: it does not fit yet. {said}; then connect it again, so that it is told"
     if fits and not fits_whole(name, endpoint.context):
@@ -38,12 +38,12 @@ def connect_client(
     if not plan.changes:
         return f"{name} is connected to {endpoint.url} already; {plan.path} needs no change{too_long}"
     if ask is None:
-        then = f"`turnwise connect {name}` asks, and writes this; then try: {client.try_it}"
+        then = f"`turnwise connect {name}` asks, and writes this; then try: {agent.try_it}"
         return f"{plan.diff()}\nnothing was written to {plan.path}. {then}{too_long}"
     if not ask(plan.diff() + too_long):
         return f"nothing was written to {plan.path}"
     changes(config).apply(plan)
-    works = f"; try: {client.try_it}" if fits else ", but its prompt does not fit yet: see the note above"
+    works = f"; try: {agent.try_it}" if fits else ", but its prompt does not fit yet: see the note above"
     return (
         f"{name} is connected to {endpoint.url} ({plan.path}){works}\n"
         f"To put the file back as it was: turnwise connect {name} --undo"
@@ -52,7 +52,7 @@ def connect_client(
 
 def undo_client(config: Config, name: str, file: Path | None, force: bool) -> str:
     """Undo the last change of a client's file and say so. Raises TurnwiseError."""
-    _client(name)
+    _agent(name)
     path, still_there = changes(config).undo(name, file, force)
     return f"{path} is as it was before" if still_there else f"{path} is removed; it did not exist before"
 
@@ -61,7 +61,7 @@ def changes(config: Config) -> Changes:
     return Changes(config.home / "connect")
 
 
-def _client(name: str) -> Agent:
-    if name not in CLIENTS:
-        raise ConfigError(f"turnwise cannot connect {name!r}; it knows {', '.join(CLIENTS)}. See docs/clients.md")
-    return CLIENTS[name]
+def _agent(name: str) -> Agent:
+    if name not in AGENTS:
+        raise ConfigError(f"turnwise cannot connect {name!r}; it knows {', '.join(AGENTS)}. See docs/clients.md")
+    return AGENTS[name]

@@ -17,6 +17,7 @@ from turnwise.config import LOOPBACK, Config
 from turnwise.engines.examine import context_of
 from turnwise.errors import ConfigError
 from turnwise.home import running_url
+from turnwise.net import url_of
 from turnwise.types import MODEL_NAME, UPSTREAM
 
 PATIENCE_S = 10.0
@@ -34,7 +35,7 @@ def find_endpoint(
     This home's token is sent only to its own gateway while that runs. A server elsewhere is asked with `given` or with
     nothing; it may be anybody's.
     """
-    own = _own_address(config)
+    own = url_of(config, config.server.port) if config.server.port else None  # else each start takes another one
     url = own if url is None else url
     if url is None:
         raise ConfigError("server.port is 0, so each start takes another port; set it, or give --url")
@@ -49,14 +50,6 @@ def find_endpoint(
     if ours and not given and config.server.auth and (make_token or config.token_path.exists()):
         token = load_or_make_token(config.token_path)  # only now: nobody there has refused this home
     return Endpoint(url, token, model or MODEL_NAME, context, relayed, ours)
-
-
-def _own_address(config: Config) -> str | None:
-    """Where this home's server listens; None where that is not known before it starts."""
-    if config.server.port == 0:
-        return None
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.server.host, config.server.host)
-    return f"http://[{host}]:{config.server.port}" if ":" in host else f"http://{host}:{config.server.port}"
 
 
 def _place(url: str) -> tuple[str, str, int]:

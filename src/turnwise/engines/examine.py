@@ -88,7 +88,7 @@ async def _for_training(engine: Engine) -> list[Remark]:
         if not await engine.takes_adapters():
             remarks.append(("fault", engine.no_adapters))
         if not await engine.logprobs_follow_temperature():
-            remarks.append(("note", engine.tempered.advice))
+            remarks.append(("note", engine.logprob_check.advice))
     return remarks
 
 

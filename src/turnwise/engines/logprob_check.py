@@ -18,7 +18,7 @@ SAME_EITHER_WAY = (0.0, 1.0)
 _SAME = 1e-5
 
 
-class Tempered:
+class LogprobCheck:
     """One server's habit. ``probe(temperature)`` gives the log-prob of one and the same token at that temperature.
 
     ``advice``: the sentence for the log where the log-probs are from before it. ``known``: what need not be asked.
@@ -30,7 +30,7 @@ class Tempered:
         self._probe = probe
         self._asking = asyncio.Lock()
 
-    async def follows(self) -> bool:
+    async def at_sampling_temperature(self) -> bool:
         """Whether the log-probs follow the temperature. Log-probs from before it are equal at two of them, and below 0.
 
         Raises EngineError where the server does not answer; one that refuses the question is taken not to.

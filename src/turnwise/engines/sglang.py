@@ -15,40 +15,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, bent
-from turnwise.engines.events import EventClient
-from turnwise.engines.http import bearer, engine_client, refusal, send
-from turnwise.engines.logprob_check import SAME_EITHER_WAY, Tempered
+from turnwise.engines.http import send
+from turnwise.engines.logprob_check import SAME_EITHER_WAY
+from turnwise.engines.token_server import TokenServer
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
 NOT_LOADED = "not loaded"
-NO_ADAPTERS = (
-    "{url} takes no adapters while it serves, so no version can be published; start it with --enable-lora, "
-    "or set train.enabled = false"
-)
-RAW_LOGPROBS = (
-    "the SGLang server at {url} gives log-probs from before the temperature, so those of answers at a temperature "
-    "other than 1 are not recorded; start it without SGLANG_RETURN_ORIGINAL_LOGPROB"
-)
 
 
-class SglangEngine:
-    """Talks to one SGLang server at `url`. `stall_s` is the longest wait for the next token.
+class SglangEngine(TokenServer):
+    """Talks to one SGLang server."""
 
-    With an `api_key`, each request carries it as a bearer token.
-    """
+    NO_ADAPTERS = (
+        "{url} takes no adapters while it serves, so no version can be published; start it with --enable-lora, "
+        "or set train.enabled = false"
+    )
+    RAW_LOGPROBS = (
+        "the SGLang server at {url} gives log-probs from before the temperature, so those of answers at a temperature "
+        "other than 1 are not recorded; start it without SGLANG_RETURN_ORIGINAL_LOGPROB"
+    )
 
     def __init__(self, url: str, stall_s: float = 60.0, api_key: str | None = None) -> None:
-        self.url = url
-        self._api_key = api_key
-        self._client = engine_client(url, stall_s, bearer(api_key))
-        self._events = EventClient(url, stall_s, api_key)
-        self._max_model_len: int | None = None
+        super().__init__(url, stall_s, api_key)
         self._loaded: dict[str, Path] = {}
-        self.no_adapters = NO_ADAPTERS.format(url=url)
-        self.tempered = Tempered(self._probe, RAW_LOGPROBS.format(url=url))
 
     async def max_model_len(self) -> int:
         if self._max_model_len is None:
@@ -75,10 +65,6 @@ class SglangEngine:
                         yield chunk if usable else replace(chunk, logprobs=None)
         if not answer.finished:
             raise EngineUnreachable("the engine ended the stream before the answer was complete", 502)
-
-    async def logprobs_follow_temperature(self) -> bool:
-        """Whether the log-probs are those of the sampling temperature. Raises EngineError where nothing answers."""
-        return await self.tempered.follows()
 
     async def _probe(self, temperature: float) -> float:
         """The log-prob of the likeliest token, whichever was sampled."""
@@ -115,22 +101,6 @@ class SglangEngine:
         """Whether adapters can be loaded while it serves. Asked by unloading one that cannot be there."""
         response = await send(self._client, "POST", "/unload_lora_adapter", {"lora_name": "no-such-adapter"})
         return "not enabled" not in response.text
-
-    async def healthy(self) -> bool:
-        try:
-            return (await self._client.get("/health", timeout=5.0)).status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    async def close(self) -> None:
-        await self._events.close()
-        await self._client.aclose()
-
-    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
-        response = await send(self._client, method, path, body)
-        if response.status_code != 200:
-            raise refusal(response, self._api_key)
-        return response
 
 
 def _request(model: str, prompt_ids: list[int], params: SamplingParams) -> dict[str, Any]:

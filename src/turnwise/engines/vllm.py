@@ -15,40 +15,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, bent, merged
-from turnwise.engines.events import EventClient
-from turnwise.engines.http import bearer, engine_client, refusal, send
-from turnwise.engines.logprob_check import SAME_EITHER_WAY, Tempered
+from turnwise.engines.http import send
+from turnwise.engines.logprob_check import SAME_EITHER_WAY
+from turnwise.engines.token_server import TokenServer
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
 __all__ = ["BASE_MODEL", "EngineUnreachable", "UnknownModel", "VllmEngine"]
 
-NO_ADAPTERS = (
-    "{url} takes no adapters while it serves, so no version can be published; start it with --enable-lora and "
-    "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, or set train.enabled = false"
-)
-RAW_LOGPROBS = (
-    "the vLLM server at {url} gives log-probs from before the temperature, so those of answers at another temperature "
-    "than 1 are not recorded; start it with --logprobs-mode processed_logprobs"
-)
 
+class VllmEngine(TokenServer):
+    """Talks to one vLLM-compatible server."""
 
-class VllmEngine:
-    """Talks to one vLLM-compatible server at `url`. `stall_s` is the longest wait for the next token.
-
-    With an `api_key`, each request carries it as a bearer token.
-    """
-
-    def __init__(self, url: str, stall_s: float = 60.0, api_key: str | None = None) -> None:
-        self.url = url
-        self._api_key = api_key
-        self._client = engine_client(url, stall_s, bearer(api_key))
-        self._events = EventClient(url, stall_s, api_key)
-        self._max_model_len: int | None = None
-        self.no_adapters = NO_ADAPTERS.format(url=url)
-        self.tempered = Tempered(self._probe, RAW_LOGPROBS.format(url=url))
+    NO_ADAPTERS = (
+        "{url} takes no adapters while it serves, so no version can be published; start it with --enable-lora and "
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, or set train.enabled = false"
+    )
+    RAW_LOGPROBS = (
+        "the vLLM server at {url} gives log-probs from before the temperature, so those of answers at another "
+        "temperature than 1 are not recorded; start it with --logprobs-mode processed_logprobs"
+    )
 
     async def max_model_len(self) -> int:
         if self._max_model_len is None:
@@ -64,7 +50,7 @@ class VllmEngine:
                 raise EngineError(f"{named}; start it with --served-model-name {BASE_MODEL}")
             self._max_model_len = int(found)
             if any(m.get("owned_by") != "vllm" for m in models):
-                self.tempered.known = True  # our own engine, or a stand-in for it
+                self.logprob_check.known = True  # our own engine, or a stand-in for it
         return self._max_model_len
 
     async def generate(
@@ -96,10 +82,9 @@ class VllmEngine:
             raise EngineUnreachable("the engine ended the stream before the answer was complete", 502)
 
     async def logprobs_follow_temperature(self) -> bool:
-        """Whether the log-probs are those of the sampling temperature. Raises EngineError where nothing answers."""
-        if self.tempered.known is None:
+        if self.logprob_check.known is None:
             await self.max_model_len()  # our own engine is known by it
-        return await self.tempered.follows()
+        return await super().logprobs_follow_temperature()
 
     async def _probe(self, temperature: float) -> float:
         # With top_k 1 the same token is sampled at every temperature; processed log-probs are then 0.
@@ -135,32 +120,12 @@ class VllmEngine:
         response = await send(self._client, "POST", "/v1/unload_lora_adapter", {"lora_name": "no-such-adapter"})
         return response.status_code != 405 and "error" in response.text
 
-    async def loaded_models(self) -> list[str]:
-        """The base model and all adapters the server can serve now."""
-        return [model["id"] for model in await self._models()]
-
-    async def healthy(self) -> bool:
-        try:
-            return (await self._client.get("/health", timeout=5.0)).status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    async def close(self) -> None:
-        await self._events.close()
-        await self._client.aclose()
-
     async def _models(self) -> list[dict[str, Any]]:
         response = await self._send("GET", "/v1/models")
         try:
             return response.json()["data"]
         except (ValueError, KeyError, TypeError) as e:
             raise EngineError(f"what answers at {self.url}/v1/models is not a vLLM server", 502) from e
-
-    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
-        response = await send(self._client, method, path, body)
-        if response.status_code != 200:
-            raise refusal(response, self._api_key)
-        return response
 
 
 def _request(model: str, prompt_ids: list[int], params: SamplingParams) -> dict[str, Any]:

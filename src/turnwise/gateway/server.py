@@ -70,7 +70,7 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
         raise ConfigError(said) from None
     if not await asyncio.to_thread(journal.store.hold_for_gateway):
         raise ConfigError(f"another gateway serves the journal {journal.store.database.place}; stop it first")
-    url = url_of(config, sock)
+    url = url_of(config, sock.getsockname()[1])
     try:
         await asyncio.to_thread(journal.status.say, "gateway", {"pid": os.getpid(), "url": url})
     except JournalFull as e:

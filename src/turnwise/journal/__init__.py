@@ -1,7 +1,7 @@
 """The record through which the loops meet."""
 
 from turnwise.journal.journal import Journal
-from turnwise.journal.turns.recorded import PossibleParent, Turn, WholeTurn
+from turnwise.journal.turns.recorded import PossibleParent, SameRequest, Turn, WholeTurn
 from turnwise.journal.turns.recording import Answer, NewTurn
 
-__all__ = ["Answer", "Journal", "NewTurn", "PossibleParent", "Turn", "WholeTurn"]
+__all__ = ["Answer", "Journal", "NewTurn", "PossibleParent", "SameRequest", "Turn", "WholeTurn"]

@@ -12,15 +12,19 @@ from sqlalchemy import ColumnElement, Connection, bindparam, func, select
 
 from turnwise.errors import AmbiguousId, JournalError, UnknownTurn
 from turnwise.journal import schema
+from turnwise.patterns import anchored
 
 S, T, P = schema.sessions.c, schema.turns.c, schema.provenance.c
 
 ANSWERS = ("chatcmpl-", "resp_", "msg_")
 """What the wire formats put before a turn's id to name its answer."""
+WHOLE = "/"
+"""Behind an id says that it is all of it; no id has this character."""
 SHOWN = 5
 """Candidates that a refusal names."""
 FEWEST = 8
 """Characters of an id that are shown at least, beside the word before them."""
+_OURS = anchored(r"(session|turn)-[0-9a-f]{32}\Z")
 _LAST = "\U0010ffff"
 """Behind every character that an id may have."""
 
@@ -49,15 +53,25 @@ def find_turn(c: Connection, given: str) -> str:
 def _meant(c: Connection, what: str, given: str, *columns: ColumnElement[str]) -> str | None:
     """The id itself, wherever it is; else the only one that begins like it in the first place that has any.
 
-    Ids that we make begin with a word (`turn-`), which may be left out.
+    Ids that we make begin with a word (`turn-`), which may be left out. A client may call its session what another
+    one's id begins with, and that short form may be what a person was shown: then it is asked which is meant.
     """
+    exactly, given = given.endswith(WHOLE), given.removesuffix(WHOLE)
     if not given or not given.isascii():  # no id is like that; an empty one would be the beginning of any
         return None
     starts = (given, f"{what}-{given}")
     places = [sorted({one for start in starts for one in _begin_with(c, column, start)}) for column in columns]
     for start in starts:
         if any(start in found for found in places):
+            others = {one for found in places for one in found if one != start and _OURS.match(one)}
+            if others and not exactly:
+                raise AmbiguousId(
+                    f"{given!r} is the id of a {what}, and {min(others)} begins with it; write {start + WHOLE!r} for "
+                    "the first, and more of the other"
+                )
             return start
+    if exactly:
+        return None
     found = next((found for found in places if found), [])
     if len(found) > 1:
         named = ", ".join(found[:SHOWN]) + (", …" if len(found) > SHOWN else "")

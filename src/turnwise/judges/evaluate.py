@@ -38,13 +38,13 @@ class Judged:
 
 
 def evaluate_file(path: Path, kind: str, config: Config, cross_validate: bool = False) -> dict[str, Any]:
-    """Judge every case of ``path`` with the judge ``kind`` ('signals', 'model' or 'cascade') and report.
+    """Judge every case of ``path`` with the judge ``kind`` ('signals', 'model' or 'signals-then-model') and report.
 
     Raises CaseError for a malformed line, TurnwiseError for an unknown kind. A case for which the model gives no
     valid vote counts as abstained.
     """
-    if kind not in ("signals", "model", "cascade"):
-        raise TurnwiseError(f"no judge of kind {kind!r}; choose signals, model or cascade")
+    if kind not in ("signals", "model", "signals-then-model"):
+        raise TurnwiseError(f"no judge of kind {kind!r}; choose signals, model or signals-then-model")
     cases = read_cases(path)
     judged = judge_by_signals(cases, cross_validate) if kind != "model" else []
     if kind != "signals":

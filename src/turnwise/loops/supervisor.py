@@ -155,7 +155,7 @@ class Supervisor:
             journal.close()
         tokens = load_tokens(config)
         port = sock.getsockname()[1]
-        url = url_of(config, sock)
+        url = url_of(config, sock.getsockname()[1])
         engine_urls, engine_fd, key = config.engine.addresses, None, None
         if not engine_urls:
             engine = self._open.enter_context(private_socket(config.home))

@@ -21,16 +21,16 @@ OPEN_CALL, CLOSE_CALL = "<tool_call>", "</tool_call>"
 OPEN_THINK, CLOSE_THINK = "<think>", "</think>"
 _BLOCK = pattern(f"{OPEN_CALL}.*?(?:{CLOSE_CALL}|\\Z)", DOTALL, unbounded=True)
 _HEAD = anchored(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)+")\s*,\s*"arguments"\s*:\s*(?=\{)', unbounded=True)
-FamilyCall = tuple[str, dict[str, Any] | str]
-"""Name and arguments of a call, as a family's own parser reads it."""
+ParsedCall = tuple[str, dict[str, Any] | str]
+"""Name and arguments of a call, as the renderer of a model family reads it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerGrammar:
-    """How a family writes an answer.
+    """How a model family writes an answer.
 
     ``reasoning``: it may begin with `<think>…</think>`. ``calls``: "json" as above; "tagged" has another notation
-    between the same tags; "whole" can only be read by the family's own parser when the answer is complete. ``space``
+    between the same tags; "whole" can only be read by its renderer when the answer is complete. ``space``
     stands between those tags and the JSON.
     """
 
@@ -110,7 +110,7 @@ class AnswerParser:
         calls = [ToolCall(call.name, call.arguments) for call in self.calls]
         return answer_of(self.content, self.reasoning or "", calls)
 
-    def adopt(self, content: str, reasoning: str | None, calls: Sequence[FamilyCall | str]) -> AnswerParts:
+    def adopt(self, content: str, reasoning: str | None, calls: Sequence[ParsedCall | str]) -> AnswerParts:
         """Take the reading of the family's own parser for what was held, and give what has not been given yet.
 
         A string among the ``calls`` is the text of one that could not be read: it stays text, as does the rest.
@@ -131,7 +131,7 @@ class AnswerParser:
         self._rest = self._space = ""
         return parts
 
-    def _adopt_blocks(self, parts: AnswerParts, text: str, calls: list[FamilyCall | str]) -> None:
+    def _adopt_blocks(self, parts: AnswerParts, text: str, calls: list[ParsedCall | str]) -> None:
         """Calls in place of their blocks. Where the two differ in number, a call's block is the next with its name."""
         blocks = list(_BLOCK.finditer(text))
         paired = len(blocks) == len(calls)
@@ -154,7 +154,7 @@ class AnswerParser:
             if not isinstance(call, str):
                 self._adopt_call(parts, call)
 
-    def _adopt_call(self, parts: AnswerParts, call: FamilyCall | str) -> None:
+    def _adopt_call(self, parts: AnswerParts, call: ParsedCall | str) -> None:
         if isinstance(call, str):
             self.broken += 1
             self._give_content(parts, call)

@@ -1,4 +1,4 @@
-"""An answer that must be a tool call, as a structural tag: the family's own words around JSON by the tool's schema.
+"""An answer that must be a tool call, as a structural tag: the model family's words around JSON by the tool's schema.
 
 A structural tag is what xgrammar, the grammar engine of vLLM, takes for text with fixed and free parts.
 """

@@ -1,7 +1,8 @@
-"""Which renderer a local model folder takes: its family's, where that writes what the folder's template writes.
+"""Which renderer a local model folder takes: that of its model family, where it writes what the folder's template does.
 
-`renderers` knows families by their names on the hub. A folder has no such name, and a fine-tune may have a template of
-its own; so the family comes from `config.json`, and is believed only after both have written the same conversations.
+`renderers` knows model families by their names on the hub. A folder has no such name, and a fine-tune may have a
+template of its own; so the family comes from `config.json`, and is believed only after both have written the same
+conversations.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from renderers.base import Renderer, create_renderer
 from renderers.configs import BaseRendererConfig, DefaultRendererConfig, Qwen3RendererConfig, RendererConfig
 
-FAMILIES: dict[str, type[Qwen3RendererConfig]] = {"qwen3": Qwen3RendererConfig, "qwen3_moe": Qwen3RendererConfig}
+CONFIG_OF_TYPE: dict[str, type[Qwen3RendererConfig]] = {"qwen3": Qwen3RendererConfig, "qwen3_moe": Qwen3RendererConfig}
 """Renderer configurations by the `model_type` of a model's `config.json`."""
 
 SWITCH = "enable_thinking"
@@ -44,13 +45,13 @@ PROBES: list[tuple[list[dict[str, Any]], list[dict[str, Any]] | None]] = [
 ]
 
 
-def family_config(folder: Path, tokenizer: Any) -> RendererConfig | None:
+def renderer_config(folder: Path, tokenizer: Any) -> RendererConfig | None:
     """The configuration of the family's renderer, or None when the folder's template is not the family's."""
     config = folder / "config.json"
     model_type = json.loads(config.read_text(encoding="utf-8")).get("model_type") if config.exists() else None
-    if model_type not in FAMILIES:
+    if model_type not in CONFIG_OF_TYPE:
         return None
-    found = FAMILIES[model_type]()
+    found = CONFIG_OF_TYPE[model_type]()
     renderer = create_renderer(tokenizer, found)
     for messages, tools in PROBES:
         ids = renderer.render_ids(messages, tools=tools, add_generation_prompt=True)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from turnwise.errors import EngineError, ModelError
 from turnwise.messages import history_to_chat
 from turnwise.tokens.answer_parser import CLOSE_THINK, OPEN_THINK, AnswerGrammar
 from turnwise.tokens.chatml import ChatMLRenderer
-from turnwise.tokens.renderer_choice import family_config, thinking_switch
+from turnwise.tokens.renderer_choice import renderer_config, thinking_switch
 from turnwise.types import Message
 
 _CHATML_SYSTEM_MARK = "<|im_start|>system\n"
@@ -35,8 +35,8 @@ GRAMMARS = {
     "Qwen38Renderer": AnswerGrammar(reasoning=True, calls="tagged"),
     "GLM45Renderer": AnswerGrammar(reasoning=True, calls="tagged"),
 }
-"""How the families that stream write their answers, by their renderer. Any other family's answer is read when it is
-complete, by its renderer's own parser."""
+"""How the model families that stream write their answers, by their renderer. Any other family's answer is read when it
+is complete, by its renderer's own parser."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class PromptRenderer:
     def parse(
         self, response_ids: list[int], tools: list[dict[str, Any]] | None, prompt_ids: list[int]
     ) -> ParsedResponse:
-        """The family's own reading of a complete answer to a prompt."""
+        """What the renderer of the model family reads in a complete answer to a prompt."""
         return self._renderer_of(prompt_ids).parse_response(response_ids, tools=_shown(tools), prompt_ids=prompt_ids)
 
     def render(
@@ -188,14 +188,14 @@ class PromptRenderer:
 
 
 def load_renderer(model: Path | str) -> PromptRenderer:
-    """The renderer for a model folder or hub id: ours for plain ChatML, else the one `renderers` has for the family."""
+    """The renderer for a model folder or hub id: ours for plain ChatML, else that of its model family."""
     folder = Path(model)
     if folder.is_dir() and _is_plain_chatml(folder):
         chatml = ChatMLRenderer(folder / "tokenizer.json", _default_system(folder))
         return PromptRenderer(chatml, chatml.tokenizer.decode, chatml.encode)
     try:
         tokenizer = load_tokenizer(str(model))
-        config = family_config(folder, tokenizer) if folder.is_dir() else None
+        config = renderer_config(folder, tokenizer) if folder.is_dir() else None
         renderer = create_renderer(tokenizer, config)
         encode = partial(tokenizer.encode, add_special_tokens=False)
         return PromptRenderer(renderer, tokenizer.decode, encode, thinking_switch(tokenizer, renderer))

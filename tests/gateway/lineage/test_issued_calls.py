@@ -21,6 +21,7 @@ from tests.support.wire import ChatMessage
 from turnwise.gateway.lineage.history import hash_history, place_exactly
 from turnwise.gateway.lineage.issued_calls import as_one_answer, beginnings, called, issued
 from turnwise.gateway.wire.request import call_id
+from turnwise.journal.turns.lookups import MOST_FOUND
 from turnwise.messages import from_chat, saying
 from turnwise.types import TurnState
 
@@ -118,6 +119,17 @@ def test_the_id_tells_two_conversations_with_the_same_words_apart(gateway: Runni
         after, _ = post(gateway, [*opening, answer, result(answer["tool_calls"][0])])
         assert after["x-turnwise-session-id"] == told["x-turnwise-session-id"]
         assert next_state(gateway, told["x-turnwise-turn-id"])[0]["content"] == "ok"
+
+
+def test_the_id_is_found_among_more_turns_alike_than_are_looked_at(gateway: Running) -> None:
+    opening = [user(f"say: {CALL.format(1)}")]
+    told, answer = post(gateway, opening)
+    body = {"model": "turnwise", "messages": opening, "tools": TOOLS}
+    for _ in range(2 * MOST_FOUND):
+        httpx.post(f"{gateway.url}/v1/chat/completions", headers=gateway.auth, json=body, timeout=60)
+    after, _ = post(gateway, [*opening, answer, result(answer["tool_calls"][0])])
+    assert after["x-turnwise-lineage"] == "continued"
+    assert next_state(gateway, told["x-turnwise-turn-id"])[0]["content"] == "ok"
 
 
 def test_a_history_with_little_left_but_the_id_is_linked(gateway: Running) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from contextlib import closing
 
 import httpx
 import pytest
@@ -15,6 +16,8 @@ from tests.support.servers import running, wait_until
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.config import Config
 from turnwise.gateway import server
+from turnwise.journal import Journal
+from turnwise.types import Exclusion
 
 SAYS = "the server stops before the answer was complete"
 ASKED = {"model": "turnwise", "messages": [{"role": "user", "content": "hi"}]}
@@ -62,4 +65,6 @@ def test_a_client_is_told_that_the_server_stops(
     last = json.loads([line for line in text.splitlines() if line.startswith("data: {")][-1][6:] if stream else text)
     assert SAYS in json.dumps(last), text[-500:]
     assert "error" in last or last["type"] in ("error", "response.failed")
+    with closing(Journal.open(config)) as journal:
+        assert journal.status.figures()["excluded"] == {Exclusion.INTERRUPTED: 1}, "its client did not break it off"
     assert "Traceback" not in caplog.text and not [r for r in caplog.records if r.exc_info], caplog.text

@@ -7,6 +7,7 @@ master key, so that it checks a token as the gateway does.
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from turnwise.bench.latency.load import Target
 from turnwise.bench.processes import child
 from turnwise.config import cache_dir
 from turnwise.errors import TurnwiseError
-from turnwise.net import bind
 
 PACKAGE = "litellm[proxy]"
 KEY = "sk-bench"
@@ -68,9 +68,26 @@ def proxy(engine_port: int, scratch: Path) -> Iterator[tuple[Target, int]]:
         "general_settings": {"master_key": KEY},
     }
     config.write_text(json.dumps(tree), encoding="utf-8")  # JSON is YAML
-    with bind("127.0.0.1", 0) as sock:  # LiteLLM takes no socket, and of port 0 it does not say which one it got
-        port = sock.getsockname()[1]
-    command = [str(folder() / "bin" / "litellm"), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--num_workers", "1", "--telemetry", "False"]
-    with child(command, f"http://127.0.0.1:{port}/health/liveliness", ENVIRONMENT) as process:
+    command = [str(folder() / "bin" / "litellm"), "--config", str(config), "--host", "127.0.0.1"]
+    command += ["--num_workers", "1", "--telemetry", "False", "--port"]
+    with (
+        reserved_port() as port,
+        child([*command, str(port)], f"http://127.0.0.1:{port}/health/liveliness", ENVIRONMENT) as process,
+    ):
         yield Target(port, headers=(f"Authorization: Bearer {KEY}",)), process.pid
+
+
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port of loopback that nobody else is given: LiteLLM takes no socket, and of port 0 does not say which it got.
+
+    A bound socket that does not listen keeps it. On Linux another one may listen there that shares addresses, as
+    asyncio's do; elsewhere the port is only free when it is chosen.
+    """
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+        if sys.platform != "linux":
+            sock.close()
+        yield port

@@ -10,20 +10,20 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from turnwise.capabilities import ANTHROPIC_LACKS
-from turnwise.engines.upstream.conversation import ChatParams, FinishReason, ToolCallPiece, UpstreamEvent, UpstreamUsage
+from turnwise.engines.upstream.conversation import ChatParams, ToolCallPiece, UpstreamEvent, UpstreamUsage
 from turnwise.engines.upstream.faults import fault
 from turnwise.errors import EngineError
 from turnwise.messages import text_of
-from turnwise.types import Image, Message, Part, Text, ToolCall, ToolResult
+from turnwise.types import FinishReason, Image, Message, Part, Text, ToolCall, ToolResult
 
 API_VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 4096
 """The API must be told a limit; this one stands in where the client names none."""
 FINISH: dict[str, FinishReason] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "refusal": "content_filter",
+    "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "refusal": FinishReason.CONTENT_FILTER,
 }
 UNKNOWN_HERE = (*ANTHROPIC_LACKS, "response_format")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -127,7 +127,7 @@ class AnthropicWire:
         if usage.get("input_tokens") is not None:
             self._count_prompt(usage)
         return UpstreamEvent(
-            finish_reason=FINISH.get(reason, "stop") if reason else None,
+            finish_reason=FINISH.get(reason, FinishReason.STOP) if reason else None,
             usage=UpstreamUsage(self._prompt_tokens, usage.get("output_tokens") or 0, self._cached_tokens),
             stop_string=event["delta"].get("stop_sequence"),
         )

@@ -3,6 +3,10 @@
 Such an upstream gives no token ids, so what it answers is recorded and judged but never trained on. Its errors keep
 their status and their Retry-After, and its key, read from the environment, stands in no message and no log.
 
+The makers' SDKs were tried in place of this file (docs/decisions/0010-rooms.md). They read an event and a refusal
+without any limit, pass over events of Anthropic's stream that have no name of their own, and mend what an upstream sent
+wrongly; `test_a_line_without_end_is_given_up` and eight more tests failed, and it was seven lines longer with them.
+
     upstream = make_upstream(config)
     async for event in upstream.chat(messages, tools, ChatParams(temperature=0.7), model="name"):
         ...  # UpstreamEvent: pieces of text, reasoning and tool calls as they come; finish_reason and usage at the end
@@ -19,7 +23,7 @@ from typing import Any
 import httpx
 
 from turnwise.config import Config
-from turnwise.engines.http import engine_client, error_message, faults, key_from, retry_after
+from turnwise.engines.http import engine_client, error_message, faults, key_from, retry_after, without_key
 from turnwise.engines.upstream.anthropic_api import AnthropicWire
 from turnwise.engines.upstream.conversation import (
     ChatParams,
@@ -143,7 +147,7 @@ class UpstreamEngine:
                 check_types(event)
             return event
         except EngineError as e:
-            raise type(e)(self._without_key(str(e)), e.status, e.retry_after, e.code) from None
+            raise type(e)(without_key(str(e), self._key), e.status, e.retry_after, e.code) from None
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as e:
             raise EngineError(f"the upstream sent an event that is not understood: {type(e).__name__}", 502) from e
 
@@ -152,7 +156,7 @@ class UpstreamEngine:
         if "html" in response.headers.get("content-type", ""):
             said = "with a web page"
         else:
-            said = f"with: {self._without_key(error_message(response))}" if response.content else "without a word"
+            said = f"with: {without_key(error_message(response), self._key)}" if response.content else "without a word"
         if 300 <= status < 400:
             return EngineError(f"the upstream redirects (status {status}); set engine.url to where it leads", 502)
         hint = "; its key is read from the variable that engine.api_key_env names" if status in (401, 403) else ""
@@ -164,19 +168,16 @@ class UpstreamEngine:
             code = code_in(response.json())
         except (ValueError, RecursionError):
             return None
-        return self._without_key(code) if isinstance(code, str) else code
+        return without_key(code, self._key) if isinstance(code, str) else code
 
     def _no_stream(self, response: httpx.Response, kind: str) -> EngineError:
         if "html" in kind:
             said = "a web page; is engine.url the base address of its API?"
         elif "json" in kind:
-            said = f"no stream: {self._without_key(error_message(response))}"
+            said = f"no stream: {without_key(error_message(response), self._key)}"
         else:
             said = f"{kind or 'an unnamed kind of content'} in place of a stream of events"
         return EngineError(f"the upstream answered with {said}", 502)
-
-    def _without_key(self, text: str) -> str:
-        return text.replace(self._key, "[the key]") if self._key else text
 
 
 def make_upstream(config: Config) -> UpstreamEngine:

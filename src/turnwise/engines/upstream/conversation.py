@@ -7,9 +7,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from turnwise.engines.base import SamplingSettings
 from turnwise.errors import EngineError
-from turnwise.types import Message
-
-FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+from turnwise.types import FinishReason, Message
 
 
 @dataclass(frozen=True, slots=True)

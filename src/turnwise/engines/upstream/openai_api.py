@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 
 from openai.types.chat.chat_completion_chunk import Choice
 
-from turnwise.engines.upstream.conversation import ChatParams, FinishReason, ToolCallPiece, UpstreamEvent, UpstreamUsage
+from turnwise.engines.upstream.conversation import ChatParams, ToolCallPiece, UpstreamEvent, UpstreamUsage
 from turnwise.engines.upstream.faults import fault
 from turnwise.errors import EngineError
 from turnwise.messages import to_chat
-from turnwise.types import Message
+from turnwise.types import FinishReason, Message
 
 FINISH: dict[str, FinishReason] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
+    "stop": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "content_filter": FinishReason.CONTENT_FILTER,
 }
 
 
@@ -74,7 +74,7 @@ class OpenAIWire:
             text=(delta.get("content") or "") + (delta.get("refusal") or ""),
             reasoning=delta.get("reasoning_content") or delta.get("reasoning") or "",
             tool_calls=[self._calls.place(_piece(i, call)) for i, call in enumerate(delta.get("tool_calls") or [])],
-            finish_reason=FINISH.get(reason, "stop") if reason else None,
+            finish_reason=FINISH.get(reason, FinishReason.STOP) if reason else None,
             usage=usage,
             given=[_given(one) for one in choices if one.get("index") or (self._log_probs and one.get("logprobs"))],
         )
@@ -86,7 +86,7 @@ def _given(choice: dict[str, Any]) -> dict[str, Any]:
     if not choice.get("index"):
         choice = {"index": 0, "delta": {}, "logprobs": choice["logprobs"]}
     elif reason:
-        choice = choice | {"finish_reason": FINISH.get(reason, "stop")}
+        choice = choice | {"finish_reason": FINISH.get(reason, FinishReason.STOP)}
     choice = {"delta": {}, "finish_reason": None} | choice
     Choice.model_validate(choice)
     return choice

@@ -27,10 +27,10 @@ from turnwise.gateway.lineage.history import (
     without_side_tail,
 )
 from turnwise.gateway.lineage.issued_calls import as_one_answer, beginnings, called, issued
-from turnwise.journal import Journal, PossibleParent, Turn
+from turnwise.journal import Journal, PossibleParent, SameRequest
 from turnwise.messages import answer_of, answer_words, calls_of, canonical, digest_of, text_of
 from turnwise.patterns import anchored
-from turnwise.types import Message
+from turnwise.types import UNANSWERED, Message
 
 LIKE_ENOUGH = 0.5
 """Share of a recorded request's messages that a rewritten history must still have to count as the same session."""
@@ -91,7 +91,7 @@ def _place(journal: Journal, messages: list[Message], history: History, claim: C
     return found or Placement(session, None, None, messages, None, [])
 
 
-def repeated(same: list[Turn], placement: Placement, messages: list[Message], named: bool) -> Turn | None:
+def repeated(same: list[SameRequest], placement: Placement, messages: list[Message], named: bool) -> SameRequest | None:
     """The turn that a main request asks again, for a lost or a regenerated answer; None where it repeats none.
 
     ``same`` are the turns with this very request, newest first. The same words are no repetition where a turn waits for
@@ -163,7 +163,10 @@ def _find(
     named = claim.session_id
     by_id = beginnings(issued(messages[at]))
     for scope in dict.fromkeys((named, session)):
-        candidates = journal.lookups.by_context(claim.client, after_answers, scope)
+        candidates: list[PossibleParent] = [*journal.lookups.by_context(claim.client, after_answers, scope)]
+        if by_id and not any(turn.id.startswith(by_id) for turn in candidates):  # it may be one of very many alike
+            named_turns = journal.lookups.by_beginning(claim.client, by_id)
+            candidates += [turn for turn in named_turns if scope in (None, turn.session_id)]
         exact = place_exactly(messages, history.chain, candidates, scope, by_id)
         if exact is not None:
             return _same_session_after_failures(journal, exact)
@@ -234,7 +237,7 @@ def _by_call(journal: Journal, messages: list[Message], at: int, claim: Claim, s
 def _by_request(
     journal: Journal, messages: list[Message], history: History, at: int, claim: Claim, session: str | None
 ) -> Placement | None:
-    """A client that writes something behind an answer of ours: smolagents puts the program that it ran there again.
+    """A client that writes something behind an answer of ours: some put the program there again that they ran.
 
     Up to that answer the request is the very one that we gave it to.
     """
@@ -242,13 +245,14 @@ def _by_request(
     if at == 0 or claim.asked is None or calls_of(messages[at]):
         return None
     rows = journal.lookups.same_request(claim.client, claim.asked(history.chain[at - 1]))
-    for row in sorted(rows, key=_has_next_state):
+    whole = [row for row in rows if row.finish_reason is not None and row.finish_reason not in UNANSWERED]
+    for same in sorted(whole, key=_has_next_state):
+        row = journal.lookups.turn(same.id) if session in (None, same.session_id) else None
+        if row is None:
+            continue
         ours = row.answer or answer_of("")
         words = answer_words(ours)
-        broken_off = row.context_hash is None
-        if broken_off or session not in (None, row.session_id) or calls_of(ours) or len(words) < LONG_ENOUGH:
-            continue
-        if sent.startswith(words):
+        if not calls_of(ours) and len(words) >= LONG_ENOUGH and sent.startswith(words):
             change = compare_histories(journal.lookups.messages(row.id), messages)
             return _rewritten(journal, row, change, messages, session)
     return None
@@ -267,7 +271,7 @@ def _by_what_was_said(
     return None
 
 
-def _has_next_state(row: PossibleParent) -> bool:
+def _has_next_state(row: PossibleParent | SameRequest) -> bool:
     """What rows are sorted by, so that the newest that waits for one comes first."""
     return row.next_state_at is not None
 
@@ -301,7 +305,7 @@ def _by_answer(
 def _by_answer_before(
     journal: Journal, messages: list[Message], at: int, claim: Claim, session: str | None
 ) -> Placement | None:
-    """A client that puts answers of its own behind ours: aider says "Ok" to itself in the model's name.
+    """A client that puts answers of its own behind ours, which it gives itself in the model's name.
 
     They are its own when they stood in the recorded request as well; any other may be another model's, and what
     follows it is no reaction to ours.

@@ -22,7 +22,7 @@ class WholeRequest:
     """A request whose messages are all there, who sent it in which format, and the hashes it is known again by."""
 
     request: ModelRequest
-    client: Caller
+    caller: Caller
     format: str
     kind: TurnKind
     history: History
@@ -36,40 +36,40 @@ class WholeRequest:
         return bool(given.get("logprobs")) or given.get("n", 1) != 1
 
 
-def read_asked(request: ModelRequest, client: Caller, format_name: str, journal: Journal) -> WholeRequest:
+def read_asked(request: ModelRequest, caller: Caller, format_name: str, journal: Journal) -> WholeRequest:
     """The request whole. Raises ApiError (400) for something it names that is not there."""
-    request, client = _with_previous(_with_items(request, client, journal), client, journal)
+    request, caller = _with_previous(_with_items(request, caller, journal), caller, journal)
     request = without_prefill(request)
-    kind = turn_kind(client.turn_type, request.messages, request.max_tokens)
+    kind = turn_kind(caller.turn_type, request.messages, request.max_tokens)
     history = hash_history(request.messages)
     parts = _apart_from_history(request, kind)
     claim = Claim(
-        client.key,
-        client.session_id or request.session,
-        weak=client.session_id is None,
-        main=client.turn_type == TurnKind.MAIN,
+        caller.key,
+        caller.session_id or request.session,
+        weak=caller.session_id is None,
+        main=caller.turn_type == TurnKind.MAIN,
         asked=lambda earlier: _digest(earlier, *parts),
     )
     request_hash = _digest(history.chain[-1], *parts, *([f"begun {request.prefill}"] if request.prefill else []))
-    return WholeRequest(request, client, format_name, kind, history, claim, request_hash)
+    return WholeRequest(request, caller, format_name, kind, history, claim, request_hash)
 
 
-def _with_items(request: ModelRequest, client: Caller, journal: Journal) -> ModelRequest:
+def _with_items(request: ModelRequest, caller: Caller, journal: Journal) -> ModelRequest:
     """The request with what its named items stand for."""
     if not request.named_items:
         return request
-    messages = with_named_items(request.messages, request.named_items, journal, client.key)
+    messages = with_named_items(request.messages, request.named_items, journal, caller.key)
     if request.previous is None:
         check_conversation(messages, "input")
     return replace(request, messages=messages, named_items={})
 
 
-def _with_previous(request: ModelRequest, client: Caller, journal: Journal) -> tuple[ModelRequest, Caller]:
+def _with_previous(request: ModelRequest, caller: Caller, journal: Journal) -> tuple[ModelRequest, Caller]:
     """The request with the history of the response it goes on from before it, in that response's session."""
     if request.previous is None:
-        return request, client
+        return request, caller
     row = journal.lookups.turn(request.previous)
-    if row is None or not can_be_named(row, client.key):
+    if row is None or not can_be_named(row, caller.key):
         raise ApiError(
             400,
             "there is no such previous response; send the history in 'input' instead",
@@ -82,8 +82,8 @@ def _with_previous(request: ModelRequest, client: Caller, journal: Journal) -> t
     instructed = 1 if request.record.get("instructions") else 0  # what is in the input stays behind the history
     messages = [*request.messages[:instructed], *history, *request.messages[instructed:]]
     check_conversation(messages, "input")
-    session = client.session_id or row.session_id
-    return replace(request, messages=messages), replace(client, session_id=session, source="previous_response")
+    session = caller.session_id or row.session_id
+    return replace(request, messages=messages), replace(caller, session_id=session, source="previous_response")
 
 
 def _apart_from_history(request: ModelRequest, kind: TurnKind) -> list[Any]:

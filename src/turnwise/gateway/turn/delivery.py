@@ -20,8 +20,10 @@ from turnwise.gateway.turn.leaving import Leaving
 from turnwise.gateway.turn.opening import TurnOpener
 from turnwise.gateway.turn.sampling import OpenTurn
 from turnwise.gateway.turn.unrecorded import HEADER as UNRECORDED
-from turnwise.gateway.wire.http_request import read_body, read_client
+from turnwise.gateway.wire.http_request import read_body, read_caller
 from turnwise.gateway.wire.request import Again, AnswerHead, Codec, Delta, Final, ModelRequest
+from turnwise.messages import calls_of, text_of, thinking_in
+from turnwise.tokens.answer_pieces import AnswerParts, CallPiece
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +55,9 @@ def answers_in(
     async def answer(request: Request, session: str | None = None) -> Response:
         started = time.monotonic()
         parsed = codec.parse(await read_body(request, config.server.max_body_mb))
-        client = read_client(request, session)
+        caller = read_caller(request, session)
         with metrics.open_turn.time():
-            turn = await opener.open_turn(parsed, client, codec.name)
+            turn = await opener.open_turn(parsed, caller, codec.name)
         with ExitStack() as held:
             held.callback(opener.in_hand.let_go, turn.id)
             return await respond(request, parsed, turn, started, held)
@@ -75,7 +77,8 @@ def answers_in(
         if not turn.recorded:
             headers[UNRECORDED] = "no"
         head = AnswerHead(turn.id, turn.request, len(turn.prompt.ids))
-        events = _timed(answers.stream(turn), config.server.request_timeout_s, metrics, started)
+        answer_events = answers.stream(turn) if turn.replay is None else _replayed(turn.replay)
+        events = _timed(answer_events, config.server.request_timeout_s, metrics, started)
         if parsed.stream:
             # The first event is awaited before the status line goes out, so that a full queue is a 429, not a 200.
             first = await _until_gone(request, anext(events), opener.leaving)
@@ -114,6 +117,14 @@ class _Stream(StreamingResponse):
             finally:
                 await self._written.aclose()
                 await self._events.aclose()  # a writer that was never begun does not close them
+
+
+async def _replayed(final: Final) -> Events:
+    """A recorded answer, given once more: all of it in one step."""
+    message = final.message
+    calls = [CallPiece(i, call.name, call.arguments) for i, call in enumerate(calls_of(message))]
+    yield Delta(AnswerParts(reasoning=thinking_in(message), content=text_of(message), calls=calls))
+    yield final
 
 
 async def _timed(events: Events, limit_s: float, metrics: Metrics, started: float) -> Events:

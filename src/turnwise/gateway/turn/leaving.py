@@ -14,7 +14,7 @@ class Leaving:
     """Knows the tasks that wait for an answer. Each is cancelled once the time for it is up, and says so instead."""
 
     def __init__(self) -> None:
-        self._over = False
+        self.over = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @contextmanager
@@ -24,7 +24,7 @@ class Leaving:
         assert task is not None
         self._tasks.add(task)
         try:
-            if self._over:
+            if self.over:
                 task.cancel()
             yield
         finally:
@@ -32,14 +32,14 @@ class Leaving:
 
     def break_off(self) -> None:
         """End every wait for an answer. Called once, in the event loop."""
-        self._over = True
+        self.over = True
         for task in list(self._tasks):
             task.cancel()
 
     def excuse(self) -> ApiError | None:
         """For who was cancelled: what to tell the client, and the task goes on; None where it has to end."""
         task = asyncio.current_task()
-        if not self._over or task is None:
+        if not self.over or task is None:
             return None
         task.uncancel()
         return ApiError(

@@ -42,18 +42,18 @@ from turnwise.gateway.wire.http_request import Caller
 from turnwise.gateway.wire.request import Final, ModelRequest, Usage, unsupported
 from turnwise.gateway.wire.thinking import refuse_template_arguments
 from turnwise.gateway.wire.tool_choice import check_choice
-from turnwise.journal import Journal, NewTurn, Turn
+from turnwise.journal import Journal, NewTurn, SameRequest, Turn
 from turnwise.messages import answer_of, text_of, with_text
 from turnwise.tokens.rendering import Prompt, PromptRenderer
-from turnwise.types import FinishReason, TurnKind
+from turnwise.types import UNANSWERED, FinishReason, TurnKind
 
 
 @dataclass(frozen=True, slots=True)
 class _SameRequests:
     """Turns with this very request, newest first: those that count for its session, and of these the recent ones."""
 
-    all: list[Turn]
-    recent: list[Turn]
+    all: list[SameRequest]
+    recent: list[SameRequest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Place:
 
     placement: Placement
     lineage: Lineage
-    earlier: Turn | None
+    earlier: SameRequest | None
     parent: Turn | None
     session_id: str
 
@@ -98,7 +98,7 @@ class TurnOpener:
         self.leaving = Leaving()
         self.unrecorded = Unrecorded(config.journal.when_full)
 
-    async def open_turn(self, request: ModelRequest, client: Caller, format_name: str) -> OpenTurn:
+    async def open_turn(self, request: ModelRequest, caller: Caller, format_name: str) -> OpenTurn:
         """Place, render and record a request. Raises ApiError, with nothing recorded unless the next state was.
 
         The turn is in hand from here on; whoever opened it lets it go.
@@ -106,8 +106,8 @@ class TurnOpener:
         request = self._possible(request, format_name)
         version, pinned = await self.versions.resolve(request.model)
         limit = await self._max_model_len()
-        turn, new = await asyncio.to_thread(self._opened, request, client, format_name, version, pinned, limit)
-        turn.in_hand, turn.unrecorded = self.in_hand, self.unrecorded
+        turn, new = await asyncio.to_thread(self._opened, request, caller, format_name, version, pinned, limit)
+        turn.in_hand, turn.leaving, turn.unrecorded = self.in_hand, self.leaving, self.unrecorded
         self.in_hand.take(turn.id)
         try:
             if new is not None:
@@ -150,13 +150,14 @@ class TurnOpener:
     # -- place, render, and what is to be recorded ---------------------------------------------------------------------
 
     def _opened(
-        self, request: ModelRequest, client: Caller, format_name: str, version: int, pinned: bool, limit: int
+        self, request: ModelRequest, caller: Caller, format_name: str, version: int, pinned: bool, limit: int
     ) -> tuple[OpenTurn, NewTurn | None]:
         """The turn that a request opens, and what is to be recorded of it (None: it is recorded already)."""
-        asked = read_asked(request, client, format_name, self.journal)
+        asked = read_asked(request, caller, format_name, self.journal)
         own = own_session(self.journal, asked.claim)
         same = self._same_requests(asked, own)
-        answered = None if asked.wants_choices else _retried(same.recent, client)
+        retried = None if asked.wants_choices else _retried(same.recent, caller)
+        answered = None if retried is None else self.journal.lookups.turn(retried.id)
         if answered is not None:
             return self._replay(answered, asked.request), None
         found = self._place(asked, own, same)
@@ -170,34 +171,34 @@ class TurnOpener:
             params=rendered.params,
             context_hash=asked.history.chain[-1],
             thread=asked.history.thread,
-            session_done=asked.client.session_done,
+            session_done=asked.caller.session_done,
             supersedes=None if found.earlier is None else found.earlier.id,
             lineage=found.lineage,
         )
         return turn, _new_turn(turn, asked, found, rendered, pinned)
 
     def _same_requests(self, asked: WholeRequest, own: str | None) -> _SameRequests:
-        same = self.journal.lookups.same_request(asked.client.key, asked.request_hash)
-        if asked.client.session_id is not None:
+        same = self.journal.lookups.same_request(asked.caller.key, asked.request_hash)
+        if asked.caller.session_id is not None:
             same = [row for row in same if row.session_id == own]
         window = self.config.sessions.retry_window_s
         return _SameRequests(same, [row for row in same if self.journal.lookups.is_recent(row, window)])
 
     def _place(self, asked: WholeRequest, own: str | None, same: _SameRequests) -> _Place:
         """Where a request belongs. A repeated one belongs beside the turn that it repeats."""
-        messages, client = asked.request.messages, asked.client
+        messages, caller = asked.request.messages, asked.caller
         if asked.kind is TurnKind.SIDE:
             return self._placed(Placement(own, None, None, messages, None, []), Lineage.SIDE)
         placement = place(self.journal, messages, asked.history, asked.claim)
-        if same.recent and client.is_retry:
+        if same.recent and caller.is_retry:
             earlier = same.all[0]
         else:
-            earlier = repeated(same.all, placement, messages, named=bool(same.recent and client.session_id))
+            earlier = repeated(same.all, placement, messages, named=bool(same.recent and caller.session_id))
         if earlier is not None:
             return self._placed(_beside(placement, earlier), Lineage.REGENERATED, earlier)
         return self._placed(placement, lineage_of(self.journal, messages, placement))
 
-    def _placed(self, placement: Placement, lineage: Lineage, earlier: Turn | None = None) -> _Place:
+    def _placed(self, placement: Placement, lineage: Lineage, earlier: SameRequest | None = None) -> _Place:
         parent = None if placement.parent is None else self.journal.lookups.turn(placement.parent.id)
         return _Place(placement, lineage, earlier, parent, placement.session_id or f"session-{uuid.uuid4().hex}")
 
@@ -207,16 +208,16 @@ class TurnOpener:
         prompt, extends = self._prompting.prompt(request, found.parent, placement.added, found.session_id)
         room = limit - len(prompt.ids)
         if room < 1:
-            self._refuse_length(len(prompt.ids), limit, placement, asked.client)
+            self._refuse_length(len(prompt.ids), limit, placement, asked.caller)
         return _Rendered(prompt, extends, self._prompting.sampling(request, room))
 
-    def _refuse_length(self, tokens: int, limit: int, placement: Placement, client: Caller) -> NoReturn:
+    def _refuse_length(self, tokens: int, limit: int, placement: Placement, caller: Caller) -> NoReturn:
         """Raises ApiError for a prompt that does not fit. It is no turn and opens no session; all that is kept of it is
         what it says of the answer before, and that its client is done."""
         try:
             if placement.answers is not None and placement.next_state:
                 self.journal.turns.react(placement.answers, placement.next_state)
-            if client.session_done and placement.session_id is not None:
+            if caller.session_done and placement.session_id is not None:
                 self.journal.sessions.close(placement.session_id, "the client said it is done")
         except JournalFull:
             if not self.unrecorded.serve:
@@ -267,14 +268,14 @@ class TurnOpener:
 
 def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, rendered: _Rendered, pinned: bool) -> NewTurn:
     """What is recorded of an open turn: of a prompt that extends its parent's, only what it adds."""
-    request, client, placement, parent = asked.request, asked.client, found.placement, found.parent
+    request, caller, placement, parent = asked.request, asked.caller, found.placement, found.parent
     prompt, extends = rendered.prompt, rendered.extends
     known = len(prompt.ids) if not extends or parent is None else parent.prompt_tokens + parent.response_tokens
     return NewTurn(
         id=turn.id,
         session_id=turn.session_id,
-        client=client.key,
-        source=client.source if client.session_id else ("body" if request.session else "lineage"),
+        client=caller.key,
+        source=caller.source if caller.session_id else ("body" if request.session else "lineage"),
         kind=asked.kind,
         parent_id=parent.id if parent is not None else placement.follows,
         branch_of=placement.branch_of,
@@ -284,7 +285,7 @@ def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, rendered: _Ren
         pinned=pinned,
         model=request.model,
         request_hash=asked.request_hash,
-        retry_key=client.retry_key,
+        retry_key=caller.retry_key,
         temperature=turn.params.temperature,
         hint_at=prompt.hint_at,
         messages=placement.added if extends else request.messages,
@@ -295,7 +296,7 @@ def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, rendered: _Ren
         next_state=placement.next_state,
         answers=placement.answers,
         format=asked.format,
-        agent=client.agent,
+        agent=caller.agent,
         unrecognised=turn.lineage is Lineage.UNRECOGNISED,
     )
 
@@ -310,14 +311,14 @@ def _check_bonds(request: ModelRequest) -> None:
         raise unsupported("structured_outputs", f"the answer is held to '{held}' already; send one of the two")
 
 
-def _retried(recent: list[Turn], client: Caller) -> Turn | None:
+def _retried(recent: list[SameRequest], caller: Caller) -> SameRequest | None:
     """The answered turn that a retry asks for again; `recent` are the turns with this very request, newest first.
 
     Without a key of its own a retry may as well be that of a request that failed beside one like it.
     """
-    if client.retry_key:
-        return next((row for row in recent if row.retry_key == client.retry_key and _complete(row)), None)
-    if client.is_retry and recent and all(_complete(row) for row in recent):
+    if caller.retry_key:
+        return next((row for row in recent if row.retry_key == caller.retry_key and _complete(row)), None)
+    if caller.is_retry and recent and all(_complete(row) for row in recent):
         return recent[0]
     return None
 
@@ -328,10 +329,10 @@ def _recorded(request: ModelRequest) -> dict[str, Any]:
     return kept | ({"ignored": list(request.ignored)} if request.ignored else {})
 
 
-def _beside(placement: Placement, sibling: Turn) -> Placement:
+def _beside(placement: Placement, sibling: SameRequest) -> Placement:
     """A repeated request belongs into its sibling's session and answers nothing anew."""
     return Placement(sibling.session_id, None, placement.parent, placement.added, None, [], placement.follows)
 
 
-def _complete(row: Turn) -> bool:
-    return row.finish_reason not in (None, FinishReason.ABORT, FinishReason.ERROR)
+def _complete(row: SameRequest) -> bool:
+    return row.finish_reason is not None and row.finish_reason not in UNANSWERED

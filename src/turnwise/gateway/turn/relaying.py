@@ -10,7 +10,7 @@ from typing import Any
 
 from turnwise.engines.base import SamplingSettings
 from turnwise.engines.upstream.client import ChatParams, UpstreamEngine, UpstreamEvent
-from turnwise.gateway.turn.sampling import Closing, OpenTurn, whole_parts, with_call_ids
+from turnwise.gateway.turn.sampling import Closing, OpenTurn, with_call_ids
 from turnwise.gateway.wire.honouring import verbosity_of, within
 from turnwise.gateway.wire.request import Again, Delta, Final, ModelRequest, Usage, unsupported
 from turnwise.journal import Journal
@@ -20,8 +20,6 @@ from turnwise.types import BASE_VERSION, FinishReason, Message, ToolCall
 
 UNKNOWN_CONTEXT = 1 << 40
 """An upstream does not say how long its context is, so nothing is too long here; it refuses that itself."""
-
-_REASONS = {"length": FinishReason.LENGTH, "content_filter": FinishReason.CONTENT_FILTER}
 
 
 class Relaying(Closing):
@@ -33,10 +31,6 @@ class Relaying(Closing):
 
     async def stream(self, turn: OpenTurn) -> AsyncGenerator[Delta | Again | Final, None]:
         """The answer as the upstream gives it, then the Final, which is yielded only once the turn is durable."""
-        if turn.replay is not None:
-            yield Delta(whole_parts(turn.replay.message))
-            yield turn.replay
-            return
         request = turn.request
         turn.logprobs = None
         answer = _Relayed()
@@ -73,13 +67,13 @@ class Relaying(Closing):
                         usage = Usage(given.prompt_tokens, given.completion_tokens, cached_tokens=given.cached_tokens)
                         turn.used = (given.prompt_tokens, given.completion_tokens)
                     if event.finish_reason is not None:
-                        reason = _REASONS.get(event.finish_reason, FinishReason.STOP)
+                        reason = event.finish_reason
                         turn.stop_string = event.stop_string
                     if parts:
                         yield Delta(parts)
             message = with_call_ids(turn.id, answer.message)
-            if calls_of(message) and reason is FinishReason.STOP:
-                reason = FinishReason.TOOL_CALLS
+            if reason in (FinishReason.STOP, FinishReason.TOOL_CALLS):  # some say the one where they mean the other
+                reason = FinishReason.TOOL_CALLS if calls_of(message) else FinishReason.STOP
             await close(reason, message)
             yield Final(message, reason, usage, turn.stop_string, tuple(as_came))
 

@@ -19,14 +19,15 @@ from turnwise.errors import EngineError, EngineUnreachable, JournalError, Journa
 from turnwise.gateway.errors import TOO_LONG, as_api_error
 from turnwise.gateway.lineage.history import Lineage, hash_answer
 from turnwise.gateway.turn.in_hand import InHand
+from turnwise.gateway.turn.leaving import Leaving
 from turnwise.gateway.turn.unrecorded import Unrecorded
 from turnwise.gateway.versions import ServingVersions
 from turnwise.gateway.wire.request import Again, Delta, Final, ModelRequest, Usage, call_id
 from turnwise.journal import Answer, Journal
-from turnwise.messages import answer_of, calls_of, text_of, thinking_in, with_calls, with_text
-from turnwise.tokens.answer_parser import AnswerParser, AnswerParts, CallPiece
+from turnwise.messages import answer_of, calls_of, text_of, with_calls, with_text
+from turnwise.tokens.answer_parser import AnswerParser, AnswerParts
 from turnwise.tokens.rendering import Prompt, PromptRenderer
-from turnwise.types import FinishReason, Message, ToolCall
+from turnwise.types import UNANSWERED, FinishReason, Message, ToolCall
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class OpenTurn:
     cached_tokens: int | None = None
     used: tuple[int, int] | None = None
     in_hand: InHand = field(default_factory=InHand)
+    leaving: Leaving = field(default_factory=Leaving)
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
     recorded: bool = True
     """False where the disk had no room for it, and it is answered all the same."""
@@ -97,7 +99,7 @@ class Closing:
             yield close
         except (asyncio.CancelledError, GeneratorExit):
             if not closed:
-                self._finish_later(turn, FinishReason.ABORT)
+                self._finish_later(turn, FinishReason.INTERRUPTED if turn.leaving.over else FinishReason.ABORT)
             raise
         except Exception as e:
             if not closed:
@@ -113,7 +115,7 @@ class Closing:
         message = message or answer_of(turn.text)
         if turn.request.prefill:  # the answer as the client will have it in its history
             message = with_text(message, turn.request.prefill + text_of(message))
-        served = reason not in (FinishReason.ABORT, FinishReason.ERROR)
+        served = reason not in UNANSWERED
         context, thread, alone = hash_answer(turn.context_hash, turn.thread, message) if served else (None, None, None)
         written = self.journal.turns.finish_soon(
             turn.id,
@@ -200,10 +202,6 @@ class Answering(Closing):
 
         A whole answer that an engine's end breaks off begins again with the next engine: its client has seen nothing.
         """
-        if turn.replay is not None:
-            yield Delta(whole_parts(turn.replay.message))
-            yield turn.replay
-            return
         in_reasoning = self.renderer.ends_in_reasoning(turn.prompt.asked)
         reading = _Reading(self._parser(turn, in_reasoning))
         async with self.closing(turn) as close:
@@ -216,7 +214,7 @@ class Answering(Closing):
             parser, reason = reading.parser, reading.reason
             last = parser.finish()
             if self.renderer.grammar.calls != "json":
-                last.extend(await asyncio.to_thread(self._family_reading, turn, parser))
+                last.extend(await asyncio.to_thread(self._read_whole, turn, parser))
             message = with_call_ids(turn.id, parser.message)
             if calls_of(message) and reason is FinishReason.STOP:
                 reason = FinishReason.TOOL_CALLS
@@ -288,8 +286,8 @@ class Answering(Closing):
                 if isinstance(e, EngineUnreachable):
                     await asyncio.sleep(0.5)
 
-    def _family_reading(self, turn: OpenTurn, parser: AnswerParser) -> AnswerParts:
-        """What the family's own parser reads in the complete answer, beyond what has been given."""
+    def _read_whole(self, turn: OpenTurn, parser: AnswerParser) -> AnswerParts:
+        """What the model's own renderer reads in the complete answer, beyond what has been given."""
         read = self.renderer.parse(turn.response_ids, turn.request.tools, turn.prompt.asked)
         calls = [
             (call.name or "", call.arguments or {})
@@ -324,13 +322,4 @@ def with_call_ids(turn_id: str, message: Message) -> Message:
         return message
     return with_calls(
         message, [ToolCall(c.name, c.arguments, c.id or call_id(turn_id, i)) for i, c in enumerate(calls)]
-    )
-
-
-def whole_parts(message: Message) -> AnswerParts:
-    """A complete message as the parts of one step."""
-    return AnswerParts(
-        reasoning=thinking_in(message),
-        content=text_of(message),
-        calls=[CallPiece(i, call.name, call.arguments) for i, call in enumerate(calls_of(message))],
     )

@@ -53,7 +53,7 @@ async def read_body(request: Request, limit_mb: float) -> bytes:
     return b"".join(parts)
 
 
-def read_client(request: Request, url_session: str | None) -> Caller:
+def read_caller(request: Request, url_session: str | None) -> Caller:
     """Who asks, from the headers and the URL. Raises ApiError for a header of ours that cannot be honoured.
 
     A session id of another maker's header that is no id of ours is left alone: lineage finds the session.

@@ -40,7 +40,7 @@ TOOL_MARKS = frozenset(
 
 `allowed_callers` and `async` only with the values that say what is done anyway.
 """
-Tool = TypeVar("Tool", bound=BaseModel)
+Fields = TypeVar("Fields", bound=BaseModel)
 NamedItems = dict[int, list[str | Message]]
 """What stands for messages, by their places, that the record has: ids of items, and what came whole between them."""
 _LINE_BREAKS = tuple((c.encode(), f"\\u{ord(c):04x}".encode()) for c in "\x85\u2028\u2029")
@@ -240,7 +240,15 @@ def invalid(param: str, message: str, code: str = "invalid_value") -> ApiError:
     return ApiError(400, f"'{param}': {message}", param=param, code=code)
 
 
-def named(error: ValidationError) -> ApiError:
+def checked(raw: dict[str, Any], model: type[Fields]) -> Fields:
+    """The fields of a body. Raises ApiError (400) that names the first one that is unfit."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as e:
+        raise _named(e) from e
+
+
+def _named(error: ValidationError) -> ApiError:
     """Pydantic's first complaint as a refusal that names the field."""
     detail = error.errors()[0]
     location = ".".join(
@@ -300,13 +308,12 @@ def without_prefill(request: ModelRequest) -> ModelRequest:
     return replace(request, messages=messages, prefill=text_of(last))
 
 
-def checked_tool(i: int, raw: dict[str, Any], model: type[Tool]) -> Tool:
+def checked_tool(i: int, raw: dict[str, Any], model: type[Fields]) -> Fields:
     """Tool number `i` without what this server does not know. Raises ApiError (400) that names it."""
     try:
-        return model.model_validate(raw)
-    except ValidationError as e:
-        error = named(e)
-        raise ApiError(400, f"tools.{i}: {error.message}", param=f"tools.{i}.{error.param}", code=error.code) from e
+        return checked(raw, model)
+    except ApiError as e:
+        raise ApiError(400, f"tools.{i}: {e.message}", param=f"tools.{i}.{e.param}", code=e.code) from e
 
 
 def unforced() -> ApiError:

@@ -43,6 +43,7 @@ PINNED_KEPT_S = 7 * DAY_S
 """A version that was asked for by its name is kept for so long after it."""
 CLOCK_LEEWAY_S = 3600.0
 """How far the wall clock may be put forward while the gateway runs before it is no longer believed."""
+LONG_PAUSE_DAYS = 30.0
 OVERHEAD = 1200
 """Bytes of a turn beside its texts and ids, in the row and in the indexes: for what a dry run says."""
 EVENT_OVERHEAD = 30
@@ -200,11 +201,22 @@ def bound_outbox(journal: Journal, most: int = MOST_EVENTS) -> int:
 
 
 def _believed(journal: Journal) -> float:
-    """The wall clock, but no more than a day past the newest turn that is not of a time to come."""
+    """The wall clock, but no more than a day past the newest turn that is not of a time to come.
+
+    Turns behind a long pause may be of a clock that is ahead: they count once there are some of more than a day.
+    """
     now = journal.store.clock()
+    pause = DAY_S * max(journal.store.config.journal.keep_days or 0.0, LONG_PAUSE_DAYS)
     with journal.store.reading() as c:
-        newest = c.execute(select(T.created_at).where(T.created_at <= now).order_by(T.seq.desc()).limit(1)).scalar()
+        newest = _newest_turn(c, now)
+        before = None if newest is None else _newest_turn(c, newest - DAY_S)
+    if newest is not None and before is not None and newest - before > pause:
+        newest = before
     return now if newest is None else min(now, newest + DAY_S)
+
+
+def _newest_turn(c: Connection, until: float) -> float | None:
+    return c.execute(select(T.created_at).where(T.created_at <= until).order_by(T.seq.desc()).limit(1)).scalar()
 
 
 class Keeper:

@@ -21,9 +21,9 @@ from turnwise.journal.packing import id_array, unpack_json
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_context, read_prompt_ids
 from turnwise.journal.turns.recent_ids import RecentIds
-from turnwise.journal.turns.recorded import CANDIDATE, STORED, WHOLE, PossibleParent, Turn, recorded
+from turnwise.journal.turns.recorded import CANDIDATE, SAME, STORED, WHOLE, PossibleParent, SameRequest, Turn, recorded
 from turnwise.messages import history_from_chat
-from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
+from turnwise.types import UNANSWERED, Exclusion, Message, TurnKind, TurnState
 
 S, T = schema.sessions.c, schema.turns.c
 
@@ -42,7 +42,9 @@ _FORGETS = select(schema.counts.c.n).where(schema.counts.c.name == FORGETS)
 _FOLLOWERS = select(T.exclusion, T.finish_reason).where(T.parent_id == bindparam("which"))
 _ANSWERED = select(T.id).where(T.session_id == bindparam("which"), T.kind == TurnKind.MAIN, T.context_hash.is_not(None))
 _SAME_REQUEST = (
-    STORED.where(T.client == bindparam("client"), T.request_hash == bindparam("hash")).order_by(T.seq.desc()).limit(20)
+    SAME.where(T.client == bindparam("client"), T.request_hash == bindparam("hash"))
+    .order_by(T.seq.desc())
+    .limit(MOST_FOUND)
 )
 
 
@@ -150,18 +152,17 @@ class Lookups:
 
     def was_answered_by(self, turn_id: str) -> bool:
         """Whether a turn that follows this one was answered, or is being answered."""
-        failed = (FinishReason.ABORT, FinishReason.ERROR)
         with self._store.reading() as c:
             rows = c.execute(_FOLLOWERS, {"which": turn_id}).all()
-        return any(row.finish_reason not in failed and row.exclusion != Exclusion.INTERRUPTED for row in rows)
+        return any(row.finish_reason not in UNANSWERED and row.exclusion != Exclusion.INTERRUPTED for row in rows)
 
-    def same_request(self, client: str, request_hash: str) -> list[Turn]:
+    def same_request(self, client: str, request_hash: str) -> list[SameRequest]:
         """Turns of this client with exactly this request, newest first: candidates for a retry or a regeneration."""
         with self._store.reading() as c:
             rows = c.execute(_SAME_REQUEST, {"client": client, "hash": request_hash})
-            return [recorded(Turn, row) for row in rows]
+            return [recorded(SameRequest, row) for row in rows]
 
-    def is_recent(self, turn: Turn, seconds: float) -> bool:
+    def is_recent(self, turn: SameRequest, seconds: float) -> bool:
         """Whether a turn was asked for at most this long ago, in this boot of the machine."""
         if turn.begun_mono is None or turn.seq <= self._store.boot_turn:
             return False

@@ -29,12 +29,25 @@ class PossibleParent:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn(PossibleParent):
+class SameRequest(PossibleParent):
+    """What tells whether a turn with this very request is the one that is asked for again.
+
+    ``finish_reason`` is None until there is an answer. ``seq`` is the turn's place in the order in which turns were
+    asked for.
+    """
+
+    retry_key: str | None
+    finish_reason: FinishReason | None
+    begun_mono: float | None
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn(SameRequest):
     """A recorded turn as it lies in the journal: with `extends_parent`, what is packed is only what it added to its
     parent's.
 
-    ``finish_reason`` is None until there is an answer. ``seq`` is the turn's place in the order in which turns were
-    asked for. ``hint_at`` is the offset in the whole prompt where a hint for the last user message would be inserted.
+    ``hint_at`` is the offset in the whole prompt where a hint for the last user message would be inserted.
     """
 
     client: str
@@ -42,10 +55,6 @@ class Turn(PossibleParent):
     parent_id: str | None
     extends_parent: bool
     version: int
-    retry_key: str | None
-    finish_reason: FinishReason | None
-    begun_mono: float | None
-    seq: int
     hint_at: int | None
     prompt_tokens: int
     response_tokens: int
@@ -121,13 +130,15 @@ def _columns(kind: type[PossibleParent]) -> list[str]:
     return ["idx" if name == "index" else name.removeprefix("packed_") for name in names]
 
 
-_COLUMNS = {kind: _columns(kind) for kind in (PossibleParent, Turn, WholeTurn)}
+_COLUMNS = {kind: _columns(kind) for kind in (PossibleParent, SameRequest, Turn, WholeTurn)}
 _VALUES = {kind: attrgetter(*names) for kind, names in _COLUMNS.items()}
 _WORDS_AT = {
     kind: [(at, _WORDS[name]) for at, name in enumerate(names) if name in _WORDS] for kind, names in _COLUMNS.items()
 }
-CANDIDATE, STORED = (select(*(T[name] for name in _COLUMNS[kind])) for kind in (PossibleParent, Turn))
-"""What is selected for a `PossibleParent`, and for a `Turn`."""
+CANDIDATE, SAME, STORED = (
+    select(*(T[name] for name in _COLUMNS[kind])) for kind in (PossibleParent, SameRequest, Turn)
+)
+"""What is selected for a `PossibleParent`, for a `SameRequest`, and for a `Turn`."""
 WHOLE: Select[*tuple[Any, ...]] = select(*(T[name] for name in (*_COLUMNS[WholeTurn], "messages")))
 """What is selected of the turn itself for a `WholeTurn`."""
 

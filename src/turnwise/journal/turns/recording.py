@@ -19,7 +19,7 @@ from turnwise.journal.turns.reading import read_turns
 from turnwise.journal.turns.recorded import WHOLE, WholeTurn
 from turnwise.messages import calls_of, history_to_chat, text_of, to_chat
 from turnwise.sampling import exclusion_of_answer
-from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
+from turnwise.types import UNANSWERED, Exclusion, FinishReason, Message, TurnKind, TurnState
 
 S, T = schema.sessions.c, schema.turns.c
 
@@ -208,7 +208,7 @@ class Turns:
             reason = _why_excluded(row, answer)
             to = TurnState.EXCLUDED if reason else TurnState.WAITING
             self._store.move(c, turn_id, to, exclusion=reason, row=row, **columns)
-            if answer.supersedes is not None and answer.finish_reason not in (FinishReason.ABORT, FinishReason.ERROR):
+            if answer.supersedes is not None and answer.finish_reason not in UNANSWERED:
                 self._supersede(c, answer.supersedes)
             self._store.log(c, "turn", turn_id, {})
 

@@ -14,7 +14,7 @@ from turnwise.journal.store import Store
 from turnwise.journal.turns.recorded import Turn, recorded
 from turnwise.messages import history_from_chat
 from turnwise.sampling import may_keep_only_turn
-from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
+from turnwise.types import UNANSWERED, Exclusion, Message, TurnKind, TurnState
 
 S, T = schema.sessions.c, schema.turns.c
 _COLUMNS = [column for column in schema.sessions.c if column is not S.seq]
@@ -32,7 +32,7 @@ _MAIN = (  # as many as tell one from several
     .where(
         T.session_id == bindparam("which"),
         T.kind == TurnKind.MAIN,
-        T.finish_reason.not_in([FinishReason.ABORT, FinishReason.ERROR]),
+        T.finish_reason.not_in(UNANSWERED),
     )
     .limit(2)
 )

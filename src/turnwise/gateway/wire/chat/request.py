@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.content import read_content
@@ -19,8 +19,8 @@ from turnwise.gateway.wire.request import (
     check_conversation,
     check_stops,
     check_tool_names,
+    checked,
     invalid,
-    named,
     read_object,
     session_name,
     take_kept,
@@ -155,10 +155,7 @@ def parse_request(body: bytes, *, choices: bool = False) -> ModelRequest:
     neutral = {"logprobs": (None, False)} | NEUTRAL_VALUES
     own = [name for name in CHOICES if choices and raw.get(name) not in neutral[name]]
     kept = take_kept(raw, KEPT_FIELDS, {k: v for k, v in NEUTRAL_VALUES.items() if k not in own}) | take_tool_marks(raw)
-    try:
-        given = ChatFields.model_validate(raw)
-    except ValidationError as e:
-        raise named(e) from e
+    given = checked(raw, ChatFields)
     if given.stream_options is not None and not given.stream:
         raise ApiError(400, "stream_options goes with stream: true", param="stream_options", code="invalid_value")
     messages = [_message(i, message) for i, message in enumerate(given.messages)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from turnwise.agents.known import session_in_user
 from turnwise.engines.base import SamplingSettings
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.content import no_text, read_content, read_text
+from turnwise.gateway.wire.honouring import within
 from turnwise.gateway.wire.request import (
     LARGEST_TOP_K,
     TOOL_NAME,
@@ -17,9 +19,9 @@ from turnwise.gateway.wire.request import (
     check_conversation,
     check_stops,
     check_tool_names,
+    checked,
     checked_tool,
     invalid,
-    named,
     no_function,
     read_object,
     session_name,
@@ -104,10 +106,7 @@ def parse_request(body: bytes) -> ModelRequest:
     if raw.pop("thread", None) is not None:
         raise _no_threads()
     kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
-    try:
-        given = MessagesFields.model_validate(raw)
-    except ValidationError as e:
-        raise named(e) from e
+    given = checked(raw, MessagesFields)
     messages: list[Message] = []
     if given.system:
         messages.append(saying("system", read_text("system", given.system, ("text",), "system")))
@@ -134,7 +133,7 @@ def parse_request(body: bytes) -> ModelRequest:
         structured_field="output_config.format",
         stream=bool(given.stream),
         record=given.model_dump(exclude={"messages", "tools", "model", "system"}, exclude_none=True) | kept,
-        session=_session(kept.get("metadata")),
+        session=session_name(session_in_user(within(kept, "metadata", "user_id"))),
         ignored=("citations",) if _wants_citations(given.messages) else (),
     )
 
@@ -270,17 +269,3 @@ def _schema(config: OutputConfig | None) -> dict[str, Any] | None:
     if config.format.get("type") != "json_schema" or not isinstance(config.format.get("schema"), dict):
         raise invalid("output_config.format", "only {'type': 'json_schema', 'schema': {…}} is known")
     return config.format["schema"]
-
-
-def _session(metadata: Any) -> str | None:
-    """The session that Claude Code writes into `metadata.user_id`, as JSON or behind `_session_`."""
-    user = metadata.get("user_id") if isinstance(metadata, dict) else None
-    if not isinstance(user, str):
-        return None
-    if user.startswith("{"):
-        try:
-            value = json.loads(user).get("session_id")
-        except (ValueError, RecursionError, AttributeError):
-            return None
-        return session_name(value)
-    return session_name(user.partition("_session_")[2])

@@ -14,7 +14,7 @@ from turnwise.gateway.wire.request import NamedItems
 from turnwise.journal import Journal, Turn
 from turnwise.messages import answer_of, calls_of, text_of, thinking_in
 from turnwise.patterns import pattern
-from turnwise.types import FinishReason, Message, ToolCall
+from turnwise.types import UNANSWERED, Message, ToolCall
 
 _ID = pattern(r"\A(rs|msg|fc)_([0-9a-f]{8,64})(?:_(\d{1,4}))?\Z")
 
@@ -69,7 +69,7 @@ def with_named_items(messages: list[Message], named: NamedItems, journal: Journa
 
 def can_be_named(row: Turn | None, client: str) -> bool:
     """Whether a recorded turn has an answer that this client was given whole, and let be stored."""
-    if row is None or row.finish_reason in (None, FinishReason.ABORT, FinishReason.ERROR):
+    if row is None or row.finish_reason is None or row.finish_reason in UNANSWERED:
         return False
     return row.client == client and row.params.get("store") is not False
 

@@ -8,6 +8,7 @@ from openai.types.responses import ResponseIncludable
 from openai.types.shared import Reasoning
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
+from turnwise.agents.known import ITEM_MARKS
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.content import read_content, read_text
 from turnwise.gateway.wire.request import (
@@ -15,8 +16,8 @@ from turnwise.gateway.wire.request import (
     NamedItems,
     SamplingFields,
     check_conversation,
+    checked,
     invalid,
-    named,
     read_object,
     session_name,
     take_kept,
@@ -67,14 +68,13 @@ ITEM_FIELDS = {
     "function_call_output": {"call_id", "output", "name", "namespace"},
     "item_reference": set(),
 }
-ITEM_MARKS = frozenset(
-    {"type", "id", "status", "phase", "end_turn", "caller", "created_by", "metadata", "cache_control"}
-    | {"parsed_arguments", "provider_specific_fields", "async", "async_"}
-    | {"internal_chat_message_metadata_passthrough", "encrypted_function_args"}
-)
+UNSEEN = ITEM_MARKS | {
+    *("type", "id", "status", "phase", "end_turn", "caller", "created_by", "metadata", "cache_control"),
+    *("parsed_arguments", "provider_specific_fields", "async", "async_"),
+}
 """Fields of an item that a client sends along and no model sees.
 
-OpenAI's SDK puts `parsed_arguments` beside arguments and dumps `async` as `async_`; the last two are Codex CLI's.
+OpenAI's SDK puts `parsed_arguments` beside arguments and dumps `async` as `async_`.
 """
 TEXT_PARTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
@@ -117,10 +117,7 @@ def parse_request(body: bytes) -> ModelRequest:
     """Check a body. Raises ApiError (400) that names the field."""
     raw = read_object(body)
     kept = take_kept(raw, KEPT_FIELDS, NEUTRAL_VALUES) | take_tool_marks(raw)
-    try:
-        given = ResponsesFields.model_validate(raw)
-    except ValidationError as e:
-        raise named(e) from e
+    given = checked(raw, ResponsesFields)
     if given.top_logprobs:
         raise unsupported("top_logprobs", "only the log-probs of the sampled tokens are known; leave it at 0")
     include = kept.get("include") or []
@@ -181,7 +178,7 @@ def _messages(given: str | list[dict[str, Any]] | None) -> tuple[list[Message], 
         where = f"input.{i}"
         kind = item.get("type") or ("message" if "role" in item else "item_reference" if "id" in item else None)
         told = {key for key, value in item.items() if value is not None}
-        unknown = told - ITEM_MARKS - ITEM_FIELDS.get(str(kind), told)
+        unknown = told - UNSEEN - ITEM_FIELDS.get(str(kind), told)
         if unknown:
             param = f"{where}.{min(unknown)}"
             raise ApiError(400, f"unknown field '{param}'", param=param, code="unknown_parameter")

@@ -2,7 +2,7 @@
 
 A `namespace` is a group of functions that the client runs: the model is offered them as `GROUP.NAME`, and a call of one
 goes back with its `namespace` apart, as the client expects. A tool that only its vendor can run is left out where a
-client sends it unasked (`LEFT_OUT`), and said so; any other is refused by name.
+client sends it unasked (`agents.known`), and said so; any other is refused by name.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from turnwise.agents.known import UNASKED_TOOLS
 from turnwise.gateway.wire.request import TOOL_NAME, check_tool_names, checked_tool, invalid, no_function
-
-LEFT_OUT = frozenset({"web_search"})
-"""Types that Codex CLI sends by default: refusing them would refuse the client."""
 
 
 class FunctionTool(BaseModel):
@@ -59,7 +57,7 @@ def read_tools(given: list[dict[str, Any]]) -> Tools:
     tools = Tools()
     for i, raw in enumerate(given):
         kind = raw.get("type")
-        if isinstance(kind, str) and kind in LEFT_OUT:
+        if isinstance(kind, str) and kind in UNASKED_TOOLS:
             tools.ignored.append(raw)
         elif kind == "namespace":
             group = _checked(i, raw, NamespaceTool)
