@@ -118,7 +118,8 @@ def _describe(model: EmbeddedModel, new: Path) -> None:
     made = (
         f"{model.origin}.\n\nPackages: {model.packages}\nTheir sha256: {model.fingerprint}\n"
         f"sha256 of the GGUF file: {model.gguf_sha256}\n\n"
-        f"Changed by turnwise: dequantised to {model.dtype} safetensors, with {model.embedding} as embedding and output head.\n"
+        f"Changed by turnwise: dequantised to {model.dtype} safetensors, "
+        f"with {model.embedding} as embedding and output head.\n"
     )
     (new / "ORIGIN.txt").write_text(made, encoding="utf-8")
     files = {p.name: {"size": p.stat().st_size, "sha256": sha256_of(p)} for p in sorted(new.iterdir())}
