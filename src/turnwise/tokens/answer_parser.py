@@ -50,8 +50,8 @@ class AnswerParser:
     """Reads one answer. Feed it all text, then `finish`; `message` is what has been read so far.
 
     ``with_tools``: calls are looked for only where tools were offered, which have these ``names``. ``in_reasoning``:
-    the prompt itself ended with `<think>`. ``broken`` counts calls that had to stay text, wholly or in part: what stands
-    between the arguments and the closing tag and is no JSON of the call's own is given as content, after the call.
+    the prompt itself ended with `<think>`. ``broken`` counts calls that had to stay text, wholly or in part: what
+    stands between the arguments and the closing tag and is no JSON of the call's own is given as content, after it.
     """
 
     def __init__(

@@ -189,7 +189,7 @@ class PromptRenderer:
 
 
 def load_renderer(model: Path | str) -> PromptRenderer:
-    """The renderer for a model folder or hub id: ours for plain ChatML and Qwen2.5, else the family's of `renderers`."""
+    """The renderer for a model folder or hub id: ours for plain ChatML and Qwen2.5, else that of `renderers`."""
     folder = Path(model)
     if folder.is_dir() and _is_plain_chatml(folder):
         chatml = ChatMLRenderer(folder / "tokenizer.json", _default_system(folder))
