@@ -50,6 +50,7 @@ class UntaggedCalls:
         given = ""
         while True:
             at = self._candidate()
+            self._at_start = self._at_start and at == 0
             given, self._held = given + self._held[:at], self._held[at:]
             if not self._held.strip():
                 return given
@@ -58,6 +59,7 @@ class UntaggedCalls:
                 self._is_call = head.group(1) in self._names
             if self._is_call or (not head and len(self._held) < _HEAD_ROOM and self._may_begin()):
                 return given
+            self._at_start = False
             skip = len(self._held) - len(self._held[1:].lstrip("`{"))
             given, self._held = given + self._held[:skip], self._held[skip:]
 
@@ -65,15 +67,12 @@ class UntaggedCalls:
         """Where in the held text a call may begin: at the answer's start, or at a fence (or what may become one)."""
         if self._at_start:
             stripped = self._held.lstrip()
-            if not stripped:
-                return 0
-            self._at_start = False
-            if stripped[0] in "{<":
+            if not stripped or stripped[0] in "{<":
                 return 0
         at = self._held.find(_FENCE)
         if at >= 0:
             return at
-        return len(self._held) - (len(self._held) - len(self._held.rstrip("`")))
+        return len(self._held.rstrip("`"))
 
     def _may_begin(self) -> bool:
         rest = self._held.lstrip()
