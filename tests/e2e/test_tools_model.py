@@ -59,8 +59,8 @@ def test_messages_get_a_call(server: Server) -> None:
         model="turnwise",
         messages=[{"role": "user", "content": QUESTION}],
         tools=[TOLD | {"input_schema": SCHEMA}],
-        temperature=0,
         max_tokens=60,
+        extra_body={"temperature": 0},
     )
     called = next(block for block in answer.content if block.type == "tool_use")
     assert (answer.stop_reason, called.name, called.input) == ("tool_use", "get_weather", {"city": "Paris"})

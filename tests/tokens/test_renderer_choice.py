@@ -67,9 +67,12 @@ def glm_calls() -> str:
     return "\n".join(one(name, given) for name, given in ARGUMENTS)
 
 
+QWEN25_TOKENS = {mark: special for mark, special in QWEN3_TOKENS.items() if "think" not in mark}
+
+
 @dataclass(frozen=True)
 class Family:
-    """Its renderer (None: our own), the marks of its tokenizer, how it writes an answer, and the mark that ends one with calls."""
+    """Its renderer (None: our own), the marks of its tokenizer, how it writes calls, and the mark that ends them."""
 
     config: Any
     marks: dict[str, bool]
@@ -79,9 +82,7 @@ class Family:
 
 
 FAMILIES = {
-    "Qwen2.5": Family(
-        None, {mark: special for mark, special in QWEN3_TOKENS.items() if "think" not in mark}, json_calls()
-    ),
+    "Qwen2.5": Family(None, QWEN25_TOKENS, json_calls()),
     "Qwen3": Family(configs.Qwen3RendererConfig, QWEN3_TOKENS, json_calls()),
     "Qwen3.5": Family(configs.Qwen35RendererConfig, QWEN3_TOKENS | QWEN_VISION, xml_calls(), "\n\n"),
     "Qwen3.6": Family(configs.Qwen36RendererConfig, QWEN3_TOKENS | QWEN_VISION, xml_calls(), "\n\n"),

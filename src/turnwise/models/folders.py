@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from turnwise.config import ModelConfig, cache_dir
 from turnwise.errors import ModelError
-from turnwise.models.table import AUTO, TABLE, AnswerDefaults, EmbeddedModel, fitting
+from turnwise.models.table import AUTO, EMBEDDED, TABLE, AnswerDefaults, EmbeddedModel, fitting
 from turnwise.patterns import anchored
 
 MANIFEST = "turnwise.json"
@@ -42,14 +42,12 @@ def resolve_model(name: str) -> Path | str:
     configuration, tokenizer or weights.
     """
     if model := model_named(name):
-        folder = folder_of(model)
+        folder, command = folder_of(model), "turnwise pull" + (f" {model.name}" if model.name != EMBEDDED else "")
         if not folder.is_dir():
             why = f" (what '{AUTO}' means on this machine)" if name == AUTO else ""
-            raise ModelError(f"the model {model.name}{why} is not here yet; run `turnwise pull {model.name}`")
+            raise ModelError(f"the model {model.name}{why} is not here yet; run `{command}`")
         if fault := manifest_fault(model, folder, hashes=False):
-            raise ModelError(
-                f"the model in {folder} is damaged ({fault}); run `turnwise pull {model.name}` to make it anew"
-            )
+            raise ModelError(f"the model in {folder} is damaged ({fault}); run `{command}` to make it anew")
         return folder
     path = Path(name).expanduser()
     if path.is_dir():
