@@ -34,6 +34,15 @@ def model_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
+def tools_model_dir() -> Path:
+    """Qwen2.5-Coder-0.5B-Instruct; nothing that must pass needs it, so that `make test` fetches only the small one."""
+    try:
+        return Path(resolve_model("qwen2.5-coder-0.5b-instruct"))
+    except ModelError as e:
+        pytest.skip(str(e))
+
+
+@pytest.fixture(scope="session")
 def tokenizer(model_dir: Path) -> Tokenizer:
     return Tokenizer.from_file(str(model_dir / "tokenizer.json"))
 

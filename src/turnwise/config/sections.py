@@ -91,15 +91,15 @@ class ModelConfig(Section):
 
     path: str = Field(
         default="smollm2-135m-instruct",
-        description="'smollm2-135m-instruct' (fetched by `turnwise pull`), a local folder, or a hub id.",
+        description="A name of `turnwise pull --list`, 'auto' (the largest of them that fits), a folder, or a hub id.",
     )
     max_tokens: int | None = Field(
         default=None,
         ge=1,
-        description="Longest answer of a client without a limit; unset: embedded 512, else all room.",
+        description="Longest answer of a client without a limit; unset: embedded 512 or 1024, else all room.",
     )
     temperature: float | None = Field(
-        default=None, ge=0, le=2, description="Where the client names none; unset: 0.6 for the embedded model, else 1."
+        default=None, ge=0, le=2, description="Where the client names none; unset: embedded 0.6 or 0.7, else 1."
     )
 
 

@@ -26,7 +26,8 @@ from turnwise.home import running_url
 from turnwise.journal.read_only import exists
 from turnwise.loops.process import parse_overrides
 from turnwise.loops.states import read_states
-from turnwise.models import resolve_model
+from turnwise.models import model_named, resolve_model
+from turnwise.models.architectures import supported_model
 
 Level = Literal["ok", "note", "fault"]
 NEEDED_DISK_GB = 2.0
@@ -92,7 +93,8 @@ def _torch() -> Finding:
 
 def _model(config: Config) -> Iterator[Finding]:
     try:
-        yield Finding("model", "ok", str(resolve_model(config.model.path)))
+        ours = config.engine.kind == "local" or config.train.enabled
+        yield Finding("model", "ok", str((supported_model if ours else resolve_model)(config.model.path)))
     except TurnwiseError as e:
         yield Finding("model", "fault", str(e))
 
@@ -201,6 +203,8 @@ def _machine(config: Config) -> Iterator[Finding]:
     enough = free > NEEDED_DISK_GB
     yield Finding("disk", "ok" if enough else "fault", f"{free:.1f} GB free" + ("" if enough else "; free some space"))
     memory = psutil.virtual_memory().available / 1e9
-    roomy = memory > NEEDED_MEMORY_GB
-    advice = "" if roomy else f"; serving and training the embedded model may take {NEEDED_MEMORY_GB:.0f} GB"
+    model = model_named(config.model.path)
+    need = model.needs_gb if model else NEEDED_MEMORY_GB
+    roomy = memory > need
+    advice = "" if roomy else f"; serving and training {config.model.path} may take {need:.0f} GB"
     yield Finding("memory", "ok" if roomy else "note", f"{memory:.1f} GB available{advice}")

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from turnwise.local_engine.requests import RequestParams
 
+_BLOCK = 64
 _NUCLEUS = 1024
 """Candidates looked at before the whole vocabulary is sorted: almost every nucleus fits, and top-k is far cheaper."""
 
@@ -24,11 +26,15 @@ def sample(logits: Tensor, params: Sequence[RequestParams], uniforms: Sequence[f
     ``uniforms`` [B] in [0, 1) decide the sampled rows, by inverting the cumulative distribution.
     """
     temperatures = torch.tensor([p.temperature or 1.0 for p in params], dtype=torch.float32)
-    logprobs = torch.log_softmax(logits.float() / temperatures[:, None], dim=-1)
-    chosen = logprobs.argmax(dim=-1)
+    logprobs = torch.log_softmax(logits / temperatures[:, None], dim=-1)  # float32, as the temperatures are
+    chosen = torch.zeros(len(params), dtype=torch.long)
+    greedy = [i for i, p in enumerate(params) if p.temperature == 0]
+    if greedy:
+        chosen[greedy] = logprobs[greedy].argmax(dim=-1)
     whole = [i for i, p in enumerate(params) if p.temperature > 0 and not _cuts(p)]
     if whole:
-        chosen[whole] = _invert(logprobs[whole].exp(), [uniforms[i] for i in whole])
+        rows = logprobs if len(whole) == len(params) else logprobs[whole]
+        chosen[whole] = _invert(rows.exp(), [uniforms[i] for i in whole])
     for i, p in enumerate(params):
         if p.temperature > 0 and _cuts(p):
             probs, ids = _candidates(logprobs[i].exp(), p)
@@ -60,7 +66,22 @@ def _candidates(probs: Tensor, params: RequestParams) -> tuple[Tensor, Tensor]:
 
 
 def _invert(probs: Tensor, uniforms: Sequence[float]) -> Tensor:
-    """The first index whose cumulative probability exceeds ``u`` times the total: [B] from [B, K]."""
-    cumulative = probs.double().cumsum(-1)
-    goal = torch.tensor(uniforms, dtype=torch.float64)[:, None] * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, goal, right=True)[:, 0].clamp_(max=probs.shape[-1] - 1)
+    """The first index whose cumulative probability exceeds ``u`` times the total: [B] from [B, K].
+
+    First the block in which that happens, and then the place in it: a running sum over a whole vocabulary of 150,000
+    takes longer than a layer of the model.
+    """
+    blocks = F.pad(probs, (0, -probs.shape[-1] % _BLOCK)).unflatten(-1, (-1, _BLOCK))
+    ends = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
+    goal = torch.tensor(uniforms, dtype=torch.float64)[:, None] * ends[:, -1:]
+    block = _exceeds(ends, goal)
+    before = F.pad(ends, (1, 0)).gather(1, block)
+    rows = torch.arange(len(probs))
+    place = _exceeds(blocks[rows, block[:, 0]].double().cumsum(-1), goal - before)
+    return (block * _BLOCK + place)[:, 0]
+
+
+def _exceeds(cumulative: Tensor, goal: Tensor) -> Tensor:
+    """The first index [B, 1] at which the running sum exceeds the goal, and adds to it, whatever rounding does."""
+    within = torch.minimum(goal.clamp(min=0), torch.nextafter(cumulative[:, -1:], torch.zeros((), dtype=torch.float64)))
+    return torch.searchsorted(cumulative, within, right=True)

@@ -34,6 +34,7 @@ from turnwise.loops.states import LOCK, LoopState, forget_states, write_states
 from turnwise.loops.table import HealthAddress, Loop, Places, loop_table
 from turnwise.loops.watching import ANSWER, HEARTBEAT, Watch
 from turnwise.models import resolve_model
+from turnwise.models.architectures import supported_model
 from turnwise.net import bind, url_of
 
 log = logging.getLogger("supervisor")
@@ -145,7 +146,8 @@ class Supervisor:
     def _prepare(self, sock: socket.socket) -> Address:
         """Check what every loop needs, once and before any starts, and write down the commands."""
         config = self.config
-        model = resolve_model(config.model.path)
+        ours = config.engine.kind == "local" or config.train.enabled
+        model = (supported_model if ours else resolve_model)(config.model.path)
         journal = Journal.open(config)
         try:
             journal.store.end_leases()  # serve.lock is ours: no judge and no trainer of this home lives

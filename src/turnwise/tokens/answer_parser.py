@@ -8,16 +8,16 @@ ChatML write them) leave in pieces while they are sampled; those of other famili
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from turnwise.messages import answer_of
 from turnwise.patterns import DOTALL, anchored, pattern
 from turnwise.tokens.answer_pieces import AnswerParts, CallPiece
+from turnwise.tokens.untagged_calls import CLOSE_CALL, OPEN_CALL, UntaggedCalls
 from turnwise.types import Message, ToolCall
 
-OPEN_CALL, CLOSE_CALL = "<tool_call>", "</tool_call>"
 OPEN_THINK, CLOSE_THINK = "<think>", "</think>"
 _BLOCK = pattern(f"{OPEN_CALL}.*?(?:{CLOSE_CALL}|\\Z)", DOTALL, unbounded=True)
 _HEAD = anchored(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)+")\s*,\s*"arguments"\s*:\s*(?=\{)', unbounded=True)
@@ -31,12 +31,13 @@ class AnswerGrammar:
 
     ``reasoning``: it may begin with `<think>…</think>`. ``calls``: "json" as above; "tagged" has another notation
     between the same tags; "whole" can only be read by its renderer when the answer is complete. ``space``
-    stands between those tags and the JSON.
+    stands between those tags and the JSON. ``untagged``: its models forget the tags (`untagged_calls`).
     """
 
     reasoning: bool = False
     calls: Literal["json", "tagged", "whole"] = "json"
     space: str = "\n"
+    untagged: bool = False
 
 
 @dataclass(slots=True)
@@ -48,14 +49,17 @@ class _Call:
 class AnswerParser:
     """Reads one answer. Feed it all text, then `finish`; `message` is what has been read so far.
 
-    ``with_tools``: calls are looked for only where tools were offered. ``in_reasoning``: the prompt itself ended with
-    `<think>`. ``broken`` counts calls that had to stay text, wholly or in part: what stands between the arguments and
-    the closing tag and is no JSON of the call's own is given as content, after the call.
+    ``with_tools``: calls are looked for only where tools were offered, which have these ``names``. ``in_reasoning``:
+    the prompt itself ended with `<think>`. ``broken`` counts calls that had to stay text, wholly or in part: what
+    stands between the arguments and the closing tag and is no JSON of the call's own is given as content, after it.
     """
 
-    def __init__(self, grammar: AnswerGrammar, *, with_tools: bool, in_reasoning: bool = False) -> None:
+    def __init__(
+        self, grammar: AnswerGrammar, *, with_tools: bool, in_reasoning: bool = False, names: Collection[str] = ()
+    ) -> None:
         self._grammar = grammar
         self._with_tools = with_tools
+        self._untagged = UntaggedCalls(names) if grammar.untagged and with_tools and names else None
         self._state: Literal["start", "reasoning", "content", "head", "arguments", "tail", "held"]
         self._state = "reasoning" if in_reasoning else ("start" if grammar.reasoning else "content")
         if grammar.calls == "whole":
@@ -73,7 +77,7 @@ class AnswerParser:
 
     def feed(self, text: str) -> AnswerParts:
         """Take the next piece of text."""
-        self._rest += text
+        self._rest += self._untagged.feed(text) if self._untagged else text
         parts = AnswerParts()
         while self._step(parts):
             pass
@@ -82,6 +86,10 @@ class AnswerParser:
     def finish(self) -> AnswerParts:
         """The text is complete: give what was held back while it could have become something else."""
         parts = AnswerParts()
+        if self._untagged:
+            self._rest += self._untagged.finish()
+            while self._step(parts):
+                pass
         if self._state == "reasoning" and self._with_tools and OPEN_CALL in self._rest:
             self._reopen_calls(parts)
         elif self._state == "start":

@@ -50,6 +50,7 @@ class ChatMLRenderer:
         if end_of_text is not None:
             self._stops.append(end_of_text)
         self._newline = self.encode("\n")
+        self._opening = [self._start, *self.encode("assistant\n")]
 
     def _special(self, token: str) -> int:
         token_id = self.tokenizer.token_to_id(token)
@@ -74,7 +75,7 @@ class ChatMLRenderer:
         self, messages: list[Message], *, tools: list[ToolSpec] | None = None, add_generation_prompt: bool = False
     ) -> RenderedTokens:
         """All messages as ids, each token with the index of its message (-1 for scaffolding)."""
-        rendered = _Builder(messages)
+        rendered = RenderedPieces(messages)
         if messages and messages[0]["role"] != "system":
             system = "\n\n".join(part for part in (self.default_system, _describe(tools)) if part)
             if system:
@@ -85,7 +86,7 @@ class ChatMLRenderer:
                 text = "\n\n".join(part for part in (text, _describe(tools)) if part)
             self._turn(rendered, i, message["role"], text)
         if add_generation_prompt:
-            rendered.add([self._start, *self.encode("assistant\n")], -1)
+            rendered.add(self._opening, -1)
         return rendered.result()
 
     def bridge_to_next_turn(
@@ -106,12 +107,12 @@ class ChatMLRenderer:
         )
         if previous is None or len(previous) < len(previous_prompt_ids) + len(previous_completion_ids):
             return None
-        rendered = _Builder(new_messages)
+        rendered = RenderedPieces(new_messages)
         rendered.add(previous, -1)
         rendered.add(self._newline, -1)
         for i, message in enumerate(new_messages):
             self._turn(rendered, i, message["role"], _text(message))
-        rendered.add([self._start, *self.encode("assistant\n")], -1)
+        rendered.add(self._opening, -1)
         return rendered.result()
 
     def parse_response(
@@ -121,7 +122,7 @@ class ChatMLRenderer:
         text = self.tokenizer.decode(token_ids, skip_special_tokens=True)
         return parse_text(text, with_tools=bool(tools))
 
-    def _turn(self, rendered: _Builder, index: int, role: str, text: str) -> None:
+    def _turn(self, rendered: RenderedPieces, index: int, role: str, text: str) -> None:
         rendered.add([self._start], index)
         rendered.add(self.encode(f"{role}\n{text}"), index)
         rendered.add([self._end], index)
@@ -192,7 +193,7 @@ def _text(message: Message) -> str:
     return "\n".join(part for part in (content, *calls) if part)
 
 
-class _Builder:
+class RenderedPieces:
     """Collects ids with the message each belongs to."""
 
     def __init__(self, messages: list[Message]) -> None:

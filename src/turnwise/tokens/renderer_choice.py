@@ -14,8 +14,13 @@ from typing import Any
 from renderers.base import Renderer, create_renderer
 from renderers.configs import BaseRendererConfig, DefaultRendererConfig, Qwen3RendererConfig, RendererConfig
 
+from turnwise.tokens.qwen25 import Qwen25Renderer
+
 CONFIG_OF_TYPE: dict[str, type[Qwen3RendererConfig]] = {"qwen3": Qwen3RendererConfig, "qwen3_moe": Qwen3RendererConfig}
 """Renderer configurations by the `model_type` of a model's `config.json`."""
+
+QWEN25_TYPES = frozenset({"qwen2", "qwen2_moe"})
+"""The same, of the models whose renderer is our own (`qwen25`)."""
 
 SWITCH = "enable_thinking"
 """What templates call the argument that says whether to think."""
@@ -47,18 +52,39 @@ PROBES: list[tuple[list[dict[str, Any]], list[dict[str, Any]] | None]] = [
 
 def renderer_config(folder: Path, tokenizer: Any) -> RendererConfig | None:
     """The configuration of the family's renderer, or None when the folder's template is not the family's."""
-    config = folder / "config.json"
-    model_type = json.loads(config.read_text(encoding="utf-8")).get("model_type") if config.exists() else None
+    model_type = _model_type(folder)
     if model_type not in CONFIG_OF_TYPE:
         return None
     found = CONFIG_OF_TYPE[model_type]()
-    renderer = create_renderer(tokenizer, found)
+    return found if _writes_the_template(create_renderer(tokenizer, found), tokenizer) else None
+
+
+def qwen25_renderer(folder: Path, tokenizer: Any) -> Qwen25Renderer | None:
+    """Our own renderer for Qwen2.5, or None when the folder is another model's or has a template of its own."""
+    file = folder / "tokenizer.json"
+    if _model_type(folder) not in QWEN25_TYPES or not file.exists() or not tokenizer.chat_template:
+        return None
+    text = tokenizer.apply_chat_template(PROBES[0][0], tokenize=False)
+    before, _, rest = text.partition("<|im_start|>system\n")
+    system, closed, _ = rest.partition("<|im_end|>")
+    if before or not closed:
+        return None
+    renderer = Qwen25Renderer(file, system)
+    return renderer if _writes_the_template(renderer, tokenizer) else None
+
+
+def _model_type(folder: Path) -> str | None:
+    config = folder / "config.json"
+    return json.loads(config.read_text(encoding="utf-8")).get("model_type") if config.exists() else None
+
+
+def _writes_the_template(renderer: Any, tokenizer: Any) -> bool:
     for messages, tools in PROBES:
-        ids = renderer.render_ids(messages, tools=tools, add_generation_prompt=True)  # type: ignore[arg-type]
+        ids = renderer.render_ids(messages, tools=tools, add_generation_prompt=True)
         text = tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True, tokenize=False)
         if tokenizer.decode(ids) != text:
-            return None
-    return found
+            return False
+    return True
 
 
 def thinking_switch(tokenizer: Any, renderer: Renderer) -> dict[bool, Renderer]:

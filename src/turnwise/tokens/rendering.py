@@ -21,13 +21,14 @@ from turnwise.errors import EngineError, ModelError
 from turnwise.messages import history_to_chat
 from turnwise.tokens.answer_parser import CLOSE_THINK, OPEN_THINK, AnswerGrammar
 from turnwise.tokens.chatml import ChatMLRenderer
-from turnwise.tokens.renderer_choice import renderer_config, thinking_switch
+from turnwise.tokens.renderer_choice import qwen25_renderer, renderer_config, thinking_switch
 from turnwise.types import Message
 
 _CHATML_SYSTEM_MARK = "<|im_start|>system\n"
 
 GRAMMARS = {
     "ChatMLRenderer": AnswerGrammar(reasoning=False, calls="json", space=""),
+    "Qwen25Renderer": AnswerGrammar(reasoning=False, calls="json", untagged=True),
     "Qwen3Renderer": AnswerGrammar(reasoning=True, calls="json"),
     "Qwen3VLRenderer": AnswerGrammar(reasoning=True, calls="json"),
     "Qwen35Renderer": AnswerGrammar(reasoning=True, calls="tagged"),
@@ -188,13 +189,16 @@ class PromptRenderer:
 
 
 def load_renderer(model: Path | str) -> PromptRenderer:
-    """The renderer for a model folder or hub id: ours for plain ChatML, else that of its model family."""
+    """The renderer for a model folder or hub id: ours for plain ChatML and Qwen2.5, else that of `renderers`."""
     folder = Path(model)
     if folder.is_dir() and _is_plain_chatml(folder):
         chatml = ChatMLRenderer(folder / "tokenizer.json", _default_system(folder))
         return PromptRenderer(chatml, chatml.tokenizer.decode, chatml.encode)
     try:
         tokenizer = load_tokenizer(str(model))
+        own = qwen25_renderer(folder, tokenizer) if folder.is_dir() else None
+        if own is not None:
+            return PromptRenderer(own, own.tokenizer.decode, own.encode)
         config = renderer_config(folder, tokenizer) if folder.is_dir() else None
         renderer = create_renderer(tokenizer, config)
         encode = partial(tokenizer.encode, add_special_tokens=False)

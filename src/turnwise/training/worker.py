@@ -21,7 +21,7 @@ from turnwise.config import Config
 from turnwise.errors import AdapterError, DiskFull, JournalUnavailable, LeaseLost
 from turnwise.journal.journal import Journal
 from turnwise.loops.lifeline import beat
-from turnwise.models import resolve_model
+from turnwise.models.architectures import supported_model
 from turnwise.training.publish import clean_leftovers, numbers_on_disk, version_dir
 from turnwise.training.step import BadBatch, Tick
 from turnwise.training.update import Trainer
@@ -56,7 +56,7 @@ def run(config: Config, stop: Stop) -> None:
     transformers.utils.logging.disable_progress_bar()
     journal = Journal.open(config)
     clean_leftovers(journal, config.versions_dir)
-    trainer = Trainer(config, resolve_model(config.model.path))
+    trainer = Trainer(config, supported_model(config.model.path))
     worker = f"trainer-{os.getpid()}"
     log.info("ready: %d threads, device %s", torch.get_num_threads(), trainer.backend.device)
     heartbeat, fault, closed = float("-inf"), None, ""

@@ -248,7 +248,9 @@ class Answering(Closing):
             yield Again()
 
     def _parser(self, turn: OpenTurn, in_reasoning: bool) -> AnswerParser:
-        return AnswerParser(self.renderer.grammar, with_tools=turn.request.tools is not None, in_reasoning=in_reasoning)
+        tools = turn.request.tools
+        names = frozenset(str(tool["function"]["name"]) for tool in tools or ())
+        return AnswerParser(self.renderer.grammar, with_tools=tools is not None, in_reasoning=in_reasoning, names=names)
 
     def token_text(self, token_id: int) -> str:
         return self.renderer.decode([token_id])

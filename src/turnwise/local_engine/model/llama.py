@@ -21,8 +21,8 @@ from turnwise.local_engine.model.adapters import Adapter
 from turnwise.local_engine.model.attention import Pack
 from turnwise.local_engine.model.checkpoint import StoredWeights
 from turnwise.local_engine.model.kv import KVShape
+from turnwise.models.architectures import LEAN
 
-MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 _STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 _MLP = ("gate_proj", "up_proj", "down_proj")
@@ -104,7 +104,7 @@ class LlamaRunner:
         """Whether this file computes the same as transformers for such a model."""
         rope = getattr(config, "rope_parameters", None) or {}
         return (
-            config.model_type in MODEL_TYPES
+            config.model_type in LEAN
             and getattr(config, "hidden_act", None) == "silu"
             and not (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
             and rope.get("rope_type", "default") in _STATIC_ROPE

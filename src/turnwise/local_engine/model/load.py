@@ -15,6 +15,7 @@ from turnwise.local_engine.model.checkpoint import StoredWeights
 from turnwise.local_engine.model.llama import LlamaRunner
 from turnwise.local_engine.model.runner import Runner, TransformersRunner, load_model
 from turnwise.models import resolve_model
+from turnwise.models.architectures import SUPPORTED, refuse_unsupported
 
 _WANTED = ["*.json", "*.jinja", "*.safetensors", "tokenizer.model"]
 
@@ -37,11 +38,12 @@ class LoadedModel:
 def load(name: str, dtype: torch.dtype, max_model_len: int) -> LoadedModel:
     """Load the model that ``name`` means, for contexts of up to ``max_model_len`` tokens. Raises ModelError."""
     folder = _folder(name)
+    refuse_unsupported(folder)
     try:
         config = AutoConfig.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as e:
-        raise ModelError(f"cannot read the configuration or tokenizer in {folder}: {e}") from e
+        raise ModelError(f"cannot read the configuration or tokenizer in {folder}: {e}; {SUPPORTED}") from e
     checkpoint = StoredWeights(folder)
     if LlamaRunner.supports(config, checkpoint):
         runner: Runner = LlamaRunner(config, checkpoint, dtype, max_model_len)

@@ -96,9 +96,13 @@ class TransformersRunner:
 def load_model(folder: Path | str, dtype: torch.dtype) -> PreTrainedModel:
     """The model in ``folder``, ready for inference. Raises ModelError when transformers cannot load it."""
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
-    except (OSError, ValueError, RuntimeError, KeyError) as e:
+        model, told = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, attn_implementation="sdpa", output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as e:
         raise ModelError(f"cannot load the model {folder}: {e}") from e
+    if lacking := sorted(told["missing_keys"]):
+        raise ModelError(f"the weights in {folder} have no {lacking[0]}, which would be random numbers")
     return model.eval().requires_grad_(False)
 
 
