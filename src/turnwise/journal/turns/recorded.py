@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -60,8 +60,8 @@ class Turn(SameRequest):
     response_tokens: int
     used_prompt: int | None
     used_response: int | None
-    tools_id: int | None
-    packed_tools: bytes | None
+    tools_id: int | None = field(compare=False)  # where the tools lie, which older turns have with them
+    packed_tools: bytes | None = field(compare=False)
     packed_params: bytes
     packed_answer: bytes | None
     packed_prompt_ids: bytes
@@ -126,7 +126,7 @@ _WORDS: dict[str, type[StrEnum]] = {
 
 
 def _columns(kind: type[PossibleParent]) -> list[str]:
-    names = (field.name for field in fields(kind) if field.name not in _JOINED)
+    names = (one.name for one in fields(kind) if one.name not in _JOINED)
     return ["idx" if name == "index" else name.removeprefix("packed_") for name in names]
 
 
