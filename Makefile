@@ -85,7 +85,7 @@ test-references: ## losses, advantages, averages and KL beside verl 0.9.1 and TR
 	  $(REFERENCES)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 && \
 	  $(REFERENCES)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1 && \
 	  $(REFERENCES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt trl==1.16.0 accelerate \
-	    codetiming datasets dill numpy omegaconf orjson pandas pyarrow ray tensordict transformers pydantic msgspec pytest && \
+	    codetiming datasets dill numpy omegaconf orjson pandas platformdirs pyarrow ray tensordict transformers pydantic msgspec pytest && \
 	  touch $(REFERENCES)/.installed; }
 	PYTHONPATH=src $(REFERENCES)/bin/python -m pytest -c /dev/null --rootdir=. --noconftest -q -p no:cacheprovider tests/references
 

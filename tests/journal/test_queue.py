@@ -309,8 +309,8 @@ def test_a_sample_of_long_ago_is_stale(home, clock) -> None:
 def test_after_a_rollback_age_is_counted_along_parents(home, clock) -> None:
     """v4 is left for v1. A sample of v1 is new then; one of v4 is three updates away."""
     journal = open_journal(home, clock, min_batch=1, max_batch=1, max_staleness=2)
-    for _ in range(4):
-        judged(journal, session_id="new")
+    for n in range(4):
+        judged(journal, session_id="new", version=n)
         publish_next(journal)
     sampled = {n: answered(journal, session_id=f"of-{n}", version=n) for n in (4, 3, 1)}
     journal.versions.serve(1)
@@ -323,7 +323,7 @@ def test_after_a_rollback_age_is_counted_along_parents(home, clock) -> None:
     assert batches == [(sampled[3], 3), (sampled[1], 1)]
     assert journal.turns.get(sampled[4]).exclusion is Exclusion.STALE
     sibling = answered(journal, session_id="sibling", version=3)
-    judged(journal, session_id="new")
+    judged(journal, session_id="new", version=1)
     assert publish_next(journal).parent == 1
     journal.verdicts.feedback(sibling, 1, None)
     assert journal.batches.claim("t", 60) is None, "up to v1 and down again: three updates"

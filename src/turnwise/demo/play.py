@@ -47,7 +47,8 @@ TRAINING: dict[str, int | float | str] = {
     "teacher": "base",
 }
 """How the demo's server trains, beside the defaults: in a run of minutes batches are smaller, steps larger and two over
-each batch. The teacher is the base model, which stands still (docs/decisions/0006). docs/demo.md has what else was tried."""
+each batch. The teacher is the base model, which stands still (docs/decisions/0006). docs/demo.md has what else was
+tried."""
 
 
 @dataclass(frozen=True, slots=True)
