@@ -37,7 +37,7 @@ def test_idle_sessions_are_closed_and_open_again(tmp_path: Path, qwen3_dir: Path
         sessions = {talk.ask().session_id for talk in talks}
         assert len(sessions) == len(CALLERS)
         wait_until(lambda: status(gateway)["sessions"] == {"open": 0, "total": len(CALLERS)})
-        assert (status(gateway)["excluded"], status(gateway)["samples_ready"]) == ({}, len(CALLERS))
+        assert (status(gateway)["turns"]["ready"], status(gateway)["samples_ready"]) == (len(CALLERS), 0)
         for talk in talks:
             talk.say("say: I am back")
             assert talk.ask().session_id == talk.turns[0].session_id

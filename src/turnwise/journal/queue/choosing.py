@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, literal, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, literal, not_, or_, select
 
 from turnwise.config import TrainConfig
 from turnwise.journal import schema
@@ -57,6 +57,11 @@ def with_silent(teaching: Sequence[Any], silent: Sequence[Any], max_batch: int) 
     return sorted([*teaching, *silent[:room]], key=lambda row: row.seq)
 
 
+def count_teaching(c: Connection, train: TrainConfig) -> int:
+    """How many ready samples teach something: `min_batch` of them begin a batch."""
+    return c.execute(_count(*_learns(train)), {"low": BASE_VERSION, "high": _LAST}).scalar_one()
+
+
 def _learns(train: TrainConfig) -> tuple[bool, bool]:
     """Whether scores, and whether hints, move the weights."""
     method = METHODS[train.method]
@@ -66,15 +71,27 @@ def _learns(train: TrainConfig) -> tuple[bool, bool]:
 @cache
 def _ready(scores: bool, hints: bool, *, teaches: bool) -> Select[Any]:
     """The first ready turns of a span of versions that teach something, or that do not."""
-    signals = [*([S.reward != 0] if scores else []), *([S.hint.is_not(None)] if hints else [])]
-    some = or_(*signals)
+    wanted = select(T.id, T.state, T.exclusion, T.seq).join_from(schema.turns, schema.samples, S.turn_id == T.id)
     return (
-        select(T.id, T.state, T.exclusion, T.seq)
-        .join_from(schema.turns, schema.samples, S.turn_id == T.id)
-        .where(and_(schema.READY, _OF_SPAN, some if teaches else not_(some)))
+        wanted.where(_that(scores, hints, teaches))
         .order_by(T.seq + 0)  # what is computed keeps SQLite from walking all turns in their order
         .limit(bindparam("most"))
     )
+
+
+@cache
+def _count(scores: bool, hints: bool) -> Select[Any]:
+    return (
+        select(func.count())
+        .join_from(schema.turns, schema.samples, S.turn_id == T.id)
+        .where(_that(scores, hints, True))
+    )
+
+
+def _that(scores: bool, hints: bool, teaches: bool) -> ColumnElement[bool]:
+    signals = [*([S.reward != 0] if scores else []), *([S.hint.is_not(None)] if hints else [])]
+    some = or_(*signals)
+    return and_(schema.READY, _OF_SPAN, some if teaches else not_(some))
 
 
 def _fresh_spans(c: Connection, serving: int, max_staleness: int) -> list[Span]:
