@@ -134,18 +134,22 @@ def test_skewed_verdicts_come_to_weigh_the_same_on_both_sides() -> None:
     assert sum(batch) == -0.5 * sum(map(abs, batch))
 
 
-@given(st.lists(st.floats(-1, 1), min_size=1, max_size=12), st.floats(-1, 1), st.floats(0, WINDOW))
+some_rewards = st.lists(st.just(0.0) | st.floats(0.01, 1) | st.floats(-1, -0.01), min_size=1, max_size=12)
+
+
+@given(some_rewards, st.floats(-1, 1), st.floats(0, WINDOW))
 def test_praise_stays_praise_and_blame_blame(rewards: list[float], mean: float, weight: float) -> None:
     got = centred(rewards, ScoreHistory(mean * weight, weight))
     for reward, kept in zip(rewards, got, strict=True):
         assert (kept > 0) == (reward > 0) and (kept < 0) == (reward < 0)
-        assert abs(kept) <= 2 * abs(reward)
+        assert abs(kept) <= 2 * abs(reward) + 1e-12
 
 
 def test_a_history_goes_on_from_what_a_version_recorded() -> None:
     first = ScoreHistory().after([1.0, -0.5, 0.0])
     assert first == ScoreHistory(0.5, 1.5) == ScoreHistory.of(first.metrics() | {"loss": 3.0})
     assert ScoreHistory.of({}) == ScoreHistory()
+    assert ScoreHistory().after([0.0]) == ScoreHistory(), "a batch without a score"
     full = first.after([-1.0] * 100)
     assert (full.total, full.weight) == pytest.approx((-99.5 * WINDOW / 101.5, WINDOW))
 
@@ -158,6 +162,24 @@ def test_the_binary_term_uses_the_history_it_is_given() -> None:
 
 
 # -- both together --------------------------------------------------------------------------------------------------
+
+
+def test_the_loss_of_a_hint_is_the_divergence_that_is_configured_with_its_weight() -> None:
+    student, teacher = (torch.tensor([row], dtype=torch.float64).log() for row in ([0.7, 0.1, 0.2], [0.2, 0.5, 0.3]))
+
+    def found(**settings: Any) -> float:
+        extra = algorithm_of(train_config(method="opd", w_opd=0.25, **settings)).extra_loss()
+        assert extra is not None and extra.weight == 0.25
+        return float(extra.per_position(student, teacher))
+
+    log = math.log
+    reverse = 0.7 * log(0.7 / 0.2) + 0.1 * log(0.1 / 0.5) + 0.2 * log(0.2 / 0.3)
+    forward = 0.2 * log(0.2 / 0.7) + 0.5 * log(0.5 / 0.1) + 0.3 * log(0.3 / 0.2)
+    assert found() == pytest.approx(reverse)
+    assert found(divergence="forward") == pytest.approx(forward)
+    folded = 0.1 * log(0.1 / 0.5) + 0.9 * log(0.9 / 0.5)
+    assert found(estimator="topk", top_k=1) == pytest.approx(folded)
+    assert algorithm_of(train_config(method="opd", estimator="sampled")).extra_loss() is None
 
 
 def test_combined_adds_both_terms_with_their_weights() -> None:

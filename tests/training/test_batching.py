@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.tiny import ids, sample
-from turnwise.training.batching import Span, merge_prefixes, microbatches, minibatches, row_of
+from turnwise.training.batching import Span, merge_prefixes, microbatches, minibatches, padded_tokens, row_of
 
 
 def conversation(turns: int, session: str = "s") -> list:
@@ -32,6 +32,12 @@ def test_a_bridged_session_is_read_once() -> None:
 def test_the_order_of_the_turns_does_not_matter() -> None:
     turns = conversation(3)
     assert merge_prefixes(turns, [2, 0, 1]) == merge_prefixes(turns, [0, 1, 2])
+
+
+def test_a_later_turn_that_stands_first_in_the_batch_still_joins_its_row() -> None:
+    turns = conversation(3)[::-1]
+    (row,) = merge_prefixes(turns, range(3))
+    assert [s.sample for s in row.spans] == [2, 1, 0]
 
 
 def test_a_prompt_that_does_not_extend_the_last_turn_begins_a_new_row() -> None:
@@ -65,6 +71,14 @@ def test_microbatches_hold_every_row_once_and_stay_within_the_limit(lengths: lis
     assert sorted(r.spans[0].sample for g in groups for r in g) == list(range(len(rows)))
     for group in groups:
         assert len(group) == 1 or len(group) * max(len(r.ids) for r in group) <= limit
+
+
+def test_a_microbatch_is_filled_to_the_limit_and_padding_counts() -> None:
+    rows = [row_of(i, [0], [1] * n) for i, n in enumerate([9, 9, 9, 2])]
+    assert padded_tokens(rows) == 40
+    assert [len(group) for group in microbatches(rows, 20)] == [2, 2]
+    assert [len(group) for group in microbatches(rows, 19)] == [1, 1, 1, 1]
+    assert [len(group) for group in microbatches(rows, 30)] == [3, 1]
 
 
 @given(st.integers(1, 50), st.integers(1, 20))

@@ -82,6 +82,11 @@ def test_k3() -> None:
     assert got.tolist() == pytest.approx([0.0, 1 - LN2, LN2 - 0.5])
 
 
+def test_k3_is_cut_at_a_log_ratio_of_twenty_both_ways() -> None:
+    far = losses.k3(torch.tensor([-1000.0, 0.0]).double(), torch.tensor([0.0, -1000.0]).double())
+    assert far.tolist() == pytest.approx([math.exp(20) - 21, math.exp(-20) + 19])
+
+
 @given(st.floats(-20, 0), st.floats(-20, 0))
 def test_k3_is_never_negative(logp: float, ref: float) -> None:
     assert losses.k3(torch.tensor([logp], dtype=torch.float64), torch.tensor([ref], dtype=torch.float64)).item() >= 0
@@ -106,6 +111,14 @@ def test_equal_distributions_have_no_divergence_and_no_gradient(direction: losse
     assert got.abs().max().item() < 1e-12
     assert logits.grad is not None
     assert logits.grad.abs().max().item() < 1e-12
+
+
+@pytest.mark.parametrize(("direction", "second"), [("reverse", 0.5 * math.log(4 / 3)), ("forward", 0.0)])
+def test_each_position_has_a_divergence_of_its_own(direction: losses.Divergence, second: float) -> None:
+    student = torch.cat([logs(0.5, 0.5), logs(0.5, 0.5), logs(0.25, 0.75)])
+    teacher = torch.cat([logs(0.5, 0.5), logs(0.25, 0.75), logs(0.25, 0.75)])
+    second = second or 0.25 * -LN2 + 0.75 * math.log(1.5)
+    assert losses.divergence(student, teacher, direction).tolist() == pytest.approx([0.0, second, 0.0])
 
 
 ZERO = float("-inf")
@@ -203,6 +216,14 @@ def test_a_tail_of_no_probability_is_a_bin_of_none_and_has_a_finite_gradient() -
     got.sum().backward()
     assert got.item() == pytest.approx(losses.divergence(student, teacher, "reverse").item())
     assert logits.grad is not None and logits.grad.isfinite().all()
+
+
+def test_each_position_has_a_tail_of_its_own() -> None:
+    table = torch.cat([logs(0.1, 0.4, 0.2, 0.3), logs(0.5, 0.5, 0.0, 0.0), logs(0.7, 0.1, 0.15, 0.05)])
+    ids = losses.top_tokens(table, 2)
+    assert ids.tolist()[0] == [1, 3] and sorted(ids.tolist()[1]) == [0, 1] and ids.tolist()[2] == [0, 2]
+    tails = losses.fold_tail(table, ids)[:, 2].exp()
+    assert tails.tolist() == pytest.approx([0.3, 0.0, 0.15])
 
 
 def test_a_long_tail_is_summed_to_the_last_word() -> None:
