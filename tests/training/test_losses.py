@@ -82,6 +82,11 @@ def test_k3() -> None:
     assert got.tolist() == pytest.approx([0.0, 1 - LN2, LN2 - 0.5])
 
 
+def test_a_ratio_is_cut_at_twenty_nats_both_ways() -> None:
+    far = losses.ratio(torch.tensor([-1000.0, 0.0]).double(), torch.tensor([0.0, -1000.0]).double())
+    assert far.log().tolist() == pytest.approx([-20.0, 20.0])
+
+
 def test_k3_is_cut_at_a_log_ratio_of_twenty_both_ways() -> None:
     far = losses.k3(torch.tensor([-1000.0, 0.0]).double(), torch.tensor([0.0, -1000.0]).double())
     assert far.tolist() == pytest.approx([math.exp(20) - 21, math.exp(-20) + 19])
@@ -222,8 +227,11 @@ def test_each_position_has_a_tail_of_its_own() -> None:
     table = torch.cat([logs(0.1, 0.4, 0.2, 0.3), logs(0.5, 0.5, 0.0, 0.0), logs(0.7, 0.1, 0.15, 0.05)])
     ids = losses.top_tokens(table, 2)
     assert ids.tolist()[0] == [1, 3] and sorted(ids.tolist()[1]) == [0, 1] and ids.tolist()[2] == [0, 2]
+    table.requires_grad_()
     tails = losses.fold_tail(table, ids)[:, 2].exp()
     assert tails.tolist() == pytest.approx([0.3, 0.0, 0.15])
+    tails.sum().backward()
+    assert table.grad is not None and table.grad.isfinite().all()
 
 
 def test_a_long_tail_is_summed_to_the_last_word() -> None:

@@ -86,6 +86,21 @@ def test_the_kl_s_gradient_is_that_of_the_policy_from_the_base_and_not_the_other
         assert_close(list(torch.autograd.grad(forward, policy.parameters())), found)
 
 
+@pytest.mark.parametrize("estimator", ["exact", "sampled"])
+def test_what_is_measured_is_the_sum_over_all_chunks(
+    tiny_dir: Path, monkeypatch: pytest.MonkeyPatch, estimator: str
+) -> None:
+    config = train_config(estimator=estimator)
+    policy, data = Policy(tiny_dir, config), batch([sample(n) for n in range(3)])
+    shake(policy)
+    signals = compute_signals(policy, data, config, no_tick)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.0)
+    whole = optimiser_step(policy, optimizer, data, signals, range(3), config, no_tick)
+    monkeypatch.setattr("turnwise.training.streams.HEAD_CHUNK", 3)
+    assert optimiser_step(policy, optimizer, data, signals, range(3), config, no_tick) == pytest.approx(whole, rel=1e-4)
+    assert whole["tokens"] == sum(len(one.response_ids) for one in data.samples)
+
+
 # -- how far a step goes --------------------------------------------------------------------------------------------
 
 
