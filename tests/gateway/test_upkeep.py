@@ -57,7 +57,7 @@ def test_a_session_whose_answer_takes_long_is_not_idle(tmp_path: Path, qwen3_dir
         wait_until(lambda: len(stub.sampled) == len(CALLERS))
         Caller(gateway, "chat", False).ask([user("say: ")])  # of another session, which is closed meanwhile
         try:
-            wait_until(lambda: status(gateway)["excluded"])
+            wait_until(lambda: status(gateway)["turns"][TurnState.READY])
             seen = status(gateway)
             unanswered = [not each.done() for each in asking]
         finally:
