@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -137,6 +137,7 @@ def test_skewed_verdicts_come_to_weigh_the_same_on_both_sides() -> None:
 some_rewards = st.lists(st.just(0.0) | st.floats(0.01, 1) | st.floats(-1, -0.01), min_size=1, max_size=12)
 
 
+@settings(deadline=None)
 @given(some_rewards, st.floats(-1, 1), st.floats(0, WINDOW))
 def test_praise_stays_praise_and_blame_blame(rewards: list[float], mean: float, weight: float) -> None:
     got = centred(rewards, ScoreHistory(mean * weight, weight))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.training.tiny import ids, sample
@@ -64,6 +64,7 @@ def test_a_row_joins_ids() -> None:
     assert (row.ids, row.spans) == ([1, 2, 3], [Span(3, 2, 3)])
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(10, 120))
 def test_microbatches_hold_every_row_once_and_stay_within_the_limit(lengths: list[int], limit: int) -> None:
     rows = [row_of(i, [0], [1] * n) for i, n in enumerate(lengths)]
@@ -81,6 +82,7 @@ def test_a_microbatch_is_filled_to_the_limit_and_padding_counts() -> None:
     assert [len(group) for group in microbatches(rows, 30)] == [3, 1]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 50), st.integers(1, 20))
 def test_minibatches_hold_every_sample_once_and_differ_by_at_most_one(count: int, size: int) -> None:
     parts = minibatches(count, size, seed=0, batch=1, epoch=0)
