@@ -203,8 +203,8 @@ def test_a_teacher_is_asked_for_log_probs_only_where_the_estimator_needs_them() 
         raise AssertionError
 
     one = Seen(sample(1), torch.zeros(2), refuse)
-    for settings in ({"method": "binary"}, {"method": "opd"}, {"method": "combined", "estimator": "topk"}):
-        algorithm = algorithm_of(train_config(**settings))
+    for chosen in ({"method": "binary"}, {"method": "opd"}, {"method": "combined", "estimator": "topk"}):
+        algorithm = algorithm_of(train_config(**chosen))
         algorithm.group([one], [algorithm.advantage(one)])
 
 

@@ -69,7 +69,7 @@ def _learns(train: TrainConfig) -> tuple[bool, bool]:
 
 
 @cache
-def _ready(scores: bool, hints: bool, *, teaches: bool) -> Select[Any]:
+def _ready(scores: bool, hints: bool, *, teaches: bool) -> Select[Any, Any, Any, Any]:
     """The first ready turns of a span of versions that teach something, or that do not."""
     wanted = select(T.id, T.state, T.exclusion, T.seq).join_from(schema.turns, schema.samples, S.turn_id == T.id)
     return (
