@@ -75,6 +75,32 @@ test-vllm: pull ## the engine contract on a real vLLM server on the CPU, in an e
 	  touch $(VLLM)/.installed; }
 	TURNWISE_VLLM_PYTHON=$(VLLM)/bin/python $(PYTEST) -m vllm -s
 
+REFERENCES := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/references-1
+
+.PHONY: test-references
+test-references: ## losses, advantages, averages and KL beside verl 0.9.1 and TRL 1.16.0, in an environment of their own
+	@test -x $(REFERENCES)/bin/python || $(PYTHON) -m venv $(REFERENCES)
+	@# verl asks for an older transformers, which nothing here imports: it comes without its dependencies
+	@test -e $(REFERENCES)/.installed || { \
+	  $(REFERENCES)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 && \
+	  $(REFERENCES)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1 && \
+	  $(REFERENCES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt trl==1.16.0 accelerate \
+	    codetiming datasets dill numpy omegaconf orjson pandas platformdirs pyarrow ray tensordict transformers pydantic msgspec pytest && \
+	  touch $(REFERENCES)/.installed; }
+	PYTHONPATH=src $(REFERENCES)/bin/python -m pytest -c /dev/null --rootdir=. --noconftest -q -p no:cacheprovider tests/references
+
+MUTATE := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/mutmut-3.8.1
+
+.PHONY: mutate
+mutate: install ## change training/ and judges/ a line at a time: does a test notice? (hours; ONLY='turnwise.training.losses*')
+	@test -x $(MUTATE)/bin/python || $(PYTHON) -m venv $(MUTATE)
+	@test -x $(MUTATE)/bin/mutmut || $(MUTATE)/bin/python -m pip install --quiet --disable-pip-version-check mutmut==3.8.1
+	@# it finds torch and all else in the project's own environment, and turnwise in its folder of mutants
+	@$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' \
+	  > "$$($(MUTATE)/bin/python -c 'import site; print(site.getsitepackages()[0])')/turnwise-tools.pth"
+	OMP_NUM_THREADS=1 $(MUTATE)/bin/mutmut run $(if $(ONLY),'$(ONLY)')
+	@$(MUTATE)/bin/mutmut results
+
 .PHONY: check
 check: install ## lint, types, import contracts and the fast tests: under two minutes
 	$(BIN)/ruff check src tests

@@ -11,9 +11,11 @@ from turnwise.methods import METHODS
 from turnwise.sampling import (
     Signal,
     exclusion_of_answer,
+    fresh_versions,
     may_keep_only_turn,
-    oldest_fresh,
+    places_beside,
     signal_of_verdict,
+    spans,
     takes_hint,
 )
 from turnwise.types import Exclusion, FinishReason, TurnKind
@@ -68,19 +70,50 @@ def test_what_excludes_an_answered_turn(
     assert exclusion_of_answer(kind, finish, **(GOOD | changes)) is found
 
 
+def test_a_reward_is_the_score_times_the_confidence_in_it() -> None:
+    assert signal_of_verdict("combined", -1, "shorter", 7, 5, 0.7) == Signal(-0.7, "shorter")
+    assert signal_of_verdict("binary", 1, None, None, 5, 0.99) == Signal(0.99, None)
+    assert signal_of_verdict("opd", 1, "shorter", 7, 5, 0.7) == Signal(0.0, "shorter")
+
+
+IN_A_ROW = {n: n - 1 for n in range(1, 13)}
+ROLLED_BACK = IN_A_ROW | {13: 1, 14: 13}
+"""Twelve versions, then back to the first, and two on top of it."""
+
+
 @pytest.mark.parametrize(
-    ("published", "most", "oldest"),
-    [([], 0, 0), ([], 8, 0), ([7], 0, 7), ([7, 5, 2], 1, 5), ([7, 5, 2], 2, 2), ([7, 5, 2], 3, 0)],
+    ("parents", "serving", "most", "fresh"),
+    [
+        ({}, 0, 8, {0}),
+        ({7: 0}, 7, 0, {7}),
+        ({7: 5, 5: 2, 2: 0}, 7, 1, {7, 5}),  # versions count, not numbers: 6, 4 and 3 were never published
+        ({7: 5, 5: 2, 2: 0}, 7, 3, {7, 5, 2, 0}),
+        (IN_A_ROW, 12, 3, {12, 11, 10, 9}),
+        (IN_A_ROW, 1, 3, {1, 0, 2, 3, 4}),  # gone back: its own are fresh, and 2 to 4 are as far as they say
+        (ROLLED_BACK, 14, 3, {14, 13, 1, 0, 2}),  # 0 and 2 lie three updates away: up to 1, and down
+        (ROLLED_BACK, 13, 0, {13}),
+        (ROLLED_BACK, 12, 2, {12, 11, 10}),  # back again to what was left
+    ],
 )
-def test_a_sample_may_be_as_many_published_versions_old(published: list[int], most: int, oldest: int) -> None:
-    """Versions count, not numbers: 6, 4 and 3 were never published."""
-    assert oldest_fresh(published, most) == oldest
+def test_the_age_of_a_sample_is_counted_along_parents(
+    parents: dict[int, int], serving: int, most: int, fresh: set[int]
+) -> None:
+    assert fresh_versions(parents, serving, most) == fresh
 
 
-def test_only_binary_keeps_a_sessions_only_turn() -> None:
-    assert [m for m in METHODS if may_keep_only_turn(m, [5])] == ["binary"]
-    assert not may_keep_only_turn("binary", []) and not may_keep_only_turn("binary", [5, 5])
-    assert not may_keep_only_turn("binary", [0])
+def test_fresh_versions_are_named_by_the_stretches_they_make() -> None:
+    versions = [0, 1, 2, 5, 9, 12, 13]
+    assert spans(versions, {0, 1, 5, 9, 13}) == [(0, 1), (5, 9), (13, 13)]
+    assert spans(versions, set()) == [] and spans(versions, set(versions)) == [(0, 13)]
+
+
+def test_a_sessions_only_turn_is_kept() -> None:
+    assert may_keep_only_turn([5])
+    assert not may_keep_only_turn([]) and not may_keep_only_turn([5, 5]) and not may_keep_only_turn([0])
+
+
+def test_turns_of_the_kl_term_alone_are_never_more_than_the_others_and_never_before_them() -> None:
+    assert [places_beside(n, 8) for n in (0, 1, 4, 6, 8)] == [0, 1, 4, 2, 0]
 
 
 def test_the_signals_of_a_method_have_weights_in_the_configuration() -> None:

@@ -10,15 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What an algorithm learns from.
-
-    ``keeps_only_turn``: the only turn of a session is a sample even when nothing came back to it (OpenClaw-RL's "at
-    least one"); it carries the KL term alone.
-    """
+    """What an algorithm learns from."""
 
     scores: bool = False
     hints: bool = False
-    keeps_only_turn: bool = False
 
     @property
     def weights(self) -> list[str]:
@@ -28,7 +23,7 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "combined": Method(scores=True, hints=True),
-    "binary": Method(scores=True, keeps_only_turn=True),
+    "binary": Method(scores=True),
     "opd": Method(hints=True),
 }
 """The values of `train.method`."""

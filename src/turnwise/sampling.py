@@ -6,11 +6,11 @@ it: `methods.METHODS` is the one table of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from turnwise.methods import METHODS
-from turnwise.types import BASE_VERSION, Exclusion, FinishReason, TurnKind
+from turnwise.types import Exclusion, FinishReason, TurnKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ def takes_hint(method: str, hint_at: int | None) -> bool:
 
 
 def signal_of_verdict(
-    method: str, score: int, hint: str | None, hint_at: int | None, response_tokens: int
+    method: str, score: int, hint: str | None, hint_at: int | None, response_tokens: int, confidence: float = 1.0
 ) -> Signal | Exclusion:
-    """What a turn with this verdict is trained by, or why it is not."""
+    """What a turn with this verdict is trained by, or why it is not. Its reward is the score times the confidence."""
     signal = Signal(
-        reward=float(score) if METHODS[method].scores else 0.0,
+        reward=score * confidence if METHODS[method].scores else 0.0,
         hint=hint if takes_hint(method, hint_at) else None,
     )
     if signal.reward == 0 and not signal.hint:
@@ -39,12 +39,21 @@ def signal_of_verdict(
     return signal if response_tokens else Exclusion.NOT_TRAINABLE
 
 
-def may_keep_only_turn(method: str, waiting: Sequence[int]) -> bool:
+def may_keep_only_turn(waiting: Sequence[int]) -> bool:
     """Whether the turn that waits in vain in a closed session becomes a sample, if it is the session's only one.
 
-    ``waiting``: the response tokens of each turn that does.
+    ``waiting``: the response tokens of each turn that does. With any method a session gives at least one sample
+    (OpenClaw-RL); this one has no signal and carries the KL term alone.
     """
-    return METHODS[method].keeps_only_turn and len(waiting) == 1 and waiting[0] > 0
+    return len(waiting) == 1 and waiting[0] > 0
+
+
+def places_beside(teaching: int, max_batch: int) -> int:
+    """How many turns that carry the KL term alone go with ``teaching`` ones: no more than these, and never before them.
+
+    They hold the policy near the base model where people use it without a word; a batch of them would be a step back.
+    """
+    return min(teaching, max_batch - teaching)
 
 
 def exclusion_of_answer(
@@ -72,10 +81,32 @@ def exclusion_of_answer(
     return Exclusion.NO_NEXT_STATE if closed else None
 
 
-def oldest_fresh(published: Sequence[int], max_staleness: int) -> int:
-    """The lowest version whose samples are not stale: at most `max_staleness` versions were published after it.
+def fresh_versions(parents: Mapping[int, int], serving: int, most: int) -> set[int]:
+    """The versions whose samples are not stale: at most ``most`` updates lie between them and the serving one.
 
-    ``published``: the numbers of the versions up to the serving one, the newest first; more than `max_staleness + 1`
-    of them change nothing.
+    ``parents``: the parent of each version, whose number is lower. Updates are counted along parents: up to the last
+    version that both descend from, and down again. After a rollback, a sample of what was left is so as old as its
+    version is far, and one of what serves again is new.
     """
-    return published[max_staleness] if max_staleness < len(published) else BASE_VERSION
+    distance = {serving: 0}
+    version = serving
+    while version in parents and distance[version] < most:
+        distance[parents[version]] = distance[version] + 1
+        version = parents[version]
+    for version in sorted(parents):
+        above = distance.get(parents[version], most)
+        if version not in distance and above < most:
+            distance[version] = above + 1
+    return set(distance)
+
+
+def spans(versions: Sequence[int], chosen: Collection[int]) -> list[tuple[int, int]]:
+    """The chosen ones of ``versions`` (ascending) as first and last of each stretch that has no other between them."""
+    found: list[tuple[int, int]] = []
+    before = None
+    for version in versions:
+        if version in chosen:
+            going_on = bool(found) and found[-1][1] == before
+            found[-1:] = [(found[-1][0], version)] if going_on else [*found[-1:], (version, version)]
+        before = version
+    return found

@@ -110,7 +110,7 @@ class Exclusion(StrEnum):
 
 TRANSITIONS: dict[TurnState, frozenset[TurnState]] = {
     TurnState.SERVED: frozenset({TurnState.WAITING, TurnState.EXCLUDED}),
-    # waiting -> judged: the person scored the turn; waiting -> ready: the only turn of a session (binary RL keeps it)
+    # waiting -> judged: the person scored the turn; waiting -> ready: the only turn of a session
     TurnState.WAITING: frozenset({TurnState.JUDGING, TurnState.JUDGED, TurnState.READY, TurnState.EXCLUDED}),
     TurnState.JUDGING: frozenset({TurnState.JUDGED, TurnState.EXCLUDED}),
     TurnState.JUDGED: frozenset({TurnState.READY, TurnState.EXCLUDED}),
@@ -171,7 +171,8 @@ class Verdict:
 
     ``score``: +1, 0 or -1. ``hint``: the directive part of the next state made into an instruction, or None.
     ``judge``: who decided ("signals", "model", "person"). ``rewards`` are the votes behind the score. ``proposal``: a
-    hint that nobody vouches for, which goes to the review list and into nothing else.
+    hint that nobody vouches for, which goes to the review list and into nothing else. ``confidence``: how likely the
+    score is right, as far as the judge knows; a person's own word has 1.
     """
 
     score: int
@@ -183,6 +184,7 @@ class Verdict:
     completion_tokens: int = 0
     seconds: float = 0.0
     proposal: Proposal | None = None
+    confidence: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ class JudgeTask:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A judged turn as the trainer sees it: ids, the score as reward, and the hint."""
+    """A judged turn as the trainer sees it: ids, the score times its confidence as reward, and the hint."""
 
     turn_id: str
     session_id: str

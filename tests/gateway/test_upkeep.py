@@ -37,12 +37,12 @@ def test_idle_sessions_are_closed_and_open_again(tmp_path: Path, qwen3_dir: Path
         sessions = {talk.ask().session_id for talk in talks}
         assert len(sessions) == len(CALLERS)
         wait_until(lambda: status(gateway)["sessions"] == {"open": 0, "total": len(CALLERS)})
-        assert status(gateway)["excluded"] == {Exclusion.NO_NEXT_STATE: len(CALLERS)}
+        assert (status(gateway)["turns"]["ready"], status(gateway)["samples_ready"]) == (len(CALLERS), 0)
         for talk in talks:
             talk.say("say: I am back")
             assert talk.ask().session_id == talk.turns[0].session_id
         assert {row["close_reason"] for row in gateway.journal.sessions.last_seen()} <= {None, "idle"}
-        wait_until(lambda: status(gateway)["excluded"] == {Exclusion.NO_NEXT_STATE: 2 * len(CALLERS)})
+        wait_until(lambda: status(gateway)["excluded"] == {Exclusion.NO_NEXT_STATE: len(CALLERS)})
 
 
 def test_a_session_whose_answer_takes_long_is_not_idle(tmp_path: Path, qwen3_dir: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_session_whose_answer_takes_long_is_not_idle(tmp_path: Path, qwen3_dir
         wait_until(lambda: len(stub.sampled) == len(CALLERS))
         Caller(gateway, "chat", False).ask([user("say: ")])  # of another session, which is closed meanwhile
         try:
-            wait_until(lambda: status(gateway)["excluded"])
+            wait_until(lambda: status(gateway)["turns"][TurnState.READY])
             seen = status(gateway)
             unanswered = [not each.done() for each in asking]
         finally:

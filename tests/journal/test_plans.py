@@ -196,7 +196,7 @@ def test_stale_samples_go_in_steps_and_keep_no_fresh_one_waiting(journal: Journa
         for number in range(1, serving + 1):
             c.exec_driver_sql(
                 "INSERT INTO versions (number, parent, path, metrics, gate, created_at, published_at, serve_seq)"
-                f" VALUES ({number}, 0, 'x', x'007b7d', x'007b7d', 1, 1, {number})"
+                f" VALUES ({number}, {number - 1}, 'x', x'007b7d', x'007b7d', 1, 1, {number})"
             )
     gone = []
     for _ in range(4):

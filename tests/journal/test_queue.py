@@ -13,6 +13,7 @@ from tests.support.versions import answered
 from turnwise.config import load_config
 from turnwise.errors import LeaseLost
 from turnwise.journal import Journal, schema
+from turnwise.methods import METHODS
 from turnwise.types import Exclusion, PolicyVersion, TurnState, Verdict
 
 
@@ -88,17 +89,73 @@ def test_what_counts_as_a_signal_depends_on_the_method(home, clock, method, scor
     journal.close()
 
 
-def test_the_only_turn_of_a_session_is_kept_by_binary_rl_with_no_reward(home, clock) -> None:
-    journal = open_journal(home, clock, method="binary", min_batch=1)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_only_turn_of_a_session_is_kept_without_a_reward(home, clock, method: str) -> None:
+    journal = open_journal(home, clock, method=method, min_batch=1)
     only = answered(journal, session_id="single")
     pair = [answered(journal, session_id="pair") for _ in range(2)]
     journal.sessions.close("single", "test")
     journal.sessions.close("pair", "test")
     assert journal.turns.get(only).state is TurnState.READY
     assert [journal.turns.get(t).exclusion for t in pair] == [Exclusion.NO_NEXT_STATE] * 2
+    clock.now += 1e6
+    assert journal.batches.claim("t", 60) is None, "it begins no batch, however old it is"
+    taught = judged(journal, hint="Be brief.")
     batch = journal.batches.claim("t", 60)
     assert batch is not None
-    assert [(s.turn_id, s.reward, s.hint) for s in batch.samples] == [(only, 0.0, None)]
+    first, second = batch.samples
+    assert (first.turn_id, first.reward, first.hint) == (only, 0.0, None)
+    assert second.turn_id == taught
+    journal.close()
+
+
+def test_where_nothing_is_trained_no_turn_is_kept_without_a_signal(home, clock) -> None:
+    journal = open_journal(home, clock, enabled=False)
+    only = answered(journal, session_id="single")
+    journal.sessions.close("single", "test")
+    assert journal.turns.get(only).exclusion is Exclusion.NO_NEXT_STATE
+    journal.close()
+
+
+def silent(journal: Journal, n: int) -> str:
+    only = answered(journal, session_id=f"silent-{n}")
+    journal.sessions.close(f"silent-{n}", "test")
+    return only
+
+
+def test_a_batch_never_fills_with_turns_of_the_kl_term_alone(home, clock) -> None:
+    """They come first, and there are more of them; half of the batch is theirs at most, and none of it is kept free."""
+    journal = open_journal(home, clock, min_batch=3, max_batch=4)
+    alone = [silent(journal, n) for n in range(4)]
+    taught = [judged(journal) for _ in range(2)]
+    assert journal.batches.claim("t", 60) is None, "two that teach something are not three"
+    taught.append(judged(journal))
+    batch = journal.batches.claim("t", 60)
+    assert batch is not None
+    assert [s.turn_id for s in batch.samples] == [alone[0], *taught]
+    journal.batches.finish(batch, PolicyVersion(1, 0, "versions/v1", clock.now))
+    taught = [judged(journal) for _ in range(5)]
+    batch = journal.batches.claim("t", 60)
+    assert batch is not None and [s.turn_id for s in batch.samples] == taught[:4]
+    assert [journal.turns.get(t).state for t in alone[1:]] == [TurnState.READY] * 3
+    journal.close()
+
+
+def test_of_turns_of_the_kl_term_alone_a_batch_of_the_newest_waits(home, clock) -> None:
+    journal = open_journal(home, clock, min_batch=2, max_batch=3)
+    alone = [silent(journal, n) for n in range(5)]
+    assert journal.batches.claim("t", 60) is None
+    assert [journal.turns.get(t).exclusion for t in alone] == [Exclusion.NO_SIGNAL] * 2 + [None] * 3
+    journal.verdicts.feedback(alone[0], 1, None)
+    assert journal.turns.get(alone[0]).state is TurnState.READY, "the person's late word still counts"
+    journal.close()
+
+
+def test_a_signal_that_the_method_does_not_learn_from_is_none(home, clock) -> None:
+    journal = open_journal(home, clock, method="combined", min_batch=1, w_opd=0.0)
+    turn_id = judged(journal, 0, "Be brief.")
+    assert journal.turns.get(turn_id).state is TurnState.READY
+    assert journal.batches.claim("t", 60) is None
     journal.close()
 
 
@@ -246,6 +303,31 @@ def test_a_sample_of_long_ago_is_stale(home, clock) -> None:
     journal.verdicts.feedback(old, 1, None)
     assert journal.batches.claim("t", 60) is None
     assert journal.turns.get(old).exclusion is Exclusion.STALE
+    journal.close()
+
+
+def test_after_a_rollback_age_is_counted_along_parents(home, clock) -> None:
+    """v4 is left for v1. A sample of v1 is new then; one of v4 is three updates away."""
+    journal = open_journal(home, clock, min_batch=1, max_batch=1, max_staleness=2)
+    for n in range(4):
+        judged(journal, session_id="new", version=n)
+        publish_next(journal)
+    sampled = {n: answered(journal, session_id=f"of-{n}", version=n) for n in (4, 3, 1)}
+    journal.versions.serve(1)
+    for turn_id in sampled.values():
+        journal.verdicts.feedback(turn_id, 1, None)
+    batches = []
+    while (batch := journal.batches.claim("t", 60)) is not None:
+        batches += [(s.turn_id, s.version) for s in batch.samples]
+        journal.batches.refuse(batch, {"accepted": False}, {})
+    assert batches == [(sampled[3], 3), (sampled[1], 1)]
+    assert journal.turns.get(sampled[4]).exclusion is Exclusion.STALE
+    sibling = answered(journal, session_id="sibling", version=3)
+    judged(journal, session_id="new", version=1)
+    assert publish_next(journal).parent == 1
+    journal.verdicts.feedback(sibling, 1, None)
+    assert journal.batches.claim("t", 60) is None, "up to v1 and down again: three updates"
+    assert journal.turns.get(sibling).exclusion is Exclusion.STALE
     journal.close()
 
 

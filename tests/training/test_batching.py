@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.training.tiny import ids, sample
-from turnwise.training.batching import Span, merge_prefixes, microbatches, minibatches, row_of
+from turnwise.training.batching import Span, merge_prefixes, microbatches, minibatches, padded_tokens, row_of
 
 
 def conversation(turns: int, session: str = "s") -> list:
@@ -34,6 +34,12 @@ def test_the_order_of_the_turns_does_not_matter() -> None:
     assert merge_prefixes(turns, [2, 0, 1]) == merge_prefixes(turns, [0, 1, 2])
 
 
+def test_a_later_turn_that_stands_first_in_the_batch_still_joins_its_row() -> None:
+    turns = conversation(3)[::-1]
+    (row,) = merge_prefixes(turns, range(3))
+    assert [s.sample for s in row.spans] == [2, 1, 0]
+
+
 def test_a_prompt_that_does_not_extend_the_last_turn_begins_a_new_row() -> None:
     turns = conversation(2)
     turns[1].prompt_ids[12] += 1  # re-rendered: one id of the old answer differs
@@ -58,6 +64,7 @@ def test_a_row_joins_ids() -> None:
     assert (row.ids, row.spans) == ([1, 2, 3], [Span(3, 2, 3)])
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(10, 120))
 def test_microbatches_hold_every_row_once_and_stay_within_the_limit(lengths: list[int], limit: int) -> None:
     rows = [row_of(i, [0], [1] * n) for i, n in enumerate(lengths)]
@@ -67,6 +74,15 @@ def test_microbatches_hold_every_row_once_and_stay_within_the_limit(lengths: lis
         assert len(group) == 1 or len(group) * max(len(r.ids) for r in group) <= limit
 
 
+def test_a_microbatch_is_filled_to_the_limit_and_padding_counts() -> None:
+    rows = [row_of(i, [0], [1] * n) for i, n in enumerate([9, 9, 9, 2])]
+    assert padded_tokens(rows) == 40
+    assert [len(group) for group in microbatches(rows, 20)] == [2, 2]
+    assert [len(group) for group in microbatches(rows, 19)] == [1, 1, 1, 1]
+    assert [len(group) for group in microbatches(rows, 30)] == [3, 1]
+
+
+@settings(deadline=None)
 @given(st.integers(1, 50), st.integers(1, 20))
 def test_minibatches_hold_every_sample_once_and_differ_by_at_most_one(count: int, size: int) -> None:
     parts = minibatches(count, size, seed=0, batch=1, epoch=0)

@@ -82,6 +82,16 @@ def test_k3() -> None:
     assert got.tolist() == pytest.approx([0.0, 1 - LN2, LN2 - 0.5])
 
 
+def test_a_ratio_is_cut_at_twenty_nats_both_ways() -> None:
+    far = losses.ratio(torch.tensor([-1000.0, 0.0]).double(), torch.tensor([0.0, -1000.0]).double())
+    assert far.log().tolist() == pytest.approx([-20.0, 20.0])
+
+
+def test_k3_is_cut_at_a_log_ratio_of_twenty_both_ways() -> None:
+    far = losses.k3(torch.tensor([-1000.0, 0.0]).double(), torch.tensor([0.0, -1000.0]).double())
+    assert far.tolist() == pytest.approx([math.exp(20) - 21, math.exp(-20) + 19])
+
+
 @given(st.floats(-20, 0), st.floats(-20, 0))
 def test_k3_is_never_negative(logp: float, ref: float) -> None:
     assert losses.k3(torch.tensor([logp], dtype=torch.float64), torch.tensor([ref], dtype=torch.float64)).item() >= 0
@@ -106,6 +116,46 @@ def test_equal_distributions_have_no_divergence_and_no_gradient(direction: losse
     assert got.abs().max().item() < 1e-12
     assert logits.grad is not None
     assert logits.grad.abs().max().item() < 1e-12
+
+
+@pytest.mark.parametrize(("direction", "second"), [("reverse", 0.5 * math.log(4 / 3)), ("forward", 0.0)])
+def test_each_position_has_a_divergence_of_its_own(direction: losses.Divergence, second: float) -> None:
+    student = torch.cat([logs(0.5, 0.5), logs(0.5, 0.5), logs(0.25, 0.75)])
+    teacher = torch.cat([logs(0.5, 0.5), logs(0.25, 0.75), logs(0.25, 0.75)])
+    second = second or 0.25 * -LN2 + 0.75 * math.log(1.5)
+    assert losses.divergence(student, teacher, direction).tolist() == pytest.approx([0.0, second, 0.0])
+
+
+ZERO = float("-inf")
+
+
+def test_a_word_that_both_give_no_probability_adds_nothing_either_way() -> None:
+    """0.5 log(0.5 / 0.25) + 0.5 log(0.5 / 0.75), as if the third word were not there."""
+    student, teacher = logs(0.5, 0.5, 0.0), logs(0.25, 0.75, 0.0)
+    assert student[0, 2] == ZERO
+    assert losses.divergence(student, teacher, "reverse").item() == pytest.approx(math.log(4 / 3) / 2)
+    assert losses.divergence(student, teacher, "forward").item() == pytest.approx(0.25 * -LN2 + 0.75 * math.log(1.5))
+
+
+@pytest.mark.parametrize(("direction", "found"), [("reverse", LN2), ("forward", math.inf)])
+def test_a_word_that_the_student_rules_out_matters_where_it_is_summed_over(
+    direction: losses.Divergence, found: float
+) -> None:
+    assert losses.divergence(logs(1.0, 0.0), logs(0.5, 0.5), direction).item() == pytest.approx(found)
+    other: losses.Divergence = "forward" if direction == "reverse" else "reverse"
+    assert losses.divergence(logs(0.5, 0.5), logs(1.0, 0.0), other).item() == pytest.approx(found)
+
+
+@pytest.mark.parametrize("direction", ["reverse", "forward"])
+def test_a_masked_word_leaves_the_others_gradient_as_it_would_be_without_it(direction: losses.Divergence) -> None:
+    def gradient(extra: list[float]) -> list[float]:
+        logits = torch.tensor([[0.3, -1.0, 0.8, *extra]], dtype=torch.float64, requires_grad=True)
+        teacher = torch.tensor([[0.2, 0.5, 0.3, *([0.0] * len(extra))]], dtype=torch.float64).log()
+        losses.divergence(logits.log_softmax(-1), teacher, direction).sum().backward()
+        assert logits.grad is not None
+        return logits.grad[0].tolist()
+
+    assert gradient([ZERO, ZERO]) == pytest.approx([*gradient([]), 0.0, 0.0])
 
 
 def test_the_teacher_gets_no_gradient() -> None:
@@ -159,6 +209,42 @@ def test_a_vanishing_tail_gives_a_finite_gradient() -> None:
     losses.divergence(losses.fold_tail(student, ids), losses.fold_tail(teacher, ids), "reverse").sum().backward()
     assert logits.grad is not None
     assert torch.isfinite(logits.grad).all()
+
+
+def test_a_tail_of_no_probability_is_a_bin_of_none_and_has_a_finite_gradient() -> None:
+    logits = torch.tensor([[1.0, 2.0, ZERO, ZERO]], dtype=torch.float64, requires_grad=True)
+    student, teacher = logits.log_softmax(-1), logs(0.5, 0.5, 0.0, 0.0)
+    ids = losses.top_tokens(teacher, 2)
+    folded = losses.fold_tail(student, ids)
+    assert folded[0, 2] == ZERO
+    got = losses.divergence(folded, losses.fold_tail(teacher, ids), "reverse")
+    got.sum().backward()
+    assert got.item() == pytest.approx(losses.divergence(student, teacher, "reverse").item())
+    assert logits.grad is not None and logits.grad.isfinite().all()
+
+
+def test_each_position_has_a_tail_of_its_own() -> None:
+    table = torch.cat([logs(0.1, 0.4, 0.2, 0.3), logs(0.5, 0.5, 0.0, 0.0), logs(0.7, 0.1, 0.15, 0.05)])
+    ids = losses.top_tokens(table, 2)
+    assert ids.tolist()[0] == [1, 3] and sorted(ids.tolist()[1]) == [0, 1] and ids.tolist()[2] == [0, 2]
+    table.requires_grad_()
+    tails = losses.fold_tail(table, ids)[:, 2].exp()
+    assert tails.tolist() == pytest.approx([0.3, 0.0, 0.15])
+    tails.sum().backward()
+    assert table.grad is not None and table.grad.isfinite().all()
+
+
+def test_a_long_tail_is_summed_to_the_last_word() -> None:
+    """Half of the mass on one word, the rest on 99,999 of one size; the teacher has it the other way about."""
+    n = 100_000
+    student = torch.full((1, n), 0.5 / (n - 1), dtype=torch.float64)
+    teacher = torch.full((1, n), 0.9 / (n - 1), dtype=torch.float64)
+    student[0, 0], teacher[0, 0] = 0.5, 0.1
+    exact = 0.5 * math.log(5) + 0.5 * math.log(5 / 9)
+    assert losses.divergence(student.log(), teacher.log(), "reverse").item() == pytest.approx(exact, abs=1e-9)
+    ids = torch.tensor([[0, 1, 2]])
+    folded = losses.divergence(losses.fold_tail(student.log(), ids), losses.fold_tail(teacher.log(), ids), "reverse")
+    assert folded.item() == pytest.approx(exact, abs=1e-9), "words of one ratio may share a bin"
 
 
 # -- aggregation ----------------------------------------------------------------------------------------------------

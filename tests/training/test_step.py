@@ -10,51 +10,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.training.stepping import assert_close, gradient, update
 from tests.training.tiny import batch, ids, no_tick, sample, train_config
-from turnwise.config import TrainConfig
 from turnwise.training.batching import Row, row_of
 from turnwise.training.policy import Policy
 from turnwise.training.step import (
     BadBatch,
-    Signals,
-    _stream_weights,
     compute_signals,
     optimiser_step,
     plan,
     sampler_gap,
 )
+from turnwise.training.streams import Signals, StreamWeights
 from turnwise.types import Batch, Sample
-
-
-def update(folder: Path, samples: list[Sample], config: TrainConfig, steps: int = 1) -> tuple[list[float], list[dict]]:
-    """Train on the samples; gives the change of each answer's log-prob and the metrics."""
-    policy = Policy(folder, config)
-    data = batch(samples)
-    before = compute_signals(policy, data, config, no_tick)
-    optimizer = torch.optim.AdamW(policy.parameters(), lr=config.lr, weight_decay=0.0)
-    everyone = range(len(samples))
-    metrics = [optimiser_step(policy, optimizer, data, before, everyone, config, no_tick) for _ in range(steps)]
-    after = compute_signals(policy, data, config, no_tick)
-    return [(a.old - b.old).sum().item() for a, b in zip(after, before, strict=True)], metrics
-
-
-def gradient(folder: Path, samples: list[Sample], config: TrainConfig, chosen: list[int]) -> list[Tensor]:
-    """The gradient itself: clipping would give two gradients of different size the same length."""
-    config = config.model_copy(update={"grad_clip": 1e9})
-    policy = Policy(folder, config)
-    data = batch(samples)
-    signals = compute_signals(policy, data, config, no_tick)
-    optimizer = torch.optim.SGD(policy.parameters(), lr=0.0)
-    optimiser_step(policy, optimizer, data, signals, chosen, config, no_tick)
-    return [p.grad.clone() for p in policy.parameters() if p.grad is not None]
-
-
-def assert_close(a: list[Tensor], b: list[Tensor]) -> None:
-    scale = max(x.abs().max().item() for x in a)
-    assert scale > 0
-    for x, y in zip(a, b, strict=True):
-        assert (x - y).abs().max().item() < 1e-4 * scale
-
 
 DEVICES = [
     "cpu",
@@ -122,7 +90,7 @@ def test_an_answer_moves_the_way_the_hint_points(
     tiny_dir: Path, estimator: str, divergence: str, likes: bool, device: str
 ) -> None:
     one = taught(tiny_dir, teacher_likes_it=likes)
-    config = train_config(method="opd", estimator=estimator, divergence=divergence, device=device)
+    config = train_config(method="opd", estimator=estimator, divergence=divergence, device=device, minibatch=1)
     (change,), _ = update(tiny_dir, [one], config, steps=3)
     assert (change > 0) == likes
 
@@ -139,8 +107,8 @@ def test_sampled_estimator_moves_each_answer_the_way_its_hint_points(tiny_dir: P
 def test_combined_with_exact_adds_both_pulls(tiny_dir: Path) -> None:
     one = taught(tiny_dir, teacher_likes_it=False)
     bad = Sample(**{f: getattr(one, f) for f in Sample.__dataclass_fields__} | {"reward": -1.0})
-    (both,), (metrics,) = update(tiny_dir, [bad], train_config(method="combined"))
-    (alone,), _ = update(tiny_dir, [one], train_config(method="combined"))
+    (both,), (metrics,) = update(tiny_dir, [bad], train_config(method="combined", minibatch=1))
+    (alone,), _ = update(tiny_dir, [one], train_config(method="combined", minibatch=1))
     assert both < 0 and alone < 0
     assert metrics["pg"] == pytest.approx(1.0)  # -A at ratio 1
     assert metrics["opd"] > 0
@@ -284,7 +252,7 @@ def test_each_term_is_averaged_over_the_turns_that_have_it(
     scored = sample(1, response_ids=ids(1, 2), hint=None)
     hinted = sample(2, response_ids=ids(2, 8), reward=0.0)
     config = train_config(aggregation=aggregation)
-    weights = _stream_weights(compute_signals(policy, batch([scored, hinted]), config, no_tick), [0, 1], config)
+    weights = StreamWeights.of(compute_signals(policy, batch([scored, hinted]), config, no_tick), [0, 1], config)
     for stream, expected in ((weights.pg, pg), (weights.opd, opd), (weights.kl, kl)):
         assert [stream[0], stream[1]] == pytest.approx(expected)
 
@@ -295,7 +263,7 @@ def test_the_size_of_the_heads_chunks_does_not_change_the_gradient(
 ) -> None:
     whole = gradient(tiny_dir, bridged(), train_config(estimator=estimator), [0, 1, 2, 3, 4, 5])
     monkeypatch.setattr("turnwise.training.policy.HEAD_CHUNK", 3)
-    monkeypatch.setattr("turnwise.training.step.HEAD_CHUNK", 3)
+    monkeypatch.setattr("turnwise.training.streams.HEAD_CHUNK", 3)
     assert_close(whole, gradient(tiny_dir, bridged(), train_config(estimator=estimator), [0, 1, 2, 3, 4, 5]))
 
 

@@ -215,21 +215,26 @@ class TrainConfig(Section):
     )
     divergence: Literal["reverse", "forward"] = Field(default="reverse", description="KL direction of exact and topk.")
     top_k: int = Field(default=50, ge=1, description="Tokens kept by the topk estimator.")
+    advantage_clip: float = Field(
+        default=2.0, gt=0, description="Largest advantage of a token with the sampled estimator, in nats, either way."
+    )
     w_binary: float = Field(default=1.0, ge=0, description="Weight of the score.")
     w_opd: float = Field(default=1.0, ge=0, description="Weight of the distillation term.")
     min_batch: int = Field(default=16, ge=1, description="Ready samples that start a step.")
     max_batch: int = Field(default=32, ge=1, description="Most samples in one step; the rest stay ready.")
     max_age_s: Seconds = Field(default=1800.0, description="A sample this old starts a step however few there are.")
     max_staleness: int = Field(
-        default=8, ge=0, description="A sample made more than this many versions ago is excluded."
+        default=8, ge=0, description="A sample made further away than this many versions, along parents, is excluded."
     )
     lr: float = Field(default=1e-4, gt=0, description="Learning rate of the adapter.")
     epochs: int = Field(default=1, ge=1, description="Passes over a batch.")
-    minibatch: int = Field(default=8, ge=1, description="Samples per optimiser step.")
+    minibatch: int = Field(
+        default=8, ge=1, description="Samples per optimiser step; one of fewer takes a smaller step."
+    )
     microbatch_tokens: int = Field(
         default=256, ge=64, description="Tokens per forward pass; changes memory, not the result."
     )
-    beta_kl: float = Field(default=0.02, ge=0, description="Weight of the KL term to the base model.")
+    beta_kl: float = Field(default=0.02, ge=0, description="Weight of the KL to the base model.")
     clip_low: float = Field(default=0.2, gt=0, lt=1, description="Lower clip of the ratio.")
     clip_high: float = Field(default=0.28, gt=0, description="Upper clip of the ratio.")
     tis_cap: float = Field(

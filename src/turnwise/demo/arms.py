@@ -104,8 +104,9 @@ async def settle(talk: Talk, min_batch: int, limit_s: float) -> bool:
     deadline = time.monotonic() + limit_s
     quiet = 0
     while time.monotonic() < deadline:
-        turns = (await talk.status())["turns"]
-        busy = turns.get("judging", 0) + turns.get("leased", 0) > 0 or turns.get("ready", 0) >= min_batch
+        status = await talk.status()
+        turns = status["turns"]
+        busy = turns.get("judging", 0) + turns.get("leased", 0) > 0 or status["samples_ready"] >= min_batch
         # Between two states a turn can be in neither list for a moment; a few quiet looks in a row are the end.
         quiet = 0 if busy else quiet + 1
         if quiet == _QUIET_POLLS:

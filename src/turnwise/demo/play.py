@@ -45,11 +45,10 @@ TRAINING: dict[str, int | float | str] = {
     "lr": 3e-4,
     "epochs": 2,
     "teacher": "base",
-    "w_binary": 0.5,
 }
 """How the demo's server trains, beside the defaults: in a run of minutes batches are smaller, steps larger and two over
-each batch. The teacher is the base model, which stands still (docs/decisions/0006). The score has half the weight: most
-scores are -1, which says what not to write and nothing else. docs/demo.md has what else was tried."""
+each batch. The teacher is the base model, which stands still (docs/decisions/0006). docs/demo.md has what else was
+tried."""
 
 
 @dataclass(frozen=True, slots=True)

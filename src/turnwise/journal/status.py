@@ -10,6 +10,7 @@ from turnwise.journal import schema
 from turnwise.journal.counts import HINTS, UNRECOGNISED, read_counts, told
 from turnwise.journal.dialects.sql import upsert
 from turnwise.journal.packing import pack_json, unpack_json
+from turnwise.journal.queue.choosing import count_teaching
 from turnwise.journal.queue.serving import serving
 from turnwise.journal.store import Store
 from turnwise.types import TurnState
@@ -44,7 +45,7 @@ class Status:
                 "excluded": {name[2]: n for name, n in counts.items() if name[0] == "turns" and name[2]},
                 "verdicts": {f"{name[1]} {int(name[2]):+d}": n for name, n in counts.items() if name[0] == "verdicts"},
                 "hints": counts.get((HINTS,), 0),
-                "samples_ready": turns[TurnState.READY],
+                "samples_ready": count_teaching(c, self._store.config.train),
                 "version": {"number": serving(c)},
                 "versions_published": c.execute(select(func.count()).select_from(schema.versions)).scalar_one(),
                 "batches": {

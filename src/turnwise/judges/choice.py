@@ -70,4 +70,4 @@ def _verdict(free: SignalVerdict) -> Verdict:
         score, reason = 0, f"no signal ({evidence})"
     else:
         score, reason = free.score, f"p={free.confidence:.2f}: {evidence}"
-    return Verdict(score=score, hint=free.hint, judge="signals", reason=reason, proposal=free.proposal)
+    return Verdict(score, free.hint, "signals", reason, proposal=free.proposal, confidence=free.confidence)

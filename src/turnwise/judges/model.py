@@ -104,6 +104,7 @@ class ModelJudge:
         if score is None:
             failures = [str(r) for r in results[:m] if isinstance(r, JudgeUnavailable)]
             raise JudgeUnavailable(failures[0] if failures else f"none of {m} votes could be read")
+        agreed, valid = sum(v.score == score for v in votes), sum(v.score is not None for v in votes)
         hint = select_hint([(v.score, v.hint) for v in hints])
         # Nobody who may give a hint said anything: what the model made of it waits for the person.
         proposed = Proposal("the judge model, from what tools returned", hint[:MAX_PROPOSED]) if hint else None
@@ -114,7 +115,8 @@ class ModelJudge:
             hint=hint if trusted else None,
             proposal=None if trusted else proposed,
             judge="model",
-            reason=f"{sum(v.score == score for v in votes)} of {m} votes",
+            reason=f"{agreed} of {m} votes",
+            confidence=agreed / valid,
             votes=votes + hints,
             prompt_tokens=sum(r.prompt_tokens for r in replies),
             completion_tokens=sum(r.completion_tokens for r in replies),

@@ -63,11 +63,12 @@ def divergence(student: Tensor, teacher: Tensor, direction: Divergence) -> Tenso
 
     ``reverse`` is ``Σ π_θ (log π_θ − log π_T)``, the expectation of the sampled distillation loss; ``forward`` is
     ``Σ π_T (log π_T − log π_θ)``, which covers all of the teacher's modes. The gradient flows to the student alone.
+    A bin of probability 0 under the distribution that is summed over adds 0; one of 0 under the other alone, infinity.
     """
     teacher = teacher.detach()
-    if direction == "reverse":
-        return (student.exp() * (student - teacher)).sum(-1)
-    return (teacher.exp() * (teacher - student)).sum(-1)
+    p, q = (student, teacher) if direction == "reverse" else (teacher, student)
+    gap = (p - q).masked_fill(p == float("-inf"), 0.0)  # 0 · (−inf − −inf) is not a number, and its limit is 0
+    return (p.exp() * gap).sum(-1)
 
 
 def top_tokens(teacher: Tensor, k: int) -> Tensor:
@@ -80,7 +81,9 @@ def fold_tail(logp: Tensor, ids: Tensor) -> Tensor:
 
     The tail is summed from the other tokens rather than taken as one minus the kept mass, which cancels near 1.
     """
-    tail = logp.scatter(-1, ids, float("-inf")).logsumexp(-1, keepdim=True)
+    rest = logp.scatter(-1, ids, float("-inf"))
+    nothing = rest.amax(-1, keepdim=True) == float("-inf")  # the gradient of its logsumexp is not a number
+    tail = rest.masked_fill(nothing, 0.0).logsumexp(-1, keepdim=True).masked_fill(nothing, float("-inf"))
     return torch.cat([logp.gather(-1, ids), tail], dim=-1)
 
 

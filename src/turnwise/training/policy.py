@@ -180,10 +180,14 @@ class Policy:
         ).last_hidden_state
         return torch.cat([out[i, s.start - 1 : s.end - 1] for i, row in enumerate(rows) for s in row.spans])
 
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The vocabulary's logits at each position, in float32 or better: [N, H] -> [N, V]."""
+        logits = self._head(hidden.to(self._head.weight.dtype))
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
     def log_softmax(self, hidden: Tensor, temperature: Tensor) -> Tensor:
-        """Log-probs over the vocabulary at each position's temperature: [N, H] and [N] -> float32 [N, V]."""
-        logits = self._head(hidden.to(self._head.weight.dtype)).float()
-        return torch.log_softmax(logits / temperature.unsqueeze(-1), dim=-1)
+        """Log-probs over the vocabulary at each position's temperature: [N, H] and [N] -> [N, V]."""
+        return at_temperature(self.logits(hidden), temperature)
 
     @torch.no_grad()
     def token_logprobs(self, hidden: Tensor, temperature: Tensor, tokens: Tensor) -> Tensor:
@@ -234,6 +238,11 @@ def load_tokenizer(model: Path | str) -> Tokenizer:
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json")) if local else Tokenizer.from_pretrained(model)
     tokenizer.encode_special_tokens = True  # a hint that quotes "<|im_end|>" must not end the message it stands in
     return tokenizer
+
+
+def at_temperature(logits: Tensor, temperature: Tensor) -> Tensor:
+    """Log-probs of these logits, each position's at its own temperature: [N, V] and [N] -> [N, V]."""
+    return torch.log_softmax(logits / temperature.unsqueeze(-1), dim=-1)
 
 
 def sampling_temperature(temperature: float) -> float:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -22,8 +22,10 @@ from turnwise.errors import TurnwiseError
 from turnwise.methods import METHODS
 from turnwise.training import losses
 from turnwise.training.algorithms.base import Seen, algorithm_of
-from turnwise.training.batching import Row, merge_prefixes, microbatches, minibatches, padded_tokens, row_of
-from turnwise.training.policy import HEAD_CHUNK, Policy, hinted_prompt, sampling_temperature
+from turnwise.training.batching import Row, merge_prefixes, microbatches, minibatches, row_of
+from turnwise.training.policy import Policy, hinted_prompt, sampling_temperature
+from turnwise.training.scores import ScoreHistory
+from turnwise.training.streams import Signals, StreamWeights, backward
 from turnwise.types import Batch, Sample
 
 log = logging.getLogger(__name__)
@@ -41,29 +43,6 @@ class NotFinite(BadBatch):
 
     Both are looked at: where a bound cuts off a loss that is not a number, its gradient is a blameless 0.
     """
-
-
-@dataclass(frozen=True, slots=True)
-class Signals:
-    """What is known of one sample at the start of the update; R response tokens, H hidden units.
-
-    ``old``, ``ref``, ``weight`` and ``advantage`` are [R]. ``ref_hidden`` [R, H] and ``teacher`` [R, H] are final
-    hidden states: a distribution over the vocabulary in 1 % of its size. ``teacher`` is None without a hint, and where
-    the algorithm has no loss of its own on it.
-    """
-
-    tokens: Tensor
-    temperature: Tensor
-    old: Tensor
-    ref: Tensor
-    ref_hidden: Tensor
-    weight: Tensor
-    advantage: Tensor
-    teacher: Tensor | None
-
-    @property
-    def length(self) -> int:
-        return len(self.tokens)
 
 
 def plan(batch: Batch, config: TrainConfig) -> list[list[int]]:
@@ -88,8 +67,13 @@ def without_faults(batch: Batch, policy: Policy) -> tuple[Batch, dict[str, str]]
 
 
 @torch.no_grad()
-def compute_signals(policy: Policy, batch: Batch, config: TrainConfig, tick: Tick) -> list[Signals]:
-    """Old, reference and teacher of each sample under the weights now in ``policy``, which must be the parent's."""
+def compute_signals(
+    policy: Policy, batch: Batch, config: TrainConfig, tick: Tick, history: ScoreHistory | None = None
+) -> list[Signals]:
+    """Old, reference and teacher of each sample under the weights now in ``policy``, which must be the parent's.
+
+    ``history``: the scores that these weights were trained on before.
+    """
     samples = batch.samples
     if faults := [fault for s in samples if (fault := _fault(s, policy))]:
         raise BadBatch(faults[0])
@@ -122,14 +106,16 @@ def compute_signals(policy: Policy, batch: Batch, config: TrainConfig, tick: Tic
     def logprobs(hidden: dict[int, Tensor], i: int) -> Tensor:
         return policy.token_logprobs(hidden[i], temperature[i], tokens[i])
 
-    algorithm = algorithm_of(config)
+    algorithm = algorithm_of(config, history)
     old = [logprobs(old_hidden, i) for i in range(len(samples))]
     taught = {i: partial(logprobs, teacher_hidden, i) for i in hinted}
     seen = [Seen(sample, old[i], taught.get(i)) for i, sample in enumerate(samples)]
     advantages = algorithm.group(seen, [algorithm.advantage(one) for one in seen])
     signals = []
     for i, sample in enumerate(samples):
-        mu = None if sample.logprobs is None else torch.tensor(sample.logprobs, device=policy.device)
+        mu = (
+            None if sample.logprobs is None else torch.tensor(sample.logprobs, device=policy.device, dtype=old[i].dtype)
+        )
         signals.append(
             Signals(
                 tokens=tokens[i],
@@ -160,7 +146,9 @@ def optimiser_step(
     """
     optimizer.zero_grad()
     sums, norm = _gradient(policy, batch, signals, chosen, config, tick)
-    optimizer.step()
+    scale = step_scale(signals, chosen, config)
+    with _scaled(optimizer, scale):
+        optimizer.step()
     tokens = sums.pop("tokens")
     means = {name: sums.pop(name) / tokens for name in ("ratio", "clip_fraction")}
     extra = algorithm_of(config).extra_loss()
@@ -169,8 +157,32 @@ def optimiser_step(
         **sums,
         **means,
         "grad_norm": norm,
+        "step_scale": scale,
         "tokens": tokens,
     }
+
+
+def step_scale(signals: Sequence[Signals], chosen: Sequence[int], config: TrainConfig) -> float:
+    """What the learning rate of this step is multiplied by: √(n / minibatch) for n samples that teach something, or 1.
+
+    AdamW divides a gradient by its size, so that one turn alone would move the weights as far as a full step does. The
+    noise of a mean over n samples falls with √n, and what can be trusted of a step grows so.
+    """
+    teaching = sum(signals[i].teaches for i in chosen)
+    return math.sqrt(min(max(teaching, 1), config.minibatch) / config.minibatch)
+
+
+@contextmanager
+def _scaled(optimizer: torch.optim.Optimizer, scale: float) -> Iterator[None]:
+    """Inside this context every learning rate is ``scale`` times what it was."""
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate * scale
+    try:
+        yield
+    finally:
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
 
 
 def step_without_guilty(
@@ -228,94 +240,17 @@ def _gradient(
 
     Raises NotFinite.
     """
-    weights = _stream_weights(signals, chosen, config)
+    weights = StreamWeights.of(signals, chosen, config)
     groups = microbatches(merge_prefixes(batch.samples, chosen), config.microbatch_tokens)
     sums: dict[str, float] = {}
     for done, rows in enumerate(groups):
         tick("training", done, len(groups))
-        for name, value in _backward(policy, rows, signals, weights, config).items():
+        for name, value in backward(policy, rows, signals, weights, config).items():
             sums[name] = sums.get(name, 0.0) + value
     norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
     if not all(map(math.isfinite, (norm, *sums.values()))):
         raise NotFinite(f"batch {batch.id}: the gradient is not finite")
     return sums, norm
-
-
-@dataclass(frozen=True, slots=True)
-class _StreamWeights:
-    """Weight of one token of each sample (by batch index) in each term of the loss."""
-
-    pg: dict[int, float]
-    opd: dict[int, float]
-    kl: dict[int, float]
-
-
-def _stream_weights(signals: Sequence[Signals], chosen: Sequence[int], config: TrainConfig) -> _StreamWeights:
-    """Each term is averaged over the samples that have it, over the whole optimiser step.
-
-    A turn without a hint must not dilute the distillation of the others, nor one without a score the scored ones.
-    """
-
-    def weights(takes_part: Callable[[Signals], bool]) -> dict[int, float]:
-        lengths = [signals[i].length if takes_part(signals[i]) else 0 for i in chosen]
-        return dict(zip(chosen, losses.turn_weights(lengths, config.aggregation), strict=True))
-
-    return _StreamWeights(
-        pg=weights(lambda s: bool(s.advantage.any())),
-        opd=weights(lambda s: s.teacher is not None),
-        kl=weights(lambda s: True),
-    )
-
-
-def _backward(
-    policy: Policy, rows: Sequence[Row], signals: Sequence[Signals], weights: _StreamWeights, config: TrainConfig
-) -> dict[str, float]:
-    """Add the gradient of these rows; returns sums of metrics.
-
-    The loss is differentiated with respect to the hidden states first, a chunk of positions at a time, and then once
-    through the model: logits of more than one chunk never exist together.
-    """
-    extra = algorithm_of(config).extra_loss()
-    order = [span.sample for row in rows for span in row.spans]
-    parts = [signals[i] for i in order]
-    tokens = torch.cat([s.tokens for s in parts])
-    temperature = torch.cat([s.temperature for s in parts])
-    old, ref = torch.cat([s.old for s in parts]), torch.cat([s.ref for s in parts])
-    tis, advantage = torch.cat([s.weight for s in parts]), torch.cat([s.advantage for s in parts])
-
-    def per_token(stream: dict[int, float]) -> Tensor:
-        return torch.cat([torch.full_like(signals[i].old, stream[i]) for i in order])
-
-    w_pg, w_opd, w_kl = per_token(weights.pg), per_token(weights.opd), per_token(weights.kl)
-    hidden = policy.hidden(rows, recompute=padded_tokens(rows) > config.microbatch_tokens)
-    teacher = torch.cat([torch.zeros_like(s.ref_hidden) if s.teacher is None else s.teacher for s in parts])
-    leaf = hidden.detach().requires_grad_()
-    sums: dict[str, float] = dict.fromkeys(("pg", "kl", "opd", "ratio", "clip_fraction", "tokens"), 0.0)
-    for at in range(0, len(tokens), HEAD_CHUNK):
-        part = slice(at, at + HEAD_CHUNK)
-        student = policy.log_softmax(leaf[part], temperature[part])
-        logp = student.gather(-1, tokens[part].unsqueeze(-1)).squeeze(-1)
-        surrogate, clipped = losses.clipped_surrogate(
-            logp, old[part], advantage[part], tis[part], config.clip_low, config.clip_high
-        )
-        pg = (w_pg[part] * surrogate).sum()
-        kl = (w_kl[part] * losses.k3(logp, ref[part])).sum()
-        loss = pg + config.beta_kl * kl
-        taught = w_opd[part].nonzero().squeeze(-1)
-        if extra is not None and len(taught):
-            target = policy.log_softmax(teacher[part][taught], temperature[part][taught])
-            opd = (w_opd[part][taught] * extra.per_position(student[taught], target)).sum()
-            loss = loss + extra.weight * opd
-            sums["opd"] += opd.item()
-        loss.backward()
-        sums["pg"] += pg.item()
-        sums["kl"] += kl.item()
-        sums["ratio"] += losses.ratio(logp.detach(), old[part]).sum().item()
-        sums["clip_fraction"] += clipped.sum().item()
-    sums["tokens"] += len(tokens)
-    assert leaf.grad is not None
-    hidden.backward(leaf.grad)
-    return sums
 
 
 def _hinted_row(policy: Policy, sample: Sample, index: int) -> Row:

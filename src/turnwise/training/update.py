@@ -22,6 +22,7 @@ from turnwise.training.backends.base import Backend
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.checkpoints import Checkpoint, CheckpointStore, origin_of
 from turnwise.training.publish import recent_checkpoints
+from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import BadBatch, Tick, plan, sampler_gap
 from turnwise.types import Batch, PolicyVersion, Sample
 
@@ -59,7 +60,8 @@ class Trainer:
         """
         backend = self.backend
         started = time.monotonic()
-        origin = origin_of(batch, backend.prepare(batch.parent))
+        parent = backend.prepare(batch.parent)
+        origin = origin_of(batch, parent)
         batch, dropped = backend.without_faults(batch)
         signals = backend.signals(batch, tick)
         steps = plan(batch, self._config.train)
@@ -82,6 +84,8 @@ class Trainer:
         if self._config.gate.enabled:
             result = gate.decide(backend.measure(batch, signals, probes, tick), self._config.gate)
         summary = summarise(metrics) | {"samples": float(len(batch.samples)), "seconds": time.monotonic() - started}
+        scores = ScoreHistory.of(parent.get("metrics", {})).after([s.reward for s in batch.samples])
+        summary |= scores.metrics()
         gap = sampler_gap(batch, signals)
         if gap is not None:
             summary["sampler_gap"] = gap

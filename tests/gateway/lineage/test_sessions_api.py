@@ -179,9 +179,9 @@ def test_closing_a_session_by_route_and_by_header(gateway: Running) -> None:
     turn_id, _, _ = say(gateway, [user("a")], **{"X-Session-Id": "s"})
     closed = httpx.post(f"{gateway.url}/v1/sessions/s/close", headers=gateway.auth)
     assert closed.json() == {"id": "s", "closed": True}
-    assert gateway.turn(turn_id).exclusion is Exclusion.NO_NEXT_STATE
+    assert gateway.turn(turn_id).state is TurnState.READY, "a session's only turn is kept, without a signal"
     done, _, _ = say(gateway, [user("b")], **{"X-Session-Id": "t", "X-Session-Done": "true"})
-    assert gateway.turn(done).exclusion is Exclusion.NO_NEXT_STATE
+    assert gateway.turn(done).state is TurnState.READY
     missing = httpx.post(f"{gateway.url}/v1/sessions/nope/close", headers=gateway.auth)
     assert missing.status_code == 404
 
@@ -189,7 +189,7 @@ def test_closing_a_session_by_route_and_by_header(gateway: Running) -> None:
 def test_an_empty_answer_still_ends_a_session(gateway: Running) -> None:
     turn_id, answer, _ = say(gateway, [user("say: ")], **{"X-Session-Id": "s", "X-Session-Done": "1"})
     assert answer["content"] == ""
-    assert gateway.turn(turn_id).exclusion is Exclusion.NO_NEXT_STATE
+    assert gateway.turn(turn_id).state is not TurnState.WAITING
     assert gateway.journal.sessions.show("s")["closed_at"] is not None
 
 
@@ -232,7 +232,7 @@ def test_sessions_close_when_idle(gateway: Running) -> None:
     assert session_of(gateway, turn_id) in gateway.journal.sessions.idle(before=later)
     assert gateway.journal.sessions.idle(before=later - gateway.config.sessions.idle_close_s - 60) == []
     wait_until(lambda: gateway.journal.sessions.close(session_of(gateway, turn_id), "idle"))
-    assert gateway.turn(turn_id).exclusion is Exclusion.NO_NEXT_STATE
+    assert gateway.turn(turn_id).state is TurnState.READY
 
 
 def test_an_answer_stays_when_the_one_that_was_to_take_its_place_breaks_off(gateway: Running) -> None:

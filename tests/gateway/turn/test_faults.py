@@ -190,14 +190,14 @@ def test_turns_keep_their_places_when_one_of_them_fails(gateway: Running, monkey
     assert not any(status["verdicts"].values()), "a failure of the engine is no verdict"
 
 
-def test_a_truncated_answer_whose_session_ends_is_no_sample(gateway: Running) -> None:
+def test_a_truncated_answer_whose_session_ends_teaches_nothing(gateway: Running) -> None:
     body = {"model": "turnwise", "messages": [user("say: one two three four five")], "max_tokens": 2}
     response = post(gateway, body)
     assert response.json()["choices"][0]["finish_reason"] == "length"
     turn_id = response.headers["x-turnwise-turn-id"]
     post(gateway, {}, f"/v1/sessions/{session_of(gateway, turn_id)}/close")
-    assert gateway.journal.turns.get(turn_id).exclusion is Exclusion.NO_NEXT_STATE
-    assert gateway.journal.status.figures()["samples_ready"] == 0
+    assert gateway.journal.turns.get(turn_id).state is TurnState.READY, "it was its session's only one"
+    assert gateway.journal.batches.claim("trainer", 60) is None, "the KL term alone begins no batch"
 
 
 def status_of(gateway: Running) -> dict[str, Any]:

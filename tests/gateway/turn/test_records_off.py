@@ -15,7 +15,7 @@ from tests.gateway.conftest import Agents
 from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.support.servers import wait_until
 from turnwise.journal import Journal, schema
-from turnwise.types import Exclusion, TurnState, Verdict
+from turnwise.types import TurnState, Verdict
 
 CALLERS = [(name, stream) for name in FORMATS for stream in (False, True)]
 
@@ -70,7 +70,7 @@ def test_records_that_cannot_be_written_stop_neither_serving_nor_learning(
         with gateway_on(config, stub, url) as gateway:
             samples = learn(gateway)
             open_turn = Caller(gateway, "chat", False).ask([user("say: and then nothing")])
-            wait_until(lambda: gateway.turn(open_turn.id).exclusion is Exclusion.NO_NEXT_STATE)  # upkeep goes on
+            wait_until(lambda: gateway.turn(open_turn.id).state is TurnState.READY)  # upkeep goes on
             wait_until(lambda: "gateway" in gateway.journal.status.figures()["loops"])
             wait_until(lambda: "records.jsonl" in caplog.text)
         assert len(samples) == 2 * len(CALLERS)

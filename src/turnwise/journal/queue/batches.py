@@ -12,13 +12,14 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, and_, insert, or_, select, update
 
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
 from turnwise.journal.clocks import one_less, set_meta
 from turnwise.journal.packing import pack_json, unpack_ids, unpack_json, unpack_logprobs
-from turnwise.journal.queue.serving import first_fresh, last_number, next_in_line, serving
+from turnwise.journal.queue.choosing import stale_and_fresh, with_silent
+from turnwise.journal.queue.serving import last_number, next_in_line, serving
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_prompt_ids
 from turnwise.types import Batch, Exclusion, PolicyVersion, Sample, TurnState
@@ -26,14 +27,8 @@ from turnwise.types import Batch, Exclusion, PolicyVersion, Sample, TurnState
 log = logging.getLogger(__name__)
 
 T, B = schema.turns.c, schema.batches.c
-_STALE_AT_ONCE = 64
-"""Samples found stale that one claim excludes; the next claims do the rest, so that no request waits for it."""
-_FRESH = (
-    select(T.id, T.state, T.exclusion)
-    .where(schema.READY, T.version >= bindparam("oldest"))
-    .order_by(T.seq + 0)  # what is computed keeps SQLite from walking all turns in their order
-    .limit(bindparam("most"))
-)
+_MOST_EXCLUDED = 64
+"""Samples that one claim excludes as stale or as needless; the next claims do the rest, so that no request waits."""
 BATCH_ATTEMPTS = 3
 """Trainers that a batch may end without having come further; then it is given up, and the next one has its turn."""
 PROBED = (Exclusion.STALE, Exclusion.REFUSED_BY_GATE, Exclusion.NO_SIGNAL, Exclusion.PINNED_VERSION)
@@ -49,11 +44,12 @@ class Batches:
         self._store = store
 
     def claim(self, worker: str, lease_s: float) -> Batch | None:
-        """Lease the next batch, or None when too few samples are ready and none is old enough.
+        """Lease the next batch, or None when too few samples that teach something are ready and none is old enough.
 
         A batch whose trainer died comes first: same samples, same order, same parent, so that the step is repeated
         exactly. After BATCH_ATTEMPTS trainers that died over it without coming further it is refused instead.
-        Everything that is not taken stays ready.
+        Turns that carry the KL term alone only go along. Everything that is not taken stays ready; of those, the newest
+        `max_batch`.
         """
         token = uuid.uuid4().hex
         leased = self._lease_batch(worker, lease_s, token)
@@ -83,13 +79,15 @@ class Batches:
                 reason += f"; the last time: {left.last_error}" if left.last_error else ""
                 log.error("batch %d is given up: %s", left.id, reason)
                 self._refuse(c, left.id, {"accepted": False, "reasons": [reason]}, {}, Exclusion.FAILED_IN_TRAINING)
-            oldest = first_fresh(c, now_serving, train.max_staleness)
-            stale = select(T.id, T.state, T.exclusion).where(schema.READY, T.version < oldest).limit(_STALE_AT_ONCE)
-            self._store.move_all(c, c.execute(stale).all(), TurnState.EXCLUDED, Exclusion.STALE)
-            fresh = c.execute(_FRESH, {"oldest": oldest, "most": train.max_batch}).all()
-            ids = [row.id for row in fresh]
-            if not fresh or (len(fresh) < train.min_batch and not self._old_enough(c, ids, now, train.max_age_s)):
+            stale, teaching, silent = stale_and_fresh(c, now_serving, train, _MOST_EXCLUDED)
+            self._store.move_all(c, stale, TurnState.EXCLUDED, Exclusion.STALE)
+            needless = silent[: max(0, len(silent) - train.max_batch)]
+            self._store.move_all(c, needless, TurnState.EXCLUDED, Exclusion.NO_SIGNAL)
+            taught = [row.id for row in teaching]
+            if not taught or (len(taught) < train.min_batch and not self._old_enough(c, taught, now, train.max_age_s)):
                 return None
+            fresh = with_silent(teaching, silent[len(needless) :], train.max_batch)
+            ids = [row.id for row in fresh]
             batch_id = c.execute(
                 insert(schema.batches)
                 .values(

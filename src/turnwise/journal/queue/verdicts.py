@@ -60,7 +60,8 @@ class Verdicts:
         c.execute(delete(schema.samples).where(schema.samples.c.turn_id == turn_id))
         turn = c.execute(select(T.response_tokens, T.hint_at).where(T.id == turn_id)).one()
         method = self._store.config.train.method
-        signal = signal_of_verdict(method, verdict.score, verdict.hint, turn.hint_at, turn.response_tokens)
+        said = (verdict.score, verdict.hint, turn.hint_at, turn.response_tokens, verdict.confidence)
+        signal = signal_of_verdict(method, *said)
         if isinstance(signal, Exclusion):
             self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=signal)
             return
@@ -75,4 +76,5 @@ class Verdicts:
         cost = {name: getattr(verdict, name) for name in ("prompt_tokens", "completion_tokens", "seconds")}
         row = {"turn_id": turn_id, "votes": pack_json(votes), "created_at": self._store.clock()}
         c.execute(insert(schema.verdicts).values(row | said | cost))
-        self._store.log(c, "verdict", turn_id, {**said, "votes": votes, "cost": cost})
+        known = {**said, "confidence": verdict.confidence, "votes": votes, "cost": cost}
+        self._store.log(c, "verdict", turn_id, known)

@@ -49,7 +49,7 @@ class Sessions:
         self._store = store
 
     def close(self, session_id: str, reason: str, idle_before: float | None = None) -> bool:
-        """Close a session: its turns without a next state are excluded, or kept if binary RL needs the only one.
+        """Close a session: its turns without a next state are excluded, but for the only one of a session.
 
         With `idle_before`, in seconds of the monotonic clock, only if it is idle still: not seen since, and no answer
         under way. Returns False when there is no such session, or it is not idle. Closing twice is harmless.
@@ -74,7 +74,7 @@ class Sessions:
     def _end_waiting(self, c: Connection, session_id: str, waiting: Iterable[Any]) -> None:
         """Settle the turns that no next state will come to."""
         rows = list(waiting)
-        keeps = may_keep_only_turn(self._store.config.train.method, [row.response_tokens for row in rows])
+        keeps = self._store.config.train.enabled and may_keep_only_turn([row.response_tokens for row in rows])
         if keeps and len(c.execute(_MAIN, {"which": session_id}).all()) == 1:
             self._store.move(c, rows[0].id, TurnState.READY)
             ready = {"created_at": self._store.clock(), "ready_mono": self._store.now(c)}

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from turnwise.config import TrainConfig
+from turnwise.training.scores import ScoreHistory
 from turnwise.types import Sample
 
 
@@ -34,7 +35,8 @@ class Seen:
 class ExtraLoss:
     """A stream beside the policy gradient, averaged over the samples whose hint a teacher read.
 
-    ``per_position``: log-probs over the vocabulary of student and teacher, [N, V] and [N, V] -> [N].
+    ``per_position``: log-probs over the vocabulary of student and teacher, both at temperature 1, [N, V] and [N, V]
+    -> [N].
     """
 
     weight: float
@@ -42,10 +44,14 @@ class ExtraLoss:
 
 
 class Algorithm:
-    """The hooks. One that an algorithm leaves out adds nothing. None of them runs a model or holds state."""
+    """The hooks. One that an algorithm leaves out adds nothing. None of them runs a model or holds state.
 
-    def __init__(self, config: TrainConfig) -> None:
+    ``history``: the scores that the weights were trained on before.
+    """
+
+    def __init__(self, config: TrainConfig, history: ScoreHistory | None = None) -> None:
         self.config = config
+        self.history = history or ScoreHistory()
 
     def advantage(self, seen: Seen) -> Tensor:
         """What a sample says by itself: A [R] of its response tokens, without gradient."""
@@ -60,6 +66,6 @@ class Algorithm:
         return None
 
 
-def algorithm_of(config: TrainConfig) -> Algorithm:
+def algorithm_of(config: TrainConfig, history: ScoreHistory | None = None) -> Algorithm:
     """The algorithm that `train.method` names: ``ALGORITHM`` of the file with that name."""
-    return import_module(f"{__package__}.{config.method}").ALGORITHM(config)
+    return import_module(f"{__package__}.{config.method}").ALGORITHM(config, history)

@@ -17,6 +17,7 @@ from turnwise.training import gate
 from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.policy import Policy
 from turnwise.training.publish import load_adapter_dir, staged_version, version_dir
+from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import Signals, Tick, compute_signals, step_without_guilty, without_faults
 from turnwise.types import BASE_VERSION, Batch, PolicyVersion, Sample
 
@@ -33,6 +34,7 @@ class LocalBackend:
         self._model = str(model)
         self.policy = Policy(model, config.train)
         self._parent: dict[str, Tensor] | None = None
+        self._history = ScoreHistory()
         self._optimizer = self._new_optimizer()
 
     @property
@@ -47,13 +49,14 @@ class LocalBackend:
             self._go_on_from(version, adapter.meta)
             self._parent, meta = adapter.weights, adapter.meta
         self.policy.load(self._parent)
+        self._history = ScoreHistory.of(meta.get("metrics", {}))
         return meta
 
     def without_faults(self, batch: Batch) -> tuple[Batch, dict[str, str]]:
         return without_faults(batch, self.policy)
 
     def signals(self, batch: Batch, tick: Tick) -> Sequence[Signals]:
-        return compute_signals(self.policy, batch, self._config, tick)
+        return compute_signals(self.policy, batch, self._config, tick, self._history)
 
     def step(
         self, batch: Batch, signals: Sequence[Signals], chosen: Sequence[int], tick: Tick

@@ -1,0 +1,125 @@
+"""Which ready samples make a batch, and which are too old for one.
+
+Age is counted along lineage (`sampling.fresh_versions`), so that a rollback makes the samples of what was left stale
+and keeps those of what serves again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, literal, not_, or_, select
+
+from turnwise.config import TrainConfig
+from turnwise.journal import schema
+from turnwise.methods import METHODS
+from turnwise.sampling import fresh_versions, places_beside, spans
+from turnwise.types import BASE_VERSION
+
+T, S, V = schema.turns.c, schema.samples.c, schema.versions.c
+_LAST = 2**31 - 1
+"""Higher than any version's number."""
+_NEXT_READY = select(func.min(T.version)).where(schema.READY, T.version >= bindparam("least"))
+_OF_SPAN = T.version.between(bindparam("low"), bindparam("high"))
+_STALE = select(T.id, T.state, T.exclusion).where(schema.READY, _OF_SPAN).limit(bindparam("most"))
+
+Span = tuple[int, int]
+"""The first and the last of the versions between which each is fresh, or each is stale."""
+
+
+def stale_and_fresh(
+    c: Connection, serving: int, train: TrainConfig, most: int
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Ready turns (`id`, `state`, `exclusion`): up to `most` stale ones, and in their order those for a batch.
+
+    The latter in two lists: those that teach something, at most a batch of them, and those that carry the KL term
+    alone, at most a batch and `most`.
+    """
+    stale: list[Any] = []
+    teaching: list[Any] = []
+    silent: list[Any] = []
+    for (low, high), is_fresh in _ready_spans(c, _fresh_spans(c, serving, train.max_staleness)):
+        span = {"low": low, "high": high}
+        if is_fresh:
+            teaching += c.execute(_ready(*_learns(train), teaches=True), span | {"most": train.max_batch}).all()
+            silent += c.execute(_ready(*_learns(train), teaches=False), span | {"most": train.max_batch + most}).all()
+        elif len(stale) < most:
+            stale += c.execute(_STALE, span | {"most": most - len(stale)}).all()
+    in_order = lambda rows: sorted(rows, key=lambda row: row.seq)  # noqa: E731
+    return stale, in_order(teaching)[: train.max_batch], in_order(silent)[: train.max_batch + most]
+
+
+def with_silent(teaching: Sequence[Any], silent: Sequence[Any], max_batch: int) -> list[Any]:
+    """The turns of a batch in their order: those that teach something, and as many others as may go with them."""
+    room = places_beside(len(teaching), max_batch)
+    return sorted([*teaching, *silent[:room]], key=lambda row: row.seq)
+
+
+def count_teaching(c: Connection, train: TrainConfig) -> int:
+    """How many ready samples teach something: `min_batch` of them begin a batch."""
+    return c.execute(_count(*_learns(train)), {"low": BASE_VERSION, "high": _LAST}).scalar_one()
+
+
+def _learns(train: TrainConfig) -> tuple[bool, bool]:
+    """Whether scores, and whether hints, move the weights."""
+    method = METHODS[train.method]
+    return method.scores and train.w_binary > 0, method.hints and train.w_opd > 0
+
+
+@cache
+def _ready(scores: bool, hints: bool, *, teaches: bool) -> Select[Any, Any, Any, Any]:
+    """The first ready turns of a span of versions that teach something, or that do not."""
+    wanted = select(T.id, T.state, T.exclusion, T.seq).join_from(schema.turns, schema.samples, S.turn_id == T.id)
+    return (
+        wanted.where(_that(scores, hints, teaches))
+        .order_by(T.seq + 0)  # what is computed keeps SQLite from walking all turns in their order
+        .limit(bindparam("most"))
+    )
+
+
+@cache
+def _count(scores: bool, hints: bool) -> Select[Any]:
+    return (
+        select(func.count())
+        .join_from(schema.turns, schema.samples, S.turn_id == T.id)
+        .where(_that(scores, hints, True))
+    )
+
+
+def _that(scores: bool, hints: bool, teaches: bool) -> ColumnElement[bool]:
+    signals = [*([S.reward != 0] if scores else []), *([S.hint.is_not(None)] if hints else [])]
+    some = or_(*signals)
+    return and_(schema.READY, _OF_SPAN, some if teaches else not_(some))
+
+
+def _fresh_spans(c: Connection, serving: int, max_staleness: int) -> list[Span]:
+    """Between which versions samples are fresh. Reads what descends from the oldest parent that is near enough.
+
+    In a history without rollbacks these are the last `max_staleness` versions, however many there were.
+    """
+    line = select(V.number, V.parent, literal(0).label("step")).where(V.number == serving).cte(recursive=True)
+    further = select(V.number, V.parent, line.c.step + 1).join(line, V.number == line.c.parent)
+    line = line.union_all(further.where(line.c.step < max_staleness))
+    parents = c.execute(select(line.c.number)).scalars().all()
+    oldest = min(parents) if len(parents) > max_staleness else BASE_VERSION
+    known = select(V.number, V.parent).where(V.number >= oldest).order_by(V.number)
+    near = {row.number: row.parent for row in c.execute(known)}
+    return spans(
+        [*([BASE_VERSION] if oldest == BASE_VERSION else []), *near], fresh_versions(near, serving, max_staleness)
+    )
+
+
+def _ready_spans(c: Connection, fresh: Sequence[Span]) -> Iterator[tuple[Span, bool]]:
+    """The spans, fresh or not, that ready turns are of, from the oldest version on."""
+    least = 0
+    while (version := c.execute(_NEXT_READY, {"least": least}).scalar_one()) is not None:
+        span = next((span for span in fresh if span[0] <= version <= span[1]), None)
+        if span is None:
+            after = min((low for low, _ in fresh if low > version), default=_LAST)
+            yield (version, after - 1), False
+            least = after
+        else:
+            yield span, True
+            least = span[1] + 1

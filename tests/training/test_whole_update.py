@@ -1,0 +1,105 @@
+"""A whole update against a naive one: mini-batches, epochs, clipping and AdamW, with plain autograd, in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.training.homes import Bench, feed, settings
+from tests.training.naive import Naive, mixed
+from tests.training.tiny import batch, no_tick, sample, shake
+from turnwise.config import TrainConfig
+from turnwise.training.backends.local import LocalBackend
+from turnwise.training.checkpoints import CheckpointStore
+from turnwise.training.policy import Policy
+from turnwise.training.scores import ScoreHistory
+from turnwise.training.step import plan
+from turnwise.types import Sample
+
+LR, DECAY, BETAS = 3e-3, 0.1, (0.9, 0.98)
+
+
+def some_turns() -> list[Sample]:
+    """Confidences that are no whole numbers, and temperatures that float32 has exactly."""
+    shares = [0.75, 1.0, 0.875, 1.0, 0.9375, 1.0]
+    turns = [replace(s, reward=s.reward * share) for s, share in zip(mixed(), shares, strict=True)]
+    return [replace(s, temperature=0.75 if s.temperature == 0.7 else s.temperature) for s in [*turns, sample(8)]]
+
+
+class ByHand:
+    """AdamW and the clip of the gradient, written down."""
+
+    def __init__(self, policy: Policy, config: TrainConfig) -> None:
+        self.parameters, self.config, self.steps = policy.parameters(), config, 0
+        self.mean = [torch.zeros_like(p) for p in self.parameters]
+        self.square = [torch.zeros_like(p) for p in self.parameters]
+
+    def step(self, gradient: list[Tensor], scale: float) -> float:
+        self.steps += 1
+        norm = math.sqrt(sum(float((g**2).sum()) for g in gradient))
+        rate, (b1, b2) = LR * scale, BETAS
+        for p, g, m, v in zip(self.parameters, gradient, self.mean, self.square, strict=True):
+            g = g * min(1.0, self.config.grad_clip / (norm + 1e-6))
+            m.mul_(b1).add_((1 - b1) * g)
+            v.mul_(b2).add_((1 - b2) * g**2)
+            unbiased = m / (1 - b1**self.steps), v / (1 - b2**self.steps)
+            p.data -= rate * DECAY * p.data + rate * unbiased[0] / (unbiased[1].sqrt() + 1e-8)
+        return norm
+
+
+@pytest.mark.parametrize(("estimator", "clip"), [("exact", 8.0), ("sampled", 1.0)])
+def test_an_update_equals_the_naive_one(tmp_path: Path, tiny_dir: Path, estimator: str, clip: float) -> None:
+    given = {"estimator": estimator, "lr": LR, "weight_decay": DECAY, "grad_clip": clip, "minibatch": 3, "epochs": 3}
+    config = settings(tmp_path, tiny_dir, **{f"train.{name}": value for name, value in given.items()})
+    data = batch(some_turns())
+    backend = LocalBackend(config, tiny_dir, CheckpointStore(config.checkpoints_dir))
+    backend.prepare(0)
+    reference = Policy(tiny_dir, config.train)
+    for policy in (backend.policy, reference):
+        policy.model.double()
+        shake(policy)
+    started = reference.state()
+
+    signals = backend.signals(data, no_tick)
+    steps = plan(data, config.train)
+    metrics = [backend.step(data, signals, chosen, no_tick)[0] for chosen in steps]
+
+    naive, by_hand = Naive(reference, data.samples, config.train), ByHand(reference, config.train)
+    norms = []
+    for chosen in steps:
+        loss, gradient = naive.gradient(chosen)
+        teaching = sum(bool(naive.advantage[i].any()) or (i in naive.teacher) for i in chosen)
+        norms.append(by_hand.step(gradient, math.sqrt(teaching / 3)))
+        assert metrics[len(norms) - 1]["loss"] == pytest.approx(loss, abs=1e-6)
+    assert [m["grad_norm"] for m in metrics] == pytest.approx(norms, rel=1e-6)
+    assert min(norms) < clip < max(norms), "some were cut, and some were not"
+    assert len({m["step_scale"] for m in metrics}) > 1
+
+    found, expected = backend.policy.state(), reference.state()
+    assert max(float((expected[name] - started[name]).abs().max()) for name in started) > 5e-3
+    assert max(float((expected[name] - found[name]).abs().max()) for name in started) < 1e-6
+
+
+def test_scores_are_measured_from_those_that_the_parents_were_trained_on(make: Callable[..., Bench]) -> None:
+    bench = make()
+    feed(bench.journal, range(8))
+    assert bench.claim_and_work() and bench.claim_and_work()
+    first, second = bench.journal.versions.get(1), bench.journal.versions.get(2)
+    assert first is not None and second is not None
+    assert ScoreHistory.of(first.metrics) == ScoreHistory(0.0, 4.0)  # turns 0 to 3: two of each
+    assert ScoreHistory.of(second.metrics) == ScoreHistory(0.0, 8.0)
+
+    backend = LocalBackend(bench.config, Path(bench.config.model.path), CheckpointStore(bench.config.checkpoints_dir))
+    data = batch([sample(1, hint=None), sample(3, hint=None)], parent=2)
+    backend.prepare(2)
+    advantages = [float(s.advantage[0]) for s in backend.signals(data, no_tick)]
+    assert advantages == pytest.approx([1 - 1 / 17] * 2)
+    backend.prepare(0)
+    advantages = [float(s.advantage[0]) for s in backend.signals(data, no_tick)]
+    assert advantages == pytest.approx([1 - 1 / 9] * 2), "the base model was trained on none"
