@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, litera
 from turnwise.errors import JournalError
 from turnwise.journal import schema
 from turnwise.journal.packing import unpack_ids, unpack_json, unpack_logprobs
-from turnwise.messages import from_chat, history_from_chat
+from turnwise.messages import from_chat, history_from_chat, text_of
 from turnwise.types import Exclusion, FinishReason, Turn, TurnKind, TurnState
 
 T = schema.turns.c
@@ -70,6 +70,12 @@ def read_context(c: Connection, row: Row[Any]) -> tuple[list[dict[str, Any]], li
 def read_prompt_ids(c: Connection, row: Row[Any]) -> list[int]:
     """The prompt ids of a turn alone."""
     return _joined_ids(_ancestors(c, row, _IDS), row)
+
+
+def last_question(row: Row[Any]) -> str | None:
+    """What the last user message of a turn says, where the turn has added one."""
+    added = history_from_chat(unpack_json(row.messages))
+    return next((text_of(m) for m in reversed(added) if m.role == "user"), None)
 
 
 def read_tools(c: Connection, row: Row[Any]) -> list[dict[str, Any]] | None:
