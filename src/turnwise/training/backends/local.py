@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from turnwise.config import Config
 from turnwise.errors import AdapterError
 from turnwise.methods import METHODS
-from turnwise.tokens.rendering import load_renderer
+from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training import gate
 from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.lessons.learning import FEWEST, Taught, learn_step, loss_of, with_teacher
@@ -37,9 +38,14 @@ class LocalBackend:
         self._checkpoints = checkpoints
         self._model = str(model)
         self.policy = Policy(model, config.train)
-        self._renderer = load_renderer(model)
+        self._folder = model
         self._parent: dict[str, Tensor] | None = None
         self._optimizer = self._new_optimizer()
+
+    @cached_property
+    def _renderer(self) -> PromptRenderer:
+        """How the model is asked; a model that is no chat model gives no lessons, and needs none."""
+        return load_renderer(self._folder)
 
     @property
     def device(self) -> str:
