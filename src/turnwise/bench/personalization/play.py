@@ -47,7 +47,7 @@ ARMS: dict[str, dict[str, object]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Course:
     """One run: a person, a seed, a way of learning, and how many updates it may take."""
 
     person: Person
@@ -61,7 +61,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Examined:
     """An examination after ``conversations``: shares of answers that meet each wish, and that are right.
 
     ``told`` are those of the base model with the wishes in its prompt. ``version`` is the one that answered.
@@ -78,11 +78,11 @@ class Point:
     seconds: float
 
 
-def play(cell: Cell, model: str, folder: Path, say: Callable[[str], None]) -> list[Point]:
+def play(cell: Course, model: str, folder: Path, say: Callable[[str], None]) -> list[Examined]:
     """The points of a cell, played where they are not there yet. Raises TurnwiseError where no server starts."""
     file = folder / f"{cell.name}.jsonl"
     if file.exists():
-        points = [Point(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+        points = [Examined(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
         if points and points[-1].conversations >= cell.updates * WAVE:
             return points
     file.unlink(missing_ok=True)
@@ -98,7 +98,7 @@ def play(cell: Cell, model: str, folder: Path, say: Callable[[str], None]) -> li
 class _Player:
     """A person at a server."""
 
-    def __init__(self, cell: Cell, server: Server, say: Callable[[str], None]) -> None:
+    def __init__(self, cell: Course, server: Server, say: Callable[[str], None]) -> None:
         self._cell = cell
         self._server = server
         self._say = say
@@ -109,7 +109,7 @@ class _Player:
             base_url=server.url, headers={"Authorization": f"Bearer {server.person_token}"}, timeout=60
         )
 
-    async def play(self, file: Path) -> list[Point]:
+    async def play(self, file: Path) -> list[Examined]:
         """All waves and examinations; each point is appended to ``file`` when it is known."""
         cell, points = self._cell, []
         async with self._http, self._openai:
@@ -151,7 +151,7 @@ class _Player:
         wish = rng.choice(missed)
         return rng.choice(wish.asks if attempt == 0 and rng.random() < DIRECTIVE_SHARE else wish.grumbles)
 
-    async def _examine(self, conversations: int) -> Point:
+    async def _examine(self, conversations: int) -> Examined:
         """The held-out questions as side turns, without the wishes, and of the base model with them."""
         wishes = self._cell.person.wishes_at(max(0, conversations - 1))
         seed = 1000 + 100 * self._cell.seed
@@ -167,7 +167,7 @@ class _Player:
         turns = (await self._status())["turns"]
         right = [pattern(rf"(?<!\w)(?:{key})(?!\w)", IGNORECASE).search(a) is not None
                  for a, (_, key) in zip(answers, HELD_OUT, strict=True)]  # fmt: skip
-        return Point(
+        return Examined(
             conversations=conversations,
             met={w.name: _share([w.met(a) for a in answers]) for w in wishes},
             told={w.name: _share([w.met(a) for a in told]) for w in wishes} if told else {},

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from turnwise.bench.personalization.persons import DEVELOPMENT, Person
-from turnwise.bench.personalization.play import ARMS, WAVE, Cell, Point, play
+from turnwise.bench.personalization.play import ARMS, WAVE, Course, Examined, play
 from turnwise.bench.personalization.unseen import UNSEEN
 from turnwise.bench.report import BenchReport, Figure, Grid
 from turnwise.demo.server import termination_unwinds
@@ -44,8 +44,8 @@ def bench_personalization(options: PersonalizationOptions, say: Callable[[str], 
     if unknown := set(arms) - ARMS.keys():
         raise ConfigError(f"no way of learning {', '.join(sorted(unknown))}; there are {', '.join(ARMS)}")
     options.out.mkdir(parents=True, exist_ok=True)
-    cells = [Cell(p, s, a, options.updates) for s in range(options.seeds) for a in arms for p in persons]
-    played: dict[Cell, list[Point]] = {}
+    cells = [Course(p, s, a, options.updates) for s in range(options.seeds) for a in arms for p in persons]
+    played: dict[Course, list[Examined]] = {}
     with termination_unwinds():
         for n, cell in enumerate(cells, start=1):
             say(f"{n} of {len(cells)}: {cell.name}")
@@ -64,17 +64,17 @@ def _persons(chosen: str) -> Sequence[Person]:
     return [known[name] for name in chosen.split(",")]
 
 
-def share_met(point: Point, told: dict[str, float], least: float = FOLLOWED_WHEN_TOLD) -> float | None:
+def share_met(point: Examined, told: dict[str, float], least: float = FOLLOWED_WHEN_TOLD) -> float | None:
     """Mean share of answers that meet the wishes which the model follows when told; None where there is no such."""
     shares = [share for wish, share in point.met.items() if told.get(wish, 0.0) >= least]
     return mean(shares) if shares else None
 
 
-def _told(points: Sequence[Point]) -> dict[str, float]:
+def _told(points: Sequence[Examined]) -> dict[str, float]:
     return {wish: share for point in points for wish, share in point.told.items()}
 
 
-def _figures(played: dict[Cell, list[Point]], arms: Sequence[str]) -> list[Figure]:
+def _figures(played: dict[Course, list[Examined]], arms: Sequence[str]) -> list[Figure]:
     figures = []
     for arm in arms:
         for conversations, aim in AIMS.items():
@@ -93,7 +93,7 @@ def _figures(played: dict[Cell, list[Point]], arms: Sequence[str]) -> list[Figur
     return figures
 
 
-def _grid(played: dict[Cell, list[Point]], arms: Sequence[str]) -> Grid:
+def _grid(played: dict[Course, list[Examined]], arms: Sequence[str]) -> Grid:
     shown = [0, 8, 16, 24, 32, 48, 64, 96, 128]
     rows = []
     for arm in arms:
@@ -120,7 +120,7 @@ def _notes(options: PersonalizationOptions) -> list[str]:
     ]
 
 
-def _draw(played: dict[Cell, list[Point]], arms: Sequence[str], file: Path) -> None:
+def _draw(played: dict[Course, list[Examined]], arms: Sequence[str], file: Path) -> None:
     """The curves with bands over runs; no window and no global state of matplotlib."""
     drawing = Drawing(figsize=(8, 4.6), dpi=150, layout="constrained")
     FigureCanvasAgg(drawing)
