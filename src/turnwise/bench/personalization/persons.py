@@ -6,10 +6,11 @@ Wishes are about form or about content. Each person has wordings of their own. T
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from turnwise.patterns import IGNORECASE, pattern
+from turnwise.patterns import pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,9 @@ def words_at_most(count: int) -> Callable[[str], bool]:
     return lambda text: 0 < len(text.split()) <= count
 
 
-def has(words: str) -> Callable[[str], bool]:
-    """Whether the pattern is anywhere in a text."""
-    found = pattern(words, IGNORECASE)
-    return lambda text: found.search(text) is not None
+def has(*words: str) -> Callable[[str], bool]:
+    """Whether any of the words is in a text, as they stand, in any case."""
+    return lambda text: any(word in text.lower() for word in words)
 
 
 _SENTENCE_END = pattern(r"[.!?](?=\s|$)")
@@ -82,13 +82,15 @@ def lower_case(text: str) -> bool:
 
 def ends_with(words: str) -> Callable[[str], bool]:
     """Whether a text ends with the words, punctuation apart."""
-    return has(rf"(?:{words})\W*$")
+    return lambda text: text.lower().rstrip(_MARKS).endswith(words)
 
 
 def begins_with(words: str) -> Callable[[str], bool]:
     """Whether a text begins with the words, punctuation apart."""
-    return has(rf"^\W*(?:{words})\b")
+    return lambda text: text.lower().lstrip(_MARKS).startswith(words)
 
+
+_MARKS = string.punctuation + string.whitespace
 
 CHEERS = Wish(
     "cheers",
@@ -145,7 +147,7 @@ EXAMPLE = Wish(
     "example",
     "content",
     'Always give an example, introduced by "For example".',
-    has(r"\bfor (?:example|instance)\b|\be\.g\."),
+    has("for example", "for instance", "e.g."),
     (
         'give me an example too, starting with "For example"',
         "i always want a for-example with it",

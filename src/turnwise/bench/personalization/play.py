@@ -11,7 +11,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from turnwise.config import TrainConfig
 from turnwise.demo.server import Server, running_server
 from turnwise.demo.stats import repetition
 from turnwise.demo.talk import at_once
-from turnwise.patterns import IGNORECASE, pattern
+from turnwise.patterns import pattern
 
 WAVE = 8
 """Conversations between two examinations: about what a batch of the trainer's is made of."""
@@ -37,6 +37,7 @@ SETTLE_LIMIT_S = 900.0
 QUIET_POLLS = 3
 DIRECTIVE_SHARE = 0.85
 """Share of the replies to an answer that misses a wish that say what is wanted; the others only grumble."""
+_WORD = pattern(r"\w+")
 ARMS: dict[str, dict[str, object]] = {
     "combined": {"method": "combined"},
     "opd": {"method": "opd"},
@@ -165,8 +166,7 @@ class _Player:
                 AT_ONCE,
             )
         turns = (await self._status())["turns"]
-        right = [pattern(rf"(?<!\w)(?:{key})(?!\w)", IGNORECASE).search(a) is not None
-                 for a, (_, key) in zip(answers, HELD_OUT, strict=True)]  # fmt: skip
+        right = [_is_right(answer, words) for answer, (_, words) in zip(answers, HELD_OUT, strict=True)]
         return Examined(
             conversations=conversations,
             met={w.name: _share([w.met(a) for a in answers]) for w in wishes},
@@ -218,6 +218,12 @@ class _Player:
             waiting = self._cell.arm != "control" and turns.get("ready", 0) >= self._least
             quiet = 0 if turns.get("judging", 0) + turns.get("leased", 0) or waiting else quiet + 1
             await asyncio.sleep(1.0)
+
+
+def _is_right(answer: str, words: Sequence[str]) -> bool:
+    """Whether one of these words, or these words in a row, stands in the answer."""
+    said = f" {' '.join(_WORD.findall(answer.lower()))} "
+    return any(f" {word} " in said for word in words)
 
 
 def _share(found: list[bool]) -> float:

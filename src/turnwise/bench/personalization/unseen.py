@@ -48,7 +48,7 @@ _SURE = Wish(
     "how sure",
     "content",
     "Say in every answer how sure you are, as a percentage.",
-    has(r"\d+ ?%|\bper ?cent"),
+    has("%", "percent", "per cent"),
     (
         "tell me how sure you are, in percent",
         "always add how certain you are as a percentage",
@@ -59,7 +59,7 @@ _READ = Wish(
     "a book",
     "content",
     "Recommend a book about the topic in every answer.",
-    has(r"\bbooks?\b"),
+    has("book"),
     (
         "recommend a book about it too, please",
         "i always want a book tip with the answer",
@@ -70,7 +70,7 @@ _CAREFUL = Wish(
     "be careful",
     "content",
     'Add a warning to every answer that begins with "Be careful".',
-    has(r"\bbe careful\b"),
+    has("be careful"),
     (
         'add a warning that begins with "Be careful"',
         'i need a "Be careful ..." line in every answer',
@@ -81,7 +81,7 @@ _SPANISH = Wish(
     "a Spanish word",
     "content",
     "Mention one Spanish word in every answer.",
-    has(r"\bspanish\b|[áéíóúñ¡¿]|\bhola\b"),
+    has("spanish", "hola", *"áéíóúñ¡¿"),
     (
         "teach me one spanish word with every answer",
         "put a spanish word into it please, i'm learning",
