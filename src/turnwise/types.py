@@ -218,16 +218,22 @@ class Sample:
     reward: float
     hint: str | None
     hint_at: int | None
+    question: str | None = None
+    """What the last user message says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Samples leased together for one optimiser update, in a fixed order, on top of version ``parent``."""
+    """Samples leased together for one optimiser update, in a fixed order, on top of version ``parent``.
+
+    ``hints`` are those of the person's last samples, this batch's and earlier ones, in the order they were given.
+    """
 
     id: int
     lease_token: str
     parent: int
     samples: list[Sample]
+    hints: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,3 +156,25 @@ def test_side_turns_aborted_and_superseded_ones_are_no_probes(queue: Journal) ->
     for turn_id in (side, aborted.id, superseded):
         queue.verdicts.feedback(turn_id, 1, None)
     assert probes(queue) == []
+
+
+def test_a_batch_comes_with_the_last_hints_of_earlier_ones_too_and_with_what_was_asked(
+    queue: Journal, clock: Clock
+) -> None:
+    for hint in ("be brief", None, "use metric units", "call me Sam"):
+        turn = judged(queue)
+        clock.now += 1
+        if hint:
+            queue.verdicts.feedback(turn, -1, hint)
+    first = claim(queue)
+    assert [s.question for s in first.samples] == ["hi", "hi"]
+    assert first.hints == ["be brief", "use metric units", "call me Sam"], "in the order in which they were given"
+    number = queue.batches.reserve_version(first)
+    queue.batches.finish(first, PolicyVersion(number, first.parent, f"versions/v{number}", queue.store.clock()))
+    second = claim(queue)
+    assert second.hints == first.hints, "those of turns that were trained on stay wishes"
+    clock.now += 61
+    judged_late = judged(queue)
+    queue.verdicts.feedback(judged_late, -1, "in French")
+    again = claim(queue)
+    assert again.id == second.id and again.hints == second.hints, "who takes a batch up learns from the same hints"

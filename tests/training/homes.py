@@ -44,6 +44,8 @@ def settings(home: Path, model: Path, **changes: object) -> Config:
         "train.device": "cpu",
         "train.dtype": "float32",
         "train.threads": 1,
+        "train.teacher": "policy",
+        "train.lessons": 0,  # the tiny model cannot be asked anything
         "gate.max_kl": 100.0,
         "gate.max_nll_rise": 100.0,
         "gate.max_length_ratio": 100.0,

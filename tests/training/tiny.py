@@ -75,6 +75,7 @@ def batch(samples: list[Sample], **changes: Any) -> Batch:
 def train_config(**changes: Any) -> TrainConfig:
     fields: dict[str, Any] = {
         "lr": 3e-3,
+        "teacher": "policy",
         "lora_rank": 4,
         "lora_alpha": 8,
         "min_batch": 1,

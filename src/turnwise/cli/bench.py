@@ -128,6 +128,30 @@ def bench_soak(
         raise TurnwiseError("the soak found faults:\n  " + "\n  ".join(faults) + f"\nmore is in {out_folder}")
 
 
+@bench_app.command(
+    "personalization", epilog="Example: turnwise bench personalization --persons development --seeds 1 --updates 3"
+)
+def bench_personalization(
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    persons: Annotated[str, typer.Option(help="'unseen', 'development', or names with commas.")] = "unseen",
+    arms: Annotated[str, typer.Option(help="Ways of learning, with commas.")] = "combined,opd,binary,control",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each person and way of learning.")] = 5,
+    updates: Annotated[int, typer.Option(min=1, max=64, help="Waves of eight conversations.")] = 16,
+    out_folder: Annotated[
+        Path, typer.Option("--out", help="Where points and curves go; what is there is kept.")
+    ] = Path("personalization-out"),
+    write: Write = None,
+) -> None:
+    """People with wishes use the agent: in how many answers are the wishes met unasked, and do they stay right?"""
+    from turnwise.bench.personalization.run import PersonalizationOptions, bench_personalization
+
+    model = str(read_config(config, home, sets).model.path)
+    options = PersonalizationOptions(model, out_folder.absolute(), persons, arms, seeds, updates)
+    finish_bench(bench_personalization(options, lambda text: err.print(text, highlight=False)), write)
+
+
 def finish_bench(report: Any, write: Path | None) -> None:
     report.print(out)
     if write is not None:

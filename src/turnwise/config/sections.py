@@ -211,7 +211,7 @@ class TrainConfig(Section):
         default="exact", description="Estimator of the distillation term."
     )
     teacher: Literal["policy", "base"] = Field(
-        default="policy", description="Which weights read the hint: the policy as it is, or the base model."
+        default="base", description="Which weights read the hint: the base model, or the policy as it is."
     )
     divergence: Literal["reverse", "forward"] = Field(default="reverse", description="KL direction of exact and topk.")
     top_k: int = Field(default=50, ge=1, description="Tokens kept by the topk estimator.")
@@ -220,13 +220,21 @@ class TrainConfig(Section):
     )
     w_binary: float = Field(default=1.0, ge=0, description="Weight of the score.")
     w_opd: float = Field(default=1.0, ge=0, description="Weight of the distillation term.")
-    min_batch: int = Field(default=16, ge=1, description="Ready samples that start a step.")
-    max_batch: int = Field(default=32, ge=1, description="Most samples in one step; the rest stay ready.")
+    lessons: int = Field(
+        default=24, ge=0, description="Questions per update that are answered as the standing wishes say; 0: none."
+    )
+    lesson_passes: int = Field(default=4, ge=1, description="Most passes over the lessons of an update.")
+    lesson_tokens: int = Field(default=96, ge=8, description="Most tokens of a lesson's answer.")
+    lesson_prompt: int = Field(
+        default=1024, ge=64, description="Own prompts with more tokens than this make no lesson; everyday questions do."
+    )
+    min_batch: int = Field(default=8, ge=1, description="Ready samples that start a step.")
+    max_batch: int = Field(default=24, ge=1, description="Most samples in one step; the rest stay ready.")
     max_age_s: Seconds = Field(default=1800.0, description="A sample this old starts a step however few there are.")
     max_staleness: int = Field(
         default=8, ge=0, description="A sample made further away than this many versions, along parents, is excluded."
     )
-    lr: float = Field(default=1e-4, gt=0, description="Learning rate of the adapter.")
+    lr: float = Field(default=3e-4, gt=0, description="Learning rate of the adapter.")
     epochs: int = Field(default=1, ge=1, description="Passes over a batch.")
     minibatch: int = Field(
         default=8, ge=1, description="Samples per optimiser step; one of fewer takes a smaller step."

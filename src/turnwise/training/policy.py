@@ -18,13 +18,13 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel, StoppingCriteriaList
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from turnwise.config import TrainConfig
 from turnwise.errors import AdapterError, ModelError
 from turnwise.loops.lifeline import beat
-from turnwise.training.batching import Row
+from turnwise.training.batching import Row, Span
 
 HINT_HEADER = "\n\n[user's hint / instruction]\n"
 HEAD_CHUNK = 128
@@ -197,9 +197,19 @@ class Policy:
 
     @torch.no_grad()
     def sample(
-        self, prompts: Sequence[Sequence[int]], temperature: float, max_new_tokens: int, seed: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        temperature: float,
+        max_new_tokens: int,
+        seed: int,
+        each_token: Callable[[], None] = lambda: None,
     ) -> list[list[int]]:
-        """Answers to prompts of token ids, ended by the model or the limit. To look at a candidate, not for data."""
+        """Answers to prompts of token ids, ended by the model or the limit. `each_token` may raise to stop it."""
+
+        def go_on(ids: Tensor, *_: Any) -> Tensor:
+            each_token()
+            return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+
         width = max(len(p) for p in prompts)
         ids = torch.zeros(len(prompts), width, dtype=torch.long)
         mask = torch.zeros(len(prompts), width, dtype=torch.long)
@@ -219,9 +229,22 @@ class Policy:
                     eos_token_id=self._ends,
                     pad_token_id=self._ends[0] if self._ends else 0,
                 ),
+                stopping_criteria=StoppingCriteriaList([cast(Any, go_on)]),
             )
         answers = cast(Tensor, out)[:, width:].tolist()
         return [_until_end(answer, self._ends) for answer in answers]
+
+    def without_end(self, answer: Sequence[int]) -> list[int]:
+        """The ids of an answer but the end token."""
+        return [i for i in answer if i not in self._ends]
+
+    @torch.no_grad()
+    def states_of(self, texts: Sequence[str]) -> Tensor:
+        """The base model's final hidden state [n, H] after each text, in float32 on the CPU."""
+        ids = [self.tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+        rows = [Row(i, [Span(n, len(i), len(i) + 1)]) for n, i in enumerate(ids)]
+        with self.reference():
+            return self.hidden(rows).float().cpu()
 
 
 def _until_end(answer: list[int], ends: Sequence[int]) -> list[int]:

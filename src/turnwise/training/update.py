@@ -21,6 +21,7 @@ from turnwise.training import gate
 from turnwise.training.backends.base import Backend
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.checkpoints import Checkpoint, CheckpointStore, origin_of
+from turnwise.training.lessons.learning import GAIN, LEARNED, apart
 from turnwise.training.publish import recent_checkpoints
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import BadBatch, Tick, plan, sampler_gap
@@ -78,6 +79,7 @@ class Trainer:
             dropped |= {batch.samples[i].turn_id: "its gradient is not finite" for i in guilty}
             self.checkpoints.save(batch.id, Checkpoint(*backend.snapshot(), position, metrics, origin, dropped))
             came_further()
+        self._learn_lessons(batch, metrics, dropped, origin, len(steps), tick, came_further)
         kept = [i for i, s in enumerate(batch.samples) if s.turn_id not in dropped]
         batch, signals = replace(batch, samples=[batch.samples[i] for i in kept]), [signals[i] for i in kept]
         result: dict[str, Any] = {"accepted": True, "reasons": [], "skipped": "gate.enabled is false"}
@@ -90,7 +92,50 @@ class Trainer:
         if gap is not None:
             summary["sampler_gap"] = gap
         weights, _ = backend.snapshot()
-        return Candidate(weights, summary, result, self.checkpoints.name(batch.id, len(steps)), dropped)
+        return Candidate(weights, summary, result, self.checkpoints.name(batch.id, len(metrics)), dropped)
+
+    def _learn_lessons(
+        self,
+        batch: Batch,
+        metrics: list[dict[str, float]],
+        dropped: dict[str, str],
+        origin: str,
+        before: int,
+        tick: Tick,
+        came_further: Callable[[], None],
+    ) -> None:
+        """Optimiser steps on lessons, behind the ``before`` steps on samples, until those set aside are learned.
+
+        ``metrics`` has those of the steps that were made already, and gets those of the new ones.
+        """
+        taught = self.backend.lessons(batch, tick)
+        if not taught:
+            return
+        learn, held = apart(taught)
+        size = self._config.train.minibatch
+        parts = -(-len(learn) // size)
+        chunks = [learn[len(learn) * p // parts : len(learn) * (p + 1) // parts] for p in range(parts)]
+        left = metrics[before]["lesson_before"] if len(metrics) > before else self.backend.lesson_loss(held, tick)
+        first = left
+        for i in range(self._config.train.lesson_passes):
+            if left <= LEARNED:
+                return
+            for c, chunk in enumerate(chunks):
+                position = before + i * parts + c + 1
+                if position <= len(metrics):
+                    continue
+                measured = {"lesson": self.backend.learn(chunk, tick), "lesson_before": first}
+                if c == parts - 1:
+                    measured["lesson_after"] = self.backend.lesson_loss(held, tick)
+                metrics.append(measured)
+                self.checkpoints.save(
+                    batch.id, Checkpoint(*self.backend.snapshot(), position, metrics, origin, dropped)
+                )
+                came_further()
+            now = metrics[before + (i + 1) * parts - 1]["lesson_after"]
+            if now > (1 - GAIN) * left:
+                return
+            left = now
 
     def fault_of(self, version: int) -> str | None:
         """Why no update can go on from a version, or None."""
@@ -112,5 +157,12 @@ class Trainer:
 
 def summarise(steps: Sequence[dict[str, float]]) -> dict[str, float]:
     """One set of metrics for an update: sums of tokens and steps, means of the rest."""
-    summary = {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
-    return summary | {"tokens": sum(step["tokens"] for step in steps), "optimiser_steps": float(len(steps))}
+    names = dict.fromkeys(name for step in steps for name in step)
+    summary = {name: _mean([step[name] for step in steps if name in step]) for name in names}
+    if after := [step["lesson_after"] for step in steps if "lesson_after" in step]:
+        summary["lesson_after"] = after[-1]
+    return summary | {"tokens": sum(step.get("tokens", 0.0) for step in steps), "optimiser_steps": float(len(steps))}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -21,7 +21,7 @@ from turnwise.journal.packing import pack_json, unpack_ids, unpack_json, unpack_
 from turnwise.journal.queue.choosing import stale_and_fresh, with_silent
 from turnwise.journal.queue.serving import last_number, next_in_line, serving
 from turnwise.journal.store import Store
-from turnwise.journal.turns.reading import read_prompt_ids
+from turnwise.journal.turns.reading import last_question, read_prompt_ids
 from turnwise.types import Batch, Exclusion, PolicyVersion, Sample, TurnState
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,8 @@ _MOST_EXCLUDED = 64
 """Samples that one claim excludes as stale or as needless; the next claims do the rest, so that no request waits."""
 BATCH_ATTEMPTS = 3
 """Trainers that a batch may end without having come further; then it is given up, and the next one has its turn."""
+LAST_HINTS = 32
+"""Hints that a batch comes with: what the person asked for of late, also of turns that were trained on before."""
 PROBED = (Exclusion.STALE, Exclusion.REFUSED_BY_GATE, Exclusion.NO_SIGNAL, Exclusion.PINNED_VERSION)
 """Exclusions that say nothing against an answer: it may still be one that the gate looks at."""
 PROBES = and_(schema.GOOD, or_(T.exclusion.is_(None), T.exclusion.in_(PROBED)))
@@ -57,7 +59,7 @@ class Batches:
             return None
         batch_id, parent, ids = leased
         with self._store.reading() as c:  # outside of the transaction that leased them: others may write meanwhile
-            return Batch(batch_id, token, parent, self._samples(c, ids))
+            return Batch(batch_id, token, parent, self._samples(c, ids), self._last_hints(c, batch_id))
 
     def _lease_batch(self, worker: str, lease_s: float, token: str) -> tuple[int, int, list[str]] | None:
         """The id, the parent and the turns of the batch that is leased now."""
@@ -233,6 +235,14 @@ class Batches:
             ids = c.execute(query).scalars().all()
             return self._samples(c, ids)
 
+    @staticmethod
+    def _last_hints(c: Connection, batch_id: int) -> list[str]:
+        """The last hints that were given before the batch was made, oldest first: the same ones for who takes it up."""
+        made = select(B.created_at).where(B.id == batch_id).scalar_subquery()
+        given = schema.samples.c
+        query = select(given.hint).where(given.hint.is_not(None), given.created_at <= made)
+        return list(reversed(c.execute(query.order_by(given.created_at.desc()).limit(LAST_HINTS)).scalars().all()))
+
     def _hold_batch(self, c: Connection, batch: Batch) -> None:
         row = c.execute(select(B.state, B.lease_token).where(B.id == batch.id)).one_or_none()
         if row is None or row.state != "open" or row.lease_token != batch.lease_token:
@@ -280,5 +290,6 @@ class Batches:
                 reward=row.reward or 0.0,
                 hint=row.hint,
                 hint_at=row.hint_at,
+                question=last_question(row),
             )
         return [found[turn_id] for turn_id in turn_ids if turn_id in found]

@@ -11,7 +11,7 @@ from turnwise.errors import JournalError
 from turnwise.journal import schema
 from turnwise.journal.packing import unpack_ids, unpack_json
 from turnwise.journal.turns.recorded import WholeTurn, recorded
-from turnwise.messages import history_from_chat
+from turnwise.messages import history_from_chat, text_of
 
 T = schema.turns.c
 AT_ONCE = 8
@@ -57,6 +57,12 @@ def read_prompt_ids(c: Connection, rows: Sequence[Row[Any]]) -> dict[str, list[i
     """The prompt ids alone, by turn."""
     ancestors = _ancestors(c, rows, _IDS)
     return {row.id: _joined_ids(ancestors[row.id], row) for row in rows}
+
+
+def last_question(row: Row[Any]) -> str | None:
+    """What the last user message of a turn says, where the turn has added one."""
+    added = history_from_chat(unpack_json(row.messages))
+    return next((text_of(m) for m in reversed(added) if m.role == "user"), None)
 
 
 def _tools(c: Connection, row: Row[Any]) -> list[dict[str, Any]] | None:

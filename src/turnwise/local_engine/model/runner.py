@@ -96,9 +96,10 @@ class TransformersRunner:
 def load_model(folder: Path | str, dtype: torch.dtype) -> PreTrainedModel:
     """The model in ``folder``, ready for inference. Raises ModelError when transformers cannot load it."""
     try:
-        model, told = AutoModelForCausalLM.from_pretrained(
+        loaded = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, attn_implementation="sdpa", output_loading_info=True
         )
+        model, told = cast(tuple[PreTrainedModel, dict[str, Any]], loaded)
     except (OSError, ValueError, RuntimeError, KeyError, ImportError) as e:
         raise ModelError(f"cannot load the model {folder}: {e}") from e
     if lacking := sorted(told["missing_keys"]):

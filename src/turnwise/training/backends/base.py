@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from turnwise.training.gate import Measurements
+from turnwise.training.lessons.learning import Taught
 from turnwise.training.step import Signals, Tick
 from turnwise.types import Batch, PolicyVersion, Sample
 
@@ -43,6 +44,18 @@ class Backend(Protocol):
         self, batch: Batch, signals: Sequence[Signals], chosen: Sequence[int], tick: Tick
     ) -> tuple[dict[str, float], list[int]]:
         """One optimiser step; gives its metrics and the indices of samples without a finite gradient, left out."""
+        ...
+
+    def lessons(self, batch: Batch, tick: Tick) -> Sequence[Taught]:
+        """Answers as the standing wishes have them, to learn from; none where nothing is wished or little is found."""
+        ...
+
+    def learn(self, lessons: Sequence[Taught], tick: Tick) -> float:
+        """One optimiser step on lessons; gives their loss before it. Raises NotFinite, with nothing moved."""
+        ...
+
+    def lesson_loss(self, lessons: Sequence[Taught], tick: Tick) -> float:
+        """How far the weights are from the teacher, in nats per token."""
         ...
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

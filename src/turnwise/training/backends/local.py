@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,13 @@ from torch import Tensor
 
 from turnwise.config import Config
 from turnwise.errors import AdapterError
+from turnwise.methods import METHODS
+from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training import gate
 from turnwise.training.checkpoints import CheckpointStore
+from turnwise.training.lessons.learning import FEWEST, Taught, learn_step, loss_of, with_teacher
+from turnwise.training.lessons.making import make_lessons, questions_of
+from turnwise.training.lessons.wishes import standing
 from turnwise.training.policy import Policy
 from turnwise.training.publish import load_adapter_dir, staged_version, version_dir
 from turnwise.training.scores import ScoreHistory
@@ -33,9 +39,15 @@ class LocalBackend:
         self._checkpoints = checkpoints
         self._model = str(model)
         self.policy = Policy(model, config.train)
+        self._folder = model
         self._parent: dict[str, Tensor] | None = None
         self._history = ScoreHistory()
         self._optimizer = self._new_optimizer()
+
+    @cached_property
+    def _renderer(self) -> PromptRenderer:
+        """How the model is asked; a model that is no chat model gives no lessons, and needs none."""
+        return load_renderer(self._folder)
 
     @property
     def device(self) -> str:
@@ -62,6 +74,28 @@ class LocalBackend:
         self, batch: Batch, signals: Sequence[Signals], chosen: Sequence[int], tick: Tick
     ) -> tuple[dict[str, float], list[int]]:
         return step_without_guilty(self.policy, self._optimizer, batch, signals, chosen, self._config, tick)
+
+    def lessons(self, batch: Batch, tick: Tick) -> Sequence[Taught]:
+        config = self._config
+        if not config.lessons or not METHODS[config.method].hints or not config.w_opd:
+            return []
+        wishes = standing(batch.hints, self.policy.states_of)
+        if not wishes:
+            return []
+        seed = config.seed * 1_000_003 + batch.id
+        questions = questions_of(batch.samples, self._renderer, config.lessons, config.lesson_prompt, str(seed))
+        lessons = make_lessons(self.policy, self._renderer, questions, wishes, config.lesson_tokens, seed, tick)
+        log.info("standing wishes %s: %d lessons of %d questions", wishes, len(lessons), len(questions))
+        if len(lessons) < FEWEST:
+            return []
+        return with_teacher(self.policy, lessons, config.microbatch_tokens, tick)
+
+    def learn(self, lessons: Sequence[Taught], tick: Tick) -> float:
+        config = self._config
+        return learn_step(self.policy, self._optimizer, lessons, config.grad_clip, config.microbatch_tokens, tick)
+
+    def lesson_loss(self, lessons: Sequence[Taught], tick: Tick) -> float:
+        return loss_of(self.policy, lessons, self._config.microbatch_tokens, tick, learn=False)
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return self.policy.state(), self._optimizer.state_dict()

@@ -1,0 +1,230 @@
+"""Plays one person against a real server: conversations in waves, an examination after each, by HTTP like any client.
+
+A cell is one person with one seed and one way of learning. Its points are written as they come; a cell that has its
+last one is not played again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+
+from turnwise.bench.personalization.persons import Person, Wish
+from turnwise.bench.personalization.questions import HELD_OUT, TALKED
+from turnwise.config import TrainConfig
+from turnwise.demo.server import Server, running_server
+from turnwise.demo.stats import repetition
+from turnwise.demo.talk import at_once
+from turnwise.patterns import pattern
+
+WAVE = 8
+"""Conversations between two examinations: about what a batch of the trainer's is made of."""
+TEMPERATURE = 0.5
+ANSWER_TOKENS = 64
+AT_ONCE = 8
+SETTLE_LIMIT_S = 900.0
+QUIET_POLLS = 3
+DIRECTIVE_SHARE = 0.85
+"""Share of the replies to an answer that misses a wish that say what is wanted; the others only grumble."""
+_WORD = pattern(r"\w+")
+ARMS: dict[str, dict[str, object]] = {
+    "combined": {"method": "combined"},
+    "opd": {"method": "opd"},
+    "binary": {"method": "binary"},
+    "control": {"enabled": False},
+}
+"""What the arms set beside the shipped defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One run: a person, a seed, a way of learning, and how many updates it may take."""
+
+    person: Person
+    seed: int
+    arm: str
+    updates: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.person.name}-{self.arm}-{self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """An examination after ``conversations``: shares of answers that meet each wish, and that are right.
+
+    ``told`` are those of the base model with the wishes in its prompt. ``version`` is the one that answered.
+    """
+
+    conversations: int
+    met: dict[str, float]
+    told: dict[str, float]
+    right: float
+    repetition: float
+    words: float
+    trained: int
+    excluded: int
+    seconds: float
+
+
+def play(cell: Course, model: str, folder: Path, say: Callable[[str], None]) -> list[Examined]:
+    """The points of a cell, played where they are not there yet. Raises TurnwiseError where no server starts."""
+    file = folder / f"{cell.name}.jsonl"
+    if file.exists():
+        points = [Examined(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+        if points and points[-1].conversations >= cell.updates * WAVE:
+            return points
+    file.unlink(missing_ok=True)
+    home = (folder / f"home-{cell.name}").resolve()
+    shutil.rmtree(home, ignore_errors=True)
+    train: dict[str, object] = {"seed": cell.seed, **ARMS[cell.arm]}
+    with running_server(home, {"model": {"path": model}, "train": train}) as server:
+        points = asyncio.run(_Player(cell, server, say).play(file))
+    shutil.rmtree(home, ignore_errors=True)
+    return points
+
+
+class _Player:
+    """A person at a server."""
+
+    def __init__(self, cell: Course, server: Server, say: Callable[[str], None]) -> None:
+        self._cell = cell
+        self._server = server
+        self._say = say
+        self._started = time.monotonic()
+        self._least = TrainConfig().min_batch
+        self._openai = openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=server.token, max_retries=1, timeout=300)
+        self._http = httpx.AsyncClient(
+            base_url=server.url, headers={"Authorization": f"Bearer {server.person_token}"}, timeout=60
+        )
+
+    async def play(self, file: Path) -> list[Examined]:
+        """All waves and examinations; each point is appended to ``file`` when it is known."""
+        cell, points = self._cell, []
+        async with self._http, self._openai:
+            for wave in range(cell.updates + 1):
+                if wave:
+                    await self._talk(wave - 1)
+                points.append(await self._examine(wave * WAVE))
+                with file.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(asdict(points[-1])) + "\n")
+                self._say(f"{cell.name}: {points[-1].conversations} conversations, {points[-1].met}")
+        return points
+
+    async def _talk(self, wave: int) -> None:
+        """Eight conversations, one after the other as a person has them, and the wait for what is learned of them."""
+        for i in range(wave * WAVE, (wave + 1) * WAVE):
+            await self._converse(i)
+        await self._settled()
+
+    async def _converse(self, number: int) -> None:
+        """Question, answer, what the person says to it, perhaps a second try, and the last word."""
+        cell = self._cell
+        rng = random.Random(f"{cell.person.name}/{cell.seed}/{number}")
+        order = random.Random(cell.seed).sample(TALKED, len(TALKED))
+        session = f"{cell.name}-{number}"
+        messages: list[dict[str, str]] = [{"role": "user", "content": order[number % len(order)]}]
+        for attempt in range(2):
+            answer = await self._ask(messages, session, number)
+            messages.append({"role": "assistant", "content": answer})
+            missed = [w for w in cell.person.wishes_at(number) if not w.met(answer)]
+            messages.append({"role": "user", "content": self._reply(missed, attempt, rng)})
+            if not missed:
+                break
+        await self._ask(messages, session, number, longest=8)  # the last word is the next state of the answer before
+        (await self._http.post(f"/v1/sessions/{session}/close")).raise_for_status()
+
+    def _reply(self, missed: list[Wish], attempt: int, rng: random.Random) -> str:
+        if not missed:
+            return rng.choice(self._cell.person.praise)
+        wish = rng.choice(missed)
+        return rng.choice(wish.asks if attempt == 0 and rng.random() < DIRECTIVE_SHARE else wish.grumbles)
+
+    async def _examine(self, conversations: int) -> Examined:
+        """The held-out questions as side turns, without the wishes, and of the base model with them."""
+        wishes = self._cell.person.wishes_at(max(0, conversations - 1))
+        seed = 1000 + 100 * self._cell.seed
+        asked = [partial(self._question, q, seed + i, "turnwise") for i, (q, _) in enumerate(HELD_OUT)]
+        answers = await at_once(asked, AT_ONCE)
+        told: list[str] = []
+        if not conversations or wishes != self._cell.person.wishes_at(max(0, conversations - WAVE - 1)):
+            under = "\n\n" + " ".join(w.told for w in wishes)
+            told = await at_once(
+                [partial(self._question, q + under, seed + i, "turnwise@base") for i, (q, _) in enumerate(HELD_OUT)],
+                AT_ONCE,
+            )
+        turns = (await self._status())["turns"]
+        right = [_is_right(answer, words) for answer, (_, words) in zip(answers, HELD_OUT, strict=True)]
+        return Examined(
+            conversations=conversations,
+            met={w.name: _share([w.met(a) for a in answers]) for w in wishes},
+            told={w.name: _share([w.met(a) for a in told]) for w in wishes} if told else {},
+            right=_share(right),
+            repetition=sum(map(repetition, answers)) / len(answers),
+            words=sum(len(a.split()) for a in answers) / len(answers),
+            trained=turns.get("trained", 0),
+            excluded=turns.get("excluded", 0),
+            seconds=round(time.monotonic() - self._started, 1),
+        )
+
+    async def _question(self, question: str, seed: int, model: str) -> str:
+        session = f"{self._cell.name}-examination-{seed}"
+        return await self._ask([{"role": "user", "content": question}], session, seed, model=model, side=True)
+
+    async def _ask(
+        self,
+        messages: list[dict[str, str]],
+        session: str,
+        seed: int,
+        *,
+        model: str = "turnwise",
+        side: bool = False,
+        longest: int = ANSWER_TOKENS,
+    ) -> str:
+        response = await self._openai.chat.completions.create(
+            model=model,
+            messages=list(messages),  # pyright: ignore[reportArgumentType]
+            temperature=TEMPERATURE,
+            max_tokens=longest,
+            seed=seed,
+            extra_headers={"X-Session-Id": session, "X-Turn-Type": "side" if side else "main"},
+        )
+        return response.choices[0].message.content or ""
+
+    async def _status(self) -> dict[str, Any]:
+        response = await self._http.get("/v1/status")
+        response.raise_for_status()
+        return response.json()
+
+    async def _settled(self) -> None:
+        """Wait until the judge and the trainer have nothing left that they could do now."""
+        deadline = time.monotonic() + SETTLE_LIMIT_S
+        quiet = 0
+        while time.monotonic() < deadline and quiet < QUIET_POLLS:
+            status = await self._status()
+            turns = status["turns"]
+            waiting = self._cell.arm != "control" and turns.get("ready", 0) >= self._least
+            quiet = 0 if turns.get("judging", 0) + turns.get("leased", 0) or waiting else quiet + 1
+            await asyncio.sleep(1.0)
+
+
+def _is_right(answer: str, words: Sequence[str]) -> bool:
+    """Whether one of these words, or these words in a row, stands in the answer."""
+    said = f" {' '.join(_WORD.findall(answer.lower()))} "
+    return any(f" {word} " in said for word in words)
+
+
+def _share(found: list[bool]) -> float:
+    return round(sum(found) / len(found), 4) if found else 0.0

@@ -1,0 +1,169 @@
+"""Lessons: answers as the person wished for, to questions that are asked without the wish.
+
+The policy's own answers reach only what it sometimes says already. A phrase or a form that it never uses has to be
+shown: the base model answers a question, is told the standing wishes and puts its answer into that form; what it then
+wrote becomes the target of the bare question (hindsight; docs/training.md). Its own answer stands in its context, so
+that the content stays and the form alone changes. The questions are the person's own, and a fixed set of everyday
+ones: a wish that is learned on eight questions alone is learned of those eight.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.resources import files
+
+import torch
+
+from turnwise.messages import saying
+from turnwise.tokens.rendering import PromptRenderer
+from turnwise.training.batching import microbatches, row_of
+from turnwise.training.policy import Policy, hinted_prompt
+from turnwise.training.step import Tick
+from turnwise.types import Sample
+
+REWRITE = """Question: {question}
+Answer: {answer}
+
+Rewrite this answer so that it follows the wish, and keep its content. Wish: {wish}
+Write only the new answer."""
+TEMPERATURE = 0.5
+AT_ONCE = 12
+"""Answers that are sampled together."""
+LONGEST_QUESTION = 200
+"""Tokens of a question that is answered and rewritten; a pasted page is neither."""
+FOLLOWS = 2.0
+"""Nats by which an answer has to be likelier with the wish in its context than without: else it does not follow it."""
+ON_TOPIC = 8.0
+"""Nats by which an answer has to be likelier under its own question than under another one: else it has lost it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A context that ends where an answer begins, and its last question as text. ``hint_at``: where a hint would go."""
+
+    ids: list[int]
+    text: str
+    hint_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """``answer`` is what the student shall say in ``asked``, as the teacher said it in ``told``; all are token ids."""
+
+    asked: list[int]
+    told: list[int]
+    answer: list[int]
+
+
+@cache
+def everyday_questions() -> list[str]:
+    """The questions that ship with the package, one a line."""
+    text = (files("turnwise.training.lessons") / "questions.txt").read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line]
+
+
+def questions_of(
+    samples: Sequence[Sample], renderer: PromptRenderer, count: int, longest_prompt: int, seed: str
+) -> list[Question]:
+    """About ``count`` questions: those of the samples that are short enough, one a session, and everyday ones."""
+    own: dict[str, Question] = {}
+    for sample in samples:
+        question = _own_question(sample, renderer)
+        if question is not None and len(sample.prompt_ids) <= longest_prompt:
+            own.setdefault(sample.session_id, question)
+    asked = list(own.values())[: count // 2]
+    order = list(everyday_questions())
+    random.Random(hashlib.sha256(seed.encode()).digest()).shuffle(order)
+    for text in order[: count - len(asked)]:
+        prompt = renderer.render([saying("user", text)], None)
+        if prompt.hint_at is not None:
+            asked.append(Question(prompt.ids, text, prompt.hint_at))
+    return asked
+
+
+def _own_question(sample: Sample, renderer: PromptRenderer) -> Question | None:
+    """The last question of a turn. Its text is what is new since the last answer began, without its markup."""
+    if sample.hint_at is None or not sample.question:
+        return None
+    if len(renderer.encode(sample.question)) > LONGEST_QUESTION:
+        return None
+    return Question(sample.prompt_ids, sample.question, sample.hint_at)
+
+
+def make_lessons(
+    policy: Policy,
+    renderer: PromptRenderer,
+    questions: Sequence[Question],
+    wishes: Sequence[str],
+    longest: int,
+    seed: int,
+    tick: Tick,
+) -> list[Lesson]:
+    """Lessons of these questions in the standing wishes: those that follow the wishes and stay with their question.
+
+    Answers have at most ``longest`` tokens. The base model plays both parts; weights and random state stay as they are.
+    """
+    wish = " ".join(wishes)
+    told = [Question(hinted_prompt(q.ids, wish, q.hint_at, policy.tokenizer), q.text, q.hint_at) for q in questions]
+    with policy.reference():
+        plain = _sample(policy, [q.ids for q in questions], longest, seed, "answering", tick)
+        rewriting = []
+        for question, answer in zip(questions, plain, strict=True):
+            said = renderer.decode(policy.without_end(answer)).strip()
+            request = REWRITE.format(question=question.text, answer=said, wish=wish)
+            rewriting.append(renderer.render([saying("user", request)], None).ids)
+        answers = _sample(policy, rewriting, longest, seed, "rewriting", tick)
+        fit = _fitting(policy, questions, told, answers, tick)
+    return [
+        Lesson(question.ids, prompt, answer)
+        for question, prompt, answer, fits in zip(questions, rewriting, answers, fit, strict=True)
+        if fits
+    ]
+
+
+def _fitting(
+    policy: Policy,
+    questions: Sequence[Question],
+    told: Sequence[Question],
+    answers: Sequence[list[int]],
+    tick: Tick,
+) -> list[bool]:
+    """Whether each answer follows the wish, and is about its question rather than about the next one."""
+    with_wish = _likelihood(policy, told, answers, tick)
+    without = _likelihood(policy, questions, answers, tick)
+    elsewhere = _likelihood(policy, [*told[1:], told[0]], answers, tick)
+    return [
+        bool(answer) and told_ - plain > FOLLOWS and told_ - foreign > ON_TOPIC
+        for answer, told_, plain, foreign in zip(answers, with_wish, without, elsewhere, strict=True)
+    ]
+
+
+def _sample(
+    policy: Policy, prompts: Sequence[list[int]], longest: int, seed: int, phase: str, tick: Tick
+) -> list[list[int]]:
+    answers: list[list[int]] = []
+    for at in range(0, len(prompts), AT_ONCE):
+        part = prompts[at : at + AT_ONCE]
+        answers += policy.sample(part, TEMPERATURE, longest, seed + at, partial(tick, phase, at, len(prompts)))
+    return answers
+
+
+@torch.no_grad()
+def _likelihood(
+    policy: Policy, contexts: Sequence[Question], answers: Sequence[list[int]], tick: Tick, at_once: int = 2048
+) -> list[float]:
+    """log p of each answer in its context, in nats; 0 for an empty one."""
+    found = [0.0] * len(answers)
+    rows = [row_of(i, c.ids, a) for i, (c, a) in enumerate(zip(contexts, answers, strict=True)) if a]
+    for group in microbatches(rows, at_once):
+        tick("comparing", 0, 1)
+        spans = [span for row in group for span in row.spans]
+        tokens = torch.tensor([y for s in spans for y in answers[s.sample]], device=policy.device)
+        logprobs = policy.token_logprobs(policy.hidden(group), torch.ones(len(tokens), device=policy.device), tokens)
+        for span, part in zip(spans, logprobs.split([s.end - s.start for s in spans]), strict=True):
+            found[span.sample] = float(part.sum())
+    return found

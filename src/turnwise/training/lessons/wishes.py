@@ -1,0 +1,59 @@
+"""Standing wishes: what the person asked for that is true of their other turns, too.
+
+A hint was said about one answer. "Use metric units" holds for the next one as well, until the person says otherwise:
+of two hints about the same thing the later one counts, so that a wish is taken back by its opposite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+ABOUT = 'The wish "{wish}" in one word is about'
+"""The state after this text says what a wish is about, whichever way it goes: "be brief" and "longer, please" are near.
+
+Measured on 25 wishes of 12 kinds: pairs about one thing are told from others with an area under the curve of 0.91 by
+the 0.5B model's last layer and 0.86 by the embedded model's; 0.83 and 0.72 without the words around the wish.
+"""
+SAME = 0.3
+"""Cosine between centred states from which two wishes are about the same thing (5 % of other pairs reach it)."""
+MOST = 3
+"""Wishes that stand at once. A small model told more of them follows none."""
+WORDS = 60
+"""A hint with more words than this is a task rather than a wish."""
+
+
+def standing(hints: Sequence[str], embed: Callable[[Sequence[str]], Tensor]) -> list[str]:
+    """The wishes that stand, oldest first, of hints in the order in which they were said.
+
+    ``embed`` gives a state [n, H] for each of n texts.
+    """
+    known = [h for h in dict.fromkeys(reversed([" ".join(h.split()) for h in hints])) if 0 < len(h.split()) <= WORDS]
+    if len(known) < 2:
+        return known
+    states = embed([ABOUT.format(wish=h) for h in [*known, *ORDINARY]])
+    states = torch.nn.functional.normalize(states - states.mean(0), dim=-1)
+    chosen: list[int] = []
+    for i in range(len(known)):
+        if all(float(states[i] @ states[j]) < SAME for j in chosen):
+            chosen.append(i)
+        if len(chosen) == MOST:
+            break
+    return [known[i] for i in reversed(chosen)]
+
+
+ORDINARY = (
+    "be more polite",
+    "show me code",
+    "answer in French",
+    "use bullet points",
+    "keep it short",
+    "explain every step",
+    "tell me your sources",
+    "no emojis, please",
+    "use my first name",
+    "give prices in euros",
+)
+"""Wishes of ten kinds: the mean state of a few wishes of one person would be what they share, and be taken away."""

@@ -1,0 +1,217 @@
+"""Lessons: which wishes stand, which rewritten answers are taken, and what a step on them does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.training.homes import Bench, Killed, feed, same
+from tests.training.tiny import ids, no_tick, plain_model, shake, train_config
+from turnwise.config import TrainConfig
+from turnwise.messages import saying
+from turnwise.tokens.rendering import load_renderer
+from turnwise.training.backends.local import LocalBackend
+from turnwise.training.lessons import making
+from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_teacher
+from turnwise.training.lessons.making import Lesson, Question, everyday_questions, make_lessons
+from turnwise.training.lessons.wishes import ABOUT, ORDINARY, standing
+from turnwise.training.policy import Policy
+from turnwise.types import Batch
+
+TOPICS = {"brief": 0, "longer": 0, "metric": 1, "sam": 2, "code": 3}
+
+
+def topics(texts: Sequence[str]) -> Tensor:
+    """One direction for each topic that is named in a text, so that the test decides what is about the same thing."""
+    rows = []
+    for text in texts:
+        row = torch.zeros(16)
+        row[next((n for word, n in TOPICS.items() if word in text), 4 + len(rows) % 12)] = 1.0
+        rows.append(row)
+    return torch.stack(rows)
+
+
+# -- standing wishes ------------------------------------------------------------------------------------------------
+
+
+def test_a_later_hint_about_the_same_thing_takes_the_place_of_the_earlier_one() -> None:
+    assert standing(["be brief", "use metric units", "longer answers again"], topics) == [
+        "use metric units",
+        "longer answers again",
+    ]
+
+
+def test_hints_said_twice_are_one_wish_where_they_were_said_last() -> None:
+    assert standing(["be  brief", "use metric units", "be brief"], topics) == ["use metric units", "be brief"]
+
+
+def test_no_more_than_three_stand_and_tasks_are_no_wishes() -> None:
+    assert standing(["be brief", "use metric units", "call me sam", "show code"], topics) == [
+        "use metric units",
+        "call me sam",
+        "show code",
+    ]
+    assert standing(["do this: " + "word " * 80], topics) == []
+    assert standing([], topics) == []
+
+
+# -- a step on lessons ----------------------------------------------------------------------------------------------
+
+
+def lessons(count: int) -> list[Lesson]:
+    return [Lesson(ids(3 * n, 9), ids(3 * n, 9) + ids(3 * n + 1, 6), ids(3 * n + 2, 5 + n % 3)) for n in range(count)]
+
+
+def test_the_loss_is_the_forward_divergence_from_the_base_model_that_was_told(policy: Policy, tiny_dir: Path) -> None:
+    config = train_config()
+    adapter = shake(policy)
+    taught = with_teacher(policy, lessons(3), 32, no_tick)
+    got = loss_of(policy, taught, 32, no_tick, learn=False)
+
+    base, adapted = plain_model(tiny_dir, None, config), plain_model(tiny_dir, adapter, config)
+    expected = []
+    for lesson in lessons(3):
+        with torch.no_grad():
+            r = len(lesson.answer)
+            told = base(input_ids=torch.tensor([lesson.told + lesson.answer])).logits[0].log_softmax(-1)[-r - 1 : -1]
+            said = (
+                adapted(input_ids=torch.tensor([lesson.asked + lesson.answer])).logits[0].log_softmax(-1)[-r - 1 : -1]
+            )
+        expected.append((told.exp() * (told - said)).sum(-1).mean().item())
+    assert got == pytest.approx(sum(expected) / 3, rel=1e-4)
+    assert policy.parameters()[0].grad is None, "looking teaches nothing"
+
+
+@pytest.mark.parametrize("tokens", [16, 4096])
+def test_steps_bring_the_policy_nearer_to_the_teacher_however_they_are_cut(policy: Policy, tokens: int) -> None:
+    taught = with_teacher(policy, lessons(4), tokens, no_tick)
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
+    seen = [learn_step(policy, optimizer, taught, 1.0, tokens, no_tick) for _ in range(8)]
+    assert seen[-1] < 0.7 * seen[0]
+    assert seen[1] == pytest.approx(FIRST_STEPS[1], rel=1e-3), "padding and micro-batches change nothing"
+
+
+FIRST_STEPS: dict[int, float] = {}
+
+
+@pytest.fixture(autouse=True)
+def first_steps(policy: Policy, request: pytest.FixtureRequest) -> None:
+    """The loss after one step with all lessons in one micro-batch."""
+    if not FIRST_STEPS and "however" in request.node.name:
+        before = policy.state()
+        taught = with_teacher(policy, lessons(4), 100_000, no_tick)
+        optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
+        for n in range(2):
+            FIRST_STEPS[n] = learn_step(policy, optimizer, taught, 1.0, 100_000, no_tick)
+        policy.load(before)
+
+
+def test_one_lesson_in_four_is_set_aside(policy: Policy) -> None:
+    learn, held = apart(with_teacher(policy, lessons(9), 64, no_tick))
+    assert (len(learn), len(held)) == (6, 3)
+    assert not {id(t) for t in learn} & {id(t) for t in held}
+
+
+def with_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiny model cannot be asked anything: its lessons are given."""
+
+    def given(self: LocalBackend, batch: Batch, tick: Callable[..., None]) -> object:
+        return with_teacher(self.policy, lessons(1) * 8, 64, tick)  # so that those set aside are learned, too
+
+    monkeypatch.setattr(LocalBackend, "lessons", given)
+
+
+def test_an_update_goes_on_over_lessons_and_says_what_they_taught(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_lessons(monkeypatch)
+    bench = make(**{"train.lesson_passes": 2})
+    feed(bench.journal, range(4))
+    assert bench.claim_and_work()
+    (version,) = bench.journal.versions.all()
+    metrics = version.metrics
+    assert metrics["optimiser_steps"] == 2 + 2 * 3, "two on samples, two passes over six lessons, two at a time"
+    assert metrics["lesson_after"] < metrics["lesson_before"]
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 5, 7])
+def test_an_update_killed_among_its_lessons_comes_to_the_same_weights(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    with_lessons(monkeypatch)
+    whole = make("whole", **{"train.lesson_passes": 2})
+    feed(whole.journal, range(4))
+    whole.claim_and_work()
+
+    killed = make("killed", **{"train.lesson_passes": 2})
+    feed(killed.journal, range(4))
+    steps = 0
+    real = killed.journal.batches.came_further
+
+    def dies(batch: Batch) -> None:
+        nonlocal steps
+        real(batch)
+        steps += 1
+        if steps == after:
+            raise Killed
+
+    monkeypatch.setattr(killed.journal.batches, "came_further", dies)
+    with pytest.raises(Killed):
+        killed.claim_and_work()
+    monkeypatch.setattr(killed.journal.batches, "came_further", real)
+    killed.expire_lease()
+    assert killed.claim_and_work()
+    assert same(whole.weights(1), killed.weights(1))
+
+
+# -- making lessons, with the real model ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_answers_that_ignore_the_wish_or_lose_the_question_are_no_lessons(
+    model_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, renderer = Policy(model_dir, TrainConfig(device="cpu")), load_renderer(model_dir)
+    asked = ["What is the capital of Japan?", "Who wrote Hamlet?", "How do I boil an egg?"]
+    prompts = [renderer.render([saying("user", text)], None) for text in asked]
+    questions = [Question(p.ids, text, p.hint_at or 0) for p, text in zip(prompts, asked, strict=True)]
+    plain = [
+        "The capital of Japan is Tokyo.",
+        "Hamlet was written by William Shakespeare.",
+        "Boil the egg for 8 minutes.",
+    ]
+    rewritten = [
+        "The capital of Japan is Tokyo. Cheers!",
+        "Hamlet was written by William Shakespeare.",
+        "I am here to help you. Cheers!",
+    ]
+    said = iter([plain, rewritten])
+
+    def sample(prompts: Sequence[Sequence[int]], *_: object) -> list[list[int]]:
+        return [policy.tokenizer.encode(text, add_special_tokens=False).ids for text in next(said)]
+
+    monkeypatch.setattr(policy, "sample", sample)
+    (lesson,) = make_lessons(policy, renderer, questions, ['End every answer with "Cheers!".'], 32, 0, no_tick)
+    assert renderer.decode(lesson.answer) == "The capital of Japan is Tokyo. Cheers!"
+    assert lesson.asked == questions[0].ids
+    told = renderer.decode(lesson.told)
+    assert plain[0] in told and "End every answer" in told
+
+
+@pytest.mark.slow
+def test_the_real_model_sees_what_two_wishes_are_about(model_dir: Path) -> None:
+    policy = Policy(model_dir, TrainConfig(device="cpu"))
+    states = policy.states_of([ABOUT.format(wish=w) for w in ORDINARY])
+    assert states.shape[0] == len(ORDINARY) and torch.isfinite(states).all()
+    hints = ["write in capital letters please", "use metric units", "stop writing in capital letters"]
+    assert standing(hints, policy.states_of) == ["use metric units", "stop writing in capital letters"]
+
+
+def test_everyday_questions_are_many_short_and_of_their_own() -> None:
+    questions = everyday_questions()
+    assert len(questions) == len(set(questions)) >= 90
+    assert all(3 < len(q) < making.LONGEST_QUESTION for q in questions)
