@@ -33,14 +33,15 @@ Deliver = Callable[[list[list[float]] | str], None]
 
 @dataclass(slots=True, eq=False)
 class PoolingJob:
-    """``tokens`` and where the states are taken: behind ``layers`` blocks; the last token's, and each span's mean.
+    """``tokens`` and where the states are taken: behind so many blocks, for each of ``layers``: the last token's, then
+    each span's mean.
 
-    ``weights`` are the base's. ``spans`` are (begin, end) pairs. ``sums`` [S, H] are what the spans came to so far.
+    ``weights`` are the base's. ``spans`` are (begin, end) pairs. ``sums`` [L, S, H] are what the spans came to so far.
     """
 
     weights: Weights
     tokens: list[int]
-    layers: int
+    layers: list[int]
     spans: list[tuple[int, int]]
     deliver: Deliver
     cancelled: bool = False
@@ -90,7 +91,7 @@ class PoolingQueue:
             job.deliver(done)
 
     def _piece(self, job: PoolingJob, size: int) -> list[list[float]] | None:
-        """The vectors once the last token is reached: its own, then each span's mean."""
+        """The vectors once the last token is reached, layer after layer: its own, then each span's mean."""
         if job.kv is None:
             job.kv = SequenceKV(self._runner.kv_shape, rounded(len(job.tokens)))
         start = len(job.kv.ids)
@@ -99,10 +100,12 @@ class PoolingQueue:
         states = self._runner.hidden(job.weights.merged, pack, job.layers)
         pack.commit()
         if job.sums is None:
-            job.sums = torch.zeros(len(job.spans), states.shape[1])
+            job.sums = torch.zeros(len(job.layers), len(job.spans), states[0].shape[1])
         for i, (first, last) in enumerate(job.spans):
-            job.sums[i] += states[max(first - start, 0) : max(min(last, end) - start, 0)].sum(0)
+            part = slice(max(first - start, 0), max(min(last, end) - start, 0))
+            job.sums[:, i] += torch.stack([x[part].sum(0) for x in states])
         if end < len(job.tokens):
             return None
         lengths = torch.tensor([last - first for first, last in job.spans])
-        return [states[-1].tolist(), *(job.sums / lengths[:, None]).tolist()]
+        means = job.sums / lengths[:, None]
+        return [row for x, mean in zip(states, means, strict=True) for row in [x[-1].tolist(), *mean.tolist()]]

@@ -67,14 +67,14 @@ class CompletionRequest(_Strict):
 class PoolingRequest(_Strict):
     """Body of ``POST /pooling``, of vLLM's shape: token ids in, vectors out.
 
-    ``layer`` and ``spans`` are ours: behind how many blocks the hidden states are taken, and of which (begin, end)
-    stretches of the input a mean is wanted. The first vector is the last token's, one for each span follows.
+    ``layers`` and ``spans`` are ours: behind how many blocks the hidden states are taken, and of which (begin, end)
+    stretches of the input a mean is wanted. For each layer the first vector is the last token's, then one a span.
     """
 
     model: str = "base"
     input: Annotated[list[int], Field(min_length=1, max_length=MAX_TOKENS)]
-    layer: int = Field(ge=1)
-    spans: Annotated[list[tuple[int, int]], Field(max_length=8)] = []
+    layers: Annotated[list[int], Field(min_length=1, max_length=4)]
+    spans: Annotated[list[tuple[int, int]], Field(max_length=16)] = []
     encoding_format: Literal["float"] = "float"
 
 

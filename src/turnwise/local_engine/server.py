@@ -161,8 +161,8 @@ def _check_pooling(body: PoolingRequest, engine: EngineApp) -> None:
     _check_ids("input", body.input, engine)
     if body.model != BASE:
         raise EngineError(f"model: hidden states are those of {BASE!r} alone", 400)
-    if body.layer >= engine.layers:
-        raise EngineError(f"layer: this model has {engine.layers}, of which 1 to {engine.layers - 1} can be asked", 400)
+    if any(not 0 < layer < engine.layers for layer in body.layers):
+        raise EngineError(f"layers: this model has {engine.layers}; 1 to {engine.layers - 1} can be asked for", 400)
     if len(body.input) > engine.max_model_len:
         raise EngineError(f"input: this model's maximum context length is {engine.max_model_len} tokens", 400)
     if any(not 0 <= begin < end <= len(body.input) for begin, end in body.spans):
@@ -178,7 +178,7 @@ async def _pool(body: PoolingRequest, engine: EngineApp) -> list[list[float]]:
         if not loop.is_closed():
             loop.call_soon_threadsafe(done.put_nowait, result)
 
-    job = PoolingJob(engine.registry.base, body.input, body.layer, body.spans, deliver)
+    job = PoolingJob(engine.registry.base, body.input, body.layers, body.spans, deliver)
     engine.scheduler.pool(job)
     try:
         result = await asyncio.wait_for(done.get(), POOLING_S)

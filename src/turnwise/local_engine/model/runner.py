@@ -6,7 +6,7 @@ same with less overhead for the architectures it knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -53,8 +53,8 @@ class Runner(Protocol):
         """Logits [S, V] after the last token of every span that wants them."""
         ...
 
-    def hidden(self, merged: Any, pack: Pack, layers: int) -> Tensor:
-        """The residual stream [N, H] behind the first ``layers`` blocks, before any final norm, in float32."""
+    def hidden(self, merged: Any, pack: Pack, layers: Sequence[int]) -> list[Tensor]:
+        """The residual stream [N, H] behind so many blocks, for each of ``layers``, in float32. Not of the last one."""
         ...
 
 
@@ -90,7 +90,7 @@ class TransformersRunner:
         }
         return torch.func.functional_call(self._model, merged, kwargs=kwargs, tie_weights=False).logits[0]
 
-    def hidden(self, merged: dict[str, Tensor], pack: Pack, layers: int) -> Tensor:
+    def hidden(self, merged: dict[str, Tensor], pack: Pack, layers: Sequence[int]) -> list[Tensor]:
         kwargs = {
             "input_ids": pack.ids[None],
             "position_ids": pack.positions[None],
@@ -100,7 +100,7 @@ class TransformersRunner:
             "pack": pack,
         }
         states = torch.func.functional_call(self._model, merged, kwargs=kwargs, tie_weights=False).hidden_states
-        return states[layers][0].float()
+        return [states[n][0].float() for n in layers]
 
     def _base(self, name: str) -> Tensor:
         # A few architectures are renamed or reshaped on loading; then the served weight has to do.
