@@ -1,4 +1,4 @@
-"""Hints: sentences of the person as they wrote them, or a sentence of ours; advice of content is for the review list."""
+"""Hints: sentences of the person as they wrote them, or a sentence of ours; content's advice is for review."""
 
 import pytest
 from hypothesis import given

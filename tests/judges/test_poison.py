@@ -155,7 +155,9 @@ async def test_half_an_emoji_in_a_reply_becomes_a_sample(journal: Journal, tmp_p
 )  # fmt: skip
 def test_marks_of_a_chat_template_are_no_part_of_a_hint(mark: str) -> None:
     wish = f"Please say it in one plain sentence{mark} without the bold."
-    assert (hint_of(f"No, that is too stiff. {wish}") or "").endswith("Please say it in one plain sentence without the bold.")
+    assert (hint_of(f"No, that is too stiff. {wish}") or "").endswith(
+        "Please say it in one plain sentence without the bold."
+    )
     assert parse_hint(f"[HINT_START]{wish}[HINT_END]") == "Please say it in one plain sentence without the bold."
 
 

@@ -79,9 +79,13 @@ def test_long_material_is_cut_in_the_middle() -> None:
 
 
 def test_the_task_is_always_seen_however_long_the_work_and_the_tools_as_well() -> None:
-    steps = [m for n in range(9) for m in (saying("assistant", f"step {n}"), from_chat({"role": "tool", "content": "x"}))]
+    steps = [
+        m for n in range(9) for m in (saying("assistant", f"step {n}"), from_chat({"role": "tool", "content": "x"}))
+    ]
     schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
-    tools = [{"type": "function", "function": {"name": "drafts_delete", "description": "For ever.", "parameters": schema}}]
+    tools = [
+        {"type": "function", "function": {"name": "drafts_delete", "description": "For ever.", "parameters": schema}}
+    ]
     state = [from_chat({"role": "tool", "content": "204"})]
     for prompt in (score_prompt, hint_prompt):
         text = _text(prompt([*TASK, *steps], CALL, state, tools=tools))

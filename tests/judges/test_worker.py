@@ -28,6 +28,8 @@ async def until(condition: Callable[[], object]) -> None:
 class Scripted:
     """A judge whose verdicts are given by the test."""
 
+    who = "scripted"
+
     def __init__(self, answer: Callable[[JudgeTask], Awaitable[Verdict]]) -> None:
         self.answer = answer
         self.calls: list[str] = []

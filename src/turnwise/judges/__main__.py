@@ -14,5 +14,7 @@ async def judge(config: Config, args: argparse.Namespace, stop: asyncio.Event) -
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="the judge loop of turnwise, alone")
-    parser.add_argument("--engine-url", help="the local engine, which gives hidden states; without it words alone judge")
+    parser.add_argument(
+        "--engine-url", help="the local engine, which gives hidden states; without it words alone judge"
+    )
     loop_main("judge", parser, judge)

@@ -125,7 +125,10 @@ class Worker:
         except asyncio.CancelledError:  # asked to stop: that is no try of this turn's
             await self._let_go(task)
             raise
-        except (ChildUnavailable, StatesUnavailable) as e:  # the machine's fault: no try of this turn's, and none of the next ones
+        except (
+            ChildUnavailable,
+            StatesUnavailable,
+        ) as e:  # the machine's fault: no try of this turn's, and none of the next ones
             log.warning("turn %s waits: %s", task.turn_id, e)
             self._error = storable(str(e))
             self._paused_until = time.monotonic() + self._config.retry_s

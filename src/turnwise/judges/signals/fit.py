@@ -1,6 +1,6 @@
 """Makes the heads of the free judge from labelled next states. Never run by a loop; needs scikit-learn (the dev extra).
 
-    python -m turnwise.judges.signals.fit --model smollm2-135m-instruct --layers 16,20 tests/judges/next-states-dev.jsonl
+    python -m turnwise.judges.signals.fit --model smollm2-135m-instruct --layers 16,20 tests/judges/*.jsonl
     python -m turnwise.judges.signals.fit --words tests/judges/next-states-dev.jsonl
 
 It starts a local engine with the model, asks it for the states of each row, prints figures that are cross-validated
@@ -259,7 +259,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder for the head")
     arguments = parser.parse_args()
     cases, readings = labelled(arguments.files)
-    print(f"{len(cases)} replies, {len(set(c.id for c in cases))} ids")
+    print(f"{len(cases)} replies, {len({c.id for c in cases})} ids")
     layers, probe, probed, tokenizer = [], [], np.zeros(0, np.float32), ""
     if arguments.words:
         kind, name = "words", WORDS

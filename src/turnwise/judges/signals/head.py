@@ -7,6 +7,7 @@ has for a fixed text (`Head.fits`). The head over words needs no model and knows
 from __future__ import annotations
 
 import hashlib
+import itertools
 import zlib
 from dataclasses import dataclass
 from functools import cache
@@ -105,7 +106,7 @@ def word_features(text: str) -> Vector:
     """[BUCKETS]: hashed words, pairs of words and pieces of two to five letters, damped and of length 1."""
     text = " ".join(text[:MAX_CHARS].lower().split())
     words = text.split()
-    pieces = [f"w{a}" for a in words] + [f"w{a} {b}" for a, b in zip(words, words[1:], strict=False)]
+    pieces = [f"w{a}" for a in words] + [f"w{a} {b}" for a, b in itertools.pairwise(words)]
     for word in words:
         padded = f" {word[:40]} "
         pieces += [padded[i : i + n] for n in (2, 3, 4, 5) for i in range(len(padded) - n + 1)]

@@ -1,4 +1,4 @@
-"""A local engine of one's own for a measurement or a fit, on a socket that nobody else can reach; ended with the block."""
+"""A local engine of one's own for a measurement or a fit, on a socket that nobody else can reach."""
 
 from __future__ import annotations
 

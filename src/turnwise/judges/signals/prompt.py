@@ -16,8 +16,7 @@ BEFORE_TASK = "<|im_start|>user\nThe task was: "
 BEFORE_ACTION = "\nThe assistant answered: "
 BEFORE_REPLY = "\nThe person then said: "
 QUESTION = (
-    "\nWas the person pleased with the answer, displeased, or neither?<|im_end|>\n"
-    "<|im_start|>assistant\nThe person was"
+    "\nWas the person pleased with the answer, displeased, or neither?<|im_end|>\n<|im_start|>assistant\nThe person was"
 )
 """In ChatML, as the models have it for which there are heads; for any other model these marks are plain text."""
 TASK_TOKENS = (60, 30)

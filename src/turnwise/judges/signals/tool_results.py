@@ -37,7 +37,7 @@ EXPECTS_FAILURE = pattern(
 
 
 def tool_evidence(task: str, results: list[ReadResult]) -> str | None:
-    """The kind of outcome that the results of one turn show; None where they show none. ``task``: the person's words."""
+    """The kind of outcome that the results of one turn show, or None. ``task``: the person's words."""
     kinds = {result.kind for result in results}
     kind = next((kind for kind in CHANCES if kind in kinds), None)
     return "tool.expected_failure" if kind in FAILURES and EXPECTS_FAILURE.search(task) else kind

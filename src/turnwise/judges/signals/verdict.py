@@ -43,11 +43,14 @@ class SignalVerdict:
 
 
 def weigh(reading: Reading, opinion: Opinion | None, min_confidence: float = MIN_CONFIDENCE) -> SignalVerdict:
-    """The verdict on a reading. ``opinion``: what the head makes of the person's sentences; None where there are none."""
+    """The verdict on a reading. ``opinion``: of the head on the person's sentences; None where there are none."""
     parts = [(opinion.score, 1.0)] if opinion is not None else []
     if reading.evidence is not None:
         parts.append((CHANCES[reading.evidence], TOOLS_BESIDE if opinion is not None else 1.0))
-    reasons = [*(["the person's words"] if opinion is not None else []), *([reading.evidence] if reading.evidence else [])]
+    reasons = [
+        *(["the person's words"] if opinion is not None else []),
+        *([reading.evidence] if reading.evidence else []),
+    ]
     best, confidence = _likeliest(parts) if parts else (0, NOTHING_SAID)
     hint = hint_of(reading.sentences, opinion.directive, MIN_DIRECTIVE) if opinion is not None else None
     hint = hint or reading.report_hint
