@@ -245,7 +245,7 @@ def test_a_result_that_fits_no_call_is_content() -> None:
 
 
 def test_no_evidence_is_an_abstention() -> None:
-    verdict = said("blorp")
+    verdict = judged("x", LISTED, ("tool", "blorp"))
     assert (verdict.score, verdict.hint) == (None, None)
 
 
