@@ -25,7 +25,7 @@ from turnwise.config import Config
 from turnwise.judges.cases import Case, read_cases, read_table
 from turnwise.judges.signals.head import FOLDER, WORDS, Head, Vector, tokenizer_digest, word_features
 from turnwise.judges.signals.own_engine import own_engine
-from turnwise.judges.signals.prompt import Prompt, PromptMaker
+from turnwise.judges.signals.prompt import PromptMaker, Question
 from turnwise.judges.signals.reading import Reading, read_parts
 from turnwise.judges.signals.states import ReplyJudge, StatesUnavailable, model_folder
 
@@ -106,7 +106,7 @@ async def states_of(
     prompts = PromptMaker(str(folder / "tokenizer.json"))
     probe = prompts.text(PROBE)
     try:
-        probed = await judge.ask(Prompt(probe, [(0, len(probe))], []), layers)
+        probed = await judge.ask(Question(probe, [(0, len(probe))], []), layers)
         found = []
         for i, reading in enumerate(readings):
             prompt = prompts.make(reading)

@@ -26,7 +26,7 @@ REPLY_TOKENS = (120, 120)
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class Question:
     """``ids`` [P], and (begin, end) of the reply, then of those of its sentences that are in them whole or in part.
 
     ``sentences``: which ones these are.
@@ -53,7 +53,7 @@ class PromptMaker:
     def text(self, text: str) -> list[int]:
         return self._plain.encode(text, add_special_tokens=False).ids
 
-    def make(self, reading: Reading) -> Prompt:
+    def make(self, reading: Reading) -> Question:
         """The prompt of a reading with at least one sentence."""
         prompt = self._before_task + _ends(self.text(reading.task), TASK_TOKENS)
         prompt += self._before_action + _ends(self.text(reading.action), ACTION_TOKENS) + self._before_reply
@@ -70,7 +70,7 @@ class PromptMaker:
             if mine:
                 spans.append((begins + mine[0], begins + mine[-1] + 1))
                 which.append(n)
-        return Prompt(prompt + self._question, spans, which)
+        return Question(prompt + self._question, spans, which)
 
 
 def _ends(items: list[int], most: tuple[int, int]) -> list[int]:

@@ -21,7 +21,7 @@ from turnwise.engines.choose import LOCAL_ENGINE_KEY
 from turnwise.engines.http import bearer, engine_client, error_message, key_from, send
 from turnwise.errors import EngineError, EngineUnreachable, TurnwiseError
 from turnwise.judges.signals.head import Head, Opinion, Vector, head_for, tokenizer_digest, words_head
-from turnwise.judges.signals.prompt import Prompt, PromptMaker
+from turnwise.judges.signals.prompt import PromptMaker, Question
 from turnwise.judges.signals.reading import Reading
 from turnwise.models import resolve_model
 
@@ -93,7 +93,7 @@ class ReplyJudge:
             return words_head()
         for head in fitting:
             try:
-                found = await self.ask(Prompt(head.probe, [(0, len(head.probe))], []), head.layers)
+                found = await self.ask(Question(head.probe, [(0, len(head.probe))], []), head.layers)
             except EngineError:
                 continue  # a model with fewer layers refuses the question
             if head.fits(found):
@@ -101,7 +101,7 @@ class ReplyJudge:
         self._why = f"no head was fitted for {self._folder.name}; see docs/judge.md"
         return words_head()
 
-    async def ask(self, prompt: Prompt, layers: list[int]) -> Vector:
+    async def ask(self, prompt: Question, layers: list[int]) -> Vector:
         """[L, 1 + S, H]. Raises StatesUnavailable, and EngineError for a question that the engine refuses."""
         if self._client is None:
             assert self._url is not None
