@@ -44,6 +44,8 @@ class Capabilities:
     """Runs at an address of its own, which `engine.url` must give; else turnwise starts it."""
     replicas: bool
     """Several addresses may be given."""
+    pooling: bool
+    """Gives hidden states of the base model, which the free judge reads what a person says by."""
 
     @property
     def trainable(self) -> bool:
@@ -64,6 +66,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         cancel=True,
         external=False,
         replicas=False,
+        pooling=True,
     ),
     "vllm": Capabilities(
         token_ids=True,
@@ -77,6 +80,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         cancel=True,
         external=True,
         replicas=True,
+        pooling=False,
     ),
     "sglang": Capabilities(
         token_ids=True,
@@ -90,6 +94,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         cancel=True,
         external=True,
         replicas=True,
+        pooling=False,
     ),
     "upstream": Capabilities(
         token_ids=False,
@@ -103,6 +108,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         cancel=True,
         external=True,
         replicas=False,
+        pooling=False,
     ),
 }
 

@@ -7,6 +7,7 @@ text in the injection's place, whatever the injection says.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,8 @@ from turnwise.judges.choice import SignalJudge, SignalsThenModelJudge
 from turnwise.judges.model import ModelJudge
 from turnwise.judges.parsing import parse_hint, parse_score
 from turnwise.judges.prompts import hint_prompt, score_prompt
-from turnwise.judges.signals.verdict import judge_from_signals
+from turnwise.judges.signals.reading import read_parts
+from turnwise.judges.signals.verdict import judge_by_words
 from turnwise.judges.sources.by_source import by_source
 from turnwise.messages import from_chat, history_from_chat, saying, text_of
 from turnwise.types import JudgeTask, Message
@@ -62,17 +64,18 @@ def test_the_corpus_is_wide() -> None:
 
 
 def test_no_verdict_moves_and_no_hint_is_made() -> None:
+    """What is read of both is the same to the letter, so no head, of whatever model, can tell them apart."""
     moved = []
     for case in CORPUS:
-        injected, neutral = (judge_from_signals(TASK, answer_of(case), case[s]) for s in ("state", "neutral"))
-        if (injected.score, injected.best, injected.hint) != (neutral.score, neutral.best, neutral.hint):
+        injected, neutral = (read_parts(TASK, answer_of(case), case[s]) for s in ("state", "neutral"))
+        if replace(injected, proposal=None) != replace(neutral, proposal=None):
             moved.append((case["channel"], case["injected"]))
     assert moved == []
 
 
 def test_what_was_injected_is_never_part_of_a_hint() -> None:
     for case in CORPUS:
-        hint = judge_from_signals(TASK, answer_of(case), case["state"]).hint or ""
+        hint = judge_by_words(TASK, answer_of(case), case["state"]).hint or ""
         assert "evil" not in hint.lower(), case["channel"]
 
 
@@ -140,7 +143,7 @@ async def test_a_judge_model_that_obeys_gives_no_hint_where_the_person_said_noth
 ) -> None:
     client: openai.AsyncOpenAI = Obeying()  # pyright: ignore[reportAssignmentType]
     model = ModelJudge(client, Config(home=tmp_path))
-    judge = SignalsThenModelJudge(model) if cascade else model
+    judge = SignalsThenModelJudge(SignalJudge(), model) if cascade else model
     for case in CORPUS:
         if not said(case["state"]):
             verdict = await judge.judge(task_of(case))

@@ -148,12 +148,12 @@ async def test_who_stops_waiting_stops_the_work(child: Child) -> None:
 async def test_a_turn_that_hangs_its_reader_is_excluded_with_its_reason_and_the_others_are_judged(
     journal: Journal, tmp_path: Path
 ) -> None:
-    """`judge_from_signals` hangs on the first turn: that is the stand-in."""
+    """`read` hangs on the first turn: that is the stand-in."""
     bad, fine = add_turn(journal, "aaa", "hang"), add_turn(journal, "bbb", "No, that's wrong, there are nine!")
     child = Child(deadline_s=1.0)
 
     async def work(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        hangs = text_of(args[2][-1]) == "hang"
+        hangs = text_of(args[0].next_state[-1]) == "hang"
         return await (child(*HANGS) if hangs else child(function, *args, **kwargs))
 
     config = settings(tmp_path, max_attempts=2, concurrency=2)
@@ -177,15 +177,14 @@ import re, sys
 import turnwise.judges.choice as cascade
 from turnwise.messages import text_of
 
-real = cascade.judge_from_signals
-reads = cascade._signals
+reads = cascade.SignalJudge.signals
 
-async def signals(work, task):
+async def signals(self, task):
     if text_of(task.next_state[-1]) == "hang":  # stands in for a pattern nobody foresaw
-        return await work(re.search, r"(?:a|aa)+$", "a" * 80 + "!")
-    return await reads(work, task)
+        return await self._work(re.search, r"(?:a|aa)+$", "a" * 80 + "!")
+    return await reads(self, task)
 
-cascade._signals = signals
+cascade.SignalJudge.signals = signals
 sys.argv[0] = "judge"
 import runpy
 runpy.run_module("turnwise.judges", run_name="__main__")

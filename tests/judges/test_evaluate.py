@@ -76,18 +76,15 @@ def test_the_figures_by_hand() -> None:
 
 def test_a_report_is_json_and_can_be_shown(tmp_path: Path) -> None:
     file = write(tmp_path / "f.jsonl", ROW, {**ROW, "label": -1})
-    result = evaluate_file(file, "signals", Config(home=tmp_path), cross_validate=False)
+    engine = {"kind": "vllm", "url": "http://127.0.0.1:9"}  # gives no hidden states, so none is started
+    result = evaluate_file(file, "signals", Config.model_validate({"home": tmp_path, "engine": engine}))
+    assert "words alone" in result["by"]
+    assert sum(band["cases"] for band in result["calibration"]) == 2
     assert json.loads(json.dumps(result))["cases"] == 2
     out = io.StringIO()
     Console(file=out, width=100).print(render(result))
     assert "accuracy on decided cases" in out.getvalue()
     assert "50.0 %" in out.getvalue()
-
-
-def test_cross_validation_differs_from_resubstitution_in_what_it_fits(tmp_path: Path) -> None:
-    file = write(tmp_path / "f.jsonl", *[{**ROW, "label": label} for label in (1, 1, 1, -1, -1, 0)])
-    result = evaluate_file(file, "signals", Config(home=tmp_path), cross_validate=True)
-    assert result["cross_validated"]
 
 
 def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from turnwise.judges.prompts import score_prompt
-from turnwise.judges.signals.verdict import judge_from_signals
+from turnwise.judges.signals.verdict import judge_by_words
 from turnwise.judges.sources.person import MAX_READ, own_words
 from turnwise.messages import from_chat, saying
 
@@ -54,7 +54,7 @@ def test_megabytes_that_came_back_are_judged_in_seconds(role: str, pieces: list[
     content = text * (MEGABYTES // messages // len(text))
     came = [from_chat({"role": role, "content": content, "tool_call_id": "1"}) for _ in range(messages)]
     started = time.process_time()
-    verdict = judge_from_signals([saying("user", "Fix it")], ANSWER, came)
+    verdict = judge_by_words([saying("user", "Fix it")], ANSWER, came)
     score_prompt([saying("user", "Fix it")], ANSWER, came, room=4000)
     assert time.process_time() - started < MANY_S
     assert verdict.score is None

@@ -240,7 +240,7 @@ async def test_the_cascade_asks_the_model_only_where_the_signals_abstain() -> No
         [saying("user", "No, that's wrong, you forgot the ferns!")],
     )
     async with serving(good) as endpoint, judging(endpoint.url) as judge:
-        cascade = SignalsThenModelJudge(judge)
+        cascade = SignalsThenModelJudge(SignalJudge(), judge)
         assert (await cascade.judge(clear)).judge == "signals"
         assert endpoint.bodies == []
         assert (await cascade.judge(TASK)).judge == "model"
@@ -252,7 +252,7 @@ async def test_an_outage_behind_abstaining_signals_is_no_neutral_verdict() -> No
         judging(endpoint.url) as judge,
     ):
         with pytest.raises(JudgeUnavailable):
-            await SignalsThenModelJudge(judge).judge(TASK)
+            await SignalsThenModelJudge(SignalJudge(), judge).judge(TASK)
     assert endpoint.bodies, "the signals abstained, and the model was asked"
 
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.judges.signals.verdict import judge_from_signals
+from turnwise.judges.signals.hints import hint_of
 from turnwise.judges.sources.person import own_words, person_words
-from turnwise.messages import from_chat, saying
-
-TASK = [saying("user", "Write a note to the neighbours.")]
-ANSWER = saying("assistant", "**Dear neighbours**, the water is off on 3/4/2026 from 10 to 14.")
+from turnwise.messages import from_chat
 
 REPLIES: list[tuple[str, str | None]] = [
     ("# What I want\nToo long, make it shorter.", None),
@@ -98,13 +95,6 @@ REPLIES: list[tuple[str, str | None]] = [
 @pytest.mark.parametrize(("reply", "words"), REPLIES)
 def test_the_words_are_found_as_the_persons_own(reply: str, words: str | None) -> None:
     assert " ".join((words or reply).split()) in " ".join(own_words(reply).split())
-
-
-@pytest.mark.parametrize("reply", [reply for reply, _ in REPLIES[:13]])
-def test_they_are_scored_or_give_a_hint(reply: str) -> None:
-    verdict = judge_from_signals(TASK, ANSWER, [from_chat({"role": "user", "content": reply})])
-    assert verdict.best == -1 or verdict.hint
-    assert verdict.hint != "Check again."
 
 
 # Known costs: a person who writes so is not heard, since a text that was handed over looks the same. "Document: Always
@@ -192,8 +182,8 @@ def test_a_part_that_announces_the_next_one_hands_it_over() -> None:
 
 
 def test_a_hint_is_not_made_of_a_sentence_that_lost_its_quotation() -> None:
-    reply = 'No. Always say "we are sorry to hear that" first. Make it shorter.'
-    assert judge_from_signals(TASK, ANSWER, [from_chat({"role": "user", "content": reply})]).hint == "Make it shorter."
+    sentences = ('Always say "" first.', "Make it shorter.")
+    assert hint_of(sentences, [0.9, 0.8], 0.5) == "Make it shorter."
 
 
 def test_a_sign_that_is_named_mutes_nobody() -> None:

@@ -15,7 +15,7 @@ from turnwise.errors import JournalError
 from turnwise.journal import Journal, schema
 from turnwise.judges.choice import SignalJudge
 from turnwise.judges.parsing import parse_hint
-from turnwise.judges.signals.verdict import judge_from_signals
+from turnwise.judges.signals.verdict import judge_by_words
 from turnwise.judges.worker import Worker
 from turnwise.messages import clean, from_chat, saying
 from turnwise.types import Exclusion, JudgeTask, TurnState, Verdict
@@ -33,7 +33,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 def hint_of(reply: str) -> str | None:
     asked = [saying("user", "How many apples?")]
     answer = saying("assistant", "**Seven** apples")
-    return judge_from_signals(asked, answer, [from_chat({"role": "user", "content": reply})]).hint
+    return judge_by_words(asked, answer, [from_chat({"role": "user", "content": reply})]).hint
 
 
 async def test_an_unforeseen_fault_of_one_turn_is_counted_and_the_others_go_on(
@@ -142,7 +142,7 @@ async def test_half_an_emoji_in_a_reply_becomes_a_sample(journal: Journal, tmp_p
     )
     with journal.store.reading() as c:
         hint = c.execute(select(schema.samples.c.hint)).scalar_one()
-    assert hint.startswith("Make it less stiff. Say it in one plain sentence")
+    assert "can you say it in one plain sentence" in hint
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,9 @@ async def test_half_an_emoji_in_a_reply_becomes_a_sample(journal: Journal, tmp_p
 )  # fmt: skip
 def test_marks_of_a_chat_template_are_no_part_of_a_hint(mark: str) -> None:
     wish = f"Please say it in one plain sentence{mark} without the bold."
-    assert hint_of(f"too stiff. {wish}") == "Make it less stiff. Say it in one plain sentence without the bold."
+    assert (hint_of(f"No, that is too stiff. {wish}") or "").endswith(
+        "Please say it in one plain sentence without the bold."
+    )
     assert parse_hint(f"[HINT_START]{wish}[HINT_END]") == "Please say it in one plain sentence without the bold."
 
 

@@ -17,7 +17,7 @@ from turnwise.tokens.rendering import load_renderer
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.lessons import making
 from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_teacher
-from turnwise.training.lessons.making import Lesson, Question, everyday_questions, make_lessons
+from turnwise.training.lessons.making import Lesson, OpenQuestion, everyday_questions, make_lessons
 from turnwise.training.lessons.wishes import ABOUT, ORDINARY, standing
 from turnwise.training.policy import Policy
 from turnwise.types import Batch
@@ -178,7 +178,7 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_are_no_lessons(
     policy, renderer = Policy(model_dir, TrainConfig(device="cpu")), load_renderer(model_dir)
     asked = ["What is the capital of Japan?", "Who wrote Hamlet?", "How do I boil an egg?"]
     prompts = [renderer.render([saying("user", text)], None) for text in asked]
-    questions = [Question(p.ids, text, p.hint_at or 0) for p, text in zip(prompts, asked, strict=True)]
+    questions = [OpenQuestion(p.ids, text, p.hint_at or 0) for p, text in zip(prompts, asked, strict=True)]
     plain = [
         "The capital of Japan is Tokyo.",
         "Hamlet was written by William Shakespeare.",

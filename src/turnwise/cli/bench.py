@@ -17,22 +17,26 @@ bench_app = typer.Typer(help="Measurements, printed as ratios beside a peer.", n
 @judge_app.command("eval", epilog="Example: turnwise judge eval labelled.jsonl --kind signals-then-model")
 def judge_eval(
     file: Annotated[Path, typer.Argument(help="Labelled next states, one JSON object a line.")],
-    kind: Annotated[str, typer.Option(help="signals, model or signals-then-model.")] = "signals",
-    cross_validate: Annotated[
-        bool, typer.Option(help="Fit anything fitted on the other cases only, so that no case is scored by itself.")
-    ] = True,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="signals, model or signals-then-model; may be given twice. Default: signals, model."),
+    ] = None,
     config: ConfigFile = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """Accuracy on what was decided, abstention, precision and recall, hints, and a confusion table."""
+    """Accuracy at 100, 75 and 60 % decided, calibration, precision and recall, hints, and a confusion table.
+
+    Both judges by default, the free one and the model at `judge.url`.
+    """
     from turnwise.judges.evaluate import evaluate_file, render
 
-    report = evaluate_file(file, kind, read_config(config, home, None), cross_validate)
+    reports = [evaluate_file(file, one, read_config(config, home, None)) for one in kind or ["signals", "model"]]
     if as_json:
-        print_json(report)
+        print_json(reports)
     else:
-        out.print(render(report))
+        for report in reports:
+            out.print(render(report))
 
 
 Repeats = Annotated[int, typer.Option(min=1, help="Runs of each measurement; the best or the median counts.")]

@@ -24,6 +24,7 @@ from turnwise.engines.examine import context_of, examine_engine
 from turnwise.errors import TurnwiseError
 from turnwise.home import running_url
 from turnwise.journal.read_only import exists
+from turnwise.judges.signals.states import head_name
 from turnwise.loops.process import parse_overrides
 from turnwise.loops.states import read_states
 from turnwise.models import model_named, resolve_model
@@ -56,6 +57,7 @@ def examine(config_file: Path | None, home: Path | None, sets: list[str] | None 
     checks: list[Callable[[Config], Iterator[Finding]]] = [
         _model,
         _engine,
+        _judge,
         _home,
         _journal,
         _loops,
@@ -102,6 +104,22 @@ def _model(config: Config) -> Iterator[Finding]:
 def _engine(config: Config) -> Iterator[Finding]:
     for level, text in asyncio.run(examine_engine(config)):
         yield Finding("engine", "fault" if level == "silent" else level, text)
+
+
+def _judge(config: Config) -> Iterator[Finding]:
+    """Which judge would decide; what decides in a running server stands in `turnwise status`."""
+    if not config.judge.enabled:
+        return
+    if config.judge.kind == "model":
+        yield Finding("judge", "ok", f"model {config.judge.model}")
+        return
+    head = head_name(config)
+    kind = "signals" if config.judge.kind == "signals" else f"signals, then model {config.judge.model}"
+    if head is not None:
+        yield Finding("judge", "ok", f"{kind}; what a person says is read by hidden states of {head}")
+    else:
+        text = "what a person says is judged by the words alone: docs/judge.md says for which models there is more"
+        yield Finding("judge", "note", f"{kind}; {text}")
 
 
 def _home(config: Config) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from turnwise.messages import (
 )
 from turnwise.types import Message, ToolCall
 
+_MARKED = {"T: ": "tool", "U: ": "user"}
 _ROLES = {"user", "tool", "system", "assistant"}
 
 
@@ -116,14 +117,19 @@ def _with_calls(answer: Message, state: list[Message]) -> tuple[Message, list[Me
     return with_calls(answer, [call]), state
 
 
-def read_table(path: Path, role: str) -> list[Case]:
-    """Cases of a tab-separated file: label, directive, task, answer, and the message of ``role``."""
+def read_table(path: Path) -> list[Case]:
+    """Cases of a tab-separated file: label, directive, task, answer, and the next state.
+
+    In the last one `` || `` parts messages, ``T: `` marks a tool's and ``U: `` a person's, as one without a mark is.
+    """
     cases = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             label, directive, task, action, text = (cell.replace("\\n", "\n") for cell in line.split("\t", 4))
         except ValueError as e:
             raise CaseError(f"{path}, line {number}: five tab-separated cells are needed") from e
-        row = {"task": task, "action": action, "next_state": [{"role": role, "content": text}], "label": int(label)}
+        state = [{"role": _MARKED.get(part[:3], "user"), "content": part.removeprefix("U: ").removeprefix("T: ")}
+                 for part in text.split(" || ")]  # fmt: skip
+        row = {"task": task, "action": action, "next_state": state, "label": int(label)}
         cases.append(_case(row | {"directive": directive == "1", "id": f"{path.stem}-{number}"}, number))
     return cases

@@ -152,7 +152,7 @@ def main(parent: int) -> None:
     calls, results = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that is printed may stand between the results
     import turnwise.judges.cut_off
-    import turnwise.judges.signals.verdict  # noqa: F401  now, so that no call's time goes into it
+    import turnwise.judges.signals.reading  # noqa: F401  now, so that no call's time goes into it
 
     _limit_memory()
     _answer(results, None)

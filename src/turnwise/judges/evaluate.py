@@ -1,12 +1,13 @@
 """Measuring a judge on labelled next states: what it decides, how often it is right, and what abstaining buys.
 
-What is fitted is never scored on the cases it was fitted on when ``cross_validate`` is set: the weights of the free
-signals are then fitted anew for each fold. Nothing here changes the shipped weights.
+Nothing here changes the shipped heads; `signals/fit.py` cross-validates them on what they were fitted on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,22 @@ from typing import Any
 from rich.console import Group
 from rich.table import Table
 
+from turnwise.capabilities import CAPABILITIES
 from turnwise.config import Config
 from turnwise.errors import TurnwiseError
 from turnwise.judges.cases import Case, read_cases
+from turnwise.judges.choice import SignalJudge
 from turnwise.judges.model import JudgeUnavailable, ModelJudge
-from turnwise.judges.signals.verdict import judge_from_signals
+from turnwise.judges.signals.own_engine import own_engine
+from turnwise.judges.signals.states import ReplyJudge
 from turnwise.types import JudgeTask
 
 LABELS = (-1, 0, 1)
-COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)
+REPORTED = (1.0, 0.75, 0.6)
+BANDS = (0.0, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Lower ends of the stretches of confidence in which it is looked how often the judge is right."""
+KINDS = ("signals", "model", "signals-then-model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +45,44 @@ class Judged:
     tokens: int = 0
 
 
-def evaluate_file(path: Path, kind: str, config: Config, cross_validate: bool = False) -> dict[str, Any]:
+def evaluate_file(path: Path, kind: str, config: Config) -> dict[str, Any]:
     """Judge every case of ``path`` with the judge ``kind`` ('signals', 'model' or 'signals-then-model') and report.
 
     Raises CaseError for a malformed line, TurnwiseError for an unknown kind. A case for which the model gives no
-    valid vote counts as abstained.
+    valid vote counts as abstained. The free signals read replies by an engine of their own, where the kind of engine
+    that is configured gives hidden states.
     """
-    if kind not in ("signals", "model", "signals-then-model"):
+    if kind not in KINDS:
         raise TurnwiseError(f"no judge of kind {kind!r}; choose signals, model or signals-then-model")
     cases = read_cases(path)
-    judged = judge_by_signals(cases, cross_validate) if kind != "model" else []
-    if kind != "signals":
-        judged = asyncio.run(_judge_by_model(cases, judged, config))
-    return {"file": str(path), "judge": kind, "cross_validated": cross_validate and kind != "model", **report(judged)}
+    free, who = judge_by_signals(cases, config) if kind != "model" else ([], "model")
+    judged = asyncio.run(_judge_by_model(cases, free, config)) if kind != "signals" else free
+    return {"file": str(path), "judge": kind, "by": who, **report(judged)}
 
 
-def judge_by_signals(cases: list[Case], cross_validate: bool) -> list[Judged]:
-    """The free signals on each case, with the shipped weights or with weights fitted on the other folds alone."""
-    weights: list[Any] = [None] * len(cases)
-    if cross_validate:
-        from turnwise.judges.signals.fit import cross_validation_weights  # only this needs numpy
+def judge_by_signals(cases: Sequence[Case], config: Config) -> tuple[list[Judged], str]:
+    """The free signals on each case, and which head judged the replies."""
+    with contextlib.ExitStack() as stack:
+        able = CAPABILITIES[config.engine.kind].pooling
+        url = stack.enter_context(own_engine(config)) if able else None
+        return asyncio.run(signals_at(cases, config, url))
 
-        weights = cross_validation_weights(cases)
+
+async def signals_at(cases: Sequence[Case], config: Config, url: str | None) -> tuple[list[Judged], str]:
+    """The same with an engine that runs already."""
+    judge = SignalJudge(replies=ReplyJudge(config, url))
     out = []
-    for case, table in zip(cases, weights, strict=True):
-        v = judge_from_signals(case.messages, case.answer, case.next_state, table)
-        out.append(Judged(case, v.score, v.best, v.confidence, v.hint))
-    return out
+    try:
+        for case in cases:
+            v = await judge.signals(_task(case))
+            out.append(Judged(case, v.score, v.best, v.confidence, v.hint))
+        return out, judge.who
+    finally:
+        await judge.close()
+
+
+def _task(case: Case) -> JudgeTask:
+    return JudgeTask(case.id, "", 1, case.messages, case.answer, case.next_state)
 
 
 async def _judge_by_model(cases: list[Case], free: list[Judged], config: Config) -> list[Judged]:
@@ -74,10 +93,9 @@ async def _judge_by_model(cases: list[Case], free: list[Judged], config: Config)
     async def one(i: int, case: Case) -> Judged:
         if free and free[i].score is not None:
             return free[i]
-        task = JudgeTask(case.id, "", 1, case.messages, case.answer, case.next_state)
         async with gate:
             try:
-                v = await judge.judge(task)
+                v = await judge.judge(_task(case))
             except JudgeUnavailable:
                 return Judged(case, None, None, 0.0, None)
         valid = [vote.score for vote in v.votes[: config.judge.votes] if vote.score is not None]
@@ -107,6 +125,8 @@ def report(judged: list[Judged]) -> dict[str, Any]:
         "hints": _hint_scores(judged),
         "confusion": rows,
         "curve": _curve(judged),
+        "accuracy_at": {f"{share:.0%}": _right_at(judged, share) for share in REPORTED},
+        "calibration": _calibration(judged),
         "settings": {s: _ratio(*_right_of(decided, s)) for s in settings},
         "tokens": sum(j.tokens for j in judged),
     }
@@ -138,9 +158,32 @@ def _hint_scores(judged: list[Judged]) -> dict[str, float | int | None]:
     return {"precision": _ratio(both, found), "recall": _ratio(both, real), "found": found, "directive": real}
 
 
+def _right_at(judged: list[Judged], share: float) -> float | None:
+    """Accuracy of the surest ``share`` of the cases; None where fewer have a guess."""
+    ranked = _ranked(judged)
+    n = round(share * len(judged))
+    return _ratio(sum(j.best == j.case.label for j in ranked[:n]), n) if n <= len(ranked) else None
+
+
+def _calibration(judged: list[Judged]) -> list[dict[str, float]]:
+    """In each stretch of confidence: how many guesses, how sure they were and how many were right."""
+    out = []
+    for low, high in zip(BANDS, [*BANDS[1:], 1.01], strict=True):
+        mine = [j for j in judged if j.best is not None and low <= j.confidence < high]
+        if mine:
+            said = sum(j.confidence for j in mine) / len(mine)
+            right = sum(j.best == j.case.label for j in mine) / len(mine)
+            out.append({"from": low, "cases": len(mine), "confidence": said, "right": right})
+    return out
+
+
+def _ranked(judged: list[Judged]) -> list[Judged]:
+    return sorted((j for j in judged if j.best is not None), key=lambda j: (-j.confidence, j.case.id))
+
+
 def _curve(judged: list[Judged]) -> list[dict[str, float]]:
     """Accuracy of the guesses when only the most confident share of the cases is decided."""
-    ranked = sorted((j for j in judged if j.best is not None), key=lambda j: (-j.confidence, j.case.id))
+    ranked = _ranked(judged)
     points = []
     for share in COVERAGES:
         n = round(share * len(judged))
@@ -158,9 +201,11 @@ def _ratio(part: int, whole: int) -> float | None:
 
 def render(result: dict[str, Any]) -> Group:
     """The report as tables for a terminal."""
-    note = ", cross-validated" if result["cross_validated"] else ""
-    head = Table(title=f"Judge '{result['judge']}' on {result['cases']} cases{note}", show_header=False)
+    head = Table(title=f"Judge '{result['judge']}' on {result['cases']} cases", show_header=False)
+    head.add_row("by", result["by"])
     head.add_row("accuracy on decided cases", _percent(result["accuracy_decided"]))
+    for share, right in result["accuracy_at"].items():
+        head.add_row(f"right of the surest {share}", _percent(right))
     head.add_row("abstained", _percent(result["abstained"]))
     head.add_row("hint precision", _percent(result["hints"]["precision"]))
     head.add_row("hint recall", _percent(result["hints"]["recall"]))
@@ -176,7 +221,10 @@ def render(result: dict[str, Any]) -> Group:
     curve = Table("abstained", "accuracy", "confidence at least", title="Accuracy against abstention")
     for p in result["curve"]:
         curve.add_row(_percent(p["abstained"]), _percent(p["accuracy"]), f"{p['min_confidence']:.2f}")
-    return Group(head, labels, confusion, curve)
+    bands = Table("confidence from", "cases", "mean confidence", "right", title="Calibration")
+    for b in result["calibration"]:
+        bands.add_row(f"{b['from']:.1f}", str(b["cases"]), _percent(b["confidence"]), _percent(b["right"]))
+    return Group(head, labels, confusion, curve, bands)
 
 
 def _percent(value: float | None) -> str:

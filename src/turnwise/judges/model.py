@@ -78,6 +78,10 @@ class ModelJudge:
         """A judge for ``judge.url``, or for the gateway of this installation when that is unset."""
         return cls(make_client(config), config, work=work)
 
+    @property
+    def who(self) -> str:
+        return f"model {self._judge.model}"
+
     async def close(self) -> None:
         await self._client.close()
 
@@ -147,7 +151,13 @@ class ModelJudge:
         room = None if context is None else context - max_tokens
         while room is None or room >= LEAST_ROOM:
             messages = await self._work(
-                prompt, task.messages, task.answer, task.next_state, room=room, cut_off=task.cut_off
+                prompt,
+                task.messages,
+                task.answer,
+                task.next_state,
+                room=room,
+                cut_off=task.cut_off,
+                tools=task.tools,
             )
             try:
                 return await self._call(messages, max_tokens)

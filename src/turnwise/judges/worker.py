@@ -21,6 +21,7 @@ from turnwise.judges.child import Child, ChildUnavailable, TooSlow, Work, right_
 from turnwise.judges.choice import Judge, make_judge
 from turnwise.judges.cut_off import apart_from_the_cut
 from turnwise.judges.model import JudgeUnavailable
+from turnwise.judges.signals.states import StatesUnavailable
 from turnwise.messages import storable
 from turnwise.types import JudgeTask, Verdict
 
@@ -35,15 +36,18 @@ STOP_GRACE_S = 2.0
 MAX_RETRY_S = 600.0
 
 
-async def run(config: Config, stop: asyncio.Event) -> None:
-    """Judge until ``stop`` is set, then end within a few seconds. Turns in work go back to the journal."""
+async def run(config: Config, stop: asyncio.Event, engine_url: str | None = None) -> None:
+    """Judge until ``stop`` is set, then end within a few seconds. Turns in work go back to the journal.
+
+    ``engine_url``: the local engine, which gives hidden states.
+    """
     journal = Journal.open(config)
     judge: Judge | None = None
     child = Child(config.judge.deadline_s)
     try:
         while judge is None and not stop.is_set():
             try:
-                judge = make_judge(config, child)
+                judge = make_judge(config, child, engine_url)
             except JudgeUnavailable as e:  # the gateway has not written its token yet
                 log.warning("waiting: %s", e)
                 await _say(journal, "waiting", str(e))
@@ -78,7 +82,7 @@ class Worker:
             while not stop.is_set():
                 if time.monotonic() - said >= HEARTBEAT_S:
                     said = time.monotonic()
-                    await _say(self._journal, "judging" if working else "waiting", self._error)
+                    await _say(self._journal, "judging" if working else "waiting", self._error, self._judge.who)
                 for done in {t for t in working if t.done()}:
                     working.discard(done)
                     done.result()  # a fault of ours, not of the judge's: let the supervisor see it
@@ -121,7 +125,10 @@ class Worker:
         except asyncio.CancelledError:  # asked to stop: that is no try of this turn's
             await self._let_go(task)
             raise
-        except ChildUnavailable as e:  # the machine's fault: no try of this turn's, and none of the next ones
+        except (
+            ChildUnavailable,
+            StatesUnavailable,
+        ) as e:  # the machine's fault: no try of this turn's, and none of the next ones
             log.warning("turn %s waits: %s", task.turn_id, e)
             self._error = storable(str(e))
             self._paused_until = time.monotonic() + self._config.retry_s
@@ -182,10 +189,10 @@ class Worker:
             log.warning("turn %s returns when its lease runs out: %s", task.turn_id, e)
 
 
-async def _say(journal: Journal, state: str, error: str | None) -> None:
-    """What `turnwise status` and `turnwise doctor` show of this loop."""
+async def _say(journal: Journal, state: str, error: str | None, who: str | None = None) -> None:
+    """What `turnwise status` and `turnwise doctor` show of this loop. ``who``: which judge decides."""
     try:
-        await asyncio.to_thread(journal.status.say, "judge", {"state": state, "error": error})
+        await asyncio.to_thread(journal.status.say, "judge", {"state": state, "error": error, "by": who})
     except JournalError as e:
         log.warning("the journal takes no sign of life: %s", e)
 

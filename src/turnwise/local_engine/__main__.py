@@ -77,6 +77,7 @@ def build(args: argparse.Namespace) -> EngineApp:
         model_path=str(model.folder),
         max_model_len=max_model_len,
         vocab_size=runner.vocab_size,
+        layers=runner.kv_shape.layers,
         started=int(time.time()),
     )
 

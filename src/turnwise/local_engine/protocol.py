@@ -5,10 +5,11 @@ A field that is not listed is refused by name rather than ignored. No behaviour 
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from turnwise.local_engine.pooling import MAX_TOKENS
 from turnwise.local_engine.requests import Output, RequestParams
 
 
@@ -63,6 +64,20 @@ class CompletionRequest(_Strict):
         )
 
 
+class PoolingRequest(_Strict):
+    """Body of ``POST /pooling``, of vLLM's shape: token ids in, vectors out.
+
+    ``layers`` and ``spans`` are ours: behind how many blocks the hidden states are taken, and of which (begin, end)
+    stretches of the input a mean is wanted. For each layer the first vector is the last token's, then one a span.
+    """
+
+    model: str = "base"
+    input: Annotated[list[int], Field(min_length=1, max_length=MAX_TOKENS)]
+    layers: Annotated[list[int], Field(min_length=1, max_length=4)]
+    spans: Annotated[list[tuple[int, int]], Field(max_length=16)] = []
+    encoding_format: Literal["float"] = "float"
+
+
 class LoadAdapter(_Strict):
     """Body of ``POST /v1/load_lora_adapter``."""
 
@@ -95,6 +110,18 @@ def choice(body: CompletionRequest, out: Output, pieces: list[str], *, with_prom
         "stop_reason": out.stop_reason,
         "token_ids": out.token_ids if body.return_token_ids else None,
         "prompt_token_ids": body.prompt if body.return_token_ids and with_prompt else None,
+    }
+
+
+def pooled(body: PoolingRequest, identity: str, created: int, vectors: list[list[float]]) -> dict[str, Any]:
+    """The answer of ``/pooling``: one item, whose data are the vectors."""
+    return {
+        "id": identity,
+        "object": "list",
+        "created": created,
+        "model": body.model,
+        "data": [{"index": 0, "object": "pooling", "data": vectors}],
+        "usage": usage(len(body.input), 0, 0),
     }
 
 

@@ -48,6 +48,11 @@ class WeightsRegistry:
         with self._lock:
             return list(self._named.values())
 
+    @property
+    def base(self) -> Weights:
+        """The model without an adapter, which is always here."""
+        return self._named[BASE]
+
     def load(self, name: str, path: str, *, replace: bool = False) -> None:
         """Read, check and merge an adapter, then serve it as ``name``. Nothing changes when it fails.
 

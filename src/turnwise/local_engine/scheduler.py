@@ -21,6 +21,7 @@ from turnwise.local_engine.model.attention import Pack, SequencePiece
 from turnwise.local_engine.model.kv import KVStore
 from turnwise.local_engine.model.runner import Runner, Weights
 from turnwise.local_engine.penalties import penalised
+from turnwise.local_engine.pooling import PoolingJob, PoolingQueue
 from turnwise.local_engine.requests import Finish, Output, Request
 from turnwise.local_engine.sampling import sample
 from turnwise.loops.lifeline import BEAT_S, beat
@@ -48,6 +49,7 @@ class Scheduler:
         kv_bytes: int,
     ) -> None:
         self._runner = runner
+        self._pooling = PoolingQueue(runner)
         self._eos_ids = eos_ids
         self._max_num_seqs = max_num_seqs
         self._max_queue = max_queue
@@ -85,6 +87,14 @@ class Scheduler:
             self._waiting.append(request)
             self._wake.notify()
 
+    def pool(self, job: PoolingJob) -> None:
+        """Queue a pooling job, behind the answers. Raises EngineError 429 when too many wait, 503 when stopping."""
+        with self._wake:
+            if self._abort_at is not None:
+                raise EngineError("the engine is stopping", 503)
+            self._pooling.add(job)
+            self._wake.notify()
+
     def cancel(self, request: Request) -> None:
         """Free the request's place at the next step. Nothing more is delivered after that; a late call is harmless."""
         with self._wake:
@@ -117,11 +127,12 @@ class Scheduler:
                         log.exception("a forward pass over %d requests failed", len(group))
                         for request in group:
                             self._end(request, Output([], [], "", Finish.ABORT, error=f"{type(e).__name__}: {e}"))
+                self._pooling.advance(answering=bool(self._running))
 
     def _prepare(self) -> bool:
         """Wait for work, drop what was cancelled, admit what fits. False when the thread should end."""
         with self._wake:
-            while not (self._waiting or self._running or self._gone or self._abort_at is not None):
+            while not (self._waiting or self._running or self._pooling or self._gone or self._abort_at is not None):
                 beat()
                 self._wake.wait(BEAT_S)
             beat()
@@ -133,6 +144,7 @@ class Scheduler:
             ):
                 for request in [*self._running, *self._waiting]:
                     self._end(request, Output([], [], "", Finish.ABORT))
+                self._pooling.abort()
                 return False
             for request in [r for r in [*self._running, *self._waiting] if r.cancelled]:
                 self._end(request, None)

@@ -22,7 +22,8 @@ from turnwise.errors import EngineError
 from turnwise.local_engine import protocol
 from turnwise.local_engine.access import KeyGuard
 from turnwise.local_engine.model.runner import BASE
-from turnwise.local_engine.protocol import CompletionRequest, LoadAdapter, UnloadAdapter
+from turnwise.local_engine.pooling import PoolingJob
+from turnwise.local_engine.protocol import CompletionRequest, LoadAdapter, PoolingRequest, UnloadAdapter
 from turnwise.local_engine.registry import WeightsRegistry
 from turnwise.local_engine.requests import Output
 from turnwise.local_engine.requests import Request as EngineRequest
@@ -32,6 +33,8 @@ from turnwise.local_engine.text import Decoder, TextStream
 SIGN_OF_LIFE_S = 10.0
 """A stream with nothing to say for this long says so, since a client takes silence for a dead engine."""
 _DISCONNECT_POLL_S = 0.1
+POOLING_S = 60.0
+"""How long a pooling request waits behind answers before it is told to come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class EngineApp:
     model_path: str
     max_model_len: int
     vocab_size: int
+    layers: int
     started: int
 
 
@@ -104,6 +108,12 @@ def make_app(engine: EngineApp, key: str | None = None) -> FastAPI:
             return _EventStream(_events(body, answer, engine.decoder), lambda: engine.scheduler.cancel(answer.request))
         return await _whole(body, answer, engine, http)
 
+    @app.post("/pooling")
+    async def pooling(body: PoolingRequest) -> JSONResponse:
+        _check_pooling(body, engine)
+        vectors = await _pool(body, engine)
+        return JSONResponse(protocol.pooled(body, f"pool-{uuid.uuid4().hex}", int(time.time()), vectors))
+
     return app
 
 
@@ -141,10 +151,48 @@ class _EventStream(StreamingResponse):
             self._cancel()
 
 
-def _check(body: CompletionRequest, engine: EngineApp) -> None:
-    wrong = next((i for i in body.prompt if not 0 <= i < engine.vocab_size), None)
+def _check_ids(field: str, ids: list[int], engine: EngineApp) -> None:
+    wrong = next((i for i in ids if not 0 <= i < engine.vocab_size), None)
     if wrong is not None:
-        raise EngineError(f"prompt: token id {wrong} is out of the vocabulary (0 to {engine.vocab_size - 1})", 400)
+        raise EngineError(f"{field}: token id {wrong} is out of the vocabulary (0 to {engine.vocab_size - 1})", 400)
+
+
+def _check_pooling(body: PoolingRequest, engine: EngineApp) -> None:
+    _check_ids("input", body.input, engine)
+    if body.model != BASE:
+        raise EngineError(f"model: hidden states are those of {BASE!r} alone", 400)
+    if any(not 0 < layer < engine.layers for layer in body.layers):
+        raise EngineError(f"layers: this model has {engine.layers}; 1 to {engine.layers - 1} can be asked for", 400)
+    if len(body.input) > engine.max_model_len:
+        raise EngineError(f"input: this model's maximum context length is {engine.max_model_len} tokens", 400)
+    if any(not 0 <= begin < end <= len(body.input) for begin, end in body.spans):
+        raise EngineError(f"spans: each is [begin, end) within the {len(body.input)} tokens of the input", 400)
+
+
+async def _pool(body: PoolingRequest, engine: EngineApp) -> list[list[float]]:
+    """The vectors. Raises EngineError 429 and 503 where the request should come again."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Queue[list[list[float]] | str] = asyncio.Queue()
+
+    def deliver(result: list[list[float]] | str) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(done.put_nowait, result)
+
+    job = PoolingJob(engine.registry.base, body.input, body.layers, body.spans, deliver)
+    engine.scheduler.pool(job)
+    try:
+        result = await asyncio.wait_for(done.get(), POOLING_S)
+    except TimeoutError as e:
+        raise EngineError(f"answers left no time for it within {POOLING_S:g} s; try again later", 503) from e
+    finally:
+        job.cancelled = True
+    if isinstance(result, str):
+        raise EngineError(result, 500)
+    return result
+
+
+def _check(body: CompletionRequest, engine: EngineApp) -> None:
+    _check_ids("prompt", body.prompt, engine)
     if len(body.prompt) + body.max_tokens > engine.max_model_len:
         raise EngineError(
             f"prompt: this model's maximum context length is {engine.max_model_len} tokens, but you asked for "

@@ -99,7 +99,9 @@ def loop_table(config: Config, model: Path | str, places: Places, common: list[s
         )
     )
     if config.judge.enabled:
-        rows.append(Loop("judge", [*python, "turnwise.judges", *common], limits=watching.JUDGE))
+        asked = engines if places.engine_fd is not None else []
+        command = [*python, "turnwise.judges", *asked, *common]
+        rows.append(Loop("judge", command, limits=watching.JUDGE, environment=key))
     if config.train.enabled:
         rows.append(Loop("trainer", [*python, "turnwise.training", *common], limits=watching.TRAINER))
     return rows

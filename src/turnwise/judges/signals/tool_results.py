@@ -1,25 +1,28 @@
-"""What tool results say about an answer, as evidence: only what their source may say (``sources.py``).
+"""What tool results say about an answer: only what their source may say (``sources``), as the chance of each score.
 
-Pure functions. What a kind is worth stands in ``weights.json``. A failure that the person asked for is an expected
-outcome. Content, whatever it says, is one kind of evidence and alone decides nothing.
+Pure functions. A failure that the person asked for is an expected outcome. Content, whatever it says, says nothing.
 """
 
 from __future__ import annotations
 
-from turnwise.judges.sources.by_source import CONTENT, ReadResult
+from turnwise.judges.sources.by_source import ReadResult
 from turnwise.patterns import IGNORECASE, pattern
 
-# That a command merely ended well (tool.exit_zero) is evidence of nothing, as content is.
-WORST_FIRST = (
-    "tool.tests_failed",
-    "tool.check_failed",
-    "tool.bad_call",
-    "tool.command_not_found",
-    "tool.exit_nonzero",
-    "tool.nothing_ran",
-    "tool.tests_passed",
-    "tool.check_passed",
-)
+CHANCES: dict[str, tuple[float, float, float]] = {
+    "tool.tests_failed": (0.94, 0.03, 0.03),
+    "tool.check_failed": (0.90, 0.06, 0.04),
+    "tool.bad_call": (0.90, 0.06, 0.04),
+    "tool.command_not_found": (0.89, 0.07, 0.04),
+    "tool.exit_nonzero": (0.79, 0.14, 0.07),
+    "tool.nothing_ran": (0.06, 0.91, 0.03),
+    "tool.tests_passed": (0.04, 0.05, 0.91),
+    "tool.check_passed": (0.05, 0.07, 0.88),
+    "tool.expected_failure": (0.03, 0.05, 0.92),
+}
+"""Kind of outcome → how likely it means (bad, neutral, good), the worst first; fitted once to 285 labelled outputs.
+
+That a command merely ended well (tool.exit_zero) is evidence of nothing, as content is.
+"""
 FAILURES = frozenset(["tool.tests_failed", "tool.check_failed", "tool.exit_nonzero"])
 
 # The person asked for something that fails.
@@ -33,15 +36,8 @@ EXPECTS_FAILURE = pattern(
 )
 
 
-def tool_features(task: str, results: list[ReadResult]) -> dict[str, float]:
-    """The kind of outcome that the results of one turn show → strength 1.0. ``task``: the person's words."""
-    if not results:
-        return {}
+def tool_evidence(task: str, results: list[ReadResult]) -> str | None:
+    """The kind of outcome that the results of one turn show, or None. ``task``: the person's words."""
     kinds = {result.kind for result in results}
-    kind = next((k for k in WORST_FIRST if k in kinds), CONTENT)
-    if kind in FAILURES and EXPECTS_FAILURE.search(task):
-        kind = "tool.expected_failure"
-    found = {kind: 1.0}
-    if len(results) > 1:
-        found["tool.several"] = 1.0
-    return found
+    kind = next((kind for kind in CHANCES if kind in kinds), None)
+    return "tool.expected_failure" if kind in FAILURES and EXPECTS_FAILURE.search(task) else kind

@@ -7,7 +7,7 @@ Tests hold it to the transformers forward. Models it does not know go the genera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,13 +127,18 @@ class LlamaRunner:
         return layers
 
     def forward(self, merged: list[Layer], pack: Pack) -> Tensor:
+        (x,) = self.hidden(merged, pack, [len(merged)])
+        return self._head(F.rms_norm(x[pack.last], (self._embed.shape[1],), self._norm, self._eps).to(self._dtype))
+
+    def hidden(self, merged: list[Layer], pack: Pack, layers: Sequence[int]) -> list[Tensor]:
         heads, kv_heads, dim, eps, dtype = self.heads, self._kv_heads, self._dim, self._eps, self._dtype
         cos, sin = self._cos[pack.positions], self._sin[pack.positions]
         rotated, width = heads + kv_heads, self._embed.shape[1]
         # The residual stream stays in float32: it costs a few per cent, and brings bfloat16's log-probs nearly twice as
         # near to those of the float32 trainer (docs/decisions/0002).
         x = F.embedding(pack.ids, self._embed).float()
-        for i, layer in enumerate(merged):
+        found: dict[int, Tensor] = {}
+        for i, layer in enumerate(merged[: max(layers)]):
             qkv = layer.qkv(F.rms_norm(x, (width,), layer.norm1, eps).to(dtype)).view(-1, rotated + kv_heads, dim)
             qk, v = qkv[:, :rotated], qkv[:, rotated:]
             if layer.q_norm is not None and layer.k_norm is not None:
@@ -144,7 +149,9 @@ class LlamaRunner:
             x = x + layer.o(pack.attend(i, qk[:, :heads], qk[:, heads:], v))
             h = F.rms_norm(x, (width,), layer.norm2, eps).to(dtype)
             x = x + layer.down(layer.up.times(h, layer.gate.silu(h)))
-        return self._head(F.rms_norm(x[pack.last], (width,), self._norm, eps).to(dtype))
+            if i + 1 in layers:
+                found[i + 1] = x
+        return [found[n] for n in layers]
 
     def _layer(
         self, i: int, weight: Callable[[str], Tensor], base: Layer | None = None, touched: Any = frozenset()

@@ -6,10 +6,10 @@ same with less overhead for the architectures it knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -53,6 +53,10 @@ class Runner(Protocol):
         """Logits [S, V] after the last token of every span that wants them."""
         ...
 
+    def hidden(self, merged: Any, pack: Pack, layers: Sequence[int]) -> list[Tensor]:
+        """The residual stream [N, H] behind so many blocks, for each of ``layers``, in float32. Not of the last one."""
+        ...
+
 
 class TransformersRunner:
     """The general path: the model's own forward, with an attention function of ours registered under ``turnwise``."""
@@ -85,6 +89,18 @@ class TransformersRunner:
             "pack": pack,
         }
         return torch.func.functional_call(self._model, merged, kwargs=kwargs, tie_weights=False).logits[0]
+
+    def hidden(self, merged: dict[str, Tensor], pack: Pack, layers: Sequence[int]) -> list[Tensor]:
+        kwargs = {
+            "input_ids": pack.ids[None],
+            "position_ids": pack.positions[None],
+            "use_cache": False,
+            "logits_to_keep": pack.last,
+            "output_hidden_states": True,
+            "pack": pack,
+        }
+        states = torch.func.functional_call(self._model, merged, kwargs=kwargs, tie_weights=False).hidden_states
+        return [states[n][0].float() for n in layers]
 
     def _base(self, name: str) -> Tensor:
         # A few architectures are renamed or reshaped on loading; then the served weight has to do.

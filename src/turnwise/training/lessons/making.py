@@ -25,7 +25,7 @@ from turnwise.training.policy import Policy, hinted_prompt
 from turnwise.training.step import Tick
 from turnwise.types import Sample
 
-REWRITE = """Question: {question}
+REWRITE = """OpenQuestion: {question}
 Answer: {answer}
 
 Rewrite this answer so that it follows the wish, and keep its content. Wish: {wish}
@@ -42,7 +42,7 @@ ON_TOPIC = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class OpenQuestion:
     """A context that ends where an answer begins, and its last question as text. ``hint_at``: where a hint would go."""
 
     ids: list[int]
@@ -68,9 +68,9 @@ def everyday_questions() -> list[str]:
 
 def questions_of(
     samples: Sequence[Sample], renderer: PromptRenderer, count: int, longest_prompt: int, seed: str
-) -> list[Question]:
+) -> list[OpenQuestion]:
     """About ``count`` questions: those of the samples that are short enough, one a session, and everyday ones."""
-    own: dict[str, Question] = {}
+    own: dict[str, OpenQuestion] = {}
     for sample in samples:
         question = _own_question(sample, renderer)
         if question is not None and len(sample.prompt_ids) <= longest_prompt:
@@ -81,23 +81,23 @@ def questions_of(
     for text in order[: count - len(asked)]:
         prompt = renderer.render([saying("user", text)], None)
         if prompt.hint_at is not None:
-            asked.append(Question(prompt.ids, text, prompt.hint_at))
+            asked.append(OpenQuestion(prompt.ids, text, prompt.hint_at))
     return asked
 
 
-def _own_question(sample: Sample, renderer: PromptRenderer) -> Question | None:
+def _own_question(sample: Sample, renderer: PromptRenderer) -> OpenQuestion | None:
     """The last question of a turn. Its text is what is new since the last answer began, without its markup."""
     if sample.hint_at is None or not sample.question:
         return None
     if len(renderer.encode(sample.question)) > LONGEST_QUESTION:
         return None
-    return Question(sample.prompt_ids, sample.question, sample.hint_at)
+    return OpenQuestion(sample.prompt_ids, sample.question, sample.hint_at)
 
 
 def make_lessons(
     policy: Policy,
     renderer: PromptRenderer,
-    questions: Sequence[Question],
+    questions: Sequence[OpenQuestion],
     wishes: Sequence[str],
     longest: int,
     seed: int,
@@ -108,7 +108,7 @@ def make_lessons(
     Answers have at most ``longest`` tokens. The base model plays both parts; weights and random state stay as they are.
     """
     wish = " ".join(wishes)
-    told = [Question(hinted_prompt(q.ids, wish, q.hint_at, policy.tokenizer), q.text, q.hint_at) for q in questions]
+    told = [OpenQuestion(hinted_prompt(q.ids, wish, q.hint_at, policy.tokenizer), q.text, q.hint_at) for q in questions]
     with policy.reference():
         plain = _sample(policy, [q.ids for q in questions], longest, seed, "answering", tick)
         rewriting = []
@@ -127,8 +127,8 @@ def make_lessons(
 
 def _fitting(
     policy: Policy,
-    questions: Sequence[Question],
-    told: Sequence[Question],
+    questions: Sequence[OpenQuestion],
+    told: Sequence[OpenQuestion],
     answers: Sequence[list[int]],
     tick: Tick,
 ) -> list[bool]:
@@ -154,7 +154,7 @@ def _sample(
 
 @torch.no_grad()
 def _likelihood(
-    policy: Policy, contexts: Sequence[Question], answers: Sequence[list[int]], tick: Tick, at_once: int = 2048
+    policy: Policy, contexts: Sequence[OpenQuestion], answers: Sequence[list[int]], tick: Tick, at_once: int = 2048
 ) -> list[float]:
     """log p of each answer in its context, in nats; 0 for an empty one."""
     found = [0.0] * len(answers)

@@ -1,0 +1,111 @@
+"""Hidden states for who asks for them: pooled vectors of the base model, computed in the pauses between answers.
+
+A job runs in pieces of a few tokens on the compute thread, one job at a time, with keys and values of its own. While
+answers are being computed it gets a small piece every few steps, so that nobody waits long for it; it may wait for
+them. Adapters have no part in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from turnwise.errors import EngineError
+from turnwise.local_engine.model.attention import Pack, SequencePiece
+from turnwise.local_engine.model.kv import SequenceKV, rounded
+from turnwise.local_engine.model.runner import Runner, Weights
+
+MAX_TOKENS = 2048
+"""Tokens of one job."""
+MAX_WAITING = 32
+PIECE = 64
+"""Tokens of a job computed at once beside answers; less than half of a piece of a prompt."""
+PIECE_ALONE = 256
+EVERY = 4
+"""Steps of the answers between two pieces of a job."""
+
+Deliver = Callable[[list[list[float]] | str], None]
+"""Takes the vectors, or what went wrong, on the compute thread."""
+
+
+@dataclass(slots=True, eq=False)
+class PoolingJob:
+    """``tokens`` and where the states are taken: behind so many blocks, for each of ``layers``: the last token's, then
+    each span's mean.
+
+    ``weights`` are the base's. ``spans`` are (begin, end) pairs. ``sums`` [L, S, H] are what the spans came to so far.
+    """
+
+    weights: Weights
+    tokens: list[int]
+    layers: list[int]
+    spans: list[tuple[int, int]]
+    deliver: Deliver
+    cancelled: bool = False
+    kv: SequenceKV | None = None
+    sums: torch.Tensor | None = None
+
+
+class PoolingQueue:
+    """Jobs in their order. ``add`` may be called from any thread under the scheduler's lock; the rest is the compute
+    thread's."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._jobs: deque[PoolingJob] = deque()
+        self._steps = 0
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def add(self, job: PoolingJob) -> None:
+        """Raises EngineError 429 when too many wait."""
+        if len(self._jobs) >= MAX_WAITING:
+            raise EngineError(f"{MAX_WAITING} pooling requests wait already; try again later", 429)
+        self._jobs.append(job)
+
+    def abort(self) -> None:
+        """Let everybody know that the engine stops."""
+        while self._jobs:
+            self._jobs.popleft().deliver("the engine is stopping")
+
+    def advance(self, answering: bool) -> None:
+        """Compute one piece of the first job, if it is due. ``answering``: answers are being computed as well."""
+        while self._jobs and self._jobs[0].cancelled:
+            self._jobs.popleft()
+        self._steps += 1
+        if not self._jobs or (answering and self._steps % EVERY):
+            return
+        job = self._jobs[0]
+        try:
+            done = self._piece(job, PIECE if answering else PIECE_ALONE)
+        except Exception as e:  # what one job asked for must not end the engine
+            self._jobs.popleft()
+            job.deliver(f"{type(e).__name__}: {e}")
+            return
+        if done is not None:
+            self._jobs.popleft()
+            job.deliver(done)
+
+    def _piece(self, job: PoolingJob, size: int) -> list[list[float]] | None:
+        """The vectors once the last token is reached, layer after layer: its own, then each span's mean."""
+        if job.kv is None:
+            job.kv = SequenceKV(self._runner.kv_shape, rounded(len(job.tokens)))
+        start = len(job.kv.ids)
+        end = min(start + size, len(job.tokens))
+        pack = Pack([SequencePiece(job.kv, job.tokens[start:end], sample=True)], self._runner.heads)
+        states = self._runner.hidden(job.weights.merged, pack, job.layers)
+        pack.commit()
+        if job.sums is None:
+            job.sums = torch.zeros(len(job.layers), len(job.spans), states[0].shape[1])
+        for i, (first, last) in enumerate(job.spans):
+            part = slice(max(first - start, 0), max(min(last, end) - start, 0))
+            job.sums[:, i] += torch.stack([x[part].sum(0) for x in states])
+        if end < len(job.tokens):
+            return None
+        lengths = torch.tensor([last - first for first, last in job.spans])
+        means = job.sums / lengths[:, None]
+        return [row for x, mean in zip(states, means, strict=True) for row in [x[-1].tolist(), *mean.tolist()]]
