@@ -232,8 +232,8 @@ def test_refused_and_released_batches(queue: Journal) -> None:
     assert queue.status.figures()["samples_ready"] == 2
     batch = queue.batches.claim("t", 60)
     assert batch is not None
-    queue.batches.refuse(batch, {"accepted": False}, {})
-    assert {queue.turns.get(i).exclusion for i in ids} == {Exclusion.REFUSED_BY_GATE}
+    queue.batches.refuse(batch, {"accepted": False}, {}, Exclusion.FAILED_IN_TRAINING)
+    assert {queue.turns.get(i).exclusion for i in ids} == {Exclusion.FAILED_IN_TRAINING}
     assert queue.versions.latest() == 0
 
 

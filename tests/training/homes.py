@@ -13,10 +13,15 @@ from tests.training.tiny import sample
 from turnwise.config import Config, load_config
 from turnwise.journal import Answer, Journal
 from turnwise.messages import saying
+from turnwise.training.gate.figures import FIGURES
 from turnwise.training.publish import load_adapter_dir, version_dir
 from turnwise.training.update import Trainer
 from turnwise.training.worker import work
 from turnwise.types import FinishReason
+
+
+NO_LIMITS = dict.fromkeys((f"gate.{f.limit}" for f in FIGURES), 1e6) | {"gate.max_repetition": 1.0, "gate.max_unended": 1.0}
+"""Of a gate that everything passes."""
 
 
 class Clock:
@@ -44,10 +49,9 @@ def settings(home: Path, model: Path, **changes: object) -> Config:
         "train.device": "cpu",
         "train.dtype": "float32",
         "train.threads": 1,
-        "gate.max_kl": 100.0,
-        "gate.max_nll_rise": 100.0,
-        "gate.max_length_ratio": 100.0,
-        "gate.max_repetition": 1.0,
+        "gate.answers": 2,
+        "gate.answer_tokens": 16,
+        **NO_LIMITS,
     }
     return load_config(overrides=overrides | changes)
 

@@ -12,12 +12,13 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, and_, insert, select, update
 
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
 from turnwise.journal.clocks import one_less, set_meta
 from turnwise.journal.packing import pack_json, unpack_ids, unpack_json, unpack_logprobs
+from turnwise.journal.queue.refusals import NEW, REFUSED, configuration, give_back, in_a_row
 from turnwise.journal.queue.serving import first_fresh, last_number, next_in_line, serving
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_prompt_ids
@@ -28,18 +29,14 @@ log = logging.getLogger(__name__)
 T, B = schema.turns.c, schema.batches.c
 _STALE_AT_ONCE = 64
 """Samples found stale that one claim excludes; the next claims do the rest, so that no request waits for it."""
-_FRESH = (
-    select(T.id, T.state, T.exclusion)
-    .where(schema.READY, T.version >= bindparam("oldest"))
-    .order_by(T.seq + 0)  # what is computed keeps SQLite from walking all turns in their order
-    .limit(bindparam("most"))
-)
 BATCH_ATTEMPTS = 3
 """Trainers that a batch may end without having come further; then it is given up, and the next one has its turn."""
-PROBED = (Exclusion.STALE, Exclusion.REFUSED_BY_GATE, Exclusion.NO_SIGNAL, Exclusion.PINNED_VERSION)
-"""Exclusions that say nothing against an answer: it may still be one that the gate looks at."""
-PROBES = and_(schema.GOOD, or_(T.exclusion.is_(None), T.exclusion.in_(PROBED)))
+PROBED = (Exclusion.SET_ASIDE, Exclusion.STALE, Exclusion.NO_SIGNAL, Exclusion.PINNED_VERSION)
+"""Exclusions that say nothing against an answer: it is never trained on, and one that the gate looks at."""
+PROBES = and_(schema.GOOD, T.exclusion.in_(PROBED))
 """The turns that the gate may look at."""
+_HINTS_LOOKED_AT = 64
+"""Samples of newest versions and batches whose hints a candidate may have learned."""
 
 
 class Batches:
@@ -86,10 +83,14 @@ class Batches:
             oldest = first_fresh(c, now_serving, train.max_staleness)
             stale = select(T.id, T.state, T.exclusion).where(schema.READY, T.version < oldest).limit(_STALE_AT_ONCE)
             self._store.move_all(c, c.execute(stale).all(), TurnState.EXCLUDED, Exclusion.STALE)
-            fresh = c.execute(_FRESH, {"oldest": oldest, "most": train.max_batch}).all()
+            under = {"oldest": oldest, "configuration": configuration(self._store.config)}
+            fresh = list(c.execute(NEW, under | {"most": train.max_batch}))
             ids = [row.id for row in fresh]
             if not fresh or (len(fresh) < train.min_batch and not self._old_enough(c, ids, now, train.max_age_s)):
                 return None
+            room = min(train.max_batch - len(fresh), len(fresh))  # what was refused is at most half of a batch
+            fresh += c.execute(REFUSED, under | {"most": room}).all() if room else []
+            ids = [row.id for row in fresh]
             batch_id = c.execute(
                 insert(schema.batches)
                 .values(
@@ -218,22 +219,39 @@ class Batches:
         batch: Batch,
         gate: dict[str, Any],
         metrics: dict[str, float],
-        exclusion: Exclusion = Exclusion.REFUSED_BY_GATE,
+        exclusion: Exclusion | None = None,
     ) -> None:
-        """Nothing is published of the batch, and its samples are spent. Raises LeaseLost."""
+        """Nothing is published of the batch: its samples are ready again, or spent for ``exclusion``.
+
+        Raises LeaseLost.
+        """
         with self._store.transaction() as c:
             self._hold_batch(c, batch)
             self._refuse(c, batch.id, gate, metrics, exclusion)
 
     def gate_probes(self, limit: int, exclude: Iterable[str]) -> list[Sample]:
-        """The newest well-judged turns outside of `exclude`: what a candidate version must not get worse at.
+        """The newest well-judged turns that are never trained on: what a candidate version must not get worse at.
 
-        Of several verdicts on a turn the person's last one counts, and the judge's last one where there is none.
+        They are of sessions that are set aside, or something else kept them from being trained on. Of several verdicts
+        on a turn the person's last one counts, and the judge's last one where there is none.
         """
         query = select(T.id).where(PROBES, T.id.not_in(list(exclude))).order_by(T.good_verdict.desc()).limit(limit)
         with self._store.reading() as c:
             ids = c.execute(query).scalars().all()
             return self._samples(c, ids)
+
+    def hints(self, limit: int) -> list[str]:
+        """The newest hints that versions were trained on, each once, the newest first."""
+        made = schema.samples.c
+        query = select(made.hint).join(schema.turns, T.id == made.turn_id).where(T.state == TurnState.TRAINED)
+        query = query.where(made.hint.is_not(None)).order_by(T.seq.desc()).limit(_HINTS_LOOKED_AT)
+        with self._store.reading() as c:
+            return list(dict.fromkeys(c.execute(query).scalars()))[:limit]
+
+    def refused_in_a_row(self) -> dict[str, Any]:
+        """How many batches the gate refused since the last version, and why the newest of them."""
+        with self._store.reading() as c:
+            return in_a_row(c)
 
     def _hold_batch(self, c: Connection, batch: Batch) -> None:
         row = c.execute(select(B.state, B.lease_token).where(B.id == batch.id)).one_or_none()
@@ -250,11 +268,16 @@ class Batches:
         self._end_batch(c, batch, "released")
 
     def _refuse(
-        self, c: Connection, batch: int, gate: dict[str, Any], metrics: dict[str, float], exclusion: Exclusion
+        self, c: Connection, batch: int, gate: dict[str, Any], metrics: dict[str, float], exclusion: Exclusion | None
     ) -> None:
-        why = "; ".join(gate.get("reasons", [])) or None
-        for turn_id in self._leased(c, batch):
-            self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=exclusion, last_error=why)
+        reasons = gate.get("reasons", [])
+        leased = self._leased(c, batch)
+        if exclusion is None:
+            give_back(self._store, c, leased, reasons)
+        else:
+            for turn_id in leased:
+                why = "; ".join(reasons) or None
+                self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=exclusion, last_error=why)
         self._end_batch(c, batch, "refused", metrics=pack_json(metrics), gate=pack_json(gate))
         self._store.log(c, "version", None, {"version": None, "batch": batch, "metrics": metrics, "gate": gate})
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from turnwise.config import Config
 from turnwise.errors import AdapterError
-from turnwise.training import gate
 from turnwise.training.checkpoints import CheckpointStore
+from turnwise.training.gate.gate import Gate
 from turnwise.training.policy import Policy
 from turnwise.training.publish import load_adapter_dir, staged_version, version_dir
 from turnwise.training.step import Signals, Tick, compute_signals, step_without_guilty, without_faults
@@ -32,6 +32,7 @@ class LocalBackend:
         self._checkpoints = checkpoints
         self._model = str(model)
         self.policy = Policy(model, config.train)
+        self._gate = Gate(self.policy, model, config.train, config.gate)
         self._parent: dict[str, Tensor] | None = None
         self._optimizer = self._new_optimizer()
 
@@ -67,10 +68,8 @@ class LocalBackend:
         self.policy.load(adapter)
         self._optimizer.load_state_dict(optimizer)
 
-    def measure(
-        self, batch: Batch, signals: Sequence[Signals], probes: Sequence[Sample], tick: Tick
-    ) -> gate.Measurements:
-        return gate.measure(self.policy, self._parent, batch, signals, probes, self._config, tick)
+    def examine(self, batch: Batch, probes: Sequence[Sample], hints: Sequence[str], tick: Tick) -> dict[str, Any]:
+        return self._gate.examine(self._parent, batch, probes, hints, tick)
 
     def stage(
         self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str
@@ -101,5 +100,10 @@ class LocalBackend:
             log.warning("the optimiser state of v%d is gone; the update starts with a fresh one", version)
             return
         self._optimizer.load_state_dict(left.optimizer)
+        # The gate let only a part of that step pass. Its momentum would go on with the rest of it: it is cut alike.
+        # How large gradients are is as true as before, so their squares stay.
+        part = float(meta.get("gate", {}).get("alpha", 1.0))
+        for state in self._optimizer.state.values() if part < 1 else ():
+            state["exp_avg"].mul_(part)
         for group in self._optimizer.param_groups:  # the configuration, not the checkpoint, sets these
             group.update(lr=self._config.lr, weight_decay=self._config.weight_decay)

@@ -1,0 +1,28 @@
+"""What the gate refused goes back, with a count; and the gate looks at turns alone that are never trained on."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from turnwise.journal.dialects.sql import where
+
+revision = "0009"
+down_revision = "0008"
+
+LOOKED_AT = "good_verdict IS NOT NULL AND kind = 'main' AND response_tokens > 0"
+
+
+def upgrade() -> None:
+    op.add_column("samples", sa.Column("refusals", sa.Integer(), server_default="0", nullable=False))
+    op.add_column("samples", sa.Column("refused_as", sa.Text(), nullable=True))
+    _look_at(f"{LOOKED_AT} AND state = 'excluded'")
+
+
+def downgrade() -> None:
+    _look_at(LOOKED_AT)
+    op.drop_column("samples", "refused_as")
+    op.drop_column("samples", "refusals")
+
+
+def _look_at(which: str) -> None:
+    op.drop_index("ix_turns_good", table_name="turns")
+    op.create_index("ix_turns_good", "turns", ["good_verdict"], unique=False, **where(which))
