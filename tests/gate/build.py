@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tests.gate.cases import HONEST, PLANTED, SET_ASIDE, TRAINED
-from turnwise.config import TrainConfig
+from turnwise.config import GateConfig, TrainConfig
 from turnwise.messages import saying
 from turnwise.tokens.rendering import load_renderer
 from turnwise.training.batching import row_of
+from turnwise.training.gate.figures import FIGURES
+from turnwise.training.gate.gate import Gate
 from turnwise.training.policy import Policy
 from turnwise.training.step import compute_signals, optimiser_step, plan
 from turnwise.types import Batch, Sample
 
-CONFIG = TrainConfig(device="cpu", dtype="float32", lr=3e-4, epochs=2, minibatch=6, microbatch_tokens=512)
+CONFIG = TrainConfig(device="cpu", dtype="float32", lr=3e-4, epochs=1, minibatch=6, microbatch_tokens=512)
 BATCH = 4
 """Turns of an honest update."""
 PLANTING_STEPS = 5
@@ -29,14 +32,14 @@ def no_tick(phase: str, done: int, total: int) -> None:
 
 
 class Workshop:
-    """The model, the questions as prompts, and what the base model answered to them."""
+    """The model, the questions as prompts, and what the base model answered to them (`recorded.json`)."""
 
-    def __init__(self, model: Path, recorded: Path | None = None) -> None:
+    def __init__(self, model: Path) -> None:
+        self._model = model
         self.policy = Policy(model, CONFIG)
         self._renderer = load_renderer(model)
-        self.end = self.policy._ends[0]
-        kept = recorded or Path(__file__).parent / "recorded.json"
-        self.answers: dict[str, list[int]] = json.loads(kept.read_text()) if kept.exists() else {}
+        self.end = self.policy.ends[0]
+        self.answers: dict[str, list[int]] = json.loads((Path(__file__).parent / "recorded.json").read_text())
 
     def prompt(self, question: str) -> tuple[list[int], int | None]:
         rendered = self._renderer.render([saying("user", question)], None)
@@ -44,12 +47,6 @@ class Workshop:
 
     def encode(self, text: str) -> list[int]:
         return self.policy.tokenizer.encode(text, add_special_tokens=False).ids
-
-    def record(self, questions: tuple[str, ...], most: int = 64) -> dict[str, list[int]]:
-        """The base model's answers, sampled once and kept in a file."""
-        self.policy.load(None)
-        got = self.policy.sample([self.prompt(q)[0] for q in questions], 0.6, most, seed=5)
-        return dict(zip(questions, got, strict=True))
 
     def sample(self, question: str, reward: float = 1.0, hint: str | None = None) -> Sample:
         ids, hint_at = self.prompt(question)
@@ -117,3 +114,19 @@ class Workshop:
 
     def build(self, name: str) -> dict[str, Tensor]:
         return self.planted(name) if name in PLANTED else self.honest(name)
+
+    def gate(self) -> Gate:
+        """The gate as it ships."""
+        return Gate(self.policy, self._model, CONFIG, GateConfig())
+
+    def examine(self, gate: Gate, name: str, weights: dict[str, Tensor]) -> dict[str, Any]:
+        """What the gate says of an update: ``alpha`` is the part of it that is published, 0 for none."""
+        self.policy.load(weights)
+        return gate.examine(None, self.batch(name), self.probes(), [], no_tick)
+
+
+def told(name: str, result: dict[str, Any]) -> str:
+    """One line of the report: the part that passes, the figures, and what stood in the way."""
+    figures = ", ".join(f"{f.name} {result[f.name]:.2f}" for f in FIGURES if result[f.name] is not None)
+    why = (result.get("whole") or result)["reasons"]
+    return f"{name}: alpha {result['alpha']:g}; {figures}" + "".join(f"\n    {reason}" for reason in why)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from tests.support.versions import answered
+from tests.support.versions import answered, set_aside
 from turnwise.config import load_config
 from turnwise.errors import LeaseLost
 from turnwise.journal import Journal, schema
@@ -262,9 +262,11 @@ def test_rolling_back_serves_an_earlier_version_and_numbers_go_on(queue: Journal
     assert (version.number, version.parent) == (3, 1)
 
 
-def test_gate_probes_are_well_judged_and_not_in_the_batch(queue: Journal) -> None:
+def test_gate_probes_are_well_judged_and_never_trained_on(queue: Journal) -> None:
     good = [judged(queue, 1) for _ in range(3)]
-    judged(queue, -1)
+    for turn_id in (*good, judged(queue, -1)):
+        set_aside(queue, turn_id)
+    judged(queue, 1)  # ready: it will be trained on
     assert [s.turn_id for s in queue.batches.gate_probes(5, exclude=good[:1])] == [good[2], good[1]]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-from turnwise.journal import Answer, Journal, NewTurn
+from turnwise.journal import Answer, Journal, NewTurn, schema
 from turnwise.messages import saying
-from turnwise.types import FinishReason, PolicyVersion, TurnKind
+from turnwise.types import Exclusion, FinishReason, PolicyVersion, TurnKind, TurnState
 
 
 def new_turn(turn_id: str | None = None, **changes: object) -> NewTurn:
@@ -48,6 +48,13 @@ def answered(journal: Journal, turn_id: str | None = None, supersedes: str | Non
     answer = Answer(message, f"context-{new.id}", FinishReason.STOP, [7, 8], [-0.5, -0.25], supersedes=supersedes)
     journal.turns.finish(new.id, answer)
     return new.id
+
+
+def set_aside(journal: Journal, turn_id: str) -> None:
+    """Let a turn be one of a session that is set aside for the gate."""
+    with journal.store.transaction() as c:
+        gone = {"state": TurnState.EXCLUDED, "exclusion": Exclusion.SET_ASIDE}
+        c.execute(schema.turns.update().where(schema.turns.c.id == turn_id).values(gone))
 
 
 def publish(journal: Journal) -> int:

@@ -272,19 +272,19 @@ class GateConfig(Section):
         default=12, ge=0, description="The first sessions of a home, of which none is set aside: all are learned from."
     )
     probes: int = Field(default=8, ge=1, description="Turns of set-aside sessions that the gate looks at.")
-    answers: int = Field(default=8, ge=0, description="Answers that it samples from a candidate; 0: none.")
+    answers: int = Field(default=6, ge=0, description="Answers that it samples from a candidate; 0: none.")
     answer_tokens: int = Field(default=128, ge=16, description="Longest of them, in tokens.")
     answers_s: Seconds = Field(
         default=300.0, description="Longest time for sampling them once; after it they count as not measured."
     )
     max_step_kl: float = Field(default=0.5, gt=0, description="Farthest from its parent, in nats per token.")
     max_drift_kl: float = Field(
-        default=1.0,
+        default=0.8,
         gt=0,
         description="Farthest from the base model, told the hints or not, in nats per token.",
     )
     max_answer_drift: float = Field(
-        default=1.0,
+        default=0.8,
         gt=0,
         description="Most that its own answers may be less likely under the base model, told the hints or not, "
         "than under itself, in nats per token.",

@@ -152,11 +152,13 @@ class Examination:
         if not answers:
             return m
         own = [replace(p, answer_ids=a.ids) for p, a in zip(asked, answers, strict=True)]
-        drift = [_mean_of(a.logprobs) - max(each) for a, each in zip(answers, self._likelihoods(own), strict=True)]
+        to_base = [self._to_base(probes) for probes in self._told(own)]
+        nearest = [max(each) for each in zip(*to_base, strict=True)]
+        drift = [_mean_of(a.logprobs) - said for a, said in zip(answers, nearest, strict=True)]
         return replace(
             m,
             answer_drift=_mean(drift),
-            off_topic=self._off_topic(own),
+            off_topic=self._off_topic(own, to_base[0]),
             repetition=repetition([a.ids for a in answers]),
             length_ratio=self._length_ratio(answers),
             unended=self._unended(answers),
@@ -169,33 +171,26 @@ class Examination:
             self._policy, prompts, config.answer_tokens, self._train.seed, config.answers_s, self._alive
         )
 
-    def _likelihoods(self, own: Sequence[Probe]) -> list[list[float]]:
-        """For each answer, the mean log-prob of its tokens to the base model, and to it under each telling."""
-        sides = []
+    def _to_base(self, probes: Sequence[Probe]) -> list[float]:
+        """For each answer, the mean log-prob of its tokens to the base model."""
         with self._policy.reference():
-            for probes in self._told(own):
-                hidden = read(self._policy, probes, self._train.microbatch_tokens, self._alive)
-                sides.append([said.mean().item() for said in log_likelihoods(self._policy, hidden, probes)])
-        return [list(each) for each in zip(*sides, strict=True)]
+            hidden = read(self._policy, probes, self._train.microbatch_tokens, self._alive)
+            return [said.mean().item() for said in log_likelihoods(self._policy, hidden, probes)]
 
-    def _off_topic(self, own: Sequence[Probe]) -> float | None:
+    def _off_topic(self, own: Sequence[Probe], said: Sequence[float]) -> float | None:
         """1 − how much the answers are tied to their questions, over how much good answers are."""
         known = self._usual_tie
-        return None if known is None or len(own) < 2 else max(0.0, 1 - self._tie(own) / known)
+        return None if known is None or len(own) < 2 else max(0.0, 1 - self._tie(own, said) / known)
 
-    def _tie(self, probes: Sequence[Probe]) -> float:
+    def _tie(self, probes: Sequence[Probe], said: Sequence[float]) -> float:
         """By how much the base model finds answers more likely behind their own questions than behind another's.
 
-        Of refusals, praise and word salad it is near 0: they would do for any question.
+        Of refusals, praise and word salad it is near 0: they would do for any question. ``said`` is how likely they are
+        behind their own.
         """
         turned = [*probes[1:], probes[0]]
         others = [replace(p, prompt_ids=other.prompt_ids) for p, other in zip(probes, turned, strict=True)]
-        with self._policy.reference():
-            sides = []
-            for side in (probes, others):
-                hidden = read(self._policy, side, self._train.microbatch_tokens, self._alive)
-                sides.append([said.mean().item() for said in log_likelihoods(self._policy, hidden, side)])
-        return _mean_of([mine - others for mine, others in zip(*sides, strict=True)])
+        return _mean_of([mine - other for mine, other in zip(said, self._to_base(others), strict=True)])
 
     @cached_property
     def _usual_tie(self) -> float | None:
@@ -203,7 +198,7 @@ class Examination:
         known = [*self._material.turns, *self._material.general[::3]]
         if len(known) < 2:
             return None
-        tie = self._tie(known)
+        tie = self._tie(known, self._to_base(known))
         return tie if tie > 0 else None
 
     # -- lengths ------------------------------------------------------------------------------------------------
