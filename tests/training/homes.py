@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tests.support.versions import new_turn
+from tests.support.versions import new_turn, set_aside
 from tests.training.tiny import sample
 from turnwise.config import Config, load_config
 from turnwise.journal import Answer, Journal
@@ -18,7 +18,6 @@ from turnwise.training.publish import load_adapter_dir, version_dir
 from turnwise.training.update import Trainer
 from turnwise.training.worker import work
 from turnwise.types import FinishReason
-
 
 NO_LIMITS = dict.fromkeys((f"gate.{f.limit}" for f in FIGURES), 1e6) | {
     "gate.max_repetition": 1.0,
@@ -52,8 +51,7 @@ def settings(home: Path, model: Path, **changes: object) -> Config:
         "train.device": "cpu",
         "train.dtype": "float32",
         "train.threads": 1,
-        "gate.answers": 2,
-        "gate.answer_tokens": 16,
+        "gate.answers": 0,
         **NO_LIMITS,
     }
     return load_config(overrides=overrides | changes)
@@ -76,6 +74,14 @@ def feed(journal: Journal, numbers: range) -> None:
         logprobs = [-4.0] * len(one.response_ids)
         journal.turns.finish(turn.id, Answer(message, None, FinishReason.STOP, one.response_ids, logprobs))
         journal.verdicts.feedback(turn.id, int(one.reward), one.hint)
+
+
+def feed_probes(journal: Journal) -> None:
+    """Well-judged turns of sessions that are set aside."""
+    numbers = range(91, 97, 2)
+    feed(journal, numbers)
+    for n in numbers:
+        set_aside(journal, f"turn-{n}")
 
 
 class Bench:

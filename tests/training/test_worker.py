@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.training.homes import Bench, Killed, feed, same
+from tests.training.homes import Bench, Killed, feed, feed_probes, same
 from turnwise import files
 from turnwise.doctor.journal import examine_journal
 from turnwise.errors import JournalError
@@ -211,7 +211,7 @@ def test_a_trainer_that_lost_its_lease_publishes_nothing(make: Callable[..., Ben
 
 def test_a_refused_version_leaves_no_trace_and_its_samples_go_back(make: Callable[..., Bench]) -> None:
     """The update after a refusal is the one there would have been without the refused attempt."""
-    strict = {"gate.max_step_kl": 1e-9, "train.max_batch": 8}
+    strict = {"gate.unmeasured": "hold", "train.max_batch": 8}  # there is nothing that it could look at
     bench, reference = make("refused", **strict), make("reference", **{"train.max_batch": 8})
     feed(bench.journal, range(4))
     bench.claim_and_work()
@@ -237,6 +237,7 @@ def test_a_refused_version_leaves_no_trace_and_its_samples_go_back(make: Callabl
 
 def test_three_refusals_in_a_row_are_loud(make: Callable[..., Bench], caplog: pytest.LogCaptureFixture) -> None:
     bench = make(**{"gate.max_step_kl": 1e-9})
+    feed_probes(bench.journal)
     for n in range(3):
         assert "nothing new is learned" not in caplog.text
         feed(bench.journal, range(4 * n, 4 * n + 4))
@@ -249,10 +250,12 @@ def test_three_refusals_in_a_row_are_loud(make: Callable[..., Bench], caplog: py
 
 def test_a_part_of_a_step_is_published_with_its_share_and_its_momentum(make: Callable[..., Bench]) -> None:
     whole = make("whole")
+    feed_probes(whole.journal)
     feed(whole.journal, range(4))
     whole.claim_and_work()
     full = whole.journal.versions.all()[0]
     part = make("part", **{"gate.max_step_kl": full.gate["step_kl"] / 2})
+    feed_probes(part.journal)
     feed(part.journal, range(4))
     part.claim_and_work()
     version = part.journal.versions.all()[0]
