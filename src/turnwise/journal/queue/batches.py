@@ -35,8 +35,8 @@ PROBED = (Exclusion.SET_ASIDE, Exclusion.STALE, Exclusion.NO_SIGNAL, Exclusion.P
 """Exclusions that say nothing against an answer: it is never trained on, and one that the gate looks at."""
 PROBES = and_(schema.GOOD, T.exclusion.in_(PROBED))
 """The turns that the gate may look at."""
-_HINTS_LOOKED_AT = 64
-"""Samples of newest versions and batches whose hints a candidate may have learned."""
+_VERSIONS_LOOKED_AT = 8
+"""The newest versions, whose hints a candidate may have learned."""
 
 
 class Batches:
@@ -242,9 +242,10 @@ class Batches:
 
     def hints(self, limit: int) -> list[str]:
         """The newest hints that versions were trained on, each once, the newest first."""
-        made = schema.samples.c
-        query = select(made.hint).join(schema.turns, T.id == made.turn_id).where(T.state == TurnState.TRAINED)
-        query = query.where(made.hint.is_not(None)).order_by(T.seq.desc()).limit(_HINTS_LOOKED_AT)
+        made, version = schema.samples.c, schema.versions.c
+        newest = select(version.batch_id).order_by(version.number.desc()).limit(_VERSIONS_LOOKED_AT)
+        query = select(made.hint).join(schema.turns, T.id == made.turn_id).where(T.batch_id.in_(newest))
+        query = query.where(made.hint.is_not(None)).order_by(T.seq.desc())
         with self._store.reading() as c:
             return list(dict.fromkeys(c.execute(query).scalars()))[:limit]
 

@@ -62,13 +62,15 @@ def give_back(store: Store, c: Connection, turn_ids: Sequence[str], reasons: Seq
 
 
 def in_a_row(c: Connection) -> dict[str, Any]:
-    """``count`` of the batches refused since the last version, and the ``reasons`` and ``advice`` of the newest."""
+    """``count`` of the batches the gate refused since the last version; ``reasons`` and ``advice`` of the newest."""
     ended = select(B.state, B.gate).where(B.state.in_(["done", "refused"])).order_by(B.id.desc()).limit(_LOOKED_BACK)
     told: list[dict[str, Any]] = []
     for row in c.execute(ended):
         if row.state == "done":
             break
-        told.append(unpack_json(row.gate) if row.gate else {})
+        gate = unpack_json(row.gate) if row.gate else {}
+        if "advice" in gate:  # a batch that could not be trained on was not asked at the gate
+            told.append(gate)
     newest = told[0] if told else {}
     return {"count": len(told), **{name: newest.get(name, []) for name in ("reasons", "advice")}}
 
@@ -77,8 +79,6 @@ def wall(refused: dict[str, Any]) -> str | None:
     """What stands in the way of every update, as a sentence, when `in_a_row` has become long enough to say so."""
     if refused["count"] < WALL:
         return None
-    why = "; ".join(refused["reasons"]) or "no reason was recorded"
-    advice = "; ".join(refused["advice"]) or 'see docs/training.md, "The gate"'
-    return (
-        f"nothing new is learned: the last {refused['count']} batches were refused, because {why}. To go on: {advice}"
-    )
+    why, advice = ("; ".join(refused[name]) for name in ("reasons", "advice"))
+    count = refused["count"]
+    return f"nothing new is learned: the gate refused the last {count} batches, because {why}. To go on: {advice}"

@@ -5,7 +5,7 @@ Which they are is said by the id of the conversation's first session: one that b
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from turnwise.config import GateConfig
 from turnwise.journal import schema
@@ -13,6 +13,7 @@ from turnwise.sampling import is_set_aside
 
 S = schema.sessions.c
 _MOST_BRANCHES = 100
+LATE = 2**31
 
 
 def set_aside(c: Connection, session_id: str, gate: GateConfig) -> bool:
@@ -28,6 +29,5 @@ def set_aside(c: Connection, session_id: str, gate: GateConfig) -> bool:
 
 
 def _place(c: Connection, session_id: str) -> int:
-    """The how many-th session of this home it is. One that was deleted opened before all that are left."""
-    mine = select(S.seq).where(S.id == session_id).scalar_subquery()
-    return c.execute(select(func.coalesce(mine, 1))).scalar_one()
+    """The how many-th session of this home it is; of one that was deleted its id alone decides."""
+    return c.execute(select(S.seq).where(S.id == session_id)).scalar_one_or_none() or LATE

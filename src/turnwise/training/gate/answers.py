@@ -57,7 +57,12 @@ def sample_answers(
             if time.monotonic() - began > time_s:
                 return None
         out = policy.model(
-            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
         )
         cache = out.past_key_values
         table = out.logits[:, -1].float().log_softmax(-1)
