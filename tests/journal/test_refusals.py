@@ -166,3 +166,12 @@ def test_the_hints_that_versions_learned_are_known(queue: Journal) -> None:
     publish_next(queue)
     judged(queue, 1, "Be kind.")
     assert queue.batches.hints(4) == ["Use metric units.", "Be brief."]
+
+
+def test_what_could_not_be_trained_on_is_no_wall_of_the_gates(queue: Journal) -> None:
+    for _ in range(3):
+        judged(queue), judged(queue)
+        batch = queue.batches.claim("t", 60)
+        assert batch is not None
+        queue.batches.refuse(batch, {"accepted": False, "reasons": ["nan"]}, {}, Exclusion.FAILED_IN_TRAINING)
+    assert queue.batches.refused_in_a_row()["count"] == 0

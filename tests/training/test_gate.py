@@ -1,4 +1,4 @@
-"""The gate: its decision is a function of its figures, they are taken on real weights, and parts of a step are tried."""
+"""The gate: its decision is a function of its figures, they are taken on real weights, parts of a step are tried."""
 
 from __future__ import annotations
 
