@@ -32,7 +32,8 @@ def clock() -> Clock:
 
 
 def open_journal(home, clock: Clock, **train: object) -> Journal:
-    return Journal.open(load_config(overrides={"home": home} | {f"train.{k}": v for k, v in train.items()}), clock)
+    settings = {"home": home, "gate.probe_share": 0.0} | {f"train.{k}": v for k, v in train.items()}
+    return Journal.open(load_config(overrides=settings), clock)
 
 
 @pytest.fixture

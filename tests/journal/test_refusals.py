@@ -10,7 +10,7 @@ import pytest
 
 from tests.journal.test_queue import Clock, judged, open_journal, publish_next, waiting_for_judge
 from tests.support.versions import answered
-from turnwise.config import Config
+from turnwise.config import load_config
 from turnwise.journal import Journal
 from turnwise.journal.queue.refusals import wall
 from turnwise.sampling import is_set_aside
@@ -64,7 +64,7 @@ def test_what_was_refused_is_no_more_than_half_of_a_batch(queue: Journal) -> Non
     assert batch is not None and len(batch.samples) == 4 and new < ids(batch)
 
 
-def test_another_configuration_makes_refused_samples_as_good_as_new(queue: Journal, config: Config) -> None:
+def test_another_configuration_makes_refused_samples_as_good_as_new(queue: Journal) -> None:
     refused = {judged(queue), judged(queue)}
     refuse_next(queue)
     looser = queue.store.config.gate.model_copy(update={"max_step_kl": 2.0})
@@ -143,8 +143,10 @@ def test_a_branch_of_a_set_aside_session_is_set_aside_with_it(sharing: Journal) 
     assert sharing.turns.get(branch).exclusion is Exclusion.SET_ASIDE
 
 
-def test_the_first_sessions_of_a_home_are_all_learned_from(queue: Journal) -> None:
-    aside = next(name for n in count() if is_set_aside(name := f"s{n}", 99, queue.store.config.gate.probe_share, 12))
+def test_the_first_sessions_of_a_home_are_all_learned_from(queue: Journal, home: Path) -> None:
+    gate = load_config(overrides={"home": home}).gate
+    queue.store.config = queue.store.config.model_copy(update={"gate": gate})
+    aside = next(name for n in count() if is_set_aside(name := f"s{n}", 99, gate.probe_share, gate.probe_after))
     assert queue.turns.get(judged(queue, session_id=aside)).state is TurnState.READY
 
 

@@ -61,11 +61,11 @@ def publish(journal: Journal) -> int:
     """Train one scored turn "by hand" and publish the version; gives its number."""
     session = f"publish-{uuid.uuid4().hex}"
     turn_id = answered(journal, session_id=session, client="publisher", version=journal.versions.latest())
+    before = journal.store.config
+    one = before.train.model_copy(update={"min_batch": 1, "max_batch": 1})
+    all_learned = before.gate.model_copy(update={"probe_share": 0.0})
+    journal.store.config = before.model_copy(update={"train": one, "gate": all_learned})
     journal.verdicts.feedback(turn_id, 1, None)
-    changed = journal.store.config.model_copy(
-        update={"train": journal.store.config.train.model_copy(update={"min_batch": 1, "max_batch": 1})}
-    )
-    journal.store.config, before = changed, journal.store.config
     batch = journal.batches.claim("test", 60)
     journal.store.config = before
     assert batch is not None

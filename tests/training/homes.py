@@ -52,6 +52,7 @@ def settings(home: Path, model: Path, **changes: object) -> Config:
         "train.dtype": "float32",
         "train.threads": 1,
         "gate.answers": 0,
+        "gate.probe_share": 0.0,
         **NO_LIMITS,
     }
     return load_config(overrides=overrides | changes)

@@ -19,7 +19,7 @@ CHECK_EVERY = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GivenAnswer:
     """``ids`` [R] and their ``logprobs`` [R] under the weights that sampled them; ``ended`` by themselves."""
 
     ids: list[int]
@@ -35,7 +35,7 @@ def sample_answers(
     seed: int,
     time_s: float,
     alive: Callable[[], None] = lambda: None,
-) -> list[Answer] | None:
+) -> list[GivenAnswer] | None:
     """An answer of at most ``most`` tokens to each prompt; None when that takes longer than ``time_s``.
 
     ``alive`` is called every few tokens and may raise.
@@ -77,12 +77,12 @@ def sample_answers(
     return _cut(torch.stack(tokens, 1).tolist(), torch.stack(logprobs, 1).tolist(), set(policy.ends))
 
 
-def _cut(rows: list[list[int]], logprobs: list[list[float]], ends: set[int]) -> list[Answer]:
+def _cut(rows: list[list[int]], logprobs: list[list[float]], ends: set[int]) -> list[GivenAnswer]:
     """Each row up to its first end token: what follows was sampled because others went on."""
     answers = []
     for ids, said in zip(rows, logprobs, strict=True):
         end = next((i + 1 for i, token in enumerate(ids) if token in ends), None)
-        answers.append(Answer(ids[:end], said[:end], end is not None))
+        answers.append(GivenAnswer(ids[:end], said[:end], end is not None))
     return answers
 
 

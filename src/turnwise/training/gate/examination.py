@@ -14,7 +14,7 @@ from functools import cached_property
 from torch import Tensor
 
 from turnwise.config import GateConfig, TrainConfig
-from turnwise.training.gate.answers import Answer, mean_length, repetition, sample_answers
+from turnwise.training.gate.answers import GivenAnswer, mean_length, repetition, sample_answers
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
 from turnwise.training.gate.reading import Alive, distances, log_likelihoods, read
@@ -164,7 +164,7 @@ class Examination:
             unended=self._unended(answers),
         )
 
-    def _sample(self, probes: Sequence[Probe]) -> list[Answer] | None:
+    def _sample(self, probes: Sequence[Probe]) -> list[GivenAnswer] | None:
         prompts = [p.prompt_ids for p in probes]
         config = self._gate
         return sample_answers(
@@ -203,7 +203,7 @@ class Examination:
 
     # -- lengths ------------------------------------------------------------------------------------------------
 
-    def _length_ratio(self, answers: Sequence[Answer]) -> float | None:
+    def _length_ratio(self, answers: Sequence[GivenAnswer]) -> float | None:
         """How many times longer or shorter the answers are than those of any other; others answer only if needed."""
         most = self._gate.answer_tokens
         length = mean_length([a.ids for a in answers], most)
@@ -212,7 +212,7 @@ class Examination:
             usual += [mean_length([a.ids for a in others], most) for others in self._others]
         return _beyond(length, usual) if usual else None
 
-    def _unended(self, answers: Sequence[Answer]) -> float | None:
+    def _unended(self, answers: Sequence[GivenAnswer]) -> float | None:
         """By which share more of the answers go on without an end than of any other's."""
         share = _mean_of([float(not a.ended) for a in answers])
         ends, most = self._policy.ends, self._gate.answer_tokens
@@ -223,7 +223,7 @@ class Examination:
         return share - max(usual) if usual else None
 
     @cached_property
-    def _others(self) -> list[list[Answer]]:
+    def _others(self) -> list[list[GivenAnswer]]:
         """The answers of the base model, of the told base model, and of the parent to the same prompts."""
         with self._policy.reference():
             found = [self._sample(probes) for probes in self._told(self._material.asked)]

@@ -39,7 +39,7 @@ class Measurements:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class LimitedFigure:
     """A field of `Measurements`: the setting with its limit, a sentence for one beyond it, and what to do then.
 
     A step that is ``hopeless`` times beyond a limit is refused whole: what a part of it would do less of is still the
@@ -56,21 +56,27 @@ class Figure:
 SMALLER = "lower train.lr"
 LOOK = "look at what the batch was judged by (`turnwise sessions list`)"
 FIGURES = (
-    Figure("step_kl", "max_step_kl", "the step is {:.2f} nats per token from its parent", SMALLER, None),
-    Figure(
+    LimitedFigure("step_kl", "max_step_kl", "the step is {:.2f} nats per token from its parent", SMALLER, None),
+    LimitedFigure(
         "drift_kl",
         "max_drift_kl",
         "the policy is {:.2f} nats per token from the base model, told the hints or not",
         "raise train.beta_kl, or go back with `turnwise versions rollback`",
         None,
     ),
-    Figure("nll_rise", "max_nll_rise", "well-judged answers lost {:.2f} nats per token", SMALLER),
-    Figure("general_rise", "max_general_rise", "the general probe lost {:.2f} nats per token", SMALLER),
-    Figure("answer_drift", "max_answer_drift", "its answers are {:.2f} nats per token less likely to the base", LOOK),
-    Figure("off_topic", "max_off_topic", "its answers lost {:.0%} of what ties them to the question", LOOK, None),
-    Figure("repetition", "max_repetition", "{:.0%} of its 4-grams are repetitions", LOOK),
-    Figure("length_ratio", "max_length_ratio", "its answers are {:.2f} times longer or shorter than all others", LOOK),
-    Figure("unended", "max_unended", "{:.0%} more of its answers go on without an end", LOOK, None),
+    LimitedFigure("nll_rise", "max_nll_rise", "well-judged answers lost {:.2f} nats per token", SMALLER),
+    LimitedFigure("general_rise", "max_general_rise", "the general probe lost {:.2f} nats per token", SMALLER),
+    LimitedFigure(
+        "answer_drift", "max_answer_drift", "its answers are {:.2f} nats per token less likely to the base", LOOK
+    ),
+    LimitedFigure(
+        "off_topic", "max_off_topic", "its answers lost {:.0%} of what ties them to the question", LOOK, None
+    ),
+    LimitedFigure("repetition", "max_repetition", "{:.0%} of its 4-grams are repetitions", LOOK),
+    LimitedFigure(
+        "length_ratio", "max_length_ratio", "its answers are {:.2f} times longer or shorter than all others", LOOK
+    ),
+    LimitedFigure("unended", "max_unended", "{:.0%} more of its answers go on without an end", LOOK, None),
 )
 
 
