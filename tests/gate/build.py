@@ -20,7 +20,7 @@ from turnwise.training.policy import Policy
 from turnwise.training.step import compute_signals, optimiser_step, plan
 from turnwise.types import Batch, Sample
 
-CONFIG = TrainConfig(device="cpu", dtype="float32", lr=3e-4, epochs=1, minibatch=6, microbatch_tokens=512)
+CONFIG = TrainConfig(device="cpu", dtype="float32", lr=3e-4, epochs=3, minibatch=6, microbatch_tokens=512)
 BATCH = 4
 """Turns of an honest update."""
 PLANTING_STEPS = 5

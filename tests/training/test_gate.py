@@ -14,7 +14,7 @@ import torch
 from tests.training.homes import NO_LIMITS
 from tests.training.tiny import batch, ids, no_tick, sample, shake, train_config
 from turnwise.config import GateConfig
-from turnwise.training.gate.answers import repetition, sample_answers
+from turnwise.training.gate.answers import GivenAnswer, repetition, sample_answers
 from turnwise.training.gate.examination import BaseReader, Examination, Material, _beyond, choose_asked
 from turnwise.training.gate.figures import FIGURES, Measurements, decide
 from turnwise.training.gate.gate import Gate, part_of
@@ -190,6 +190,19 @@ def test_answers_are_sampled_with_their_log_probs_and_not_for_ever(policy: Polic
         assert torch.allclose(again, torch.tensor(answer.logprobs), atol=1e-4)
         assert answer.ended is (answer.ids[-1] in policy.ends) and len(answer.ids) <= 12
     assert sample_answers(policy, prompts, 12, seed=3, time_s=-1.0) is None
+
+
+def test_what_a_client_cut_short_does_not_say_that_answers_go_on_without_an_end(policy: Policy) -> None:
+    def unended(recorded: list[int], said: list[bool]) -> float:
+        turns = [sample(n, response_ids=recorded) for n in range(2)]
+        look = examination(policy, None, turns)
+        look.__dict__["_others"] = []  # nobody else is asked
+        return look._unended([GivenAnswer([1], [0.0], ended) for ended in said])
+
+    end, most = policy.ends[0], open_gate().answer_tokens
+    assert unended([1, 2], [False, False]) == 1.0
+    assert unended([1, end], [False, True]) == 0.5
+    assert unended([1] * (most + 1), [False, False]) == 0.0
 
 
 # -- parts of a step --------------------------------------------------------------------------------------------

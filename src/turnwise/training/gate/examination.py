@@ -212,15 +212,18 @@ class Examination:
             usual += [mean_length([a.ids for a in others], most) for others in self._others]
         return _beyond(length, usual) if usual else None
 
-    def _unended(self, answers: Sequence[GivenAnswer]) -> float | None:
-        """By which share more of the answers go on without an end than of any other's."""
+    def _unended(self, answers: Sequence[GivenAnswer]) -> float:
+        """By which share more of the answers go on without an end than of any other's; others only if needed.
+
+        A recorded answer that its client cut before this length tells nothing.
+        """
         share = _mean_of([float(not a.ended) for a in answers])
         ends, most = self._policy.ends, self._gate.answer_tokens
-        recorded = [float(len(r) > most or r[-1] not in ends) for r in self._material.recorded if r]
-        usual = [_mean_of(recorded)] if recorded else []
-        if not usual or share - max(usual) > self._gate.max_unended:
-            usual += [_mean_of([float(not a.ended) for a in others]) for others in self._others]
-        return share - max(usual) if usual else None
+        told = [float(len(r) > most) for r in self._material.recorded if r and (len(r) > most or r[-1] in ends)]
+        usual = _mean_of(told) if told else 0.0
+        if share - usual > self._gate.max_unended:
+            usual = max([usual, *(_mean_of([float(not a.ended) for a in others]) for others in self._others)])
+        return max(0.0, share - usual)
 
     @cached_property
     def _others(self) -> list[list[GivenAnswer]]:
