@@ -59,7 +59,7 @@ def probe_of(sample: Sample) -> Probe:
 
 def general_probes(model: Path | str) -> list[Probe]:
     """The general probe for a model; none, with a warning, where its template does not take a plain question."""
-    rows = json.loads(files(__package__).joinpath("general.json").read_text(encoding="utf-8"))
+    rows = json.loads(files("turnwise.training.gate").joinpath("general.json").read_text(encoding="utf-8"))
     try:
         renderer = load_renderer(model)
         ends = renderer.stop_token_ids[:1]
