@@ -47,11 +47,15 @@ postgres: ## install PostgreSQL, which the journal's tests start for themselves;
 .PHONY: test
 test: pull postgres ## what the project promises, with the real model and real processes: under half an hour
 	$(PYTEST) -m "not slow and not long and not clients and not attacks" -n 2
-	$(PYTEST) -m "slow and not long and not clients and not attacks"
+	$(PYTEST) -m "slow and not long and not clients and not attacks and not gate"
 
 .PHONY: test-long
 test-long: pull postgres ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
 	$(PYTEST) -m "long and not clients and not attacks"
+
+.PHONY: test-gate
+test-gate: pull ## 20 planted regressions that the gate must stop, 20 honest updates that it must not (40 minutes)
+	$(PYTEST) tests/gate -m "slow" -rP
 
 .PHONY: test-attacks
 test-attacks: pull ## the attack suite in full: 100,000 hostile requests and all else in tests/attacks (half an hour)

@@ -6,6 +6,7 @@ it: `methods.METHODS` is the one table of them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -79,6 +80,18 @@ def exclusion_of_answer(
     if empty:
         return Exclusion.NOT_TRAINABLE
     return Exclusion.NO_NEXT_STATE if closed else None
+
+
+def is_set_aside(session_id: str, place: int, share: float, after: int) -> bool:
+    """Whether a session is one of those that the gate looks at, and that nothing is learned from.
+
+    The id alone says so, at every start and on each database. ``place``: the how many-th session of its home it is; the
+    first ``after`` are all learned from, because who has had few conversations cannot spare one.
+    """
+    if place <= after:
+        return False
+    draw = int.from_bytes(hashlib.sha256(f"gate/{session_id}".encode()).digest()[:8])
+    return draw < share * 2**64
 
 
 def fresh_versions(parents: Mapping[int, int], serving: int, most: int) -> set[int]:

@@ -104,6 +104,7 @@ class Exclusion(StrEnum):
     TOO_LONG = "its prompt is too long for the upstream"
     CONTENT_FILTER = "ended by the upstream's content filter"
     REFUSED_BY_GATE = "its policy version was refused by the gate"
+    SET_ASIDE = "its session is set aside for the gate"
     FAILED_IN_TRAINING = "training on it failed"
     FORGOTTEN = "forgotten by request"
 

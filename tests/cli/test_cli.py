@@ -23,7 +23,7 @@ def test_status_sessions_and_versions(journal: Journal) -> None:
     publish(journal)
     home = ["--home", str(journal.store.config.home)]
     status = json.loads(run("status", "--json", *home).stdout)
-    assert status["version"] == {"number": 1}
+    assert status["version"] == {"number": 1, "part": 1.0}
     assert status["turns"]["trained"] == 1
     assert "serving version" in run("status", *home).stdout
     sessions = json.loads(run("sessions", "list", "--json", *home).stdout)

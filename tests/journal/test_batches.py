@@ -9,7 +9,7 @@ import pytest
 
 from tests.journal.test_queue import Clock, judged, open_journal, publish_next
 from tests.support.rows import turn_row
-from tests.support.versions import answered, new_turn
+from tests.support.versions import answered, new_turn, set_aside
 from turnwise.errors import LeaseLost
 from turnwise.journal import Answer, Journal
 from turnwise.journal.queue.batches import BATCH_ATTEMPTS
@@ -131,12 +131,15 @@ def test_the_latest_verdict_on_a_turn_counts(queue: Journal) -> None:
     queue.verdicts.feedback(disliked, -1, None)
     redeemed = judged(queue, -1)
     queue.verdicts.feedback(redeemed, 1, None)
+    for turn_id in (liked, disliked, redeemed):
+        set_aside(queue, turn_id)
     assert probes(queue) == [redeemed, liked]
 
 
 def test_a_persons_verdict_counts_more_than_a_later_one_of_a_judge(queue: Journal) -> None:
     turn_id = judged(queue, 1)
     queue.verdicts.feedback(turn_id, -1, None)
+    set_aside(queue, turn_id)
     with queue.store.transaction() as c:
         c.exec_driver_sql(
             "insert into verdicts (turn_id, judge, score, reason, votes, prompt_tokens, completion_tokens, seconds,"

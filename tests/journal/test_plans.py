@@ -77,6 +77,7 @@ def asked(journal: Journal) -> dict[str, Callable[[], object]]:
         "judging": with_a_task,
         "claim_batch": with_a_batch,
         "gate_probes": lambda: journal.batches.gate_probes(8, exclude=[turn_id]),
+        "refused_in_a_row": journal.batches.refused_in_a_row,
         "get_version": lambda: journal.versions.get(1),
         "same_request": lambda: journal.lookups.same_request("client", "hash"),
         "turns_by_context": lambda: journal.lookups.by_context("client", ["a", "b"], "s"),
@@ -96,7 +97,6 @@ def asked(journal: Journal) -> dict[str, Callable[[], object]]:
         "export": RecordsExporter(journal).export_some,
         "forget_contexts": journal.lookups.drop_forgotten,
         "set_status": lambda: journal.status.say("gateway", {}),
-        "retention": lambda: prune(journal, journal.store.clock() + 1, None),
         "bound_outbox": lambda: bound_outbox(journal, 5),
         "prune_versions": lambda: prune_versions(journal, 1),
         "list_sessions": journal.sessions.last_seen,
@@ -105,6 +105,7 @@ def asked(journal: Journal) -> dict[str, Callable[[], object]]:
         "find_turn": lambda: journal.turns.find(turn_id[:20]),
         "short ids": lambda: (journal.sessions.short_ids(["session-1"]), journal.turns.short_ids([turn_id])),
         "show_session": lambda: journal.sessions.show("session-1"),
+        "retention": lambda: prune(journal, journal.store.clock() + 1, None),
     }
 
 
@@ -185,6 +186,8 @@ def test_an_answer_that_was_often_given_is_found_in_the_order_of_turns(journal: 
 
 def test_stale_samples_go_in_steps_and_keep_no_fresh_one_waiting(journal: Journal) -> None:
     serving = 9
+    gate = journal.store.config.gate.model_copy(update={"probe_share": 0.0})
+    journal.store.config = journal.store.config.model_copy(update={"gate": gate})
     for n in range(200):
         journal.verdicts.feedback(answered(journal, session_id=f"old-{n}", version=0), 1, None)
     fresh = [answered(journal, session_id=f"new-{n}", version=serving) for n in range(3)]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from tests.support.versions import answered
+from tests.support.versions import answered, set_aside
 from turnwise.config import load_config
 from turnwise.errors import LeaseLost
 from turnwise.journal import Journal, schema
@@ -33,7 +33,8 @@ def clock() -> Clock:
 
 
 def open_journal(home, clock: Clock, **train: object) -> Journal:
-    return Journal.open(load_config(overrides={"home": home} | {f"train.{k}": v for k, v in train.items()}), clock)
+    settings = {"home": home, "gate.probe_share": 0.0} | {f"train.{k}": v for k, v in train.items()}
+    return Journal.open(load_config(overrides=settings), clock)
 
 
 @pytest.fixture
@@ -289,8 +290,8 @@ def test_refused_and_released_batches(queue: Journal) -> None:
     assert queue.status.figures()["samples_ready"] == 2
     batch = queue.batches.claim("t", 60)
     assert batch is not None
-    queue.batches.refuse(batch, {"accepted": False}, {})
-    assert {queue.turns.get(i).exclusion for i in ids} == {Exclusion.REFUSED_BY_GATE}
+    queue.batches.refuse(batch, {"accepted": False}, {}, Exclusion.FAILED_IN_TRAINING)
+    assert {queue.turns.get(i).exclusion for i in ids} == {Exclusion.FAILED_IN_TRAINING}
     assert queue.versions.latest() == 0
 
 
@@ -344,9 +345,11 @@ def test_rolling_back_serves_an_earlier_version_and_numbers_go_on(queue: Journal
     assert (version.number, version.parent) == (3, 1)
 
 
-def test_gate_probes_are_well_judged_and_not_in_the_batch(queue: Journal) -> None:
+def test_gate_probes_are_well_judged_and_never_trained_on(queue: Journal) -> None:
     good = [judged(queue, 1) for _ in range(3)]
-    judged(queue, -1)
+    for turn_id in (*good, judged(queue, -1)):
+        set_aside(queue, turn_id)
+    judged(queue, 1)  # ready: it will be trained on
     assert [s.turn_id for s in queue.batches.gate_probes(5, exclude=good[:1])] == [good[2], good[1]]
 
 

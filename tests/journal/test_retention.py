@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.conftest import Running
 from tests.support.earlier import take_back
 from tests.support.servers import wait_until
-from tests.support.versions import answered, new_turn, publish
+from tests.support.versions import answered, new_turn, publish, set_aside
 from turnwise.cli.journal import amount
 from turnwise.config import Config, load_config
 from turnwise.doctor.journal import examine_journal
@@ -157,10 +157,12 @@ def test_what_a_version_learned_from_stays_known(journal: Journal, clock: Clock)
 
 
 def test_the_gate_keeps_what_it_looks_at(journal: Journal, clock: Clock) -> None:
-    publish(journal)
+    good = answered(journal)
+    journal.verdicts.feedback(good, 1, None)
+    set_aside(journal, good)
     clock.now += 100
     prune(journal, clock.now - 50, None)
-    assert len(journal.batches.gate_probes(8, exclude=[])) == 1
+    assert [s.turn_id for s in journal.batches.gate_probes(8, exclude=[])] == [good]
 
 
 def test_old_versions_lose_their_weights_and_no_more(journal: Journal, config: Config, clock: Clock) -> None:
@@ -250,7 +252,7 @@ def test_the_gateway_applies_the_limits_a_little_at_a_time(config: Config, clock
         keeper.tick()
         left.append(len(ids(journal)))
     assert left[0] > left[1] == left[-1], "one tick does not do it all"
-    assert left[-1] == 1 + 3, "the turn of today, and the well-judged ones for the gate"
+    assert left[-1] == 1, "the turn of today; those that versions were trained on are nothing for the gate"
     assert [v.number for v in journal.versions.all() if v.pruned] == [1, 2]
     journal.close()
 
@@ -317,6 +319,8 @@ def test_a_journal_of_before_keeps_its_figures_tools_and_versions(config: Config
     journal = Journal.open(config)
     publish(journal)
     turn_id = add(journal)
+    journal.verdicts.feedback(turn_id, 1, None)
+    set_aside(journal, turn_id)
     status, turn, version = journal.status.figures(), journal.turns.get(turn_id), journal.versions.get(1)
     take_back(journal, "0005")
     journal.close()
@@ -326,7 +330,7 @@ def test_a_journal_of_before_keeps_its_figures_tools_and_versions(config: Config
     journal = Journal.open(config)
     assert journal.status.figures() | {"loops": 0} == status | {"loops": 0}
     assert (journal.turns.get(turn_id), journal.versions.get(1)) == (turn, version)
-    assert len(journal.batches.gate_probes(8, exclude=[])) == 1
+    assert [s.turn_id for s in journal.batches.gate_probes(8, exclude=[])] == [turn_id]
     journal.close()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.journal.test_retention import NOW, Clock, add, ids, put
-from tests.support.versions import answered
+from tests.support.versions import answered, set_aside
 from turnwise.config import Config, load_config
 from turnwise.errors import UnknownTurn
 from turnwise.journal import Journal, schema
@@ -86,7 +86,7 @@ def test_turns_of_a_time_to_come_do_not_keep_those_behind_them(journal: Journal,
 def test_what_the_gate_may_not_look_at_takes_no_place_of_what_it_may(journal: Journal, clock: Clock) -> None:
     good = answered(journal)
     journal.verdicts.feedback(good, 1, None)
-    put(journal, good, TurnState.TRAINED)
+    set_aside(journal, good)
     for _ in range(4 * journal.store.config.gate.probes):
         spent = answered(journal)
         journal.verdicts.feedback(spent, 1, None)

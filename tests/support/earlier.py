@@ -7,6 +7,7 @@ from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 
 from turnwise.journal import Journal
+from turnwise.journal.dialects.sql import where
 from turnwise.journal.triggers import TRIGGERS
 
 OLD_INDEXES = [
@@ -92,7 +93,23 @@ def _from_0004(op: Operations) -> None:
     op.drop_column("versions", "served_at")
 
 
-STEPS = {"0008": _from_0008, "0007": _from_0007, "0006": _from_0006, "0005": _from_0005, "0004": _from_0004}
+def _from_0009(op: Operations) -> None:
+    op.drop_index("ix_turns_good", table_name="turns")
+    looked_at = "good_verdict IS NOT NULL AND kind = 'main' AND response_tokens > 0"
+    op.create_index("ix_turns_good", "turns", ["good_verdict"], unique=False, **where(looked_at))
+    op.drop_index("ix_samples_hints", table_name="samples")
+    op.drop_column("samples", "refused_as")
+    op.drop_column("samples", "refusals")
+
+
+STEPS = {
+    "0009": _from_0009,
+    "0008": _from_0008,
+    "0007": _from_0007,
+    "0006": _from_0006,
+    "0005": _from_0005,
+    "0004": _from_0004,
+}
 
 
 def take_back(journal: Journal, to: str) -> None:

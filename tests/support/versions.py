@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-from turnwise.journal import Answer, Journal, NewTurn
+from turnwise.journal import Answer, Journal, NewTurn, schema
 from turnwise.messages import saying
-from turnwise.types import FinishReason, PolicyVersion, TurnKind
+from turnwise.types import Exclusion, FinishReason, PolicyVersion, TurnKind, TurnState
 
 
 def new_turn(turn_id: str | None = None, **changes: object) -> NewTurn:
@@ -50,15 +50,22 @@ def answered(journal: Journal, turn_id: str | None = None, supersedes: str | Non
     return new.id
 
 
+def set_aside(journal: Journal, turn_id: str) -> None:
+    """Let a turn be one of a session that is set aside for the gate."""
+    with journal.store.transaction() as c:
+        gone = {"state": TurnState.EXCLUDED, "exclusion": Exclusion.SET_ASIDE}
+        c.execute(schema.turns.update().where(schema.turns.c.id == turn_id).values(gone))
+
+
 def publish(journal: Journal) -> int:
     """Train one scored turn "by hand" and publish the version; gives its number."""
     session = f"publish-{uuid.uuid4().hex}"
     turn_id = answered(journal, session_id=session, client="publisher", version=journal.versions.latest())
+    before = journal.store.config
+    one = before.train.model_copy(update={"min_batch": 1, "max_batch": 1})
+    all_learned = before.gate.model_copy(update={"probe_share": 0.0})
+    journal.store.config = before.model_copy(update={"train": one, "gate": all_learned})
     journal.verdicts.feedback(turn_id, 1, None)
-    changed = journal.store.config.model_copy(
-        update={"train": journal.store.config.train.model_copy(update={"min_batch": 1, "max_batch": 1})}
-    )
-    journal.store.config, before = changed, journal.store.config
     batch = journal.batches.claim("test", 60)
     journal.store.config = before
     assert batch is not None

@@ -8,15 +8,22 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tests.support.versions import new_turn
+from tests.support.versions import new_turn, set_aside
 from tests.training.tiny import sample
 from turnwise.config import Config, load_config
 from turnwise.journal import Answer, Journal
 from turnwise.messages import saying
+from turnwise.training.gate.figures import FIGURES
 from turnwise.training.publish import load_adapter_dir, version_dir
 from turnwise.training.update import Trainer
 from turnwise.training.worker import work
 from turnwise.types import FinishReason
+
+NO_LIMITS = dict.fromkeys((f"gate.{f.limit}" for f in FIGURES), 1e6) | {
+    "gate.max_repetition": 1.0,
+    "gate.max_unended": 1.0,
+}
+"""Of a gate that everything passes."""
 
 
 class Clock:
@@ -46,10 +53,9 @@ def settings(home: Path, model: Path, **changes: object) -> Config:
         "train.threads": 1,
         "train.teacher": "policy",
         "train.lessons": 0,  # the tiny model cannot be asked anything
-        "gate.max_kl": 100.0,
-        "gate.max_nll_rise": 100.0,
-        "gate.max_length_ratio": 100.0,
-        "gate.max_repetition": 1.0,
+        "gate.answers": 0,
+        "gate.probe_share": 0.0,
+        **NO_LIMITS,
     }
     return load_config(overrides=overrides | changes)
 
@@ -71,6 +77,14 @@ def feed(journal: Journal, numbers: range) -> None:
         logprobs = [-4.0] * len(one.response_ids)
         journal.turns.finish(turn.id, Answer(message, None, FinishReason.STOP, one.response_ids, logprobs))
         journal.verdicts.feedback(turn.id, int(one.reward), one.hint)
+
+
+def feed_probes(journal: Journal) -> None:
+    """Well-judged turns of sessions that are set aside."""
+    numbers = range(91, 97, 2)
+    feed(journal, numbers)
+    for n in numbers:
+        set_aside(journal, f"turn-{n}")
 
 
 class Bench:

@@ -1,51 +1,73 @@
-"""The gate's decision is a function of five numbers; its measurements are taken on real weights."""
+"""The gate: its decision is a function of its figures, they are taken on real weights, parts of a step are tried."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from tests.training.tiny import batch, no_tick, sample, train_config
+from tests.training.homes import NO_LIMITS
+from tests.training.tiny import batch, ids, no_tick, sample, shake, train_config
 from turnwise.config import GateConfig
-from turnwise.training.gate import Measurements, decide, measure, repetition
+from turnwise.training.gate.answers import GivenAnswer, repetition, sample_answers
+from turnwise.training.gate.examination import BaseReader, Examination, Material, _beyond, choose_asked
+from turnwise.training.gate.figures import FIGURES, Measurements, decide
+from turnwise.training.gate.gate import Gate, part_of
+from turnwise.training.gate.probes import LONGEST_PROMPT, Probe, probe_of
+from turnwise.training.gate.reading import distances, read
 from turnwise.training.policy import Policy
-from turnwise.training.step import compute_signals
+from turnwise.types import Sample
 
-FINE = Measurements(nll_rise=0.1, kl=0.3, repetition=0.05, length_ratio=1.1, probes=8, answers=4)
-LIMITS = GateConfig(max_nll_rise=0.5, max_kl=1.5, max_repetition=0.35, max_length_ratio=4.0)
+LIMITS = GateConfig()
+FINE = Measurements(**{f.name: getattr(LIMITS, f.limit) / 2 for f in FIGURES})
+
+
+def open_gate(**limits: Any) -> GateConfig:
+    """A gate without limits but these."""
+    chosen = {name.removeprefix("gate."): value for name, value in NO_LIMITS.items()}
+    return GateConfig(**(chosen | {"answers": 2, "answer_tokens": 16} | limits))
+
+
+# -- the decision -----------------------------------------------------------------------------------------------
 
 
 def test_a_sound_candidate_is_accepted_and_its_figures_are_kept() -> None:
     result = decide(FINE, LIMITS)
-    assert result["accepted"] is True
-    assert result["reasons"] == []
-    assert result["kl"] == 0.3
+    assert result["accepted"] is True and result["reasons"] == [] and result["unmeasured"] == []
+    assert result["step_kl"] == FINE.step_kl
 
 
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"nll_rise": 0.51}, "well-judged"),
-        ({"kl": 1.51}, "base model"),
-        ({"repetition": 0.36}, "repetitions"),
-        ({"length_ratio": 4.1}, "as long"),
-        ({"length_ratio": 0.2}, "as long"),  # an answer that has all but vanished is no better than one that explodes
-        ({"kl": math.nan}, "base model"),
-        ({"nll_rise": math.nan}, "well-judged"),
-    ],
-)
-def test_each_figure_beyond_its_limit_refuses_and_says_why(changes: dict[str, float], word: str) -> None:
-    result = decide(replace(FINE, **changes), LIMITS)
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda f: f.name)
+@pytest.mark.parametrize("times", [1.01, math.nan])
+def test_each_figure_beyond_its_limit_refuses_and_says_which_and_what_to_do(figure: Any, times: float) -> None:
+    limit = getattr(LIMITS, figure.limit)
+    assert decide(replace(FINE, **{figure.name: limit}), LIMITS)["accepted"] is True
+    result = decide(replace(FINE, **{figure.name: limit * times}), LIMITS)
     assert result["accepted"] is False
-    assert len(result["reasons"]) == 1
-    assert word in result["reasons"][0]
+    [reason], [advice] = result["reasons"], result["advice"]
+    assert f"gate.{figure.limit} = {limit:g}" in reason and figure.limit in advice
 
 
-def test_what_could_not_be_measured_is_not_held_against_the_candidate() -> None:
-    assert decide(replace(FINE, nll_rise=None, repetition=None, length_ratio=None), LIMITS)["accepted"] is True
+def test_far_beyond_a_limit_no_part_of_a_step_will_do_but_where_it_is_only_one_of_size() -> None:
+    assert decide(replace(FINE, repetition=0.9), LIMITS)["hopeless"] is True
+    assert decide(replace(FINE, step_kl=50.0), LIMITS)["hopeless"] is False
+
+
+def test_what_could_not_be_measured_is_said_and_counts_as_configured() -> None:
+    missing = replace(FINE, nll_rise=None, unended=None)
+    passed = decide(missing, LIMITS)
+    assert passed["accepted"] is True and passed["unmeasured"] == ["nll_rise", "unended"]
+    held = decide(missing, GateConfig(unmeasured="hold"))
+    assert held["accepted"] is False and "nll_rise, unended" in held["reasons"][0]
+    assert decide(FINE, GateConfig(unmeasured="hold"))["accepted"] is True
+
+
+# -- figures by value -------------------------------------------------------------------------------------------
 
 
 def test_repetition_is_the_share_of_repeated_4_grams() -> None:
@@ -55,37 +77,179 @@ def test_repetition_is_the_share_of_repeated_4_grams() -> None:
     assert repetition([[1, 2], []]) is None
 
 
-def candidate(policy: Policy, size: float) -> None:
-    generator = torch.Generator().manual_seed(1)
-    policy.load({n: t + size * torch.randn(t.shape, generator=generator) for n, t in policy.state().items()})
+def test_lengths_count_by_how_far_they_are_outside_of_all_others() -> None:
+    assert _beyond(20, [10, 30]) == 1.0
+    assert _beyond(60, [10, 30]) == 2.0
+    assert _beyond(5, [10, 30]) == 2.0
 
 
-def test_the_parent_itself_has_no_rise_and_no_distance(policy: Policy) -> None:
-    data = batch([sample(n) for n in range(3)])
-    signals = compute_signals(policy, data, train_config(), no_tick)
-    got = measure(policy, None, data, signals, [sample(9)], train_config(), no_tick)
-    assert got.nll_rise == 0.0
-    assert got.kl == pytest.approx(0.0, abs=1e-6)
-    assert (got.probes, got.answers) == (1, 3)
+class Tables:
+    """A policy whose hidden states are log-probs themselves."""
+
+    device = "cpu"
+
+    def log_softmax(self, hidden: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+        assert (temperature == 1).all()
+        return hidden
 
 
-def test_a_wrecked_candidate_is_measured_as_such_and_stays_in_place(policy: Policy) -> None:
-    data = batch([sample(n) for n in range(3)])
-    signals = compute_signals(policy, data, train_config(), no_tick)
-    questions = [sample(n) for n in range(10, 18)]
-    answers = policy.sample([q.prompt_ids for q in questions], 1.0, 12, seed=0)
-    probes = [replace(q, response_ids=a, temperature=1.0) for q, a in zip(questions, answers, strict=True)]
-    candidate(policy, 0.4)
-    before = policy.state()
-    got = measure(policy, None, data, signals, probes, train_config(), no_tick)
-    assert got.nll_rise is not None and got.nll_rise > 0.5
-    assert got.kl > 0.5
+def test_distances_are_kl_from_the_candidate_in_nats_per_token_and_the_mixture_is_between() -> None:
+    def table(*rows: Sequence[float]) -> torch.Tensor:
+        return torch.tensor(rows).log()
+
+    ours = table([0.5, 0.5], [0.5, 0.5])
+    base, told = table([0.9, 0.1], [0.5, 0.5]), table([0.1, 0.9], [0.5, 0.5])
+    [found] = distances(Tables(), [ours], [[base], [told]])  # type: ignore[arg-type]
+    there = 0.5 * math.log(0.5 / 0.9) + 0.5 * math.log(0.5 / 0.1)  # of the first position; the second adds nothing
+    assert found == pytest.approx([there / 2, there / 2, 0.0], abs=1e-6)
+    [other_way] = distances(Tables(), [base], [[ours]])  # type: ignore[arg-type]
+    assert other_way[0] == pytest.approx((0.9 * math.log(1.8) + 0.1 * math.log(0.2)) / 2, abs=1e-6)
+
+
+def test_of_a_long_prompt_the_end_is_read_and_a_hint_is_not_lost() -> None:
+    long = sample(1, prompt_ids=list(range(3000)), hint_at=100, response_ids=list(range(500)))
+    probe = probe_of(long)
+    assert probe.prompt_ids == long.prompt_ids[-LONGEST_PROMPT:] and probe.hint_at == 0
+    assert probe.answer_ids == long.response_ids[:128]
+    late = probe_of(replace(long, hint_at=2990))
+    assert late.hint_at is not None and late.prompt_ids[late.hint_at] == 2990
+
+
+def test_prompts_that_are_answered_are_of_all_kinds() -> None:
+    def some(kind: str, n: int) -> list[Probe]:
+        return [Probe([i], [i], None, f"{kind}{i}") for i in range(n)]
+
+    chosen = [p.about for p in choose_asked(some("t", 9), some("b", 9), some("g", 24), 8)]
+    assert chosen == ["t0", "t1", "t2", "b0", "b1", "b2", "g0", "g12"]
+    assert len(choose_asked([], some("b", 1), some("g", 24), 8)) == 8
+    assert [p.about for p in choose_asked([], some("b", 9), [], 8)] == ["b0", "b1", "b2"]
+
+
+# -- on real weights --------------------------------------------------------------------------------------------
+
+
+def examination(policy: Policy, parent: Any, turns: Sequence[Sample], told: Sequence[str] = ()) -> Examination:
+    probes = [probe_of(s) for s in turns]
+    material = Material([], probes, probes, [s.response_ids for s in turns], [told] if told else [])
+    train = train_config()
+    return Examination(policy, BaseReader(policy, 64), parent, material, train, open_gate(), lambda: None)
+
+
+def test_the_parent_itself_has_made_no_step_and_the_base_model_has_not_drifted(policy: Policy) -> None:
+    turns = [sample(n) for n in range(3)]
+    m = examination(policy, None, turns).at_known_answers()
+    assert m.step_kl == pytest.approx(0, abs=1e-6) and m.drift_kl == pytest.approx(0, abs=1e-6)
+    assert m.nll_rise == pytest.approx(0, abs=1e-6) and m.general_rise is None
+    parent = shake(policy)
+    m = examination(policy, parent, turns).at_known_answers()
+    assert m.step_kl == pytest.approx(0, abs=1e-6)
+    assert m.drift_kl is not None and m.drift_kl > 0.01, "many small steps are seen as what they are together"
+
+
+def test_what_the_told_base_model_does_is_no_drift(policy: Policy) -> None:
+    """The candidate is the base model, and reads the hint in its prompt: as far from the plain one as a hint asks."""
+    told = "shorter, please " * 3
+    turns = [sample(n) for n in range(3)]
+    with_hint = [
+        replace(s, prompt_ids=probe_of(s).told([told], policy.tokenizer).prompt_ids, hint_at=None) for s in turns
+    ]
+    plain, hinted = ([probe_of(s) for s in side] for side in (turns, with_hint))
+    base, asked = (read(policy, side, 64, lambda: None) for side in (plain, hinted))
+    untold = distances(policy, asked, [base])
+    allowed = distances(policy, asked, [base, asked])
+    assert min(d[0] for d in untold) > 0.01
+    assert max(min(d) for d in allowed) == pytest.approx(0, abs=1e-6)
+
+
+def test_the_temperature_of_a_turn_changes_no_figure(policy: Policy) -> None:
+    shake(policy)
+    hot, cold = ([sample(n, temperature=t) for n in range(3)] for t in (1.0, 0.1))
+    assert examination(policy, None, hot).at_known_answers() == examination(policy, None, cold).at_known_answers()
+
+
+def test_a_wrecked_candidate_is_seen_in_every_figure_and_stays_in_place(policy: Policy) -> None:
+    questions = [sample(n) for n in range(10, 16)]
+    said = sample_answers(policy, [q.prompt_ids for q in questions], 12, seed=0, time_s=60)
+    assert said is not None
+    turns = [replace(q, response_ids=a.ids) for q, a in zip(questions, said, strict=True)]
+    before = shake(policy, seed=1, size=0.4)
+    look = examination(policy, None, turns)
+    m = look.at_its_answers(look.at_known_answers())
+    for figure in (m.step_kl, m.drift_kl, m.nll_rise, m.answer_drift):
+        assert figure is not None and figure > 0.5
     assert all(torch.equal(policy.state()[name], before[name]) for name in before)
 
 
-def test_without_probes_the_other_figures_are_still_taken(policy: Policy) -> None:
-    data = batch([sample(1)])
-    signals = compute_signals(policy, data, train_config(), no_tick)
-    got = measure(policy, None, data, signals, [], train_config(), no_tick)
-    assert got.nll_rise is None
-    assert got.length_ratio is not None
+def test_answers_are_sampled_with_their_log_probs_and_not_for_ever(policy: Policy) -> None:
+    prompts = [ids(1, 9), ids(2, 5)]
+    answers = sample_answers(policy, prompts, 12, seed=3, time_s=60)
+    assert answers is not None and answers == sample_answers(policy, prompts, 12, seed=3, time_s=60)
+    for prompt, answer in zip(prompts, answers, strict=True):
+        hidden = read(policy, [Probe(prompt, answer.ids, None, "own")], 64, lambda: None)[0]
+        again = policy.token_logprobs(hidden, torch.ones(len(hidden)), torch.tensor(answer.ids))
+        assert torch.allclose(again, torch.tensor(answer.logprobs), atol=1e-4)
+        assert answer.ended is (answer.ids[-1] in policy.ends) and len(answer.ids) <= 12
+    assert sample_answers(policy, prompts, 12, seed=3, time_s=-1.0) is None
+
+
+def test_what_a_client_cut_short_does_not_say_that_answers_go_on_without_an_end(policy: Policy) -> None:
+    def unended(recorded: list[int], said: list[bool]) -> float:
+        turns = [sample(n, response_ids=recorded) for n in range(2)]
+        look = examination(policy, None, turns)
+        look.__dict__["_others"] = []  # nobody else is asked
+        return look._unended([GivenAnswer([1], [0.0], ended) for ended in said])
+
+    end, most = policy.ends[0], open_gate().answer_tokens
+    assert unended([1, 2], [False, False]) == 1.0
+    assert unended([1, end], [False, True]) == 0.5
+    assert unended([1] * (most + 1), [False, False]) == 0.0
+
+
+# -- parts of a step --------------------------------------------------------------------------------------------
+
+
+def gate_of(policy: Policy, tiny_dir: Path, **limits: Any) -> Gate:
+    return Gate(policy, tiny_dir, train_config(), open_gate(**limits))
+
+
+def test_of_a_step_that_is_too_large_the_largest_part_that_passes_is_left(policy: Policy, tiny_dir: Path) -> None:
+    turns, of_batch = [sample(n) for n in range(6, 9)], batch([sample(n) for n in range(3)])
+    whole = shake(policy, size=0.1)
+    wide = gate_of(policy, tiny_dir).examine(None, of_batch, turns, [], no_tick)
+    assert wide["alpha"] == 1.0 and "whole" not in wide
+    cut = gate_of(policy, tiny_dir, max_step_kl=wide["step_kl"] / 3).examine(None, of_batch, turns, [], no_tick)
+    assert cut["accepted"] and 0 < cut["alpha"] < 1
+    assert "max_step_kl" in cut["whole"]["reasons"][0], "why it is not the whole is recorded"
+    left = policy.state()
+    for name, tensor in policy.initial.items():
+        assert torch.allclose(left[name], tensor + cut["alpha"] * (whole[name] - tensor))
+
+
+def test_a_step_of_which_no_part_passes_is_refused_and_is_left_as_it_was(policy: Policy, tiny_dir: Path) -> None:
+    whole = shake(policy, size=0.1)
+    strict = gate_of(policy, tiny_dir, max_step_kl=1e-9)
+    result = strict.examine(None, batch([sample(1)]), [sample(7)], [], no_tick)
+    assert result["accepted"] is False and result["alpha"] == 0.0
+    assert all(torch.equal(policy.state()[name], whole[name]) for name in whole)
+
+
+def test_a_hopeless_step_is_not_tried_in_parts(policy: Policy, tiny_dir: Path) -> None:
+    shake(policy, size=0.4)
+    tried: list[int] = []
+    strict = gate_of(policy, tiny_dir, max_answer_drift=0.01)
+    result = strict.examine(None, batch([sample(1)]), [sample(7)], [], lambda _p, done, _n: tried.append(done))
+    assert result["hopeless"] is True and set(tried) == {0}
+
+
+def test_a_gate_without_anything_to_look_at_says_so(policy: Policy, tiny_dir: Path) -> None:
+    """This model has no chat template, and no turns are set aside: nothing is known to be good."""
+    result = gate_of(policy, tiny_dir, answers=0).examine(None, batch([sample(1)]), [], [], no_tick)
+    assert result["accepted"] is True and set(result["unmeasured"]) == {f.name for f in FIGURES}
+    held = gate_of(policy, tiny_dir, answers=0, unmeasured="hold").examine(None, batch([sample(1)]), [], [], no_tick)
+    assert held["accepted"] is False
+
+
+def test_a_part_is_between_two_adapters() -> None:
+    start, whole = {"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, -2.0])}
+    assert part_of(start, whole, 0.25)["w"].tolist() == [1.5, 1.0]
+    assert part_of(start, whole, 1.0)["w"].tolist() == [3.0, -2.0]

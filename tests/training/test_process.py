@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.training.homes import feed, settings
+from tests.training.homes import NO_LIMITS, feed, settings
 from turnwise.journal import Journal
 from turnwise.training.publish import load_adapter_dir, version_dir
 from turnwise.types import TurnState
@@ -31,7 +31,7 @@ def write_config(home: Path, model: Path) -> Path:
         f'home = "{home}"\n[model]\npath = "{model}"\n'
         "[train]\nlr = 3e-3\nlora_rank = 4\nmin_batch = 4\nmax_batch = 4\nminibatch = 1\nepochs = 4\n"
         'microbatch_tokens = 64\ndevice = "cpu"\ndtype = "float32"\nthreads = 1\nlease_s = 1.0\n'
-        "[gate]\nmax_kl = 100.0\nmax_nll_rise = 100.0\nmax_length_ratio = 100.0\nmax_repetition = 1.0\n"
+        "[gate]\nanswers = 0\n" + "".join(f"{n[5:]} = {v}\n" for n, v in NO_LIMITS.items())
     )
     return file
 

@@ -7,10 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-from tests.training.homes import Bench, Killed, feed, same
+from tests.training.homes import Bench, Killed, feed, feed_probes, same
 from turnwise import files
+from turnwise.doctor.journal import examine_journal
+from turnwise.errors import JournalError
 from turnwise.training import worker
+from turnwise.training.backends.local import LocalBackend
+from turnwise.training.policy import Policy
 from turnwise.training.publish import load_adapter_dir
 from turnwise.training.update import Trainer
 from turnwise.training.worker import run, work
@@ -204,27 +209,83 @@ def test_a_trainer_that_lost_its_lease_publishes_nothing(make: Callable[..., Ben
     assert bench.journal.versions.latest() == 1
 
 
-def test_a_refused_version_leaves_no_trace_in_what_follows(make: Callable[..., Bench]) -> None:
-    """The update after a refusal is the one there would have been without the refused batch."""
-    strict = {"gate.max_kl": 1e-9}
-    bench, reference = make("refused", **strict), make("reference")
+def test_a_refused_version_leaves_no_trace_and_its_samples_go_back(make: Callable[..., Bench]) -> None:
+    """The update after a refusal is the one there would have been without the refused attempt."""
+    strict = {"gate.unmeasured": "hold", "train.max_batch": 8}  # there is nothing that it could look at
+    bench, reference = make("refused", **strict), make("reference", **{"train.max_batch": 8})
     feed(bench.journal, range(4))
     bench.claim_and_work()
     assert bench.journal.versions.latest() == 0
-    assert bench.journal.status.figures()["excluded"] == {"its policy version was refused by the gate": 4}
+    assert bench.turns() == {"ready": 4}, "nothing is spent"
+    assert bench.journal.batches.refused_in_a_row()["count"] == 1
     assert not list(bench.config.versions_dir.glob("v*"))
     assert not list(bench.config.checkpoints_dir.iterdir())
+    assert not bench.claim_and_work(), "the same batch is not tried by itself again"
     bench.config = bench.config.model_copy(update={"gate": reference.config.gate})
     feed(bench.journal, range(4, 8))
     bench.claim_and_work()
     # The order of samples depends on the batch's number, which is 2 in both homes.
-    feed(reference.journal, range(20, 24))
+    feed(reference.journal, range(4))
     skipped = reference.journal.batches.claim("nobody", 60)
     assert skipped is not None
     reference.journal.batches.refuse(skipped, {}, {})
     feed(reference.journal, range(4, 8))
     reference.claim_and_work()
     assert same(bench.weights(1), reference.weights(1))
+    assert len(bench.journal.versions.all()[0].turn_ids) == 8
+
+
+def test_three_refusals_in_a_row_are_loud(make: Callable[..., Bench], caplog: pytest.LogCaptureFixture) -> None:
+    bench = make(**{"gate.max_step_kl": 1e-9})
+    feed_probes(bench.journal)
+    for n in range(3):
+        assert "nothing new is learned" not in caplog.text
+        feed(bench.journal, range(4 * n, 4 * n + 4))
+        assert bench.claim_and_work()
+    assert "nothing new is learned: the gate refused the last 3 batches" in caplog.text
+    assert "gate.max_step_kl = 1e-09" in caplog.text and "lower train.lr" in caplog.text
+    said = [found for name, _, found in examine_journal(bench.config) if name == "gate"]
+    assert len(said) == 1 and "the gate refused the last 3 batches" in said[0]
+
+
+def test_a_part_of_a_step_is_published_with_its_share_and_its_momentum(make: Callable[..., Bench]) -> None:
+    whole = make("whole")
+    feed_probes(whole.journal)
+    feed(whole.journal, range(4))
+    whole.claim_and_work()
+    full = whole.journal.versions.all()[0]
+    part = make("part", **{"gate.max_step_kl": full.gate["step_kl"] / 2})
+    feed_probes(part.journal)
+    feed(part.journal, range(4))
+    part.claim_and_work()
+    version = part.journal.versions.all()[0]
+    alpha = version.gate["alpha"]
+    assert full.gate["alpha"] == 1.0 and 0 < alpha < 1
+    assert "max_step_kl" in version.gate["whole"]["reasons"][0]
+    assert part.journal.status.figures()["version"] == {"number": 1, "part": alpha}
+    start = Policy(Path(part.config.model.path), part.config.train).initial
+    steps, published = whole.weights(1), part.weights(1)
+    assert all(torch.allclose(published[n], start[n] + alpha * (steps[n] - start[n]), atol=1e-6) for n in start)
+    moments = []
+    for bench in (whole, part):
+        backend = Trainer(bench.config, Path(bench.config.model.path)).backend
+        assert isinstance(backend, LocalBackend)
+        backend.prepare(1)
+        moments.append(list(backend._optimizer.state.values()))
+    for of_whole, of_part in zip(*moments, strict=True):
+        assert torch.allclose(of_part["exp_avg"], alpha * of_whole["exp_avg"])
+        assert torch.equal(of_part["exp_avg_sq"], of_whole["exp_avg_sq"])
+
+
+def test_old_versions_are_pruned_as_new_ones_come(make: Callable[..., Bench]) -> None:
+    bench = make(**{"journal.keep_versions": 2, "gate.enabled": False})
+    feed(bench.journal, range(16))
+    while bench.claim_and_work():
+        pass
+    assert sorted(p.name for p in bench.config.versions_dir.iterdir()) == ["v3", "v4"]
+    assert [v.pruned for v in bench.journal.versions.all()] == [True, True, False, False]
+    with pytest.raises(JournalError, match="version 1 was pruned"):
+        bench.journal.versions.serve(1)
 
 
 def test_a_batch_that_cannot_be_trained_on_does_not_stop_the_loop(make: Callable[..., Bench]) -> None:

@@ -131,6 +131,7 @@ def serve(
 def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) -> None:
     """Sessions, turns by state, verdicts, waiting samples, the serving version and what the loops do."""
     from turnwise.doctor.journal import loop_errors
+    from turnwise.journal.queue.refusals import wall
 
     settings = read_config(config, home, None)
     figures = read_journal(settings, lambda journal: journal.status.figures())
@@ -151,7 +152,13 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     table.add_row("samples waiting", f"{figures['samples_ready']} (a step starts at {settings.train.min_batch})")
     if not capabilities(settings).trainable:
         table.add_row("engine", f"{settings.engine.kind}: it takes messages, so nothing is trained")
-    table.add_row("serving version", f"{figures['version']['number']} ({figures['versions_published']} published)")
+    part = figures["version"]["part"]
+    cut = f", {part:g} of its step" if part < 1 else ""
+    table.add_row("serving version", f"{figures['version']['number']} ({figures['versions_published']} published{cut})")
+    if stands_in_the_way := wall(figures["refused_in_a_row"]):
+        table.add_row("[red]gate[/]", f"[red]{escape(stands_in_the_way)}[/]")
+    elif refused := figures["refused_in_a_row"]["count"]:
+        table.add_row("gate", f"refused {refused} {'batch' if refused == 1 else 'batches'} since the last version")
     for name, loop in figures["loops"].items():
         alive = "" if loop["seconds_ago"] < 30 else f" [red](silent for {loop['seconds_ago']:.0f} s)[/]"
         hidden = ("seconds_ago", "error", "version_error")

@@ -86,11 +86,7 @@ def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = 
     for v in versions:
         mark = " (serving)" if v.number == serving else ""
         loss = f"{v.metrics['loss']:.4f}" if "loss" in v.metrics else ""
-        gate = (
-            "pruned"
-            if v.pruned
-            else str(v.gate.get("reason") or ("passed" if v.gate.get("accepted", True) else "refused"))
-        )
+        gate = "pruned" if v.pruned else _passed(v.gate)
         table.add_row(f"{v.number}{mark}", str(v.parent), ago(v.created_at), str(len(v.turn_ids)), loss, gate)
     out.print(table)
 
@@ -109,6 +105,13 @@ def versions_rollback(number: int, config: ConfigFile = None, home: Home = None)
     """Serve an earlier version again (0: the base model); what is learned from now on builds on it."""
     change_journal(read_config(config, home, None), lambda journal: journal.versions.serve(number))
     out.print(f"{f'version {number}' if number else 'the base model'} serves from now on", highlight=False)
+
+
+def _passed(gate: dict[str, Any]) -> str:
+    """What the gate said of a published version."""
+    part, missing = gate.get("alpha", 1.0), gate.get("unmeasured") or []
+    said = "not asked" if gate.get("skipped") else "passed" if part == 1 else f"passed with {part:g} of the step"
+    return f"{said}; not measured: {', '.join(missing)}" if missing else said
 
 
 def version_body(version: Any) -> dict[str, Any]:

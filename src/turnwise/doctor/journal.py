@@ -13,6 +13,7 @@ from turnwise.config import Config
 from turnwise.errors import JournalError
 from turnwise.journal import Journal
 from turnwise.journal.counts import differences, read_counts, recount
+from turnwise.journal.queue.refusals import wall
 from turnwise.journal.read_only import SchemaAge, exists, read_only, schema_age
 from turnwise.types import PolicyVersion
 
@@ -42,6 +43,8 @@ def examine_journal(config: Config) -> Iterator[Said]:
     for name, loop in status["loops"].items():
         for said in loop_errors(loop):
             yield name, "fault", f"says: {said}"
+    if stands_in_the_way := wall(status["refused_in_a_row"]):
+        yield "gate", "fault", stands_in_the_way
     if wrong := seen.wrong_counts:
         found = ", ".join(f"{name}: {kept} kept, {counted} counted" for name, (kept, counted) in wrong.items())
         yield "figures", "fault", f"they differ from what is recorded ({found}); run `turnwise journal recount`"

@@ -61,8 +61,10 @@ SERVED, WAITING, JUDGING, READY, TRAINED = (
     text(f"turns.state = '{state}'") for state in ("served", "waiting", "judging", "ready", "trained")
 )
 """A state as a query has to name it to find its index: most turns are in none of these."""
-GOOD = text("turns.good_verdict IS NOT NULL AND turns.kind = 'main' AND turns.response_tokens > 0")
-"""Well judged, and of a kind that the gate can look at."""
+GOOD = text(
+    "turns.good_verdict IS NOT NULL AND turns.kind = 'main' AND turns.response_tokens > 0 AND turns.state = 'excluded'"
+)
+"""Well judged, of a kind that the gate can look at, and not trained on."""
 
 
 def _newest_by(name: str, *columns: str, on_sqlite: tuple[str, ...] = (), **some: Any) -> Index:
@@ -141,7 +143,7 @@ turns = Table(
     Index(
         "ix_turns_good",
         "good_verdict",
-        **where("good_verdict IS NOT NULL AND kind = 'main' AND response_tokens > 0"),
+        **where("good_verdict IS NOT NULL AND kind = 'main' AND response_tokens > 0 AND state = 'excluded'"),
     ),
     Index("ix_turns_pinned", "version", "created_at", **where("pinned = 1", postgresql="pinned")),
     Index("ix_turns_tools", "tools_id", **where("tools_id IS NOT NULL")),
@@ -201,6 +203,9 @@ samples = Table(
     Column("hint", Text),
     Column("created_at", Float, nullable=False),
     Column("ready_mono", Float),  # created_at on the monotonic clock; null: of an earlier boot
+    Column("refusals", Integer, nullable=False, server_default="0"),  # batches with it that the gate refused
+    Column("refused_as", Text),  # the configuration (refusals.py) of the last of them
+    Index("ix_samples_hints", "created_at", **where("hint IS NOT NULL")),
 )
 
 batches = Table(

@@ -11,6 +11,7 @@ from turnwise.journal.counts import HINTS, UNRECOGNISED, read_counts, told
 from turnwise.journal.dialects.sql import upsert
 from turnwise.journal.packing import pack_json, unpack_json
 from turnwise.journal.queue.choosing import count_teaching
+from turnwise.journal.queue.refusals import configuration, in_a_row
 from turnwise.journal.queue.serving import serving
 from turnwise.journal.store import Store
 from turnwise.types import TurnState
@@ -45,8 +46,9 @@ class Status:
                 "excluded": {name[2]: n for name, n in counts.items() if name[0] == "turns" and name[2]},
                 "verdicts": {f"{name[1]} {int(name[2]):+d}": n for name, n in counts.items() if name[0] == "verdicts"},
                 "hints": counts.get((HINTS,), 0),
-                "samples_ready": count_teaching(c, self._store.config.train),
-                "version": {"number": serving(c)},
+                "samples_ready": count_teaching(c, self._store.config.train, configuration(self._store.config)),
+                "refused_in_a_row": in_a_row(c),
+                "version": {"number": serving(c), "part": _part(c)},
                 "versions_published": c.execute(select(func.count()).select_from(schema.versions)).scalar_one(),
                 "batches": {
                     str(state): n
@@ -62,3 +64,10 @@ class Status:
         if loop.seen_mono is not None and self._store.is_of_this_boot(c):
             return round(max(0.0, self._store.now(c) - loop.seen_mono), 1)
         return round(max(0.0, self._store.clock() - loop.updated_at), 1)
+
+
+def _part(c: Connection) -> float:
+    """How much of its step the gate let the serving version take; 1 where there is none."""
+    version = schema.versions.c
+    gate = c.execute(select(version.gate).where(version.number == serving(c))).scalar_one_or_none()
+    return unpack_json(gate).get("alpha", 1.0) if gate else 1.0

@@ -119,6 +119,11 @@ class Policy:
         """Number of token ids the model knows."""
         return cast(nn.Embedding, self.model.get_input_embeddings()).num_embeddings
 
+    @property
+    def ends(self) -> list[int]:
+        """The tokens with which the model ends its answer."""
+        return list(self._ends)
+
     def parameters(self) -> list[nn.Parameter]:
         """The adapter's parameters, in a fixed order."""
         return [p for p in self.model.parameters() if p.requires_grad]
@@ -127,6 +132,11 @@ class Policy:
         """A copy of the adapter's weights on the CPU, under PEFT's file names."""
         state = cast(dict[str, Tensor], get_peft_model_state_dict(self.model))
         return {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
+
+    @property
+    def initial(self) -> dict[str, Tensor]:
+        """The untrained adapter's weights, with which the policy is the base model."""
+        return self._initial
 
     def load(self, state: dict[str, Tensor] | None) -> None:
         """Put these adapter weights in place; None gives the untrained adapter (the base model) back.

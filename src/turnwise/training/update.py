@@ -17,7 +17,6 @@ from torch import Tensor
 from turnwise.config import Config
 from turnwise.errors import AdapterError
 from turnwise.files import sweep
-from turnwise.training import gate
 from turnwise.training.backends.base import Backend
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.checkpoints import Checkpoint, CheckpointStore, origin_of
@@ -52,9 +51,15 @@ class Trainer:
         sweep(config.versions_dir)
 
     def train(
-        self, batch: Batch, probes: Sequence[Sample], tick: Tick, came_further: Callable[[], None] = lambda: None
+        self,
+        batch: Batch,
+        probes: Sequence[Sample],
+        tick: Tick,
+        came_further: Callable[[], None] = lambda: None,
     ) -> Candidate:
         """Run, or go on with, the update of a batch. ``tick`` may raise to stop it; a later call continues.
+
+        ``probes`` are for the gate: turns that are never trained on.
 
         ``came_further`` is called after each checkpoint. Raises BadBatch, and AdapterError when the parent version
         cannot be gone on from.
@@ -82,9 +87,9 @@ class Trainer:
         self._learn_lessons(batch, metrics, dropped, origin, len(steps), tick, came_further)
         kept = [i for i, s in enumerate(batch.samples) if s.turn_id not in dropped]
         batch, signals = replace(batch, samples=[batch.samples[i] for i in kept]), [signals[i] for i in kept]
-        result: dict[str, Any] = {"accepted": True, "reasons": [], "skipped": "gate.enabled is false"}
+        result: dict[str, Any] = {"accepted": True, "reasons": [], "alpha": 1.0, "skipped": "gate.enabled is false"}
         if self._config.gate.enabled:
-            result = gate.decide(backend.measure(batch, signals, probes, tick), self._config.gate)
+            result = backend.examine(batch, probes, tick)
         summary = summarise(metrics) | {"samples": float(len(batch.samples)), "seconds": time.monotonic() - started}
         scores = ScoreHistory.of(parent.get("metrics", {})).after([s.reward for s in batch.samples])
         summary |= scores.metrics()

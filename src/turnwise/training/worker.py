@@ -19,12 +19,14 @@ import transformers
 
 from turnwise.config import Config
 from turnwise.errors import AdapterError, DiskFull, JournalUnavailable, LeaseLost
+from turnwise.journal.deletion.retention import prune_versions
 from turnwise.journal.journal import Journal
+from turnwise.journal.queue.refusals import wall
 from turnwise.loops.lifeline import beat
 from turnwise.models.architectures import supported_model
 from turnwise.training.publish import clean_leftovers, numbers_on_disk, version_dir
 from turnwise.training.step import BadBatch, Tick
-from turnwise.training.update import Trainer
+from turnwise.training.update import Candidate, Trainer
 from turnwise.types import Batch, Exclusion, PolicyVersion
 
 log = logging.getLogger(__name__)
@@ -99,8 +101,7 @@ def work(
         probes = journal.batches.gate_probes(config.gate.probes, [s.turn_id for s in batch.samples])
         candidate = trainer.train(batch, probes, tick, lambda: journal.batches.came_further(batch))
         if not candidate.gate["accepted"]:
-            log.warning("batch %d: refused by the gate: %s", batch.id, "; ".join(candidate.gate["reasons"]))
-            journal.batches.refuse(batch, candidate.gate, candidate.metrics)
+            _refuse(journal, batch, candidate)
             trainer.checkpoints.drop(batch.id)
             return None
         number = journal.batches.reserve_version(batch, max(numbers_on_disk(config.versions_dir), default=0))
@@ -120,7 +121,12 @@ def work(
         for reason in candidate.dropped.values():
             log.warning("batch %d: a turn was left out: %s", batch.id, reason)
         log.info("v%d serves: loss %.3f, %.1f s", number, candidate.metrics["loss"], candidate.metrics["seconds"])
+        if whole := candidate.gate.get("whole"):
+            part, why = candidate.gate["alpha"], "; ".join(whole["reasons"])
+            log.warning("v%d is %g of its step: the whole did not pass the gate: %s", number, part, why)
         trainer.prune()
+        if config.journal.keep_versions:
+            prune_versions(journal, config.journal.keep_versions)
     except BadBatch as e:
         log.error("batch %d cannot be trained on: %s", batch.id, e)
         gate_result = {"accepted": False, "reasons": [str(e)]}
@@ -146,6 +152,16 @@ def work(
             journal.batches.failed(batch, f"{type(e).__name__}: {e}")
         raise
     return None
+
+
+def _refuse(journal: Journal, batch: Batch, candidate: Candidate) -> None:
+    """Give the samples of a refused batch back, and say so: loudly when that was not the first time."""
+    log.warning(
+        "batch %d: refused by the gate, its samples go back: %s", batch.id, "; ".join(candidate.gate["reasons"])
+    )
+    journal.batches.refuse(batch, candidate.gate, candidate.metrics)
+    if stands_in_the_way := wall(journal.batches.refused_in_a_row()):
+        log.error("%s", stands_in_the_way)
 
 
 def _suspend_when_possible(journal: Journal, batch: Batch, stop: Stop) -> None:

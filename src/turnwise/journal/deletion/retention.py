@@ -243,7 +243,7 @@ class Keeper:
                 return
             self._due = self._steady() + EVERY_S
             bound_outbox(self._journal)
-            if limits.keep_versions is not None:
+            if limits.keep_versions:
                 prune_versions(self._journal, limits.keep_versions)
             if limits.keep_days is None and limits.keep_mb is None:
                 return

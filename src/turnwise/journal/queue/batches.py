@@ -12,13 +12,14 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, insert, or_, select, update
+from sqlalchemy import Connection, and_, insert, select, update
 
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
 from turnwise.journal.clocks import one_less, set_meta
 from turnwise.journal.packing import pack_json, unpack_ids, unpack_json, unpack_logprobs
-from turnwise.journal.queue.choosing import stale_and_fresh, with_silent
+from turnwise.journal.queue.choosing import choose, with_silent
+from turnwise.journal.queue.refusals import configuration, give_back, in_a_row
 from turnwise.journal.queue.serving import last_number, next_in_line, serving
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import last_question, read_prompt_ids
@@ -33,9 +34,9 @@ BATCH_ATTEMPTS = 3
 """Trainers that a batch may end without having come further; then it is given up, and the next one has its turn."""
 LAST_HINTS = 32
 """Hints that a batch comes with: what the person asked for of late, also of turns that were trained on before."""
-PROBED = (Exclusion.STALE, Exclusion.REFUSED_BY_GATE, Exclusion.NO_SIGNAL, Exclusion.PINNED_VERSION)
-"""Exclusions that say nothing against an answer: it may still be one that the gate looks at."""
-PROBES = and_(schema.GOOD, or_(T.exclusion.is_(None), T.exclusion.in_(PROBED)))
+PROBED = (Exclusion.SET_ASIDE, Exclusion.STALE, Exclusion.NO_SIGNAL, Exclusion.PINNED_VERSION)
+"""Exclusions that say nothing against an answer: it is never trained on, and one that the gate looks at."""
+PROBES = and_(schema.GOOD, T.exclusion.in_(PROBED))
 """The turns that the gate may look at."""
 
 
@@ -81,14 +82,16 @@ class Batches:
                 reason += f"; the last time: {left.last_error}" if left.last_error else ""
                 log.error("batch %d is given up: %s", left.id, reason)
                 self._refuse(c, left.id, {"accepted": False, "reasons": [reason]}, {}, Exclusion.FAILED_IN_TRAINING)
-            stale, teaching, silent = stale_and_fresh(c, now_serving, train, _MOST_EXCLUDED)
-            self._store.move_all(c, stale, TurnState.EXCLUDED, Exclusion.STALE)
-            needless = silent[: max(0, len(silent) - train.max_batch)]
+            found = choose(c, now_serving, train, configuration(self._store.config), _MOST_EXCLUDED)
+            self._store.move_all(c, found.stale, TurnState.EXCLUDED, Exclusion.STALE)
+            needless = found.silent[: max(0, len(found.silent) - train.max_batch)]
             self._store.move_all(c, needless, TurnState.EXCLUDED, Exclusion.NO_SIGNAL)
-            taught = [row.id for row in teaching]
-            if not taught or (len(taught) < train.min_batch and not self._old_enough(c, taught, now, train.max_age_s)):
+            new = [row.id for row in found.teaching]
+            if not new or (len(new) < train.min_batch and not self._old_enough(c, new, now, train.max_age_s)):
                 return None
-            fresh = with_silent(teaching, silent[len(needless) :], train.max_batch)
+            room = min(train.max_batch - len(new), len(new))  # what was refused is at most half of a batch
+            teaching = [*found.teaching, *found.refused[:room]]
+            fresh = with_silent(teaching, found.silent[len(needless) :], train.max_batch)
             ids = [row.id for row in fresh]
             batch_id = c.execute(
                 insert(schema.batches)
@@ -218,17 +221,21 @@ class Batches:
         batch: Batch,
         gate: dict[str, Any],
         metrics: dict[str, float],
-        exclusion: Exclusion = Exclusion.REFUSED_BY_GATE,
+        exclusion: Exclusion | None = None,
     ) -> None:
-        """Nothing is published of the batch, and its samples are spent. Raises LeaseLost."""
+        """Nothing is published of the batch: its samples are ready again, or spent for ``exclusion``.
+
+        Raises LeaseLost.
+        """
         with self._store.transaction() as c:
             self._hold_batch(c, batch)
             self._refuse(c, batch.id, gate, metrics, exclusion)
 
     def gate_probes(self, limit: int, exclude: Iterable[str]) -> list[Sample]:
-        """The newest well-judged turns outside of `exclude`: what a candidate version must not get worse at.
+        """The newest well-judged turns that are never trained on: what a candidate version must not get worse at.
 
-        Of several verdicts on a turn the person's last one counts, and the judge's last one where there is none.
+        They are of sessions that are set aside, or something else kept them from being trained on. Of several verdicts
+        on a turn the person's last one counts, and the judge's last one where there is none.
         """
         query = select(T.id).where(PROBES, T.id.not_in(list(exclude))).order_by(T.good_verdict.desc()).limit(limit)
         with self._store.reading() as c:
@@ -242,6 +249,11 @@ class Batches:
         given = schema.samples.c
         query = select(given.hint).where(given.hint.is_not(None), given.created_at <= made)
         return list(reversed(c.execute(query.order_by(given.created_at.desc()).limit(LAST_HINTS)).scalars().all()))
+
+    def refused_in_a_row(self) -> dict[str, Any]:
+        """How many batches the gate refused since the last version, and why the newest of them."""
+        with self._store.reading() as c:
+            return in_a_row(c)
 
     def _hold_batch(self, c: Connection, batch: Batch) -> None:
         row = c.execute(select(B.state, B.lease_token).where(B.id == batch.id)).one_or_none()
@@ -258,11 +270,16 @@ class Batches:
         self._end_batch(c, batch, "released")
 
     def _refuse(
-        self, c: Connection, batch: int, gate: dict[str, Any], metrics: dict[str, float], exclusion: Exclusion
+        self, c: Connection, batch: int, gate: dict[str, Any], metrics: dict[str, float], exclusion: Exclusion | None
     ) -> None:
-        why = "; ".join(gate.get("reasons", [])) or None
-        for turn_id in self._leased(c, batch):
-            self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=exclusion, last_error=why)
+        reasons = gate.get("reasons", [])
+        leased = self._leased(c, batch)
+        if exclusion is None:
+            give_back(self._store, c, leased, reasons)
+        else:
+            for turn_id in leased:
+                why = "; ".join(reasons) or None
+                self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=exclusion, last_error=why)
         self._end_batch(c, batch, "refused", metrics=pack_json(metrics), gate=pack_json(gate))
         self._store.log(c, "version", None, {"version": None, "batch": batch, "metrics": metrics, "gate": gate})
 

@@ -7,8 +7,9 @@ and keeps those of what serves again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, literal, not_, or_, select
 
@@ -25,30 +26,50 @@ _NEXT_READY = select(func.min(T.version)).where(schema.READY, T.version >= bindp
 _OF_SPAN = T.version.between(bindparam("low"), bindparam("high"))
 _STALE = select(T.id, T.state, T.exclusion).where(schema.READY, _OF_SPAN).limit(bindparam("most"))
 
+Kind = Literal["new", "refused", "silent"]
+"""Teaches something, was refused by the gate under this configuration, or carries the KL term alone."""
 Span = tuple[int, int]
 """The first and the last of the versions between which each is fresh, or each is stale."""
 
 
-def stale_and_fresh(
-    c: Connection, serving: int, train: TrainConfig, most: int
-) -> tuple[list[Any], list[Any], list[Any]]:
-    """Ready turns (`id`, `state`, `exclusion`): up to `most` stale ones, and in their order those for a batch.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Ready turns (`id`, `state`, `exclusion`, `seq`), each list in the order of the turns.
 
-    The latter in two lists: those that teach something, at most a batch of them, and those that carry the KL term
-    alone, at most a batch and `most`.
+    ``stale`` ones; those that teach something, at most a batch of them: ``teaching``, and ``refused`` by the gate under
+    this configuration; and ``silent`` ones, which carry the KL term alone.
     """
-    stale: list[Any] = []
-    teaching: list[Any] = []
-    silent: list[Any] = []
+
+    stale: list[Any]
+    teaching: list[Any]
+    refused: list[Any]
+    silent: list[Any]
+
+
+def choose(c: Connection, serving: int, train: TrainConfig, configuration: str, most: int) -> Choice:
+    """Up to `most` stale turns, and those for a batch; of silent ones up to a batch and `most`."""
+    found = Choice([], [], [], [])
+    learns = _learns(train)
     for (low, high), is_fresh in _ready_spans(c, _fresh_spans(c, serving, train.max_staleness)):
         span = {"low": low, "high": high}
-        if is_fresh:
-            teaching += c.execute(_ready(*_learns(train), teaches=True), span | {"most": train.max_batch}).all()
-            silent += c.execute(_ready(*_learns(train), teaches=False), span | {"most": train.max_batch + most}).all()
-        elif len(stale) < most:
-            stale += c.execute(_STALE, span | {"most": most - len(stale)}).all()
-    in_order = lambda rows: sorted(rows, key=lambda row: row.seq)  # noqa: E731
-    return stale, in_order(teaching)[: train.max_batch], in_order(silent)[: train.max_batch + most]
+        if not is_fresh:
+            if len(found.stale) < most:
+                found.stale.extend(c.execute(_STALE, span | {"most": most - len(found.stale)}))
+            continue
+        of = span | {"most": train.max_batch, "configuration": configuration}
+        found.teaching.extend(c.execute(_ready(*learns, "new"), of))
+        found.refused.extend(c.execute(_ready(*learns, "refused"), of))
+        found.silent.extend(c.execute(_ready(*learns, "silent"), span | {"most": train.max_batch + most}))
+    return Choice(
+        found.stale,
+        _in_order(found.teaching)[: train.max_batch],
+        _in_order(found.refused)[: train.max_batch],
+        _in_order(found.silent)[: train.max_batch + most],
+    )
+
+
+def _in_order(rows: Sequence[Any]) -> list[Any]:
+    return sorted(rows, key=lambda row: row.seq)
 
 
 def with_silent(teaching: Sequence[Any], silent: Sequence[Any], max_batch: int) -> list[Any]:
@@ -57,9 +78,10 @@ def with_silent(teaching: Sequence[Any], silent: Sequence[Any], max_batch: int) 
     return sorted([*teaching, *silent[:room]], key=lambda row: row.seq)
 
 
-def count_teaching(c: Connection, train: TrainConfig) -> int:
-    """How many ready samples teach something: `min_batch` of them begin a batch."""
-    return c.execute(_count(*_learns(train)), {"low": BASE_VERSION, "high": _LAST}).scalar_one()
+def count_teaching(c: Connection, train: TrainConfig, configuration: str) -> int:
+    """How many ready samples teach something and were not refused: `min_batch` of them begin a batch."""
+    every = {"low": BASE_VERSION, "high": _LAST, "configuration": configuration}
+    return c.execute(_count(*_learns(train)), every).scalar_one()
 
 
 def _learns(train: TrainConfig) -> tuple[bool, bool]:
@@ -69,11 +91,11 @@ def _learns(train: TrainConfig) -> tuple[bool, bool]:
 
 
 @cache
-def _ready(scores: bool, hints: bool, *, teaches: bool) -> Select[Any, Any, Any, Any]:
-    """The first ready turns of a span of versions that teach something, or that do not."""
+def _ready(scores: bool, hints: bool, kind: Kind) -> Select[Any, Any, Any, Any]:
+    """The first ready turns of a kind of a span of versions."""
     wanted = select(T.id, T.state, T.exclusion, T.seq).join_from(schema.turns, schema.samples, S.turn_id == T.id)
     return (
-        wanted.where(_that(scores, hints, teaches))
+        wanted.where(_that(scores, hints, kind))
         .order_by(T.seq + 0)  # what is computed keeps SQLite from walking all turns in their order
         .limit(bindparam("most"))
     )
@@ -84,14 +106,19 @@ def _count(scores: bool, hints: bool) -> Select[Any]:
     return (
         select(func.count())
         .join_from(schema.turns, schema.samples, S.turn_id == T.id)
-        .where(_that(scores, hints, True))
+        .where(_that(scores, hints, "new"))
     )
 
 
-def _that(scores: bool, hints: bool, teaches: bool) -> ColumnElement[bool]:
+def _that(scores: bool, hints: bool, kind: Kind) -> ColumnElement[bool]:
     signals = [*([S.reward != 0] if scores else []), *([S.hint.is_not(None)] if hints else [])]
     some = or_(*signals)
-    return and_(schema.READY, _OF_SPAN, some if teaches else not_(some))
+    if kind == "silent":
+        return and_(schema.READY, _OF_SPAN, not_(some))
+    refused = S.refused_as == bindparam("configuration")
+    return and_(
+        schema.READY, _OF_SPAN, some, refused if kind == "refused" else or_(S.refused_as.is_(None), not_(refused))
+    )
 
 
 def _fresh_spans(c: Connection, serving: int, max_staleness: int) -> list[Span]:

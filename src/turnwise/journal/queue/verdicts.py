@@ -9,6 +9,7 @@ from turnwise.journal import schema
 from turnwise.journal.packing import pack_json
 from turnwise.journal.store import Store
 from turnwise.journal.turns.recording import Turns
+from turnwise.journal.turns.set_aside import set_aside
 from turnwise.messages import saying
 from turnwise.sampling import signal_of_verdict
 from turnwise.types import REVIVABLE, Exclusion, TurnState, Verdict
@@ -58,10 +59,12 @@ class Verdicts:
         self._insert(c, turn_id, verdict)
         self._store.move(c, turn_id, TurnState.JUDGED)
         c.execute(delete(schema.samples).where(schema.samples.c.turn_id == turn_id))
-        turn = c.execute(select(T.response_tokens, T.hint_at).where(T.id == turn_id)).one()
+        turn = c.execute(select(T.session_id, T.response_tokens, T.hint_at).where(T.id == turn_id)).one()
         method = self._store.config.train.method
         said = (verdict.score, verdict.hint, turn.hint_at, turn.response_tokens, verdict.confidence)
         signal = signal_of_verdict(method, *said)
+        if not isinstance(signal, Exclusion) and set_aside(c, turn.session_id, self._store.config.gate):
+            signal = Exclusion.SET_ASIDE
         if isinstance(signal, Exclusion):
             self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=signal)
             return

@@ -12,6 +12,7 @@ from turnwise.journal import prefixes, schema
 from turnwise.journal.packing import unpack_json
 from turnwise.journal.store import Store
 from turnwise.journal.turns.recorded import Turn, recorded
+from turnwise.journal.turns.set_aside import set_aside
 from turnwise.messages import history_from_chat
 from turnwise.sampling import may_keep_only_turn
 from turnwise.types import UNANSWERED, Exclusion, Message, TurnKind, TurnState
@@ -75,7 +76,10 @@ class Sessions:
         """Settle the turns that no next state will come to."""
         rows = list(waiting)
         keeps = self._store.config.train.enabled and may_keep_only_turn([row.response_tokens for row in rows])
-        if keeps and len(c.execute(_MAIN, {"which": session_id}).all()) == 1:
+        only = keeps and len(c.execute(_MAIN, {"which": session_id}).all()) == 1
+        if only and set_aside(c, session_id, self._store.config.gate):
+            self._store.move(c, rows[0].id, TurnState.EXCLUDED, exclusion=Exclusion.SET_ASIDE)
+        elif only:
             self._store.move(c, rows[0].id, TurnState.READY)
             ready = {"created_at": self._store.clock(), "ready_mono": self._store.now(c)}
             c.execute(insert(schema.samples).values(turn_id=rows[0].id, reward=0.0, **ready))

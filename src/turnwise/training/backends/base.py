@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from turnwise.training.gate import Measurements
 from turnwise.training.lessons.learning import Taught
 from turnwise.training.step import Signals, Tick
 from turnwise.types import Batch, PolicyVersion, Sample
@@ -66,8 +65,11 @@ class Backend(Protocol):
         """Go to where a snapshot was taken."""
         ...
 
-    def measure(self, batch: Batch, signals: Sequence[Signals], probes: Sequence[Sample], tick: Tick) -> Measurements:
-        """What the gate looks at, of the weights as they are beside the version that was prepared."""
+    def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
+        """The gate's result on the weights as they are, beside the version that was prepared.
+
+        Where it passes a part of the step, the weights are that part from then on.
+        """
         ...
 
     def stage(

@@ -16,8 +16,8 @@ from turnwise.config import Config
 from turnwise.errors import AdapterError
 from turnwise.methods import METHODS
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
-from turnwise.training import gate
 from turnwise.training.checkpoints import CheckpointStore
+from turnwise.training.gate.gate import Gate
 from turnwise.training.lessons.learning import FEWEST, Taught, learn_step, loss_of, with_teacher
 from turnwise.training.lessons.making import make_lessons, questions_of
 from turnwise.training.lessons.wishes import standing
@@ -40,6 +40,7 @@ class LocalBackend:
         self._model = str(model)
         self.policy = Policy(model, config.train)
         self._folder = model
+        self._gate = Gate(self.policy, model, config.train, config.gate)
         self._parent: dict[str, Tensor] | None = None
         self._history = ScoreHistory()
         self._optimizer = self._new_optimizer()
@@ -104,10 +105,8 @@ class LocalBackend:
         self.policy.load(adapter)
         self._optimizer.load_state_dict(optimizer)
 
-    def measure(
-        self, batch: Batch, signals: Sequence[Signals], probes: Sequence[Sample], tick: Tick
-    ) -> gate.Measurements:
-        return gate.measure(self.policy, self._parent, batch, signals, probes, self._config, tick)
+    def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
+        return self._gate.examine(self._parent, batch, probes, standing(batch.hints, self.policy.states_of), tick)
 
     def stage(
         self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str
@@ -138,5 +137,10 @@ class LocalBackend:
             log.warning("the optimiser state of v%d is gone; the update starts with a fresh one", version)
             return
         self._optimizer.load_state_dict(left.optimizer)
+        # The gate let only a part of that step pass. Its momentum would go on with the rest of it: it is cut alike.
+        # How large gradients are is as true as before, so their squares stay.
+        part = float(meta.get("gate", {}).get("alpha", 1.0))
+        for state in self._optimizer.state.values() if part < 1 else ():
+            state["exp_avg"].mul_(part)
         for group in self._optimizer.param_groups:  # the configuration, not the checkpoint, sets these
             group.update(lr=self._config.lr, weight_decay=self._config.weight_decay)

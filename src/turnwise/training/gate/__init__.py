@@ -1,0 +1,1 @@
+"""The gate between a trained candidate and what is served: see gate.py."""

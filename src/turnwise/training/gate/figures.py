@@ -1,0 +1,108 @@
+"""What the gate looks at, as data: the figures, their limits, and what a refusal says and advises.
+
+`decide` is a pure function of figures and limits. Larger is worse in all of them. One that could not be measured is
+None; `gate.unmeasured` says what that means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from turnwise.config import GateConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """The figures of one candidate, all at temperature 1. Distances and likelihoods are in nats per token.
+
+    "Base" stands for the base model and the base model that was told the hints, whichever is nearer, or allows more.
+
+    ``step_kl``: KL(candidate ‖ parent) at the answers of all probes. ``drift_kl``: KL(candidate ‖ base) there.
+    ``nll_rise``, ``general_rise``: by how much well-judged recorded answers, and those of the general probe, became
+    less likely than under parent and base. ``answer_drift``: how much less likely the candidate's own answers are
+    under the base than under itself. ``off_topic``: the share lost of what ties answers to their questions.
+    ``repetition``: share of 4-grams of its answers that were there before. ``length_ratio``: how many times its answers
+    are longer or shorter than any of recorded, parent's and base's are. ``unended``: by which share more of them go
+    on without an end.
+    """
+
+    step_kl: float | None = None
+    drift_kl: float | None = None
+    nll_rise: float | None = None
+    general_rise: float | None = None
+    answer_drift: float | None = None
+    off_topic: float | None = None
+    repetition: float | None = None
+    length_ratio: float | None = None
+    unended: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedFigure:
+    """A field of `Measurements`: the setting with its limit, a sentence for one beyond it, and what to do then.
+
+    A step that is ``hopeless`` times beyond a limit is refused whole: what a part of it would do less of is still the
+    wrong thing. None: any excess is only one of size.
+    """
+
+    name: str
+    limit: str
+    said: str
+    advice: str
+    hopeless: float | None = 2.0
+
+
+SMALLER = "lower train.lr"
+LOOK = "look at what the batch was judged by (`turnwise sessions list`)"
+FIGURES = (
+    LimitedFigure("step_kl", "max_step_kl", "the step is {:.2f} nats per token from its parent", SMALLER, None),
+    LimitedFigure(
+        "drift_kl",
+        "max_drift_kl",
+        "the policy is {:.2f} nats per token from the base model, told the hints or not",
+        "raise train.beta_kl, or go back with `turnwise versions rollback`",
+        None,
+    ),
+    LimitedFigure("nll_rise", "max_nll_rise", "well-judged answers lost {:.2f} nats per token", SMALLER),
+    LimitedFigure("general_rise", "max_general_rise", "the general probe lost {:.2f} nats per token", SMALLER),
+    LimitedFigure(
+        "answer_drift", "max_answer_drift", "its answers are {:.2f} nats per token less likely to the base", LOOK
+    ),
+    LimitedFigure(
+        "off_topic", "max_off_topic", "its answers lost {:.0%} of what ties them to the question", LOOK, None
+    ),
+    LimitedFigure("repetition", "max_repetition", "{:.0%} of its 4-grams are repetitions", LOOK),
+    LimitedFigure(
+        "length_ratio", "max_length_ratio", "its answers are {:.2f} times longer or shorter than all others", LOOK
+    ),
+    LimitedFigure("unended", "max_unended", "{:.0%} more of its answers go on without an end", LOOK, None),
+)
+
+
+def decide(m: Measurements, config: GateConfig) -> dict[str, Any]:
+    """The gate's result on one candidate, as it is recorded.
+
+    ``accepted``; the ``reasons`` of a refusal and its ``advice``; ``hopeless`` where no part of the step will do;
+    ``unmeasured`` names the figures that could not be taken; the rest are the figures.
+    """
+    reasons, advice, unmeasured, hopeless = [], [], [], False
+    for figure in FIGURES:
+        value, limit = getattr(m, figure.name), getattr(config, figure.limit)
+        if value is None:
+            unmeasured.append(figure.name)
+        elif not value <= limit:  # so that what is no number is beyond every limit
+            reasons.append(f"{figure.said.format(value)} (gate.{figure.limit} = {limit:g})")
+            advice += [f"{figure.advice}, or raise gate.{figure.limit}"]
+            hopeless |= figure.hopeless is not None and not value <= figure.hopeless * limit
+    if unmeasured and config.unmeasured == "hold":
+        reasons.append(f"not measured: {', '.join(unmeasured)} (gate.unmeasured = hold)")
+        advice.append('set gate.unmeasured = "pass"')
+    return {
+        "accepted": not reasons,
+        "reasons": reasons,
+        "advice": advice,
+        "hopeless": hopeless,
+        "unmeasured": unmeasured,
+        **asdict(m),
+    }

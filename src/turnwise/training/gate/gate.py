@@ -1,0 +1,106 @@
+"""The gate: whether a trained candidate may serve in place of its parent, and if not all of its step, how much of it.
+
+A score can rise while the answers turn to gibberish, so the candidate is measured on what a score does not see. The
+whole step is tried first, and then ever smaller parts of it. The gate never publishes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from turnwise.config import GateConfig, TrainConfig
+from turnwise.training.gate.examination import BaseReader, Examination, Material, Weights, choose_asked
+from turnwise.training.gate.figures import FIGURES, Measurements, decide
+from turnwise.training.gate.probes import Probe, general_probes, probe_of
+from turnwise.training.policy import Policy
+from turnwise.training.step import Tick
+from turnwise.types import Batch, Sample
+
+PARTS = (1.0, 0.5, 0.25, 0.125)
+"""Of a step, tried in this order until one passes."""
+MOST_HINTS = 4
+"""Distinct hints that the base model is told at once: a small model follows no more."""
+
+
+class Gate:
+    """Examines candidates of one policy. What the base model says of the general probe is kept between them."""
+
+    def __init__(self, policy: Policy, model: Path | str, train: TrainConfig, config: GateConfig) -> None:
+        self._policy, self._model, self._train, self._config = policy, model, train, config
+        self._base = BaseReader(policy, train.microbatch_tokens)
+
+    @cached_property
+    def _general(self) -> list[Probe]:
+        return general_probes(self._model)
+
+    def examine(
+        self, parent: Weights, batch: Batch, turns: Sequence[Sample], wishes: Sequence[str], tick: Tick
+    ) -> dict[str, Any]:
+        """Judge the candidate whose weights are in the policy, and leave there the part of its step that passes.
+
+        Where none passes, they are the candidate's. ``wishes`` are those that stand; the batch's own hints come
+        behind them. Gives the result as it is recorded: that of `decide`, and ``alpha``, the part of the step (0: none).
+        """
+        policy = self._policy
+        whole, start = policy.state(), parent if parent is not None else policy.initial
+        material = self._material(batch, turns, wishes)
+        about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}
+        first: dict[str, Any] | None = None
+        tried = 0
+
+        def alive() -> None:
+            tick("gate", tried, len(PARTS))
+
+        examination = Examination(policy, self._base, parent, material, self._train, self._config, alive)
+        for alpha in PARTS:
+            policy.load(part_of(start, whole, alpha))
+            result = self._look(examination, thorough=first is None)
+            if result["accepted"]:
+                self._base.keep_only(material.known)
+                cut = {} if first is None else {"whole": first}
+                return result | about | cut | {"alpha": alpha}
+            first = first or result
+            tried += 1
+            if first["hopeless"]:
+                break
+        policy.load(whole)
+        self._base.keep_only(material.known)
+        assert first is not None
+        return first | about | {"alpha": 0.0}
+
+    def _look(self, examination: Examination, thorough: bool) -> dict[str, Any]:
+        """The result on the weights that are in the policy. Answers cost most: what fails before needs none."""
+        known = examination.at_known_answers()
+        result = decide(known, self._config)
+        if result["hopeless"] or not (thorough or _passes(known, self._config)):
+            return result
+        return decide(examination.at_its_answers(known), self._config)
+
+    def _material(self, batch: Batch, turns: Sequence[Sample], wishes: Sequence[str]) -> Material:
+        probes, ours = [probe_of(s) for s in turns], [probe_of(s) for s in batch.samples]
+        told = list(dict.fromkeys([*wishes, *(s.hint for s in batch.samples if s.hint)]))[:MOST_HINTS]
+        return Material(
+            general=self._general,
+            turns=probes,
+            asked=choose_asked(probes, ours, self._general, self._config.answers),
+            recorded=[s.response_ids for s in (*turns, *batch.samples)],
+            tellings=[told, *([told[:1]] if len(told) > 1 else [])] if told else [],
+        )
+
+
+def part_of(start: dict[str, Tensor], whole: dict[str, Tensor], alpha: float) -> dict[str, Tensor]:
+    """``alpha`` of the way from one adapter to another, weight by weight."""
+    if alpha == 1:
+        return whole
+    return {name: start[name] + alpha * (tensor - start[name]) for name, tensor in whole.items()}
+
+
+def _passes(m: Measurements, config: GateConfig) -> bool:
+    """Whether no figure that was taken is beyond its limit."""
+    taken = [(getattr(m, f.name), getattr(config, f.limit)) for f in FIGURES]
+    return all(value is None or value <= limit for value, limit in taken)

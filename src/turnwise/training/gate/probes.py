@@ -1,0 +1,73 @@
+"""Probes: prompts with an answer that is known to be good, on which the gate compares weights.
+
+Two kinds: turns of sessions that are set aside for this and never trained on, and a fixed set of general ability that
+ships with the package (`general.json`), written into the served model's own chat template. Ids are joined, never text.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from turnwise.errors import EngineError, ModelError
+from turnwise.messages import saying
+from turnwise.tokens.rendering import load_renderer
+from turnwise.training.policy import hinted_prompt
+from turnwise.types import Sample
+
+log = logging.getLogger(__name__)
+
+LONGEST_PROMPT = 1024
+"""Of a longer prompt its last tokens are read: an agent's task stands before them, the state it must answer in them.
+Both sides of every comparison read the same, and reading more would take longer than the rest of the gate."""
+LONGEST_ANSWER = 128
+"""Tokens of a recorded answer that are read."""
+TURN = "turn"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """``prompt_ids`` [P] and a good answer to it, ``answer_ids`` [R]; ``hint_at`` as in a `Sample`.
+
+    ``about`` is TURN, or what a general one is about.
+    """
+
+    prompt_ids: list[int]
+    answer_ids: list[int]
+    hint_at: int | None
+    about: str
+
+    def told(self, hints: Sequence[str], tokenizer: Tokenizer) -> Probe:
+        """The same with these hints in its prompt, as the teacher reads one."""
+        prompt = hinted_prompt(self.prompt_ids, "\n".join(hints), self.hint_at, tokenizer)
+        return replace(self, prompt_ids=prompt, hint_at=None)
+
+
+def probe_of(sample: Sample) -> Probe:
+    """A recorded turn as a probe: the end of its prompt, and the beginning of its answer."""
+    cut = max(0, len(sample.prompt_ids) - LONGEST_PROMPT)
+    # A hint for a message that is cut off is read first of what is left.
+    hint_at = None if sample.hint_at is None else max(0, sample.hint_at - cut)
+    return Probe(sample.prompt_ids[cut:], sample.response_ids[:LONGEST_ANSWER], hint_at, TURN)
+
+
+def general_probes(model: Path | str) -> list[Probe]:
+    """The general probe for a model; none, with a warning, where its template does not take a plain question."""
+    rows = json.loads(files("turnwise.training.gate").joinpath("general.json").read_text(encoding="utf-8"))
+    try:
+        renderer = load_renderer(model)
+        ends = renderer.stop_token_ids[:1]
+        prompts = [renderer.render([saying("user", row["question"])], None) for row in rows]
+    except (ModelError, EngineError) as e:
+        log.warning("general ability cannot be measured: %s", e)
+        return []
+    return [
+        Probe(list(prompt.ids), [*renderer.encode(row["answer"]), *ends], prompt.hint_at, row["about"])
+        for row, prompt in zip(rows, prompts, strict=True)
+    ]
