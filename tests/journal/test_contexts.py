@@ -47,7 +47,7 @@ def test_many_turns_are_read_with_their_own_contexts_and_few_questions(home: Pat
 
     @event.listens_for(journal.store.engine, "before_cursor_execute")
     def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        asked.extend(["ancestors"] * ("RECURSIVE" in statement))
+        asked.extend(["ancestors"] * ("RECURSIVE chain" in statement))
 
     for turn in turns:
         journal.verdicts.feedback(turn, None, f"reply to {turn}")

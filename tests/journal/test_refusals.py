@@ -58,7 +58,7 @@ def test_what_was_refused_is_no_more_than_half_of_a_batch(queue: Journal) -> Non
     for _ in range(2):
         judged(queue), judged(queue)
         refuse_next(queue)
-    assert queue.status.figures()["samples_ready"] == 4
+    assert queue.status.figures()["turns"]["ready"] == 4
     new = {judged(queue), judged(queue)}
     batch = queue.batches.claim("t", 60)
     assert batch is not None and len(batch.samples) == 4 and new < ids(batch)
@@ -81,7 +81,7 @@ def test_a_sample_of_three_refused_batches_is_set_aside_with_its_reason(queue: J
         assert first <= refuse_next(queue)
     assert {queue.turns.get(i).exclusion for i in first} == {Exclusion.REFUSED_BY_GATE}
     assert queue.status.figures()["excluded"] == {str(Exclusion.REFUSED_BY_GATE): 2}
-    assert queue.status.figures()["samples_ready"] == 4, "the others were in fewer of them"
+    assert queue.status.figures()["turns"]["ready"] == 4, "the others were in fewer of them"
 
 
 def test_three_refusals_in_a_row_are_said_with_what_to_do(queue: Journal) -> None:

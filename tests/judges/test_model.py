@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from turnwise.config import Config, JudgeConfig
 from turnwise.judges.choice import SignalJudge, SignalsThenModelJudge
 from turnwise.judges.model import CALL_ATTEMPTS, JudgeUnavailable, ModelJudge
-from turnwise.messages import saying
+from turnwise.messages import result_of, saying
 from turnwise.types import JudgeTask
 
 Behaviour = Callable[[dict[str, Any], int], Any]
@@ -30,6 +30,10 @@ TASK = JudgeTask(
     saying("assistant", "Watered."),
     [saying("user", "blorp")],
 )
+
+
+SAYS_NOTHING = replace(TASK, next_state=[result_of("call_1", "blorp")])
+"""The signals abstain on it: a tool's word that is no report of anything."""
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -243,7 +247,7 @@ async def test_the_cascade_asks_the_model_only_where_the_signals_abstain() -> No
         cascade = SignalsThenModelJudge(SignalJudge(), judge)
         assert (await cascade.judge(clear)).judge == "signals"
         assert endpoint.bodies == []
-        assert (await cascade.judge(TASK)).judge == "model"
+        assert (await cascade.judge(SAYS_NOTHING)).judge == "model"
 
 
 async def test_an_outage_behind_abstaining_signals_is_no_neutral_verdict() -> None:
@@ -252,12 +256,12 @@ async def test_an_outage_behind_abstaining_signals_is_no_neutral_verdict() -> No
         judging(endpoint.url) as judge,
     ):
         with pytest.raises(JudgeUnavailable):
-            await SignalsThenModelJudge(SignalJudge(), judge).judge(TASK)
+            await SignalsThenModelJudge(SignalJudge(), judge).judge(SAYS_NOTHING)
     assert endpoint.bodies, "the signals abstained, and the model was asked"
 
 
 async def test_signals_alone_call_an_abstention_no_signal() -> None:
-    verdict = await SignalJudge().judge(TASK)
+    verdict = await SignalJudge().judge(SAYS_NOTHING)
     assert (verdict.score, verdict.hint) == (0, None)
     assert "no signal" in verdict.reason
 

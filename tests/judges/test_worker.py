@@ -101,14 +101,14 @@ def state(journal: Journal, turn: str) -> TurnState:
 
 
 async def test_a_reply_becomes_a_sample(journal: Journal, tmp_path: Path) -> None:
-    turn = add_turn(journal, "aaa", "too stiff. can you say it in one plain sentence, without the bold?")
+    turn = add_turn(journal, "aaa", "No, that is wrong. Please say it in one plain sentence.")
     await work_until(
         Worker(settings(tmp_path), journal, SignalJudge()), lambda: state(journal, turn) is TurnState.READY
     )
     with journal.store.reading() as c:
         [(reward, hint)] = c.execute(select(schema.samples.c.reward, schema.samples.c.hint)).all()
-    assert -1 < reward < -0.7, "the score times the confidence in it"
-    assert "can you say it in one plain sentence, without the bold?" in hint
+    assert -1 < reward <= -0.55, "the score times the confidence in it"
+    assert hint == "Please say it in one plain sentence."
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,8 @@ class Gate:
         """Judge the candidate whose weights are in the policy, and leave there the part of its step that passes.
 
         Where none passes, they are the candidate's. ``wishes`` are those that stand; the batch's own hints come
-        behind them. Gives the result as it is recorded: that of `decide`, and ``alpha``, the part of the step (0: none).
+        behind them. Gives the result as it is recorded: that of `decide`, and ``alpha``, the part of the step (0:
+        none).
         """
         policy = self._policy
         whole, start = policy.state(), parent if parent is not None else policy.initial
