@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from turnwise.config import Config, JudgeConfig
 from turnwise.judges.choice import SignalJudge, SignalsThenModelJudge
 from turnwise.judges.model import CALL_ATTEMPTS, JudgeUnavailable, ModelJudge
-from turnwise.messages import result_of, saying
+from turnwise.messages import saying
 from turnwise.types import JudgeTask
 
 Behaviour = Callable[[dict[str, Any], int], Any]
@@ -32,7 +32,7 @@ TASK = JudgeTask(
 )
 
 
-SAYS_NOTHING = replace(TASK, next_state=[result_of("call_1", "blorp")])
+SAYS_NOTHING = replace(TASK, next_state=[saying("tool", "blorp")])
 """The signals abstain on it: a tool's word that is no report of anything."""
 
 
