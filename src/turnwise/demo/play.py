@@ -21,6 +21,7 @@ import openai
 from filelock import FileLock, Timeout
 from rich.console import Console
 
+from turnwise.config import TrainConfig
 from turnwise.demo import arms, plot, report, stats
 from turnwise.demo.coherence import ScoredText, mean_nll, with_wish
 from turnwise.demo.personas import PERSONAS, Persona
@@ -37,18 +38,6 @@ SIMULATOR_KEY_ENV = "TURNWISE_SIMULATOR_API_KEY"
 BASE, WISHED, CONTROL_TALK = "examination before", "base model told the wish", "control: conversations, learning off"
 CONTROL, LEARNING, FINAL = "control: examination", "conversations, learning on", "examination after"
 LANGUAGE = "language of the answers"
-
-TRAINING: dict[str, int | float | str] = {
-    "min_batch": 8,
-    "max_batch": 24,
-    "minibatch": 8,
-    "lr": 3e-4,
-    "epochs": 2,
-    "teacher": "base",
-}
-"""How the demo's server trains, beside the defaults: in a run of minutes batches are smaller, steps larger and two over
-each batch. The teacher is the base model, which stands still (docs/decisions/0006). docs/demo.md has what else was
-tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +195,7 @@ class _Run:
                 arm="learning",
                 seed=self.after,
                 wave=self.scale.wave,
-                min_batch=int(TRAINING["min_batch"]),
+                min_batch=TrainConfig().min_batch,
             )
             played.curve.extend(curve)
         with stages.stage(FINAL, len(held_out)) as advance:
@@ -230,7 +219,7 @@ class _Run:
             home.resolve(),
             {
                 "model": {"path": self.options.model},
-                "train": {**TRAINING, "method": self.options.method, "seed": self.options.seed, "enabled": learning},
+                "train": {"method": self.options.method, "seed": self.options.seed, "enabled": learning},
             },
         )
 
