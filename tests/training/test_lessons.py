@@ -20,6 +20,7 @@ from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_
 from turnwise.training.lessons.making import Lesson, OpenQuestion, everyday_questions, make_lessons
 from turnwise.training.lessons.wishes import ABOUT, ORDINARY, standing
 from turnwise.training.policy import Policy
+from turnwise.training.step import NotFinite
 from turnwise.types import Batch
 
 TOPICS = {"brief": 0, "longer": 0, "metric": 1, "sam": 2, "code": 3}
@@ -136,6 +137,23 @@ def test_an_update_goes_on_over_lessons_and_says_what_they_taught(
     metrics = version.metrics
     assert metrics["optimiser_steps"] == 2 + 2 * 3, "two on samples, two passes over six lessons, two at a time"
     assert metrics["lesson_after"] < metrics["lesson_before"]
+
+
+def test_lessons_without_a_finite_gradient_cost_no_sample(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_lessons(monkeypatch)
+
+    def broken(self: LocalBackend, *_: object) -> float:
+        raise NotFinite("the loss of the lessons is not finite")
+
+    monkeypatch.setattr(LocalBackend, "learn", broken)
+    bench = make()
+    feed(bench.journal, range(4))
+    assert bench.claim_and_work()
+    (version,) = bench.journal.versions.all()
+    assert version.metrics["optimiser_steps"] == 2
+    assert bench.turns() == {"trained": 4}
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 5, 7])

@@ -5,6 +5,7 @@ What it needs of weights and optimiser it asks of a backend; what it keeps are c
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -23,8 +24,10 @@ from turnwise.training.checkpoints import Checkpoint, CheckpointStore, origin_of
 from turnwise.training.lessons.learning import GAIN, LEARNED, apart
 from turnwise.training.publish import recent_checkpoints
 from turnwise.training.scores import ScoreHistory
-from turnwise.training.step import BadBatch, Tick, plan, sampler_gap
+from turnwise.training.step import BadBatch, NotFinite, Tick, plan, sampler_gap
 from turnwise.types import Batch, PolicyVersion, Sample
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,11 @@ class Trainer:
                 position = before + i * parts + c + 1
                 if position <= len(metrics):
                     continue
-                measured = {"lesson": self.backend.learn(chunk, tick), "lesson_before": first}
+                try:
+                    measured = {"lesson": self.backend.learn(chunk, tick), "lesson_before": first}
+                except NotFinite as e:  # no fault of the samples: what they taught stays
+                    log.warning("batch %d: %s; the update goes on without the rest of them", batch.id, e)
+                    return
                 if c == parts - 1:
                     measured["lesson_after"] = self.backend.lesson_loss(held, tick)
                 metrics.append(measured)
