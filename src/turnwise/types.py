@@ -227,7 +227,8 @@ class Sample:
 class Batch:
     """Samples leased together for one optimiser update, in a fixed order, on top of version ``parent``.
 
-    ``hints`` are those of the person's last samples, this batch's and earlier ones, in the order they were given.
+    ``hints`` are those of the person's last samples, this batch's and earlier ones, in the order they were given, and
+    ``hint_turns`` the turns that they were given on.
     """
 
     id: int
@@ -235,6 +236,7 @@ class Batch:
     parent: int
     samples: list[Sample]
     hints: list[str] = field(default_factory=list)
+    hint_turns: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

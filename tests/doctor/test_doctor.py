@@ -149,7 +149,8 @@ def test_what_the_loops_say_is_shown(kept: Config) -> None:
     journal.status.say("gateway", {"pid": 1, "version": 1, "version_error": "version 2 cannot be loaded"})
     journal.status.say("judge", {"state": "waiting", "error": None})
     journal.close()
-    assert {(f.check, f.level, f.text) for f in found(kept.home, "trainer", "gateway", "judge")} == {
+    says = found(kept.home, "trainer", "gateway", "judge")
+    assert {(f.check, f.level, f.text) for f in says if f.level != "ok"} == {
         ("trainer", "fault", "says: batch 3: out of memory [gate]"),
         ("gateway", "fault", "says: version 2 cannot be loaded"),
     }

@@ -181,3 +181,9 @@ def test_a_batch_comes_with_the_last_hints_of_earlier_ones_too_and_with_what_was
     queue.verdicts.feedback(judged_late, -1, "in French")
     again = claim(queue)
     assert again.id == second.id and again.hints == second.hints, "who takes a batch up learns from the same hints"
+
+
+def test_a_turn_with_tools_gives_no_question_to_answer_without_them(queue: Journal) -> None:
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    judged(queue, tools=tools), judged(queue)
+    assert [s.question for s in claim(queue).samples] == [None, "hi"]

@@ -253,3 +253,12 @@ def test_a_part_is_between_two_adapters() -> None:
     start, whole = {"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, -2.0])}
     assert part_of(start, whole, 0.25)["w"].tolist() == [1.5, 1.0]
     assert part_of(start, whole, 1.0)["w"].tolist() == [3.0, -2.0]
+
+
+def test_drift_that_the_parent_had_already_is_not_held_against_a_step() -> None:
+    config = GateConfig()
+    far = Measurements(step_kl=0.1, drift_kl=1.5, answer_drift=1.2)
+    assert not decide(far, config)["accepted"]
+    back = replace(far, parents_drift_kl=1.6, parents_answer_drift=1.2)
+    assert decide(back, config)["accepted"]
+    assert not decide(replace(back, drift_kl=1.7), config)["accepted"], "further away is"

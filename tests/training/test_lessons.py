@@ -15,10 +15,11 @@ from turnwise.config import TrainConfig
 from turnwise.messages import saying
 from turnwise.tokens.rendering import load_renderer
 from turnwise.training.backends.local import LocalBackend
+from turnwise.training.checkpoints import origin_of
 from turnwise.training.lessons import making
 from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_teacher
 from turnwise.training.lessons.making import Lesson, OpenQuestion, everyday_questions, make_lessons
-from turnwise.training.lessons.wishes import ABOUT, ORDINARY, standing
+from turnwise.training.lessons.wishes import ABOUT, ORDINARY, standing, wishes_among
 from turnwise.training.policy import Policy
 from turnwise.training.step import NotFinite
 from turnwise.types import Batch
@@ -87,11 +88,14 @@ def test_the_loss_is_the_forward_divergence_from_the_base_model_that_was_told(po
     assert policy.parameters()[0].grad is None, "looking teaches nothing"
 
 
-@pytest.mark.parametrize("tokens", [16, 4096])
+@pytest.mark.parametrize("tokens", [64, 4096])
 def test_steps_bring_the_policy_nearer_to_the_teacher_however_they_are_cut(policy: Policy, tokens: int) -> None:
     taught = with_teacher(policy, lessons(4), tokens, no_tick)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
-    seen = [learn_step(policy, optimizer, taught, 1.0, tokens, no_tick) for _ in range(8)]
+    seen = [
+        learn_step(policy, optimizer, taught, train_config(microbatch_tokens=tokens, minibatch=4), no_tick)
+        for _ in range(8)
+    ]
     assert seen[-1] < 0.7 * seen[0]
     assert seen[1] == pytest.approx(FIRST_STEPS[1], rel=1e-3), "padding and micro-batches change nothing"
 
@@ -107,7 +111,9 @@ def first_steps(policy: Policy, request: pytest.FixtureRequest) -> None:
         taught = with_teacher(policy, lessons(4), 100_000, no_tick)
         optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
         for n in range(2):
-            FIRST_STEPS[n] = learn_step(policy, optimizer, taught, 1.0, 100_000, no_tick)
+            FIRST_STEPS[n] = learn_step(
+                policy, optimizer, taught, train_config(microbatch_tokens=100_000, minibatch=4), no_tick
+            )
         policy.load(before)
 
 
@@ -233,3 +239,15 @@ def test_everyday_questions_are_many_short_and_of_their_own() -> None:
     questions = everyday_questions()
     assert len(questions) == len(set(questions)) >= 90
     assert all(3 < len(q) < making.LONGEST_QUESTION for q in questions)
+
+
+def test_an_update_whose_hints_or_settings_changed_begins_anew() -> None:
+    one = Batch(1, "token", 0, [], ["be brief"])
+    config = train_config()
+    assert origin_of(one, {}, config) == origin_of(Batch(1, "other", 0, [], ["be brief"]), {}, config)
+    assert origin_of(one, {}, config) != origin_of(Batch(1, "token", 0, [], ["longer"]), {}, config)
+    assert origin_of(one, {}, config) != origin_of(one, {}, train_config(lesson_passes=2))
+
+
+def test_what_is_too_long_for_a_wish_is_none_in_any_language() -> None:
+    assert wishes_among(["请" * 500, "x" * 401, "be brief"]) == ["be brief"]

@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from turnwise.config import TrainConfig
 from turnwise.files import new_directory, sweep
 from turnwise.types import Batch
 
@@ -40,12 +41,13 @@ class Checkpoint:
     dropped: dict[str, str] = field(default_factory=dict)
 
 
-def origin_of(batch: Batch, parent: Mapping[str, Any]) -> str:
-    """A digest of the batch's turns and of the version (its ``meta.json``) that they are trained on top of.
+def origin_of(batch: Batch, parent: Mapping[str, Any], config: TrainConfig) -> str:
+    """A digest of all that an update's course depends on: another course is not gone on with, but begun anew.
 
-    The number alone is not enough: where an older journal is restored, numbers are given out a second time.
+    That are the batch's turns and hints, the configuration, and the version (its ``meta.json``) underneath. Its number
+    alone is not enough: where an older journal is restored, numbers are given out a second time.
     """
-    story = [[s.turn_id for s in batch.samples], batch.parent, parent]
+    story = [[s.turn_id for s in batch.samples], batch.hints, batch.parent, parent, config.model_dump(mode="json")]
     return hashlib.sha256(json.dumps(story, sort_keys=True).encode()).hexdigest()
 
 

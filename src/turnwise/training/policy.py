@@ -254,7 +254,7 @@ class Policy:
         ids = [self.tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         rows = [Row(i, [Span(n, len(i), len(i) + 1)]) for n, i in enumerate(ids)]
         with self.reference():
-            return self.hidden(rows).float().cpu()
+            return torch.cat([self.hidden([row]).float().cpu() for row in rows])
 
 
 def _until_end(answer: list[int], ends: Sequence[int]) -> list[int]:

@@ -147,7 +147,7 @@ def optimiser_step(
     optimizer.zero_grad()
     sums, norm = _gradient(policy, batch, signals, chosen, config, tick)
     scale = step_scale(signals, chosen, config)
-    with _scaled(optimizer, scale):
+    with scaled(optimizer, scale):
         optimizer.step()
     tokens = sums.pop("tokens")
     means = {name: sums.pop(name) / tokens for name in ("ratio", "clip_fraction")}
@@ -173,7 +173,7 @@ def step_scale(signals: Sequence[Signals], chosen: Sequence[int], config: TrainC
 
 
 @contextmanager
-def _scaled(optimizer: torch.optim.Optimizer, scale: float) -> Iterator[None]:
+def scaled(optimizer: torch.optim.Optimizer, scale: float) -> Iterator[None]:
     """Inside this context every learning rate is ``scale`` times what it was."""
     rates = [group["lr"] for group in optimizer.param_groups]
     for group, rate in zip(optimizer.param_groups, rates, strict=True):

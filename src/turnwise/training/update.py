@@ -70,7 +70,7 @@ class Trainer:
         backend = self.backend
         started = time.monotonic()
         parent = backend.prepare(batch.parent)
-        origin = origin_of(batch, parent)
+        origin = origin_of(batch, parent, self._config.train)
         batch, dropped = backend.without_faults(batch)
         signals = backend.signals(batch, tick)
         steps = plan(batch, self._config.train)
@@ -126,7 +126,7 @@ class Trainer:
         left = metrics[before]["lesson_before"] if len(metrics) > before else self.backend.lesson_loss(held, tick)
         first = left
         for i in range(self._config.train.lesson_passes):
-            if left <= LEARNED:
+            if not left > LEARNED:  # or it is no number
                 return
             for c, chunk in enumerate(chunks):
                 position = before + i * parts + c + 1
@@ -145,7 +145,7 @@ class Trainer:
                 )
                 came_further()
             now = metrics[before + (i + 1) * parts - 1]["lesson_after"]
-            if now > (1 - GAIN) * left:
+            if not now <= (1 - GAIN) * left:
                 return
             left = now
 

@@ -215,7 +215,7 @@ class _Player:
         while time.monotonic() < deadline and quiet < QUIET_POLLS:
             status = await self._status()
             turns = status["turns"]
-            waiting = self._cell.arm != "control" and turns.get("ready", 0) >= self._least
+            waiting = self._cell.arm != "control" and status["samples_ready"] >= self._least
             quiet = 0 if turns.get("judging", 0) + turns.get("leased", 0) or waiting else quiet + 1
             await asyncio.sleep(1.0)
 

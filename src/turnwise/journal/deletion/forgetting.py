@@ -81,6 +81,11 @@ def plan(journal: Journal, session_id: str, with_branches: bool = False) -> Forg
         for query in (trained.where(of_them), trained.where(reacted), pruned):
             for turn_id, version in c.execute(query):
                 done.learned(version, turn_id)
+        ids = set(c.execute(select(T.id).where(of_them)).scalars())
+        versions = select(V.number, V.turn_ids).where(V.turn_ids.is_not(None))
+        for row in c.execute(versions).all() if ids else ():
+            for turn_id in ids.intersection(unpack_json(row.turn_ids)):  # also those whose hints alone were learned
+                done.learned(row.number, turn_id)
         return done
 
 
@@ -156,9 +161,13 @@ def _take_up(journal: Journal, session_id: str, done: Forgotten) -> set[str]:
 
 
 def _release_batches(journal: Journal, c: Connection, done: Forgotten) -> None:
+    given = schema.samples.c
+    hinted = select(T.id).join_from(schema.turns, schema.samples, given.turn_id == T.id)
+    hinted = hinted.where(T.session_id.in_(done.sessions), given.hint.is_not(None)).limit(1)
+    told = c.execute(hinted).one_or_none() is not None  # a batch may be learning from a hint of a session that goes
     for batch in c.execute(select(B.id, B.turn_ids).where(B.state == "open")).all():
         ids = unpack_json(batch.turn_ids)
-        if c.execute(select(T.id).where(T.id.in_(ids), T.session_id.in_(done.sessions)).limit(1)).one_or_none():
+        if told or c.execute(select(T.id).where(T.id.in_(ids), T.session_id.in_(done.sessions)).limit(1)).one_or_none():
             _release(journal, c, batch.id, done)
 
 

@@ -60,7 +60,9 @@ class Batches:
             return None
         batch_id, parent, ids = leased
         with self._store.reading() as c:  # outside of the transaction that leased them: others may write meanwhile
-            return Batch(batch_id, token, parent, self._samples(c, ids), self._last_hints(c, batch_id))
+            told = self._last_hints(c, batch_id)
+            hints, turns = [hint for _, hint in told], [turn_id for turn_id, _ in told]
+            return Batch(batch_id, token, parent, self._samples(c, ids), hints, turns)
 
     def _lease_batch(self, worker: str, lease_s: float, token: str) -> tuple[int, int, list[str]] | None:
         """The id, the parent and the turns of the batch that is leased now."""
@@ -183,7 +185,7 @@ class Batches:
             leased = self._leased(c, batch.id)
             c.execute(
                 insert(schema.versions).values(
-                    turn_ids=pack_json(sorted(set(leased) - (dropped or {}).keys())),
+                    turn_ids=pack_json(sorted((set(leased) - (dropped or {}).keys()) | _taught(batch, version))),
                     number=version.number,
                     parent=batch.parent,
                     path=version.path,
@@ -243,12 +245,13 @@ class Batches:
             return self._samples(c, ids)
 
     @staticmethod
-    def _last_hints(c: Connection, batch_id: int) -> list[str]:
-        """The last hints that were given before the batch was made, oldest first: the same ones for who takes it up."""
+    def _last_hints(c: Connection, batch_id: int) -> list[tuple[str, str]]:
+        """The last hints given before the batch was made, with their turns, oldest first."""
         made = select(B.created_at).where(B.id == batch_id).scalar_subquery()
         given = schema.samples.c
-        query = select(given.hint).where(given.hint.is_not(None), given.created_at <= made)
-        return list(reversed(c.execute(query.order_by(given.created_at.desc()).limit(LAST_HINTS)).scalars().all()))
+        query = select(given.turn_id, given.hint).where(given.hint.is_not(None), given.created_at <= made)
+        newest = query.order_by(given.created_at.desc(), given.turn_id).limit(LAST_HINTS)
+        return [(row.turn_id, row.hint) for row in reversed(c.execute(newest).all())]
 
     def refused_in_a_row(self) -> dict[str, Any]:
         """How many batches the gate refused since the last version, and why the newest of them."""
@@ -310,3 +313,8 @@ class Batches:
                 question=last_question(row),
             )
         return [found[turn_id] for turn_id in turn_ids if turn_id in found]
+
+
+def _taught(batch: Batch, version: PolicyVersion) -> set[str]:
+    """The turns whose hints a version learned from beside its samples: where it had lessons, all that it was told."""
+    return set(batch.hint_turns) if "lesson" in version.metrics else set()

@@ -60,9 +60,11 @@ def read_prompt_ids(c: Connection, rows: Sequence[Row[Any]]) -> dict[str, list[i
 
 
 def last_question(row: Row[Any]) -> str | None:
-    """What the last user message of a turn says, where the turn has added one."""
+    """What the user says in the message that a turn answers; None where it had tools, or answers something else."""
+    if row.tools_id is not None or row.tools:
+        return None
     added = history_from_chat(unpack_json(row.messages))
-    return next((text_of(m) for m in reversed(added) if m.role == "user"), None)
+    return text_of(added[-1]) if added and added[-1].role == "user" else None
 
 
 def _tools(c: Connection, row: Row[Any]) -> list[dict[str, Any]] | None:

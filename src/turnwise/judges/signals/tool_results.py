@@ -19,7 +19,8 @@ CHANCES: dict[str, tuple[float, float, float]] = {
     "tool.check_passed": (0.05, 0.07, 0.88),
     "tool.expected_failure": (0.03, 0.05, 0.92),
 }
-"""Kind of outcome → how likely it means (bad, neutral, good), the worst first: weights once fitted to 285 labelled outputs, rounded.
+"""Kind of outcome → how likely it means (bad, neutral, good), the worst first: weights once fitted
+to 285 labelled outputs, rounded.
 
 That a command merely ended well (tool.exit_zero) is evidence of nothing, as content is.
 """

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from turnwise.config import Config
-from turnwise.errors import AdapterError
+from turnwise.errors import AdapterError, EngineError, ModelError
 from turnwise.methods import METHODS
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.checkpoints import CheckpointStore
@@ -84,16 +84,20 @@ class LocalBackend:
         if not wishes:
             return []
         seed = config.seed * 1_000_003 + batch.id
-        questions = questions_of(batch.samples, self._renderer, config.lessons, config.lesson_prompt, str(seed))
-        lessons = make_lessons(self.policy, self._renderer, questions, wishes, config.lesson_tokens, seed, tick)
-        log.info("standing wishes %s: %d lessons of %d questions", wishes, len(lessons), len(questions))
+        try:
+            renderer = self._renderer
+        except (ModelError, EngineError) as e:
+            log.warning("no lessons: the model cannot be asked: %s", e)
+            return []
+        questions = questions_of(batch.samples, renderer, config.lessons, config.lesson_prompt, str(seed))
+        lessons = make_lessons(self.policy, renderer, questions, wishes, config.lesson_tokens, seed, tick)
+        log.info("%d lessons of %d questions in %d standing wishes", len(lessons), len(questions), len(wishes))
         if len(lessons) < FEWEST:
             return []
         return with_teacher(self.policy, lessons, config.microbatch_tokens, tick)
 
     def learn(self, lessons: Sequence[Taught], tick: Tick) -> float:
-        config = self._config
-        return learn_step(self.policy, self._optimizer, lessons, config.grad_clip, config.microbatch_tokens, tick)
+        return learn_step(self.policy, self._optimizer, lessons, self._config, tick)
 
     def lesson_loss(self, lessons: Sequence[Taught], tick: Tick) -> float:
         return loss_of(self.policy, lessons, self._config.microbatch_tokens, tick, learn=False)

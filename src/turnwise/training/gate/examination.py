@@ -101,6 +101,7 @@ class Examination:
         return Measurements(
             step_kl=_mean(step),
             drift_kl=_mean(drift),
+            parents_drift_kl=self._parents_drift,
             nll_rise=_mean(lost[general:]),
             general_rise=_mean(lost[:general]),
         )
@@ -128,6 +129,13 @@ class Examination:
     def _parents_said(self) -> list[float]:
         return self._means(self._parents)
 
+    @cached_property
+    def _parents_drift(self) -> float:
+        """How far the parent is from the base already."""
+        if self._parent is None:
+            return 0.0
+        return _mean_of([min(d) for d in distances(self._policy, self._parents, self._bases)])
+
     def _told(self, probes: Sequence[Probe]) -> list[list[Probe]]:
         """The probes as they are, and with the hints in their prompts, once for each telling."""
         tokenizer = self._policy.tokenizer
@@ -151,18 +159,33 @@ class Examination:
         answers = self._sample(asked) if asked else None
         if not answers:
             return m
-        own = [replace(p, answer_ids=a.ids) for p, a in zip(asked, answers, strict=True)]
-        to_base = [self._to_base(probes) for probes in self._told(own)]
-        nearest = [max(each) for each in zip(*to_base, strict=True)]
-        drift = [_mean_of(a.logprobs) - said for a, said in zip(answers, nearest, strict=True)]
+        own, to_base, drift = self._drift_of(answers)
+        beyond = drift > self._gate.max_answer_drift
         return replace(
             m,
-            answer_drift=_mean(drift),
+            answer_drift=drift,
+            parents_answer_drift=self._parents_answer_drift if beyond else 0.0,
             off_topic=self._off_topic(own, to_base[0]),
             repetition=repetition([a.ids for a in answers]),
             length_ratio=self._length_ratio(answers),
             unended=self._unended(answers),
         )
+
+    def _drift_of(self, answers: Sequence[GivenAnswer]) -> tuple[list[Probe], list[list[float]], float]:
+        """The answers as probes, what the base model, told or not, makes of them, and how far they are from it."""
+        own = [replace(p, answer_ids=a.ids) for p, a in zip(self._material.asked, answers, strict=True)]
+        to_base = [self._to_base(probes) for probes in self._told(own)]
+        nearest = [max(each) for each in zip(*to_base, strict=True)]
+        return own, to_base, _mean_of([_mean_of(a.logprobs) - s for a, s in zip(answers, nearest, strict=True)])
+
+    @cached_property
+    def _parents_answer_drift(self) -> float:
+        """The same of the parent's own answers; 0 where it is the base model, or had no time."""
+        if self._parent is None:
+            return 0.0
+        with self._as_parent():
+            answers = self._sample(self._material.asked)
+        return self._drift_of(answers)[2] if answers else 0.0
 
     def _sample(self, probes: Sequence[Probe]) -> list[GivenAnswer] | None:
         prompts = [p.prompt_ids for p in probes]

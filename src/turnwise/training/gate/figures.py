@@ -24,7 +24,8 @@ class Measurements:
     under the base than under itself. ``off_topic``: the share lost of what ties answers to their questions.
     ``repetition``: share of 4-grams of its answers that were there before. ``length_ratio``: how many times its answers
     are longer or shorter than any of recorded, parent's and base's are. ``unended``: by which share more of them go
-    on without an end.
+    on without an end. ``parents_drift_kl``, ``parents_answer_drift``: those of the parent, where it has one; what
+    it had already is not held against the step.
     """
 
     step_kl: float | None = None
@@ -36,6 +37,8 @@ class Measurements:
     repetition: float | None = None
     length_ratio: float | None = None
     unended: float | None = None
+    parents_drift_kl: float = 0.0
+    parents_answer_drift: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,15 @@ FIGURES = (
 )
 
 
+def limit_of(figure: LimitedFigure, m: Measurements, config: GateConfig) -> float:
+    """The limit of a figure: that of the configuration, or what the parent had already where that is more.
+
+    A policy that is beyond it, since a wish that it learned was taken back or is no longer told, has to find its way
+    back by steps, and none of them would ever pass.
+    """
+    return max(getattr(config, figure.limit), getattr(m, f"parents_{figure.name}", 0.0))
+
+
 def decide(m: Measurements, config: GateConfig) -> dict[str, Any]:
     """The gate's result on one candidate, as it is recorded.
 
@@ -88,11 +100,12 @@ def decide(m: Measurements, config: GateConfig) -> dict[str, Any]:
     """
     reasons, advice, unmeasured, hopeless = [], [], [], False
     for figure in FIGURES:
-        value, limit = getattr(m, figure.name), getattr(config, figure.limit)
+        value, limit = getattr(m, figure.name), limit_of(figure, m, config)
         if value is None:
             unmeasured.append(figure.name)
         elif not value <= limit:  # so that what is no number is beyond every limit
-            reasons.append(f"{figure.said.format(value)} (gate.{figure.limit} = {limit:g})")
+            set_to = getattr(config, figure.limit)
+            reasons.append(f"{figure.said.format(value)} (gate.{figure.limit} = {set_to:g})")
             advice += [f"{figure.advice}, or raise gate.{figure.limit}"]
             hopeless |= figure.hopeless is not None and not value <= figure.hopeless * limit
     if unmeasured and config.unmeasured == "hold":

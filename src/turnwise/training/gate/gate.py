@@ -15,8 +15,9 @@ from torch import Tensor
 
 from turnwise.config import GateConfig, TrainConfig
 from turnwise.training.gate.examination import BaseReader, Examination, Material, Weights, choose_asked
-from turnwise.training.gate.figures import FIGURES, Measurements, decide
+from turnwise.training.gate.figures import FIGURES, Measurements, decide, limit_of
 from turnwise.training.gate.probes import Probe, general_probes, probe_of
+from turnwise.training.lessons.wishes import wishes_among
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
 from turnwise.types import Batch, Sample
@@ -84,7 +85,8 @@ class Gate:
 
     def _material(self, batch: Batch, turns: Sequence[Sample], wishes: Sequence[str]) -> Material:
         probes, ours = [probe_of(s) for s in turns], [probe_of(s) for s in batch.samples]
-        told = list(dict.fromkeys([*wishes, *(s.hint for s in batch.samples if s.hint)]))[:MOST_HINTS]
+        own = wishes_among([s.hint for s in batch.samples if s.hint])
+        told = list(dict.fromkeys([*reversed(wishes), *own]))[:MOST_HINTS]
         return Material(
             general=self._general,
             turns=probes,
@@ -103,5 +105,5 @@ def part_of(start: dict[str, Tensor], whole: dict[str, Tensor], alpha: float) ->
 
 def _passes(m: Measurements, config: GateConfig) -> bool:
     """Whether no figure that was taken is beyond its limit."""
-    taken = [(getattr(m, f.name), getattr(config, f.limit)) for f in FIGURES]
+    taken = [(getattr(m, f.name), limit_of(f, m, config)) for f in FIGURES]
     return all(value is None or value <= limit for value, limit in taken)

@@ -6,17 +6,19 @@ goes on wearing out an old one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from turnwise.config import TrainConfig
 from turnwise.training import losses
 from turnwise.training.batching import microbatches, padded_tokens, row_of
 from turnwise.training.lessons.making import Lesson
 from turnwise.training.policy import HEAD_CHUNK, Policy
-from turnwise.training.step import NotFinite, Tick
+from turnwise.training.step import NotFinite, Tick, scaled
 
 SET_ASIDE = 4
 """Of so many lessons one is not trained on: by its loss it is seen when the rest are learned."""
@@ -91,19 +93,18 @@ def loss_of(policy: Policy, taught: Sequence[Taught], microbatch_tokens: int, ti
 
 
 def learn_step(
-    policy: Policy,
-    optimizer: torch.optim.Optimizer,
-    taught: Sequence[Taught],
-    grad_clip: float,
-    tokens: int,
-    tick: Tick,
+    policy: Policy, optimizer: torch.optim.Optimizer, taught: Sequence[Taught], config: TrainConfig, tick: Tick
 ) -> float:
-    """One optimiser step on these lessons; gives their loss before it. Raises NotFinite, with nothing moved."""
+    """One optimiser step on these lessons, a smaller one for few of them; gives their loss before it.
+
+    Raises NotFinite, with nothing moved.
+    """
     optimizer.zero_grad()
-    loss = loss_of(policy, taught, tokens, tick, learn=True)
-    norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), grad_clip))
-    if not (torch.isfinite(torch.tensor([loss, norm])).all()):
+    loss = loss_of(policy, taught, config.microbatch_tokens, tick, learn=True)
+    norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
+    if not (math.isfinite(loss) and math.isfinite(norm)):
         optimizer.zero_grad()
         raise NotFinite("the loss of the lessons is not finite")
-    optimizer.step()
+    with scaled(optimizer, math.sqrt(min(len(taught), config.minibatch) / config.minibatch)):
+        optimizer.step()
     return loss

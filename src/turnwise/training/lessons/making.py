@@ -72,8 +72,8 @@ def questions_of(
     """About ``count`` questions: those of the samples that are short enough, one a session, and everyday ones."""
     own: dict[str, OpenQuestion] = {}
     for sample in samples:
-        question = _own_question(sample, renderer)
-        if question is not None and len(sample.prompt_ids) <= longest_prompt:
+        question = _own_question(sample, renderer) if len(sample.prompt_ids) <= longest_prompt else None
+        if question is not None:
             own.setdefault(sample.session_id, question)
     asked = list(own.values())[: count // 2]
     order = list(everyday_questions())
@@ -107,6 +107,8 @@ def make_lessons(
 
     Answers have at most ``longest`` tokens. The base model plays both parts; weights and random state stay as they are.
     """
+    if not questions:
+        return []
     wish = " ".join(wishes)
     told = [OpenQuestion(hinted_prompt(q.ids, wish, q.hint_at, policy.tokenizer), q.text, q.hint_at) for q in questions]
     with policy.reference():

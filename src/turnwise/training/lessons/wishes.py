@@ -21,8 +21,8 @@ SAME = 0.3
 """Cosine between centred states from which two wishes are about the same thing (5 % of other pairs reach it)."""
 MOST = 3
 """Wishes that stand at once. A small model told more of them follows none."""
-WORDS = 60
-"""A hint with more words than this is a task rather than a wish."""
+LONGEST = 400
+"""A hint with more characters than this is a task, or something pasted, rather than a wish."""
 
 
 def standing(hints: Sequence[str], embed: Callable[[Sequence[str]], Tensor]) -> list[str]:
@@ -30,7 +30,7 @@ def standing(hints: Sequence[str], embed: Callable[[Sequence[str]], Tensor]) -> 
 
     ``embed`` gives a state [n, H] for each of n texts.
     """
-    known = [h for h in dict.fromkeys(reversed([" ".join(h.split()) for h in hints])) if 0 < len(h.split()) <= WORDS]
+    known = list(dict.fromkeys(reversed(wishes_among(hints))))
     if len(known) < 2:
         return known
     states = embed([ABOUT.format(wish=h) for h in [*known, *ORDINARY]])
@@ -42,6 +42,11 @@ def standing(hints: Sequence[str], embed: Callable[[Sequence[str]], Tensor]) -> 
         if len(chosen) == MOST:
             break
     return [known[i] for i in reversed(chosen)]
+
+
+def wishes_among(hints: Sequence[str]) -> list[str]:
+    """The hints that may be wishes, in one layout."""
+    return [h for h in (" ".join(hint.split()) for hint in hints) if 0 < len(h) <= LONGEST]
 
 
 ORDINARY = (
