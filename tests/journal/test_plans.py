@@ -150,7 +150,7 @@ def reads_all(step: str) -> bool:
     if found is None or found[1] not in BIG:
         return False
     # In order of an index, and only as far as a LIMIT goes.
-    ordered = step in ("SCAN sessions USING INDEX ix_sessions_seen",)
+    ordered = step in ("SCAN sessions USING INDEX ix_sessions_seen", "SCAN verdicts USING INDEX ix_verdicts_hints")
     return found[2] not in SMALL_INDEXES and not ordered
 
 

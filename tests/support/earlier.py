@@ -97,7 +97,7 @@ def _from_0009(op: Operations) -> None:
     op.drop_index("ix_turns_good", table_name="turns")
     looked_at = "good_verdict IS NOT NULL AND kind = 'main' AND response_tokens > 0"
     op.create_index("ix_turns_good", "turns", ["good_verdict"], unique=False, **where(looked_at))
-    op.drop_index("ix_samples_hints", table_name="samples")
+    op.drop_index("ix_verdicts_hints", table_name="verdicts")
     op.drop_column("samples", "refused_as")
     op.drop_column("samples", "refusals")
 

@@ -193,6 +193,7 @@ verdicts = Table(
     Column("seconds", Float, nullable=False),
     Column("created_at", Float, nullable=False),
     Index("ix_verdicts_turn", "turn_id"),
+    Index("ix_verdicts_hints", "id", **where("hint IS NOT NULL")),
 )
 
 samples = Table(
@@ -205,7 +206,6 @@ samples = Table(
     Column("ready_mono", Float),  # created_at on the monotonic clock; null: of an earlier boot
     Column("refusals", Integer, nullable=False, server_default="0"),  # batches with it that the gate refused
     Column("refused_as", Text),  # the configuration (refusals.py) of the last of them
-    Index("ix_samples_hints", "created_at", **where("hint IS NOT NULL")),
 )
 
 batches = Table(

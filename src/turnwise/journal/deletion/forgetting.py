@@ -161,9 +161,8 @@ def _take_up(journal: Journal, session_id: str, done: Forgotten) -> set[str]:
 
 
 def _release_batches(journal: Journal, c: Connection, done: Forgotten) -> None:
-    given = schema.samples.c
-    hinted = select(T.id).join_from(schema.turns, schema.samples, given.turn_id == T.id)
-    hinted = hinted.where(T.session_id.in_(done.sessions), given.hint.is_not(None)).limit(1)
+    hinted = select(T.id).join_from(schema.turns, schema.verdicts, D.turn_id == T.id)
+    hinted = hinted.where(T.session_id.in_(done.sessions), D.hint.is_not(None)).limit(1)
     told = c.execute(hinted).one_or_none() is not None  # a batch may be learning from a hint of a session that goes
     for batch in c.execute(select(B.id, B.turn_ids).where(B.state == "open")).all():
         ids = unpack_json(batch.turn_ids)

@@ -60,7 +60,7 @@ class Batches:
             return None
         batch_id, parent, ids = leased
         with self._store.reading() as c:  # outside of the transaction that leased them: others may write meanwhile
-            told = self._last_hints(c, batch_id)
+            told = self._last_hints(c)
             hints, turns = [hint for _, hint in told], [turn_id for turn_id, _ in told]
             return Batch(batch_id, token, parent, self._samples(c, ids), hints, turns)
 
@@ -245,13 +245,11 @@ class Batches:
             return self._samples(c, ids)
 
     @staticmethod
-    def _last_hints(c: Connection, batch_id: int) -> list[tuple[str, str]]:
-        """The last hints given before the batch was made, with their turns, oldest first."""
-        made = select(B.created_at).where(B.id == batch_id).scalar_subquery()
-        given = schema.samples.c
-        query = select(given.turn_id, given.hint).where(given.hint.is_not(None), given.created_at <= made)
-        newest = query.order_by(given.created_at.desc(), given.turn_id).limit(LAST_HINTS)
-        return [(row.turn_id, row.hint) for row in reversed(c.execute(newest).all())]
+    def _last_hints(c: Connection) -> list[tuple[str, str]]:
+        """The last hints that were given, with their turns, oldest first; late ones on turns long trained, too."""
+        given = schema.verdicts.c
+        newest = select(given.turn_id, given.hint).where(given.hint.is_not(None)).order_by(given.id.desc())
+        return [(row.turn_id, row.hint) for row in reversed(c.execute(newest.limit(LAST_HINTS)).all())]
 
     def refused_in_a_row(self) -> dict[str, Any]:
         """How many batches the gate refused since the last version, and why the newest of them."""

@@ -15,7 +15,7 @@ LOOKED_AT = "good_verdict IS NOT NULL AND kind = 'main' AND response_tokens > 0"
 def upgrade() -> None:
     op.add_column("samples", sa.Column("refusals", sa.Integer(), server_default="0", nullable=False))
     op.add_column("samples", sa.Column("refused_as", Text, nullable=True))
-    op.create_index("ix_samples_hints", "samples", ["created_at"], unique=False, **where("hint IS NOT NULL"))
+    op.create_index("ix_verdicts_hints", "verdicts", ["id"], unique=False, **where("hint IS NOT NULL"))
     _look_at(f"{LOOKED_AT} AND state = 'excluded'")
 
 
