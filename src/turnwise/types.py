@@ -227,8 +227,8 @@ class Sample:
 class Batch:
     """Samples leased together for one optimiser update, in a fixed order, on top of version ``parent``.
 
-    ``hints`` are the last ones that were given, on this batch's turns and earlier ones, oldest first; ``hint_turns`` the
-    turns that they were given on.
+    ``hints`` are the last ones that were given, on this batch's turns and earlier ones, oldest first; ``hint_turns``
+    the turns that they were given on.
     """
 
     id: int
