@@ -221,9 +221,9 @@ class TrainConfig(Section):
     w_binary: float = Field(default=1.0, ge=0, description="Weight of the score.")
     w_opd: float = Field(default=1.0, ge=0, description="Weight of the distillation term.")
     lessons: int = Field(
-        default=24, ge=0, description="Questions per update that are answered as the standing wishes say; 0: none."
+        default=16, ge=0, description="Questions per update that are answered as the standing wishes say; 0: none."
     )
-    lesson_passes: int = Field(default=4, ge=1, description="Most passes over the lessons of an update.")
+    lesson_passes: int = Field(default=3, ge=1, description="Most passes over the lessons of an update.")
     lesson_tokens: int = Field(default=64, ge=8, description="Most tokens of a lesson's answer.")
     lesson_prompt: int = Field(
         default=1024, ge=64, description="Own prompts with more tokens than this make no lesson; everyday questions do."
@@ -311,7 +311,7 @@ class GateConfig(Section):
         "than under itself, in nats per token.",
     )
     max_off_topic: float = Field(
-        default=0.7,
+        default=0.85,
         gt=0,
         description="Most that its answers may lose of what ties them to their questions, as a share of the base's.",
     )
