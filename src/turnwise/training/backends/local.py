@@ -86,11 +86,11 @@ class LocalBackend:
         seed = config.seed * 1_000_003 + batch.id
         try:
             renderer = self._renderer
+            questions = questions_of(batch.samples, renderer, config.lessons, config.lesson_prompt, str(seed))
+            lessons = make_lessons(self.policy, renderer, questions, wishes, config.lesson_tokens, seed, tick)
         except (ModelError, EngineError) as e:
             log.warning("no lessons: the model cannot be asked: %s", e)
             return []
-        questions = questions_of(batch.samples, renderer, config.lessons, config.lesson_prompt, str(seed))
-        lessons = make_lessons(self.policy, renderer, questions, wishes, config.lesson_tokens, seed, tick)
         log.info("%d lessons of %d questions in %d standing wishes", len(lessons), len(questions), len(wishes))
         if len(lessons) < FEWEST:
             return []
