@@ -224,6 +224,7 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_are_no_lessons(
     assert lesson.asked == questions[0].ids
     told = renderer.decode(lesson.told)
     assert plain[0] in told and "End every answer" in told
+    assert f"Question: {asked[0]}\nAnswer: {plain[0]}\n" in told, "the request is in plain words"
 
 
 @pytest.mark.slow

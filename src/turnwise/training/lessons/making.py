@@ -25,7 +25,7 @@ from turnwise.training.policy import Policy, hinted_prompt
 from turnwise.training.step import Tick
 from turnwise.types import Sample
 
-REWRITE = """OpenQuestion: {question}
+REWRITE = """Question: {question}
 Answer: {answer}
 
 Rewrite this answer so that it follows the wish, and keep its content. Wish: {wish}
