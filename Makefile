@@ -28,11 +28,13 @@ pull: install ## fetch the small model
 	@$(BIN)/turnwise pull
 
 .PHONY: demo
-demo: pull ## the main job: a server, a simulated person, and what the model learned from them (about 15 minutes)
+demo: install ## the main job: a server, a simulated person, and what the model learned from them (about 15 minutes)
+	@$(BIN)/turnwise pull auto
 	$(BIN)/turnwise demo --out demo-out
 
 .PHONY: demo-quick
-demo-quick: pull ## the same path with fewer interactions (a few minutes)
+demo-quick: install ## the same path with fewer interactions (a few minutes)
+	@$(BIN)/turnwise pull auto
 	$(BIN)/turnwise demo --quick --out demo-out
 
 .PHONY: postgres

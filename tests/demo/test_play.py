@@ -35,6 +35,7 @@ def language(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def options(gateway: Running, out: Path, **changes: object) -> DemoOptions:
     given = {
+        "persona": "student",
         "quick": True,
         "interactions": 5,
         "out": out,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.demo.problems import Problem, ProblemError, hand_in, load_problems
+from turnwise.demo.problems import Problem, ProblemError, everyday_problems, hand_in, load_problems
 
 
 def gsm8k(path: Path, count: int) -> Path:
@@ -35,6 +35,15 @@ def test_no_question_and_no_family_is_practised_and_examined(seed: int):
     drawn = load_problems(36, 36, seed=seed)
     assert len({p.question for p in drawn.interactions + drawn.held_out}) == 72
     assert not {p.family for p in drawn.interactions} & {p.family for p in drawn.held_out}
+
+
+def test_everyday_questions_are_drawn_by_the_seed_and_examined_in_one_order():
+    one, other = everyday_problems(24, 24, seed=0), everyday_problems(24, 24, seed=1)
+    assert one == everyday_problems(24, 24, seed=0) and one.interactions != other.interactions
+    assert one.held_out == other.held_out and all(p.accepted for p in one.held_out)
+    assert not {p.question for p in one.interactions} & {p.question for p in one.held_out}
+    with pytest.raises(ProblemError, match="48 everyday questions to talk about, not 49"):
+        everyday_problems(49, 24, seed=0)
 
 
 def test_a_gsm8k_file_is_read_without_its_calculator_marks(tmp_path: Path):

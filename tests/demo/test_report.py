@@ -11,6 +11,7 @@ from rich.console import Console
 
 from turnwise.demo import plot, report
 from turnwise.demo.report import Change, Evaluation, Pair, Point, Report
+from turnwise.demo.server import Heard
 
 BASE = Evaluation(0.20, (0.10, 0.30), 36, 0.90, 1.10, 0.02, 70.0, 0.6, 1.0, 0.05)
 FINAL = dataclasses.replace(BASE, mean=0.70, ci95=(0.6, 0.8), nll=1.5, nll_with_wish=1.3, words=25.0)
@@ -36,6 +37,7 @@ GOOD = Report(
         Point("learning", 24, 0.5, (0.4, 0.6), 12, "2"),
     ],
     answers=[Pair("How | many?", "1. **a**\n2. b", "It's <3>", 0.25, 1.0)],
+    heard=[Heard("start with | please", -1, "start with | please", "trained"), Heard("thanks", 1, None, "leased")],
 )
 
 
@@ -82,7 +84,7 @@ def test_only_failed_phases_are_faults_not_a_missing_rise():
 
 
 def test_the_page_keeps_markup_of_answers_visible_and_its_tables_whole():
-    page = report.markdown(GOOD)
+    page = report.report.markdown(GOOD)
     row = next(line for line in page.splitlines() if line.startswith("| 1 |"))
     assert row.count(" | ") == 5
     assert r"1. \*\*a\*\*<br>2. b" in row and "&lt;3>" in row and r"How \| many?" in row
@@ -96,3 +98,10 @@ def test_everything_is_written_and_shown(tmp_path: Path):
     assert "0.70" in console.export_text()
     assert json.loads((tmp_path / "report.json").read_text())["versions_published"] == 4
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_shows_what_became_of_the_persons_words():
+    page = report.markdown(GOOD)
+    assert "| start with \\| please | -1 | start with \\| please | trained |" in page
+    assert "| thanks | +1 | – | leased |" in page
+    assert "became of it" not in report.markdown(dataclasses.replace(GOOD, heard=[]))

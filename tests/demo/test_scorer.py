@@ -60,6 +60,24 @@ def test_teacher(answer: str, want: float):
     assert score("teacher", answer, QUESTION, SOLUTION) == want
 
 
+READER = [
+    ("In short: boil it for six minutes.", 1.0),
+    ("**In short:** boil it for six minutes.", 1.0),
+    ("In short: 63", 1.0),
+    ("Boil it for six minutes. In short, do not forget it.", 0.5),
+    ("Boil it for six minutes.", 0.0),
+    ("In short:", 0.25),
+    ("In shorts, a pair of trousers for the summer.", 0.0),
+    ("In short: " + " ".join(f"it is the word number {n} of the text" for n in range(12)), 0.75),
+    ("In short: " + "the shop sells " * 9, 0.0),
+]
+
+
+@pytest.mark.parametrize(("answer", "want"), READER)
+def test_reader(answer: str, want: float):
+    assert score("reader", answer, QUESTION) == want
+
+
 @pytest.mark.parametrize("answer", GIBBERISH)
 def test_gibberish_scores_nothing(answer: str):
     assert is_gibberish(answer)

@@ -25,8 +25,9 @@ STIFF = (
     "which is the final answer to the question asked about the marbles of Tom in this problem.\n\nIn conclusion: 19."
 )
 CURT_COMMENT = "The answer is 19."
-UNSATISFYING = {"student": STIFF, "teacher": CURT_COMMENT}
+UNSATISFYING = {"reader": STIFF, "student": STIFF, "teacher": CURT_COMMENT}
 SATISFYING = {
+    "reader": "**In short:** Tom has 19 marbles.",
     "student": "Tom starts with 12 marbles and gets 7 more, so he ends up with 19.",
     "teacher": "Well done Mia! You added 12 and 7 and got 19, which is right. Your work is neat, keep going!",
 }

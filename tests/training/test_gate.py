@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from tests.training.homes import NO_LIMITS
-from tests.training.tiny import batch, ids, no_tick, sample, shake, train_config
+from tests.training.tiny import batch, no_tick, sample, shake, train_config
 from turnwise.config import GateConfig
-from turnwise.training.gate.answers import GivenAnswer, repetition, sample_answers
+from turnwise.training.asking import GivenAnswer, sample_answers
+from turnwise.training.gate.answers import repetition
 from turnwise.training.gate.examination import BaseReader, Examination, Material, _beyond, choose_asked
 from turnwise.training.gate.figures import FIGURES, Measurements, decide
 from turnwise.training.gate.gate import Gate, part_of
@@ -178,18 +179,6 @@ def test_a_wrecked_candidate_is_seen_in_every_figure_and_stays_in_place(policy: 
     for figure in (m.step_kl, m.drift_kl, m.nll_rise, m.answer_drift):
         assert figure is not None and figure > 0.5
     assert all(torch.equal(policy.state()[name], before[name]) for name in before)
-
-
-def test_answers_are_sampled_with_their_log_probs_and_not_for_ever(policy: Policy) -> None:
-    prompts = [ids(1, 9), ids(2, 5)]
-    answers = sample_answers(policy, prompts, 12, seed=3, time_s=60)
-    assert answers is not None and answers == sample_answers(policy, prompts, 12, seed=3, time_s=60)
-    for prompt, answer in zip(prompts, answers, strict=True):
-        hidden = read(policy, [Probe(prompt, answer.ids, None, "own")], 64, lambda: None)[0]
-        again = policy.token_logprobs(hidden, torch.ones(len(hidden)), torch.tensor(answer.ids))
-        assert torch.allclose(again, torch.tensor(answer.logprobs), atol=1e-4)
-        assert answer.ended is (answer.ids[-1] in policy.ends) and len(answer.ids) <= 12
-    assert sample_answers(policy, prompts, 12, seed=3, time_s=-1.0) is None
 
 
 def test_what_a_client_cut_short_does_not_say_that_answers_go_on_without_an_end(policy: Policy) -> None:

@@ -14,6 +14,7 @@ from tests.training.tiny import ids, no_tick, plain_model, shake, train_config
 from turnwise.config import TrainConfig
 from turnwise.messages import saying
 from turnwise.tokens.rendering import load_renderer
+from turnwise.training.asking import GivenAnswer
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.checkpoints import origin_of
 from turnwise.training.lessons import making
@@ -215,10 +216,11 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_are_no_lessons(
     ]
     said = iter([plain, rewritten])
 
-    def sample(prompts: Sequence[Sequence[int]], *_: object) -> list[list[int]]:
-        return [policy.tokenizer.encode(text, add_special_tokens=False).ids for text in next(said)]
+    def given(*_: object, **__: object) -> list[GivenAnswer]:
+        texts = [policy.tokenizer.encode(text, add_special_tokens=False).ids for text in next(said)]
+        return [GivenAnswer(ids, [0.0] * len(ids), True) for ids in texts]
 
-    monkeypatch.setattr(policy, "sample", sample)
+    monkeypatch.setattr(making, "sample_answers", given)
     (lesson,) = make_lessons(policy, renderer, questions, ['End every answer with "Cheers!".'], 32, 0, no_tick)
     assert renderer.decode(lesson.answer) == "The capital of Japan is Tokyo. Cheers!"
     assert lesson.asked == questions[0].ids

@@ -40,6 +40,7 @@ from turnwise.cli.records import sessions_app, versions_app
 from turnwise.errors import TurnwiseError
 from turnwise.loops.states import read_states
 from turnwise.methods import METHODS
+from turnwise.models.table import AUTO
 
 app = typer.Typer(
     name="turnwise",
@@ -201,8 +202,12 @@ def show_config(config: ConfigFile = None, home: Home = None, sets: Set = None) 
 @app.command(epilog="Example: turnwise demo --persona teacher --quick")
 def demo(
     persona: Annotated[
-        str, typer.Option(help="student (plain, short answers) or teacher (specific, friendly).")
-    ] = "student",
+        str,
+        typer.Option(help="reader (everyday questions), student (plain homework) or teacher (friendly comments)."),
+    ] = "reader",
+    model: Annotated[
+        str, typer.Option(help="An embedded model (`turnwise pull --list`), or 'auto': what fits this machine.")
+    ] = AUTO,
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "combined",
     interactions: Annotated[int | None, typer.Option(min=1, help="Conversations to learn from.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of problems, replies and sampling.")] = 0,
@@ -222,6 +227,7 @@ def demo(
     result = run_demo(
         DemoOptions(
             persona=persona,
+            model=model,
             method=method,
             interactions=interactions,
             seed=seed,

@@ -223,7 +223,7 @@ class TrainConfig(Section):
     lessons: int = Field(
         default=16, ge=0, description="Questions per update that are answered as the standing wishes say; 0: none."
     )
-    lesson_passes: int = Field(default=3, ge=1, description="Most passes over the lessons of an update.")
+    lesson_passes: int = Field(default=4, ge=1, description="Most passes over the lessons of an update.")
     lesson_tokens: int = Field(default=64, ge=8, description="Most tokens of a lesson's answer.")
     lesson_prompt: int = Field(
         default=1024, ge=64, description="Own prompts with more tokens than this make no lesson; everyday questions do."
@@ -234,7 +234,7 @@ class TrainConfig(Section):
     max_staleness: int = Field(
         default=8, ge=0, description="A sample made further away than this many versions, along parents, is excluded."
     )
-    lr: float = Field(default=3e-4, gt=0, description="Learning rate of the adapter.")
+    lr: float = Field(default=6e-4, gt=0, description="Learning rate of the adapter.")
     epochs: int = Field(default=1, ge=1, description="Passes over a batch.")
     minibatch: int = Field(
         default=8, ge=1, description="Samples per optimiser step; one of fewer takes a smaller step."

@@ -35,7 +35,7 @@ def score_of(persona: Persona, answer: DemoAnswer) -> float:
     """The scorer's verdict on ``answer``, given what the person had in hand: the right number, or the pupil's work."""
     problem = answer.problem
     solution = problem.pupil.solution if problem.pupil else problem.answer
-    kind = "teacher" if problem.pupil else "student"
+    kind = "reader" if persona.everyday else "teacher" if problem.pupil else "student"
     return scorer.score(kind, answer.text, problem.question, solution)
 
 
@@ -126,7 +126,7 @@ def measured(persona: Persona, answers: Sequence[DemoAnswer], nll: dict[str, flo
         for a in answers
     ]
     # The last number of a grading comment is no answer to the problem.
-    right = [stats.is_correct(a.text, a.problem.answer) for a in answers if a.problem.pupil is None]
+    right = [is_right(a) for a in answers if a.problem.pupil is None]
     return Evaluation(
         mean=stats.mean(scores),
         ci95=stats.bootstrap_ci95(scores),
@@ -150,6 +150,14 @@ def paired_change(
         earlier.setdefault(answer.problem.id, []).append(measure(answer))
     differences = [measure(a) - stats.mean(earlier[a.problem.id]) for a in after if a.problem.id in earlier]
     return Change(stats.mean(differences), stats.bootstrap_ci95(differences))
+
+
+def is_right(answer: DemoAnswer) -> bool:
+    """Whether the answer has the right number last, or one of the words that answer an everyday question."""
+    problem = answer.problem
+    return stats.has_one_of(answer.text, problem.accepted) or (
+        bool(problem.answer) and stats.is_correct(answer.text, problem.answer)
+    )
 
 
 def repetition_of(answer: DemoAnswer) -> float:

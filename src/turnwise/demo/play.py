@@ -25,13 +25,16 @@ from turnwise.config import TrainConfig
 from turnwise.demo import arms, plot, report, stats
 from turnwise.demo.coherence import ScoredText, mean_nll, with_wish
 from turnwise.demo.personas import PERSONAS, Persona
-from turnwise.demo.problems import load_problems
+from turnwise.demo.problems import everyday_problems, load_problems
 from turnwise.demo.progress import Stages
 from turnwise.demo.report import Point, Report
-from turnwise.demo.server import Server, ServerError, running_server, termination_unwinds
+from turnwise.demo.server import Heard, Server, ServerError, heard_in, running_server, termination_unwinds
 from turnwise.demo.talk import Conversation, DemoAnswer, Talk, Writer
 from turnwise.errors import ConfigError
 from turnwise.models import EMBEDDED, resolve_model
+
+HEARD_SESSIONS = 8
+"""Conversations of which the report shows what became of the person's words."""
 
 SIMULATOR_KEY_ENV = "TURNWISE_SIMULATOR_API_KEY"
 
@@ -44,7 +47,7 @@ LANGUAGE = "language of the answers"
 class DemoOptions:
     """What to play. ``url`` and ``token`` play against a server that runs already, instead of starting one."""
 
-    persona: str = "student"
+    persona: str = "reader"
     method: str = "combined"
     interactions: int | None = None
     seed: int = 0
@@ -82,6 +85,7 @@ class _Played:
     failed_requests: int = 0
     failures: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    heard: list[Heard] = field(default_factory=list)
     versions_published: int = 0
 
 
@@ -124,11 +128,16 @@ def _checked(options: DemoOptions) -> tuple[Persona, _Scale]:
         raise ConfigError(f"--interactions must be at least 1, not {options.interactions}")
     persona = PERSONAS[options.persona]
     resolve_model(options.model)  # says what to do when the model is missing, before anything is started
+    if persona.everyday and options.problems:
+        raise ConfigError(
+            f"the {persona.name} asks everyday questions; --problems goes with --persona student or teacher"
+        )
     if options.quick:
-        count = options.interactions or 12
-        return persona, _Scale(count, control=min(4, count), held_out=8, max_tokens=80, wave=6)
+        count = options.interactions or persona.wave
+        tokens = min(80, persona.max_tokens)
+        return persona, _Scale(count, control=min(4, count), held_out=8, max_tokens=tokens, wave=persona.wave)
     count = options.interactions or persona.interactions
-    return persona, _Scale(count, control=count, held_out=persona.held_out, max_tokens=128, wave=12)
+    return persona, _Scale(count, count, persona.held_out, persona.max_tokens, persona.wave)
 
 
 class _Run:
@@ -138,13 +147,16 @@ class _Run:
         self.options = options
         self.persona = persona
         self.scale = scale
-        self.problems = load_problems(
-            scale.interactions,
-            scale.held_out,
-            seed=options.seed,
-            file=options.problems,
-            pupils=persona.name == "teacher",
-        )
+        if persona.everyday:
+            self.problems = everyday_problems(scale.interactions, scale.held_out, seed=options.seed)
+        else:
+            self.problems = load_problems(
+                scale.interactions,
+                scale.held_out,
+                seed=options.seed,
+                file=options.problems,
+                pupils=persona.name == "teacher",
+            )
         self.played = _Played()
         # The same sampling seeds before and after would hide the noise of sampling, so after has its own.
         self.before, self.after = 10_000 * options.seed, 10_000 * options.seed + 5_000
@@ -198,6 +210,10 @@ class _Run:
                 min_batch=TrainConfig().min_batch,
             )
             played.curve.extend(curve)
+        if not self.options.url:
+            said = min(len(practice), HEARD_SESSIONS)
+            names = [f"learning-{i}" for i in range(said)]
+            played.heard = await heard_in(self.options.out / "home-learning", names)
         with stages.stage(FINAL, len(held_out)) as advance:
             played.final = await arms.evaluate(talk, held_out, advance, stage="final", seed=self.after)
         played.versions_published = (await talk.status())["versions_published"] - published
@@ -275,6 +291,7 @@ class _Run:
             notes=played.notes,
             curve=played.curve,
             answers=arms.side_by_side(persona, played.base, played.final),
+            heard=played.heard,
         )
 
     def _likelihoods(self, exams: dict[str, list[DemoAnswer]]) -> dict[str, float]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import reasoning_gym
 
+from turnwise.demo.questions import HELD_OUT, TALKED
 from turnwise.errors import TurnwiseError
 from turnwise.patterns import pattern
 
@@ -47,7 +48,11 @@ class Pupil:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A word problem. ``answer`` is the right number as text; ``worked`` a solution in lines, without the final tag."""
+    """A word problem, or an everyday question.
+
+    ``answer`` is the right number as text; ``worked`` a solution in lines, without the final tag. An everyday
+    question has neither, but perhaps words of which a right answer has one: ``accepted``.
+    """
 
     id: str
     family: str
@@ -55,6 +60,7 @@ class Problem:
     answer: str
     worked: str
     pupil: Pupil | None = None
+    accepted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,21 @@ def load_problems(
     return ProblemSet(
         interactions=[hand_in(p, rng, flawed=i % 2 == 1) for i, p in enumerate(drawn.interactions)],
         held_out=[hand_in(p, rng, flawed=i % 2 == 1) for i, p in enumerate(drawn.held_out)],
+    )
+
+
+def everyday_problems(interactions: int, held_out: int, *, seed: int) -> ProblemSet:
+    """Everyday questions: what is talked about in an order of the seed's, what is examined always from the first on.
+
+    Raises ProblemError where there are not as many.
+    """
+    for kind, there, wanted in (("talk about", TALKED, interactions), ("be examined with", HELD_OUT, held_out)):
+        if wanted > len(there):
+            raise ProblemError(f"there are {len(there)} everyday questions to {kind}, not {wanted}; ask for fewer")
+    talked = random.Random(f"everyday/{seed}").sample(TALKED, interactions)
+    return ProblemSet(
+        [Problem(f"talked/{q}", q, q, "", "") for q in talked],
+        [Problem(f"examined/{q}", q, q, "", "", accepted=words) for q, words in HELD_OUT[:held_out]],
     )
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from turnwise.demo.coherence import CRITERION_NATS
+from turnwise.demo.server import Heard
 
 RISE_WANTED = 0.15
 """Rise of the held-out score that counts as having learned the person's preference."""
@@ -99,6 +100,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     curve: list[Point] = field(default_factory=list)
     answers: list[Pair] = field(default_factory=list)
+    heard: list[Heard] = field(default_factory=list)
 
     @property
     def language_loss(self) -> float:
@@ -168,6 +170,22 @@ def markdown(report: Report) -> str:
         f"{report.versions_published} versions published, {report.failed_requests} failed requests, "
         f"{report.seconds:.0f} s.\n\n## Before and after\n\nThe first held-out problems, not chosen by result.\n\n"
         f"| | problem | score | before | score | after |\n| --- | --- | --- | --- | --- | --- |\n{pairs}\n"
+        f"{_heard(report)}"
+    )
+
+
+def _heard(report: Report) -> str:
+    """What the person said in the first conversations, and what became of it."""
+    if not report.heard:
+        return ""
+    rows = "\n".join(
+        f"| {_cell(h.said)} | {'–' if h.score is None else f'{h.score:+d}'} | {_cell(h.hint or '–')} | {h.state} |"
+        for h in report.heard
+    )
+    return (
+        "\n## What the person said, and what became of it\n\nOf the first conversations: the judge's score of the "
+        "answer before, the wish it took from the words, and what happened to the turn.\n\n"
+        f"| the person | score | wish | turn |\n| --- | --- | --- | --- |\n{rows}\n"
     )
 
 

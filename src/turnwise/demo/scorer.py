@@ -12,6 +12,11 @@ from typing import Literal
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
+HANDY = 80
+"""Words up to which an answer is one for a small screen."""
+_UPSHOT = re.compile(r"(?i)in short\b")
+_LEADING = "*_#> \n\"'"
+
 BRIEF, TOLERABLE = 40, 70
 """Words of a homework answer up to which it is brief, and up to which it is tolerable."""
 
@@ -57,10 +62,12 @@ _QUANTITY = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _LONG_WORD = re.compile(r"[a-z]{4,}")
 
 
-def score(persona: Literal["student", "teacher"], answer: str, question: str, solution: str = "") -> float:
+def score(persona: Literal["reader", "student", "teacher"], answer: str, question: str, solution: str = "") -> float:
     """The score of ``answer`` to ``question``; ``solution``: the pupil's (teacher), or the right number (student)."""
     if is_gibberish(answer):
         return 0.0
+    if persona == "reader":
+        return _reader(answer)
     return _student(answer, question, solution) if persona == "student" else _teacher(answer, question, solution)
 
 
@@ -85,6 +92,14 @@ def is_on_topic(answer: str, question: str, solution: str = "") -> bool:
     """Whether the answer takes up its problem: a quantity of it, or two of its content words."""
     quantities = _quantities(answer) & (_quantities(question) | _quantities(solution))
     return bool(quantities) or len(_content_words(answer) & _content_words(question)) >= 2
+
+
+def _reader(answer: str) -> float:
+    if not _UPSHOT.search(answer):
+        return 0.0
+    words = len(answer.split())
+    faults = 0 if _UPSHOT.match(answer.lstrip(_LEADING)) else 2
+    return LEVELS[max(1, 4 - faults - (0 if words <= HANDY else 1))] if words > 2 else LEVELS[1]
 
 
 def _student(answer: str, question: str, solution: str) -> float:

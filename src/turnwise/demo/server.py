@@ -1,11 +1,12 @@
 """Starts and stops the server that the demo plays against, as any user would: `turnwise serve` in a fresh home.
 
-The demo speaks to it by HTTP alone. The child is stopped by SIGTERM, and by SIGKILL of its own process group only if
-it does not listen.
+The demo speaks to it by HTTP, and asks its home what became of what was said by `turnwise sessions show`. The child is
+stopped by SIGTERM, and by SIGKILL of its own process group only if it does not listen.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -14,13 +15,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from turnwise.errors import TurnwiseError
 
 START_LIMIT_S = 180.0
+ASK_LIMIT_S = 60.0
 STOP_LIMIT_S = 30.0
 _LOG_TAIL = 2000
 
@@ -122,3 +126,43 @@ def _toml(settings: Mapping[str, Mapping[str, object]]) -> str:
         lines.extend(f"{key} = {json.dumps(value)}" for key, value in values.items())
         lines.append("")
     return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the person said to an answer, the judge's score and hint, and the state in which the turn is then."""
+
+    said: str
+    score: int | None
+    hint: str | None
+    state: str
+
+
+async def heard_in(home: Path, sessions: Sequence[str]) -> list[Heard]:
+    """What the person said in these sessions; a session that cannot be read is left out."""
+    return [heard for session in sessions for heard in _in_session(await _show(home, session))]
+
+
+async def _show(home: Path, session: str) -> dict[str, Any]:
+    command = [sys.executable, "-P", "-m", "turnwise", "sessions", "show", session, "--home", str(home), "--json"]
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
+    try:
+        told, _ = await asyncio.wait_for(process.communicate(), ASK_LIMIT_S)
+        return json.loads(told)
+    except (TimeoutError, json.JSONDecodeError):
+        return {}
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _in_session(session: dict[str, Any]) -> list[Heard]:
+    found = []
+    for turn in session.get("turns", []):
+        said = [m["content"] for m in turn.get("next_state") or [] if m.get("role") == "user"]
+        verdicts = turn.get("verdicts") or []
+        if said and verdicts:
+            last = verdicts[-1]
+            found.append(Heard(str(said[-1]), last.get("score"), last.get("hint"), str(turn.get("state"))))
+    return found

@@ -44,6 +44,15 @@ def distinct_share(texts: Sequence[str]) -> float:
     return float(np.mean(shares)) if shares else 0.0
 
 
+_WORD = pattern(r"\w+")
+
+
+def has_one_of(answer: str, words: Sequence[str]) -> bool:
+    """Whether one of these words, or some words in a row, stands in the answer; in any case."""
+    said = f" {' '.join(_WORD.findall(answer.lower()))} "
+    return any(f" {word} " in said for word in words)
+
+
 _NUMBER = pattern(r"-?\d[\d,]*(?:\.\d+)?")
 
 

@@ -149,7 +149,7 @@ _QWEN = EmbeddedModel(
     engine_gb=2.8,
     trainer_gb=2.4,
     update_s=120,
-    needs_cores=4,
+    needs_cores=2,
 )
 
 TABLE = {model.name: model for model in (_SMOLLM2, _QWEN)}

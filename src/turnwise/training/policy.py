@@ -2,7 +2,7 @@
 
 The base weights are frozen; only the adapter learns. The vocabulary projection
 is applied by the caller, to chunks of response positions: this module never holds logits of a whole batch. It never
-samples training data, and it never re-tokenises a recorded turn.
+re-tokenises a recorded turn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel, StoppingCriteriaList
+from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from turnwise.config import TrainConfig
@@ -206,43 +206,18 @@ class Policy:
         return torch.cat([self.log_softmax(h, t).gather(-1, y.unsqueeze(-1)).squeeze(-1) for h, t, y in parts])
 
     @torch.no_grad()
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        temperature: float,
-        max_new_tokens: int,
-        seed: int,
-        each_token: Callable[[], None] = lambda: None,
-    ) -> list[list[int]]:
-        """Answers to prompts of token ids, ended by the model or the limit. `each_token` may raise to stop it."""
+    def next_logits(self, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Logits [B, V] behind the last of ``ids`` [B, T], and the cache for the next call.
 
-        def go_on(ids: Tensor, *_: Any) -> Tensor:
-            each_token()
-            return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-
-        width = max(len(p) for p in prompts)
-        ids = torch.zeros(len(prompts), width, dtype=torch.long)
-        mask = torch.zeros(len(prompts), width, dtype=torch.long)
-        for i, prompt in enumerate(prompts):
-            ids[i, width - len(prompt) :] = torch.tensor(prompt)
-            mask[i, width - len(prompt) :] = 1
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            out = self.model.generate(
-                input_ids=ids.to(self.device),
-                attention_mask=mask.to(self.device),
-                generation_config=GenerationConfig(
-                    do_sample=True,
-                    temperature=sampling_temperature(temperature),
-                    top_k=0,
-                    max_new_tokens=max_new_tokens,
-                    eos_token_id=self._ends,
-                    pad_token_id=self._ends[0] if self._ends else 0,
-                ),
-                stopping_criteria=StoppingCriteriaList([cast(Any, go_on)]),
-            )
-        answers = cast(Tensor, out)[:, width:].tolist()
-        return [_until_end(answer, self._ends) for answer in answers]
+        ``mask`` [B, C + T] has 0 at padding, C tokens being in the cache; ``positions`` [B, T]; ``cache`` is None at
+        first.
+        """
+        self._recompute = False
+        out = self._backbone(
+            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
+        )
+        # The slice lies in strides, and a projection of such a slice copies the vocabulary's weights for each row.
+        return self.logits(out.last_hidden_state[:, -1].contiguous()), out.past_key_values
 
     def without_end(self, answer: Sequence[int]) -> list[int]:
         """The ids of an answer but the end token."""
@@ -255,14 +230,6 @@ class Policy:
         rows = [Row(i, [Span(n, len(i), len(i) + 1)]) for n, i in enumerate(ids)]
         with self.reference():
             return torch.cat([self.hidden([row]).float().cpu() for row in rows])
-
-
-def _until_end(answer: list[int], ends: Sequence[int]) -> list[int]:
-    """Cut an answer behind its first end token: what follows is padding."""
-    for i, token in enumerate(answer):
-        if token in ends:
-            return answer[: i + 1]
-    return answer
 
 
 def load_tokenizer(model: Path | str) -> Tokenizer:

@@ -21,7 +21,7 @@ from turnwise.files import sweep
 from turnwise.training.backends.base import Backend
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.checkpoints import Checkpoint, CheckpointStore, origin_of
-from turnwise.training.lessons.learning import GAIN, LEARNED, apart
+from turnwise.training.lessons.learning import LEARNED, apart
 from turnwise.training.publish import recent_checkpoints
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import BadBatch, NotFinite, Tick, plan, sampler_gap
@@ -145,7 +145,7 @@ class Trainer:
                 )
                 came_further()
             now = metrics[before + (i + 1) * parts - 1]["lesson_after"]
-            if not now <= (1 - GAIN) * left:
+            if not now <= left:
                 return
             left = now
 

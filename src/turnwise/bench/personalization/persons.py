@@ -10,6 +10,7 @@ import string
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from turnwise.demo.questions import HELD_OUT
 from turnwise.patterns import pattern
 
 
@@ -32,7 +33,10 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody with one or two wishes. From conversation ``changes_at`` on, ``later`` are the wishes."""
+    """Somebody with one or two wishes. From conversation ``changes_at`` on, ``later`` are the wishes.
+
+    ``examination`` are questions that they never talk about, with the words of right answers.
+    """
 
     name: str
     wishes: tuple[Wish, ...]
@@ -44,6 +48,7 @@ class Person:
     )
     later: tuple[Wish, ...] = ()
     changes_at: int = 0
+    examination: tuple[tuple[str, tuple[str, ...]], ...] = HELD_OUT
 
     def wishes_at(self, conversation: int) -> tuple[Wish, ...]:
         """What the person wants in their conversation of this number, from 0."""

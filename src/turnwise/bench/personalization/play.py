@@ -1,7 +1,7 @@
 """Plays one person against a real server: conversations in waves, an examination after each, by HTTP like any client.
 
-A cell is one person with one seed and one way of learning. Its points are written as they come; a cell that has its
-last one is not played again.
+A course is one person with one seed and one way of learning of one model. Its points are written as they come; a
+course that has its last one is not played again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -21,12 +21,11 @@ import httpx
 import openai
 
 from turnwise.bench.personalization.persons import Person, Wish
-from turnwise.bench.personalization.questions import HELD_OUT, TALKED
 from turnwise.config import TrainConfig
+from turnwise.demo.questions import TALKED
 from turnwise.demo.server import Server, running_server
-from turnwise.demo.stats import repetition
+from turnwise.demo.stats import has_one_of, repetition
 from turnwise.demo.talk import at_once
-from turnwise.patterns import pattern
 
 WAVE = 8
 """Conversations between two examinations: about what a batch of the trainer's is made of."""
@@ -37,7 +36,6 @@ SETTLE_LIMIT_S = 900.0
 QUIET_POLLS = 3
 DIRECTIVE_SHARE = 0.85
 """Share of the replies to an answer that misses a wish that say what is wanted; the others only grumble."""
-_WORD = pattern(r"\w+")
 ARMS: dict[str, dict[str, object]] = {
     "combined": {"method": "combined"},
     "opd": {"method": "opd"},
@@ -49,23 +47,26 @@ ARMS: dict[str, dict[str, object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One run: a person, a seed, a way of learning, and how many updates it may take."""
+    """One run: a person, a seed, a way of learning, how many updates it may take, and the model that learns."""
 
     person: Person
     seed: int
     arm: str
     updates: int
+    model: str
 
     @property
     def name(self) -> str:
-        return f"{self.person.name}-{self.arm}-{self.seed}"
+        """Names its files too: the points of one model are never taken for another's."""
+        return f"{Path(self.model).name}-{self.person.name}-{self.arm}-{self.seed}"
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
     """An examination after ``conversations``: shares of answers that meet each wish, and that are right.
 
-    ``told`` are those of the base model with the wishes in its prompt. ``version`` is the one that answered.
+    ``told`` are those of the base model with the wishes in its prompt. ``trained`` and ``excluded`` count turns,
+    ``seconds`` those since the server started.
     """
 
     conversations: int
@@ -79,28 +80,35 @@ class Examined:
     seconds: float
 
 
-def play(cell: Course, model: str, folder: Path, say: Callable[[str], None]) -> list[Examined]:
-    """The points of a cell, played where they are not there yet. Raises TurnwiseError where no server starts."""
-    file = folder / f"{cell.name}.jsonl"
-    if file.exists():
-        points = [Examined(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
-        if points and points[-1].conversations >= cell.updates * WAVE:
-            return points
+def play(course: Course, folder: Path, say: Callable[[str], None]) -> list[Examined]:
+    """The points of a course, played where they are not there yet. Raises TurnwiseError where no server starts."""
+    file = folder / f"{course.name}.jsonl"
+    points = _points_in(file)
+    if points and points[-1].conversations >= course.updates * WAVE:
+        return points
     file.unlink(missing_ok=True)
-    home = (folder / f"home-{cell.name}").resolve()
+    home = (folder / f"home-{course.name}").resolve()
     shutil.rmtree(home, ignore_errors=True)
-    train: dict[str, object] = {"seed": cell.seed, **ARMS[cell.arm]}
-    with running_server(home, {"model": {"path": model}, "train": train}) as server:
-        points = asyncio.run(_Player(cell, server, say).play(file))
+    train: dict[str, object] = {"seed": course.seed, **ARMS[course.arm]}
+    with running_server(home, {"model": {"path": course.model}, "train": train}) as server:
+        points = asyncio.run(_Player(course, server, say).play(file))
     shutil.rmtree(home, ignore_errors=True)
     return points
+
+
+def _points_in(file: Path) -> list[Examined]:
+    """The points that were written there; none where the last one was cut off, since a course is played as a whole."""
+    try:
+        return [Examined(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+    except (FileNotFoundError, json.JSONDecodeError, TypeError):
+        return []
 
 
 class _Player:
     """A person at a server."""
 
-    def __init__(self, cell: Course, server: Server, say: Callable[[str], None]) -> None:
-        self._cell = cell
+    def __init__(self, course: Course, server: Server, say: Callable[[str], None]) -> None:
+        self._course = course
         self._server = server
         self._say = say
         self._started = time.monotonic()
@@ -112,15 +120,15 @@ class _Player:
 
     async def play(self, file: Path) -> list[Examined]:
         """All waves and examinations; each point is appended to ``file`` when it is known."""
-        cell, points = self._cell, []
+        course, points = self._course, []
         async with self._http, self._openai:
-            for wave in range(cell.updates + 1):
+            for wave in range(course.updates + 1):
                 if wave:
                     await self._talk(wave - 1)
                 points.append(await self._examine(wave * WAVE))
                 with file.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(asdict(points[-1])) + "\n")
-                self._say(f"{cell.name}: {points[-1].conversations} conversations, {points[-1].met}")
+                self._say(f"{course.name}: {points[-1].conversations} conversations, {points[-1].met}")
         return points
 
     async def _talk(self, wave: int) -> None:
@@ -131,15 +139,15 @@ class _Player:
 
     async def _converse(self, number: int) -> None:
         """Question, answer, what the person says to it, perhaps a second try, and the last word."""
-        cell = self._cell
-        rng = random.Random(f"{cell.person.name}/{cell.seed}/{number}")
-        order = random.Random(cell.seed).sample(TALKED, len(TALKED))
-        session = f"{cell.name}-{number}"
+        course = self._course
+        rng = random.Random(f"{course.person.name}/{course.seed}/{number}")
+        order = random.Random(course.seed).sample(TALKED, len(TALKED))
+        session = f"{course.name}-{number}"
         messages: list[dict[str, str]] = [{"role": "user", "content": order[number % len(order)]}]
         for attempt in range(2):
             answer = await self._ask(messages, session, number)
             messages.append({"role": "assistant", "content": answer})
-            missed = [w for w in cell.person.wishes_at(number) if not w.met(answer)]
+            missed = [w for w in course.person.wishes_at(number) if not w.met(answer)]
             messages.append({"role": "user", "content": self._reply(missed, attempt, rng)})
             if not missed:
                 break
@@ -148,25 +156,26 @@ class _Player:
 
     def _reply(self, missed: list[Wish], attempt: int, rng: random.Random) -> str:
         if not missed:
-            return rng.choice(self._cell.person.praise)
+            return rng.choice(self._course.person.praise)
         wish = rng.choice(missed)
         return rng.choice(wish.asks if attempt == 0 and rng.random() < DIRECTIVE_SHARE else wish.grumbles)
 
     async def _examine(self, conversations: int) -> Examined:
         """The held-out questions as side turns, without the wishes, and of the base model with them."""
-        wishes = self._cell.person.wishes_at(max(0, conversations - 1))
-        seed = 1000 + 100 * self._cell.seed
-        asked = [partial(self._question, q, seed + i, "turnwise") for i, (q, _) in enumerate(HELD_OUT)]
+        wishes = self._course.person.wishes_at(max(0, conversations - 1))
+        questions = self._course.person.examination
+        seed = 1000 + 100 * self._course.seed
+        asked = [partial(self._question, q, seed + i, "turnwise") for i, (q, _) in enumerate(questions)]
         answers = await at_once(asked, AT_ONCE)
         told: list[str] = []
-        if not conversations or wishes != self._cell.person.wishes_at(max(0, conversations - WAVE - 1)):
+        if not conversations or wishes != self._course.person.wishes_at(max(0, conversations - WAVE - 1)):
             under = "\n\n" + " ".join(w.told for w in wishes)
             told = await at_once(
-                [partial(self._question, q + under, seed + i, "turnwise@base") for i, (q, _) in enumerate(HELD_OUT)],
+                [partial(self._question, q + under, seed + i, "turnwise@base") for i, (q, _) in enumerate(questions)],
                 AT_ONCE,
             )
         turns = (await self._status())["turns"]
-        right = [_is_right(answer, words) for answer, (_, words) in zip(answers, HELD_OUT, strict=True)]
+        right = [has_one_of(answer, words) for answer, (_, words) in zip(answers, questions, strict=True)]
         return Examined(
             conversations=conversations,
             met={w.name: _share([w.met(a) for a in answers]) for w in wishes},
@@ -180,7 +189,7 @@ class _Player:
         )
 
     async def _question(self, question: str, seed: int, model: str) -> str:
-        session = f"{self._cell.name}-examination-{seed}"
+        session = f"{self._course.name}-examination-{seed}"
         return await self._ask([{"role": "user", "content": question}], session, seed, model=model, side=True)
 
     async def _ask(
@@ -209,21 +218,17 @@ class _Player:
         return response.json()
 
     async def _settled(self) -> None:
-        """Wait until the judge and the trainer have nothing left that they could do now."""
+        """Wait until the judge and the trainer have nothing left that they could do now, or say that they have."""
         deadline = time.monotonic() + SETTLE_LIMIT_S
         quiet = 0
         while time.monotonic() < deadline and quiet < QUIET_POLLS:
             status = await self._status()
             turns = status["turns"]
-            waiting = self._cell.arm != "control" and status["samples_ready"] >= self._least
+            waiting = self._course.arm != "control" and status["samples_ready"] >= self._least
             quiet = 0 if turns.get("judging", 0) + turns.get("leased", 0) or waiting else quiet + 1
             await asyncio.sleep(1.0)
-
-
-def _is_right(answer: str, words: Sequence[str]) -> bool:
-    """Whether one of these words, or these words in a row, stands in the answer."""
-    said = f" {' '.join(_WORD.findall(answer.lower()))} "
-    return any(f" {word} " in said for word in words)
+        if quiet < QUIET_POLLS:
+            self._say(f"{self._course.name}: judge and trainer were not done after {SETTLE_LIMIT_S:.0f} s; going on")
 
 
 def _share(found: list[bool]) -> float:

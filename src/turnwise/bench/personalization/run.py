@@ -36,7 +36,7 @@ class PersonalizationOptions:
 
 
 def bench_personalization(options: PersonalizationOptions, say: Callable[[str], None]) -> BenchReport:
-    """Play every cell that has not been played in the folder yet; gives the report over all of them.
+    """Play every course that has not been played in the folder yet; gives the report over all of them.
 
     Raises ConfigError for names that there are not, TurnwiseError when a server does not start.
     """
@@ -44,12 +44,14 @@ def bench_personalization(options: PersonalizationOptions, say: Callable[[str], 
     if unknown := set(arms) - ARMS.keys():
         raise ConfigError(f"no way of learning {', '.join(sorted(unknown))}; there are {', '.join(ARMS)}")
     options.out.mkdir(parents=True, exist_ok=True)
-    cells = [Course(p, s, a, options.updates) for s in range(options.seeds) for a in arms for p in persons]
+    courses = [
+        Course(p, s, a, options.updates, options.model) for s in range(options.seeds) for a in arms for p in persons
+    ]
     played: dict[Course, list[Examined]] = {}
     with termination_unwinds():
-        for n, cell in enumerate(cells, start=1):
-            say(f"{n} of {len(cells)}: {cell.name}")
-            played[cell] = play(cell, options.model, options.out, say)
+        for n, course in enumerate(courses, start=1):
+            say(f"{n} of {len(courses)}: {course.name}")
+            played[course] = play(course, options.out, say)
     _draw(played, arms, options.out / "curves.png")
     return BenchReport("turnwise bench personalization", _figures(played, arms), _notes(options), [_grid(played, arms)])
 
@@ -80,8 +82,8 @@ def _figures(played: dict[Course, list[Examined]], arms: Sequence[str]) -> list[
         for conversations, aim in AIMS.items():
             found = [
                 share
-                for cell, points in played.items()
-                if cell.arm == arm
+                for course, points in played.items()
+                if course.arm == arm
                 for point in points
                 if point.conversations == conversations and (share := share_met(point, _told(points))) is not None
             ]
@@ -97,8 +99,8 @@ def _grid(played: dict[Course, list[Examined]], arms: Sequence[str]) -> Grid:
     shown = [0, 8, 16, 24, 32, 48, 64, 96, 128]
     rows = []
     for arm in arms:
-        for person in dict.fromkeys(cell.person.name for cell in played):
-            runs = [points for cell, points in played.items() if cell.arm == arm and cell.person.name == person]
+        for person in dict.fromkeys(course.person.name for course in played):
+            runs = [points for course, points in played.items() if course.arm == arm and course.person.name == person]
             told = [mean(list(_told(points).values())) for points in runs if _told(points)]
             row = [person, arm, f"{mean(told):.2f}" if told else "–"]
             for conversations in shown:
@@ -126,7 +128,7 @@ def _draw(played: dict[Course, list[Examined]], arms: Sequence[str], file: Path)
     FigureCanvasAgg(drawing)
     axes = drawing.subplots()
     for arm in arms:
-        runs = [points for cell, points in played.items() if cell.arm == arm]
+        runs = [points for course, points in played.items() if course.arm == arm]
         at = sorted({p.conversations for points in runs for p in points})
         met = [[mean(list(p.met.values())) for points in runs for p in points if p.conversations == c] for c in at]
         bands = [bootstrap_ci95(values) for values in met]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from turnwise.bench.personalization.persons import Person, Wish, begins_with, ends_with, has, lower_case, words_at_most
+from turnwise.demo.questions import KEPT_ASIDE
 
 _DEAR = Wish(
     "dear friend",
@@ -90,12 +91,35 @@ _SPANISH = Wish(
 )
 
 UNSEEN = (
-    Person("dear-friend", (_DEAR,), praise=("wonderful", "ah, that is nice", "good one, thanks")),
-    Person("over-and-out", (_OVER,), praise=("roger that", "yes! like that", "good, thanks")),
-    Person("small-and-short", (_SMALL, _TEN), praise=("nice", "yes, good", "ok thanks, that works")),
-    Person("how-sure", (_SURE,), praise=("good to know", "thanks, that helps me", "right, thank you")),
-    Person("book", (_READ,), praise=("thank you, i'll have a look", "great tip", "good answer")),
-    Person("careful", (_CAREFUL,), praise=("good, thank you", "that's safe then, thanks", "well done")),
-    Person("spanish", (_SPANISH,), praise=("gracias", "nice, thanks", "very good")),
-    Person("over-back", (_OVER,), later=(_DEAR,), changes_at=24, praise=("good", "thanks a lot", "fine, thank you")),
+    Person(
+        "dear-friend", (_DEAR,), praise=("wonderful", "ah, that is nice", "good one, thanks"), examination=KEPT_ASIDE
+    ),
+    Person("over-and-out", (_OVER,), praise=("roger that", "yes! like that", "good, thanks"), examination=KEPT_ASIDE),
+    Person(
+        "small-and-short", (_SMALL, _TEN), praise=("nice", "yes, good", "ok thanks, that works"), examination=KEPT_ASIDE
+    ),
+    Person(
+        "how-sure",
+        (_SURE,),
+        praise=("good to know", "thanks, that helps me", "right, thank you"),
+        examination=KEPT_ASIDE,
+    ),
+    Person(
+        "book", (_READ,), praise=("thank you, i'll have a look", "great tip", "good answer"), examination=KEPT_ASIDE
+    ),
+    Person(
+        "careful",
+        (_CAREFUL,),
+        praise=("good, thank you", "that's safe then, thanks", "well done"),
+        examination=KEPT_ASIDE,
+    ),
+    Person("spanish", (_SPANISH,), praise=("gracias", "nice, thanks", "very good"), examination=KEPT_ASIDE),
+    Person(
+        "over-back",
+        (_OVER,),
+        later=(_DEAR,),
+        changes_at=24,
+        praise=("good", "thanks a lot", "fine, thank you"),
+        examination=KEPT_ASIDE,
+    ),
 )

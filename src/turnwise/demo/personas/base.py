@@ -35,7 +35,8 @@ class Persona:
 
     ``wish`` is the preference in one instruction: it is written into prompts only to measure the answers' language,
     never into the conversation. ``look`` names the aspects that bother the person in an answer, worst first; an
-    answer that bothers them in nothing satisfies them.
+    answer that bothers them in nothing satisfies them. ``everyday``: they ask everyday questions, not homework.
+    ``wave`` conversations are held before the trainer is waited for; answers have at most ``max_tokens``.
     """
 
     name: str
@@ -52,3 +53,6 @@ class Persona:
     relief: tuple[str, ...]
     resigned: tuple[str, ...]
     manner: Manner
+    everyday: bool = False
+    wave: int = 12
+    max_tokens: int = 128

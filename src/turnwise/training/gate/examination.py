@@ -14,7 +14,8 @@ from functools import cached_property
 from torch import Tensor
 
 from turnwise.config import GateConfig, TrainConfig
-from turnwise.training.gate.answers import GivenAnswer, mean_length, repetition, sample_answers
+from turnwise.training.asking import GivenAnswer, sample_answers
+from turnwise.training.gate.answers import mean_length, repetition
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
 from turnwise.training.gate.reading import Alive, distances, log_likelihoods, read
@@ -191,7 +192,7 @@ class Examination:
         prompts = [p.prompt_ids for p in probes]
         config = self._gate
         return sample_answers(
-            self._policy, prompts, config.answer_tokens, self._train.seed, config.answers_s, self._alive
+            self._policy, prompts, config.answer_tokens, self._train.seed, time_s=config.answers_s, alive=self._alive
         )
 
     def _to_base(self, probes: Sequence[Probe]) -> list[float]:

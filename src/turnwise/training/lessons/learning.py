@@ -26,8 +26,6 @@ FEWEST = 4
 """Fewer lessons than this say too little: the wish is one that the model does not follow, or no wish about answers."""
 LEARNED = 0.05
 """Nats per token: where the lessons set aside are no further from the teacher, there is nothing left to learn."""
-GAIN = 0.1
-"""Share by which a pass has to lower the loss of the lessons set aside, for another pass to follow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 
 import torch
 
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
+from turnwise.training.asking import sample_answers
 from turnwise.training.batching import microbatches, row_of
 from turnwise.training.policy import Policy, hinted_prompt
 from turnwise.training.step import Tick
@@ -30,9 +31,8 @@ Answer: {answer}
 
 Rewrite this answer so that it follows the wish, and keep its content. Wish: {wish}
 Write only the new answer."""
-TEMPERATURE = 0.5
-AT_ONCE = 12
-"""Answers that are sampled together."""
+TEMPERATURE = 0.0
+"""Greedy: a sampled token that goes astray takes the content with it (docs/decisions/0013-lessons.md)."""
 LONGEST_QUESTION = 200
 """Tokens of a question that is answered and rewritten; a pasted page is neither."""
 FOLLOWS = 2.0
@@ -147,11 +147,11 @@ def _fitting(
 def _sample(
     policy: Policy, prompts: Sequence[list[int]], longest: int, seed: int, phase: str, tick: Tick
 ) -> list[list[int]]:
-    answers: list[list[int]] = []
-    for at in range(0, len(prompts), AT_ONCE):
-        part = prompts[at : at + AT_ONCE]
-        answers += policy.sample(part, TEMPERATURE, longest, seed + at, partial(tick, phase, at, len(prompts)))
-    return answers
+    given = sample_answers(
+        policy, prompts, longest, seed, temperature=TEMPERATURE, alive=lambda: tick(phase, 0, len(prompts))
+    )
+    assert given is not None  # there is no limit of time; a tick ends what takes too long
+    return [answer.ids for answer in given]
 
 
 @torch.no_grad()

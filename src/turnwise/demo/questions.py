@@ -1,4 +1,4 @@
-"""What people ask in the bench: in their conversations, and in examinations, with what a right answer has in it."""
+"""What people ask every day: in conversations, and in examinations, with what a right answer has in it."""
 
 from __future__ import annotations
 
@@ -80,4 +80,32 @@ HELD_OUT = (
     ("What should I drink when I am thirsty?", ("water",)),
     ("Which instrument has black and white keys?", ("piano",)),
 )
-"""Questions of the examinations, each with the words of which a right answer has one."""
+"""Questions of the examinations of people to tune on, each with the words of which a right answer has one."""
+
+KEPT_ASIDE = (
+    ("What is the capital of Italy?", ("rome",)),
+    ("What is 8 times 6?", ("48",)),
+    ("Which gas do we need to breathe?", ("oxygen",)),
+    ("Who wrote Romeo and Juliet?", ("shakespeare",)),
+    ("How many days are in a week?", ("7", "seven")),
+    ("What is the chemical symbol for water?", ("h2o",)),
+    ("How do I get the length of a list in Python?", ("len",)),
+    ("What is the opposite of big?", ("small", "little", "tiny")),
+    ("Which planet is closest to the Sun?", ("mercury",)),
+    ("What do cows give us to drink?", ("milk",)),
+    ("What is a baby dog called?", ("puppy", "pup")),
+    ("How many hours are in a day?", ("24", "twenty four")),
+    ("What is the capital of Germany?", ("berlin",)),
+    ("Which animal says meow?", ("cat", "cats")),
+    ("What is 50 plus 25?", ("75",)),
+    ("Which language is spoken in Portugal?", ("portuguese",)),
+    ("What do we see with?", ("eyes", "eye")),
+    ("How do I list the files of a folder in Linux?", ("ls",)),
+    ("What is the fastest land animal?", ("cheetah", "cheetahs")),
+    ("What colour do you get from red and yellow?", ("orange",)),
+    ("In which season do leaves fall?", ("autumn", "fall")),
+    ("What is half of 90?", ("45",)),
+    ("What do I need to cut paper?", ("scissors",)),
+    ("Which instrument has six strings?", ("guitar",)),
+)
+"""Questions of the examinations whose figures are reported."""

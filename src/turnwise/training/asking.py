@@ -1,0 +1,124 @@
+"""Asks the policy: answers that the weights give to prompts, with how likely each token was to them.
+
+They are looked at, or shown to the policy as lessons; turns of a person are never sampled here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from turnwise.training.policy import Policy, sampling_temperature
+
+CHECK_EVERY = 8
+"""Tokens between two looks at the clock."""
+AT_ONCE = 8192
+"""Tokens, padding and answers included, of the prompts that are answered together; a longer one is answered alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenAnswer:
+    """``ids`` [R] and their ``logprobs`` [R] at the temperature they were sampled at; ``ended`` by themselves."""
+
+    ids: list[int]
+    logprobs: list[float]
+    ended: bool
+
+
+def sample_answers(
+    policy: Policy,
+    prompts: Sequence[Sequence[int]],
+    most: int,
+    seed: int,
+    *,
+    temperature: float = 1.0,
+    time_s: float = float("inf"),
+    alive: Callable[[], None] = lambda: None,
+) -> list[GivenAnswer] | None:
+    """An answer of at most ``most`` tokens to each prompt; None when that takes longer than ``time_s``.
+
+    At temperature 0 each token is the likeliest one, and log-probs are those at temperature 1.
+    ``alive`` is called every few tokens and may raise. The process's own random state stays as it is.
+    """
+    deadline = time.monotonic() + time_s
+    generator = torch.Generator(policy.device).manual_seed(seed)
+    found: dict[int, GivenAnswer] = {}
+    for chosen in _together([len(p) for p in prompts], most):
+        answers = _sample(policy, [prompts[i] for i in chosen], most, temperature, generator, deadline, alive)
+        if answers is None:
+            return None
+        found |= dict(zip(chosen, answers, strict=True))
+    return [found[i] for i in range(len(prompts))]
+
+
+def _together(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Indices of prompts that are answered together, the shortest first: one width fits all of a group."""
+    group: list[int] = []
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if group and (len(group) + 1) * (lengths[i] + most) > AT_ONCE:
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
+
+
+@torch.no_grad()
+def _sample(
+    policy: Policy,
+    prompts: Sequence[Sequence[int]],
+    most: int,
+    temperature: float,
+    generator: torch.Generator,
+    deadline: float,
+    alive: Callable[[], None],
+) -> list[GivenAnswer] | None:
+    width = max(len(p) for p in prompts)
+    ids = torch.tensor([[0] * (width - len(p)) + list(p) for p in prompts], device=policy.device)
+    mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=policy.device)
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    ends = torch.tensor(policy.ends, device=policy.device)
+    cache: Any = None
+    tokens: list[Tensor] = []
+    logprobs: list[Tensor] = []
+    going = torch.ones(len(prompts), dtype=torch.bool, device=policy.device)
+    for step in range(most):
+        if step % CHECK_EVERY == 0:
+            alive()
+            if time.monotonic() > deadline:
+                return None
+        logits, cache = policy.next_logits(ids, mask, positions, cache)
+        table = (logits / sampling_temperature(temperature)).log_softmax(-1)
+        chosen = _draw(table, generator) if temperature else table.argmax(-1, keepdim=True)
+        tokens.append(chosen.squeeze(-1))
+        logprobs.append(table.gather(-1, chosen).squeeze(-1))
+        going &= ~torch.isin(tokens[-1], ends)
+        if not going.any():
+            break
+        ids, positions = chosen, positions[:, -1:] + 1
+        mask = torch.cat([mask, mask.new_ones(len(prompts), 1)], dim=-1)
+    return _cut(torch.stack(tokens, 1).tolist(), torch.stack(logprobs, 1).tolist(), set(policy.ends))
+
+
+def _draw(table: Tensor, generator: torch.Generator) -> Tensor:
+    """A token [B, 1] of each row of log-probs [B, V]: where the sum of probabilities passes a random number.
+
+    `torch.multinomial` draws a number for each token of the vocabulary, which takes a third of a step's time.
+    """
+    summed = table.exp().cumsum(-1)
+    drawn = torch.rand(len(table), 1, generator=generator, device=table.device) * summed[:, -1:]
+    return torch.searchsorted(summed, drawn, right=True).clamp(max=table.shape[-1] - 1)
+
+
+def _cut(rows: list[list[int]], logprobs: list[list[float]], ends: set[int]) -> list[GivenAnswer]:
+    """Each row up to its first end token: what follows was sampled because others went on."""
+    answers = []
+    for ids, said in zip(rows, logprobs, strict=True):
+        end = next((i + 1 for i, token in enumerate(ids) if token in ends), None)
+        answers.append(GivenAnswer(ids[:end], said[:end], end is not None))
+    return answers

@@ -1,0 +1,108 @@
+"""The bench of learning from few words: it sees whether a wish is met, and never takes other points for its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.models import make_tiny_model
+from turnwise.bench.personalization.persons import (
+    AHOY,
+    BRIEF,
+    CAPITALS,
+    CHEERS,
+    DEVELOPMENT,
+    EXAMPLE,
+    NO_CHEERS,
+    Wish,
+    lower_case,
+    words_at_most,
+)
+from turnwise.bench.personalization.play import Course, Examined, play
+from turnwise.bench.personalization.run import PersonalizationOptions, bench_personalization, share_met
+from turnwise.bench.personalization.unseen import UNSEEN
+from turnwise.demo.questions import HELD_OUT, KEPT_ASIDE, TALKED
+from turnwise.demo.stats import has_one_of
+from turnwise.errors import ConfigError
+
+PLAIN = "The capital of Japan is Tokyo. It has many people."
+
+
+@pytest.mark.parametrize(
+    ("wish", "met", "missed"),
+    [
+        (CHEERS, "It is Tokyo. Cheers!", "Cheers! It is Tokyo."),
+        (CAPITALS, "IT IS TOKYO.", PLAIN),
+        (BRIEF, "It is Tokyo.", PLAIN),
+        (BRIEF, "Python 3.11 is newer.", ""),
+        (AHOY, "**Ahoy**, it is Tokyo.", "Tokyo, ahoy"),
+        (NO_CHEERS, PLAIN, "It is Tokyo. Cheers!"),
+        (EXAMPLE, "A mammal, e.g. a whale.", PLAIN),
+    ],
+)
+def test_a_wish_is_met_or_missed(wish: Wish, met: str, missed: str) -> None:
+    assert wish.met(met)
+    assert not wish.met(missed)
+
+
+def test_an_empty_answer_meets_no_wish_but_that_for_leaving_something_out() -> None:
+    wishes = {wish for person in (*DEVELOPMENT, *UNSEEN) for wish in (*person.wishes, *person.later)}
+    assert {wish.name for wish in wishes if wish.met("")} <= {"no cheers"}
+    assert not words_at_most(3)("")
+    assert not lower_case("1 2 3")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "right"),
+    [
+        ("9 times 7 is 63.", ("63",), True),
+        ("That is 163.", ("63",), False),
+        ("Use `git status`", ("git status",), True),
+        ("git, the status", ("git status",), False),
+        ("TOKYO!", ("tokyo",), True),
+        ("", ("tokyo",), False),
+    ],
+)
+def test_an_answer_is_right_where_the_word_stands_in_it(answer: str, words: tuple[str, ...], right: bool) -> None:
+    assert has_one_of(answer, words) is right
+
+
+def test_nobody_is_examined_on_what_they_talked_about() -> None:
+    asked = [question for question, _ in (*HELD_OUT, *KEPT_ASIDE)]
+    assert not set(TALKED) & set(asked) and len(set(asked)) == len(asked)
+    assert {person.examination for person in UNSEEN} == {KEPT_ASIDE}
+    assert {person.examination for person in DEVELOPMENT} == {HELD_OUT}
+
+
+def test_a_wish_that_the_told_model_does_not_follow_is_not_counted() -> None:
+    point = Examined(8, {"a": 1.0, "b": 0.0}, {}, 1.0, 0.0, 9.0, 8, 0, 1.0)
+    assert share_met(point, {"a": 0.95, "b": 0.5}) == 1.0
+    assert share_met(point, {"a": 0.5, "b": 0.5}) is None
+
+
+@pytest.mark.parametrize(("persons", "arms", "odd"), [("nobody", "combined", "nobody"), ("cheers", "magic", "magic")])
+def test_a_name_that_there_is_not_is_named(tmp_path: Path, persons: str, arms: str, odd: str) -> None:
+    with pytest.raises(ConfigError, match=odd):
+        bench_personalization(PersonalizationOptions("m", tmp_path, persons, arms), lambda text: None)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_points_are_played_once_and_belong_to_their_model(tmp_path: Path, model_dir: Path) -> None:
+    model = make_tiny_model(tmp_path / "tiny", model_dir)
+    said: list[str] = []
+    course = Course(DEVELOPMENT[0], 0, "control", 0, str(model))
+    points = play(course, tmp_path, said.append)
+    assert [p.conversations for p in points] == [0]
+    assert points[0].told.keys() == points[0].met.keys() == {"cheers"}
+    file = tmp_path / f"{course.name}.jsonl"
+    written = file.read_bytes()
+    assert play(course, tmp_path, said.append) == points
+    assert file.read_bytes() == written
+    other = Course(DEVELOPMENT[0], 0, "control", 0, "another-model")
+    assert other.name != course.name
+
+    file.write_text(json.dumps({**json.loads(written), "met": {"cheers": 0.5}})[:-9], encoding="utf-8")  # cut by a kill
+    assert play(course, tmp_path, said.append)[0].met == points[0].met

@@ -1,0 +1,79 @@
+"""Answers sampled from the policy: by a seed, from the distribution that it has, whoever is asked beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from tests.training.tiny import ids, shake
+from turnwise.training import asking
+from turnwise.training.asking import sample_answers
+from turnwise.training.gate.probes import Probe
+from turnwise.training.gate.reading import read
+from turnwise.training.policy import Policy
+
+
+def test_answers_come_with_their_log_probs_and_not_for_ever(policy: Policy) -> None:
+    prompts = [ids(1, 9), ids(2, 5)]
+    answers = sample_answers(policy, prompts, 12, seed=3, time_s=60)
+    assert answers is not None and answers == sample_answers(policy, prompts, 12, seed=3)
+    assert answers != sample_answers(policy, prompts, 12, seed=4)
+    for prompt, answer in zip(prompts, answers, strict=True):
+        hidden = read(policy, [Probe(prompt, answer.ids, None, "own")], 64, lambda: None)[0]
+        again = policy.token_logprobs(hidden, torch.ones(len(hidden)), torch.tensor(answer.ids))
+        assert torch.allclose(again, torch.tensor(answer.logprobs), atol=1e-4)
+        assert answer.ended is (answer.ids[-1] in policy.ends) and 1 <= len(answer.ids) <= 12
+    assert sample_answers(policy, prompts, 12, seed=3, time_s=-1.0) is None
+
+
+def test_tokens_come_as_often_as_the_policy_says(policy: Policy) -> None:
+    prompt, count, temperature = ids(1, 6), 600, 0.3
+    answers = sample_answers(policy, [prompt] * count, 1, seed=0, temperature=temperature)
+    assert answers is not None
+    hidden = read(policy, [Probe(prompt, [0], None, "own")], 64, lambda: None)[0]
+    expected = policy.log_softmax(hidden, torch.tensor([temperature]))[0].exp()
+    drawn = Counter(answer.ids[0] for answer in answers)
+    likely = expected.topk(5)
+    for share, token in zip(likely.values.tolist(), likely.indices.tolist(), strict=True):
+        assert drawn[token] / count == pytest.approx(share, abs=4 * (share * (1 - share) / count) ** 0.5 + 1e-3)
+    unlikely = sum(expected[token].item() < 1e-6 for token in drawn)
+    assert unlikely == 0
+
+
+def test_a_token_of_no_probability_is_never_drawn() -> None:
+    table = torch.tensor([[float("-inf"), 0.0, float("-inf"), float("-inf")]]).expand(500, -1)
+    drawn = asking._draw(table, torch.Generator().manual_seed(0))
+    assert drawn.unique().tolist() == [1]
+
+
+def test_who_is_asked_together_changes_no_likelihood(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    shake(policy)
+    prompts = [ids(1, 12), ids(2, 3), ids(3, 30), ids(4, 7)]
+    together = sample_answers(policy, prompts, 8, seed=1)
+    assert list(asking._together([len(p) for p in prompts], 8)) == [[1, 3, 0, 2]]
+    monkeypatch.setattr(asking, "AT_ONCE", 40)
+    assert list(asking._together([len(p) for p in prompts], 8)) == [[1, 3], [0], [2]]
+    apart = sample_answers(policy, prompts, 8, seed=1)
+    assert together is not None and apart is not None
+    for prompt, one, other in zip(prompts, together, apart, strict=True):
+        for answer in (one, other):
+            hidden = read(policy, [Probe(prompt, answer.ids, None, "own")], 64, lambda: None)[0]
+            again = policy.token_logprobs(hidden, torch.ones(len(hidden)), torch.tensor(answer.ids))
+            assert torch.allclose(again, torch.tensor(answer.logprobs), atol=1e-4)
+
+
+def test_the_random_state_of_the_process_stays(policy: Policy) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    sample_answers(policy, [ids(1, 4)], 4, seed=1)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_tick_that_raises_ends_it(policy: Policy) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sample_answers(policy, [ids(1, 4)], 4, seed=1, alive=stop)
