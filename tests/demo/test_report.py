@@ -84,7 +84,7 @@ def test_only_failed_phases_are_faults_not_a_missing_rise():
 
 
 def test_the_page_keeps_markup_of_answers_visible_and_its_tables_whole():
-    page = report.report.markdown(GOOD)
+    page = report.markdown(GOOD)
     row = next(line for line in page.splitlines() if line.startswith("| 1 |"))
     assert row.count(" | ") == 5
     assert r"1. \*\*a\*\*<br>2. b" in row and "&lt;3>" in row and r"How \| many?" in row
