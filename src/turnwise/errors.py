@@ -73,3 +73,7 @@ class AmbiguousId(JournalError):
 
 class TooLate(JournalError):
     """The turn is past the point where this could be done to it."""
+
+
+class SkillError(TurnwiseError):
+    """A skill's file cannot be read as one, or the library cannot do with it what was asked."""

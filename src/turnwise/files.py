@@ -97,6 +97,7 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         Path(name).replace(path)
+        _sync(path.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

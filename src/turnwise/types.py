@@ -254,3 +254,51 @@ class PolicyVersion:
     gate: dict[str, Any] = field(default_factory=dict)
     turn_ids: list[str] = field(default_factory=list)
     pruned: bool = False
+
+
+class SkillState(StrEnum):
+    """Where a skill stands in the library."""
+
+    REVIEW = "review"  # waits for the person's word: in the journal alone
+    CANDIDATE = "candidate"  # injected, and measured
+    ACTIVE = "active"  # injected
+    PROVEN = "proven"  # injected, and seen to help
+    DISABLED = "disabled"  # in the folder, never injected
+    RETIRED = "retired"  # out of the folder; every version of it stays in the journal
+
+
+INJECTED = frozenset({SkillState.CANDIDATE, SkillState.ACTIVE, SkillState.PROVEN})
+"""The states in which a skill may stand in a prompt."""
+IN_FOLDER = INJECTED | {SkillState.DISABLED}
+"""The states in which a skill is a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """What a `SKILL.md` says. ``content``: the file byte for byte; ``body``: what stands behind its front-matter."""
+
+    name: str
+    description: str
+    category: str | None
+    body: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SkillEntry:
+    """A skill in a revision of the library: which of its recorded versions counts, and where it stands."""
+
+    version: int
+    state: SkillState
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryRevision:
+    """The library after one change. Numbers count changes; ``generation`` counts those that came of failures, and never
+    goes down, whatever is rolled back."""
+
+    number: int
+    generation: int
+    what: str
+    at: float
+    entries: dict[str, SkillEntry] = field(default_factory=dict)

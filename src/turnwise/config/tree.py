@@ -70,6 +70,10 @@ class Config(Section):
         return self.home / "checkpoints"
 
     @property
+    def skills_dir(self) -> Path:
+        return self.home / "skills"
+
+    @property
     def token_path(self) -> Path:
         return self.home / "token"
 

@@ -15,6 +15,7 @@ from turnwise.journal.queue.judging import Judging
 from turnwise.journal.queue.review import ReviewList
 from turnwise.journal.queue.verdicts import Verdicts
 from turnwise.journal.queue.versions import Versions
+from turnwise.journal.skills.records import SkillRecords
 from turnwise.journal.status import Status
 from turnwise.journal.store import Store
 from turnwise.journal.turns.lookups import Lookups
@@ -35,6 +36,7 @@ class Journal:
         self.judging = Judging(store, self.verdicts, self.review)
         self.batches = Batches(store)
         self.versions = Versions(store, self.batches)
+        self.skills = SkillRecords(store)
         self.status = Status(store)
 
     @classmethod

@@ -128,6 +128,7 @@ turns = Table(
     Column("good_verdict", Id),  # the verdict that counts, where its score is +1: kept by a trigger
     Column("used_prompt", Integer),  # tokens as an upstream counts them; those above are of ids, which it does not give
     Column("used_response", Integer),
+    Column("generation", Integer),  # of the skills that could have been in its prompt; null: it could have none
     _order(),  # that in which they were asked for; on SQLite an index ends with it
     Index("ix_turns_session", "session_id", "idx"),
     _newest_by("ix_turns_request", "client", "request_hash"),
@@ -276,6 +277,47 @@ review = Table(  # hints from sources without trust, which wait for the person's
     Column("state", Text, nullable=False),  # pending, accepted, rejected
     Index("ix_review_turn", "turn_id", unique=True),
     Index("ix_review_state", "state", "id"),
+)
+
+skill_versions = Table(  # every text that a skill ever had
+    "skill_versions",
+    metadata,
+    Column("id", Id, Identity(), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("number", Integer, nullable=False),  # of this name, from 1
+    Column("content", LargeBinary, nullable=False),  # the file, byte for byte
+    Column("made_by", Text, nullable=False),  # person, hand (an edit of the file), import, evolver
+    Column("created_at", Float, nullable=False),
+    Index("ix_skill_versions_name", "name", "number", unique=True),
+)
+
+skill_sources = Table(  # the failures that a version of a skill was made from: ids, and no text
+    "skill_sources",
+    metadata,
+    Column("version", Id, primary_key=True),
+    Column("turn_id", Text, primary_key=True),
+    Column("session_id", Text, nullable=False),
+    Index("ix_skill_sources_session", "session_id"),
+    sqlite_with_rowid=False,
+)
+
+skill_uses = Table(  # which versions stood in a turn's prompt
+    "skill_uses",
+    metadata,
+    Column("turn_id", Text, primary_key=True),
+    Column("version", Id, primary_key=True),
+    Index("ix_skill_uses_version", "version"),
+    sqlite_with_rowid=False,
+)
+
+libraries = Table(  # the library after each change; the highest number is the one in force
+    "libraries",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("generation", Integer, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("entries", LargeBinary, nullable=False),  # by name: the version (skill_versions.id) and its state
 )
 
 loops = Table(

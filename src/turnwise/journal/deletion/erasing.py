@@ -44,7 +44,7 @@ def erase_turns(store: Store, c: Connection, ids: Sequence[str]) -> None:
     tools = c.execute(select(T.tools_id).where(gone, T.tools_id.is_not(None)).distinct()).scalars().all()
     c.execute(delete(schema.turns).where(gone))
     for table in schema.metadata.tables.values():
-        if "turn_id" in table.c and table not in (schema.events, schema.provenance):
+        if "turn_id" in table.c and table not in (schema.events, schema.provenance, schema.skill_sources):
             c.execute(delete(table).where(table.c.turn_id.in_(ids)))
     sweep_blobs(c, tools)
     lower_boot_turn(c)

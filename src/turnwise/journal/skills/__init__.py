@@ -1,0 +1,1 @@
+"""The library of skills as the journal holds it."""

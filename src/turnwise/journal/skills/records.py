@@ -1,0 +1,185 @@
+"""The library of skills as the journal holds it: every version of a skill, and the library after every change.
+
+A revision names for each skill the version that counts and its state. To go back is to write an earlier revision's
+entries down once more, as the newest: nothing is taken out. The folder follows what stands here (`skills/library.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select
+
+from turnwise.errors import SkillError
+from turnwise.journal import schema
+from turnwise.journal.packing import pack_json, unpack_json
+from turnwise.journal.store import Store
+from turnwise.types import LibraryRevision, SkillEntry, SkillState
+
+L, V, U, D = schema.libraries.c, schema.skill_versions.c, schema.skill_uses.c, schema.verdicts.c
+
+
+@dataclass(frozen=True, slots=True)
+class SkillVersion:
+    """One text of a skill. ``number`` counts the texts of its name, from 1."""
+
+    id: int
+    name: str
+    number: int
+    content: bytes
+    made_by: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SkillChange:
+    """What becomes of one skill. ``content``: its new text; None keeps the version it has. ``sources``: the failures
+    that the text was made from, as turn and session."""
+
+    name: str
+    state: SkillState
+    content: bytes | None = None
+    sources: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SkillUse:
+    """In how many recorded turns a skill stood, and how those were judged."""
+
+    turns: int = 0
+    good: int = 0
+    bad: int = 0
+
+
+class SkillRecords:
+    """Revisions of the library, versions of skills, and their use."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def current(self) -> LibraryRevision:
+        """The library in force; number 0, and empty, where there never was a skill."""
+        with self._store.reading() as c:
+            return _current(c)
+
+    def revision(self, number: int) -> LibraryRevision:
+        """The library as it was after that change. Raises SkillError."""
+        with self._store.reading() as c:
+            return _revision(c, number)
+
+    def revisions(self, limit: int) -> list[LibraryRevision]:
+        """The newest revisions, newest first."""
+        with self._store.reading() as c:
+            rows = c.execute(select(schema.libraries).order_by(L.number.desc()).limit(limit))
+            return [_read(row) for row in rows]
+
+    def versions(self, ids: Iterable[int]) -> dict[int, SkillVersion]:
+        """Versions by their ids."""
+        return self._versions(V.id.in_(list(ids)))
+
+    def history(self, name: str) -> list[SkillVersion]:
+        """Every version of a skill, oldest first."""
+        return sorted(self._versions(V.name == name).values(), key=lambda version: version.number)
+
+    def _versions(self, which: Any) -> dict[int, SkillVersion]:
+        with self._store.reading() as c:
+            rows = c.execute(select(schema.skill_versions).where(which))
+            return {row.id: SkillVersion(row.id, row.name, row.number, row.content, row.made_by, row.created_at)
+                    for row in rows}  # fmt: skip
+
+    def change(self, base: LibraryRevision, what: str, made_by: str, changes: Sequence[SkillChange]) -> LibraryRevision:
+        """The library after these changes to `base`. Raises SkillError where `base` is not in force any more."""
+        with self._store.transaction() as c:
+            entries = dict(_in_force(c, base).entries)
+            for change in changes:
+                known = entries.get(change.name)
+                if change.content is not None:
+                    version = self._add_version(c, change, made_by)
+                elif known is not None:
+                    version = known.version
+                else:
+                    raise SkillError(f"there is no skill {change.name!r} in the library")
+                entries[change.name] = SkillEntry(version, change.state)
+            return self._write(c, base, what, entries)
+
+    def go_back(self, base: LibraryRevision, number: int) -> LibraryRevision:
+        """The library as it was after change `number`, as the newest revision. Raises SkillError."""
+        with self._store.transaction() as c:
+            earlier = _revision(c, number)
+            return self._write(c, _in_force(c, base), f"rollback to {number}", earlier.entries)
+
+    def sources(self, version: int) -> list[tuple[str, str]]:
+        """The failures that a version was made from, as turn and session."""
+        S = schema.skill_sources.c
+        with self._store.reading() as c:
+            rows = c.execute(select(S.turn_id, S.session_id).where(S.version == version).order_by(S.turn_id))
+            return [(row.turn_id, row.session_id) for row in rows]
+
+    def uses(self) -> dict[str, SkillUse]:
+        """Of each skill, over all its versions: the recorded turns that it stood in, and the last verdicts on these."""
+        last = select(D.score).where(D.turn_id == U.turn_id)
+        last = last.order_by((D.judge == "person").desc(), D.id.desc()).limit(1).scalar_subquery()
+        joined = schema.skill_uses.join(schema.skill_versions, V.id == U.version)
+        used = select(V.name, last.label("score")).select_from(joined).subquery()
+        found: dict[str, SkillUse] = {}
+        with self._store.reading() as c:
+            rows = c.execute(select(used.c.name, used.c.score, func.count()).group_by(used.c.name, used.c.score))
+            for name, score, count in rows:
+                known = found.get(name, SkillUse())
+                good, bad = (count if score == 1 else 0), (count if score == -1 else 0)
+                found[name] = SkillUse(known.turns + count, known.good + good, known.bad + bad)
+        return found
+
+    def _add_version(self, c: Connection, change: SkillChange, made_by: str) -> int:
+        last = c.execute(select(func.coalesce(func.max(V.number), 0)).where(V.name == change.name)).scalar_one()
+        values = {
+            "name": change.name,
+            "number": last + 1,
+            "content": change.content,
+            "made_by": made_by,
+            "created_at": self._store.clock(),
+        }
+        version = c.execute(insert(schema.skill_versions).values(values).returning(V.id)).scalar_one()
+        rows = [{"version": version, "turn_id": turn, "session_id": session} for turn, session in change.sources]
+        if rows:
+            c.execute(insert(schema.skill_sources), rows)
+        return version
+
+    def _write(
+        self, c: Connection, base: LibraryRevision, what: str, entries: Mapping[str, SkillEntry]
+    ) -> LibraryRevision:
+        new = replace(base, number=base.number + 1, what=what, at=self._store.clock(), entries=dict(entries))
+        packed = {name: [entry.version, entry.state] for name, entry in new.entries.items()}
+        values = {"number": new.number, "generation": new.generation, "what": what, "created_at": new.at}
+        c.execute(insert(schema.libraries).values(values | {"entries": pack_json(packed)}))
+        return new
+
+
+def _current(c: Connection) -> LibraryRevision:
+    row = c.execute(select(schema.libraries).order_by(L.number.desc()).limit(1)).one_or_none()
+    return LibraryRevision(0, 0, "empty", 0.0) if row is None else _read(row)
+
+
+def _in_force(c: Connection, base: LibraryRevision) -> LibraryRevision:
+    current = _current(c)
+    if current.number != base.number:
+        raise SkillError("the library was changed meanwhile by another; say it again")
+    return current
+
+
+def _revision(c: Connection, number: int) -> LibraryRevision:
+    if number == 0:
+        return LibraryRevision(0, 0, "empty", 0.0)
+    row = c.execute(select(schema.libraries).where(L.number == number)).one_or_none()
+    if row is None:
+        raise SkillError(f"there is no library {number}; see `turnwise skills history`")
+    return _read(row)
+
+
+def _read(row: Any) -> LibraryRevision:
+    entries = {
+        name: SkillEntry(version, SkillState(state)) for name, (version, state) in unpack_json(row.entries).items()
+    }
+    return LibraryRevision(row.number, row.generation, row.what, row.created_at, entries)

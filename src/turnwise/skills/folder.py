@@ -1,0 +1,168 @@
+"""The folder of the library: `HOME/skills/<name>/SKILL.md`, read and written without ever leaving it.
+
+No link is followed, no pipe is waited for, and no file is read further than a skill may be long. Beside the skills lies
+`.written.json`: what turnwise itself last wrote there, by which an edit by hand is told from a write that was cut off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from turnwise.errors import SkillError
+from turnwise.files import sync_all, write_atomically
+from turnwise.skills.skill_file import FILE, MOST_BYTES, check_name
+
+WRITTEN = ".written.json"
+MOST_SKILLS = 1000
+"""In a library."""
+
+
+@dataclass(slots=True)
+class FolderContent:
+    """What lies in the folder: files by the names of their folders, and sentences about what is no skill."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+
+
+class SkillFolder:
+    """The folder `path`, which is made when something is written into it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> FolderContent:
+        """Every skill's file. Raises SkillError where the folder itself cannot be used."""
+        found = FolderContent()
+        try:
+            if not self._is_folder(self.path):
+                return found
+            names = sorted(entry.name for entry in self.path.iterdir() if not entry.name.startswith("."))
+        except OSError as e:
+            raise SkillError(f"the skills in {self.path} cannot be read: {e.strerror}") from e
+        if len(names) > MOST_SKILLS:
+            raise SkillError(f"{self.path} has more than {MOST_SKILLS} entries; move some of them away")
+        for name in names:
+            try:
+                content = self._file(name)
+            except SkillError as e:
+                found.faults[name] = str(e)
+            except OSError as e:
+                found.faults[name] = f"{self.path / name / FILE} cannot be read: {e.strerror}"
+            else:
+                if content is not None:
+                    found.files[name] = content
+        return found
+
+    def seen(self) -> tuple[object, ...]:
+        """What changes when a file of the library does: cheap to ask for, many times a minute."""
+        marks: list[object] = []
+        with contextlib.suppress(OSError):
+            for folder in sorted(self.path.iterdir()):
+                with contextlib.suppress(OSError):
+                    found = os.lstat(folder / FILE)
+                    marks.append((folder.name, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino))
+        return tuple(marks)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a skill's file, whole or not at all. Raises SkillError."""
+        folder = self.path / check_name(name)
+        try:
+            for each in (self.path, folder):
+                each.mkdir(mode=0o700, exist_ok=True)
+                if not self._is_folder(each):
+                    raise SkillError(f"{each} is not a folder; move it away")
+            _sweep(folder)
+            write_atomically(folder / FILE, content)
+        except OSError as e:
+            raise SkillError(f"{folder / FILE} cannot be written: {e.strerror}") from e
+
+    def take_out(self, name: str) -> None:
+        """Delete a skill's file, and its folder where nothing else lies in it. Raises SkillError."""
+        folder = self.path / check_name(name)
+        try:
+            if self._is_folder(folder):
+                (folder / FILE).unlink(missing_ok=True)
+                _sweep(folder)
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+        except OSError as e:
+            raise SkillError(f"{folder / FILE} cannot be deleted: {e.strerror}") from e
+
+    def written(self) -> dict[str, str]:
+        """By name, the hash of what was last written or found here; nothing where that is not known."""
+        try:
+            said = json.loads((self.path / WRITTEN).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        if not isinstance(said, dict):
+            return {}
+        return {name: value for name, value in said.items() if isinstance(value, str)}
+
+    def note_written(self, hashes: dict[str, str]) -> None:
+        """Remember what lies here now, once all of it is on disk."""
+        try:
+            if self._is_folder(self.path):
+                sync_all(self.path)
+                write_atomically(self.path / WRITTEN, json.dumps(hashes, sort_keys=True).encode())
+        except OSError as e:
+            raise SkillError(f"{self.path / WRITTEN} cannot be written: {e.strerror}") from e
+
+    def _file(self, name: str) -> bytes | None:
+        """The file of a skill's folder; None where there is none. Raises SkillError and OSError."""
+        folder = self.path / name
+        mode = os.lstat(folder).st_mode
+        if stat.S_ISLNK(mode):
+            raise SkillError(f"{folder} is a link; put the folder itself there")
+        if not stat.S_ISDIR(mode):
+            return None
+        content = read_skill_file(folder / FILE)
+        if content is not None:
+            check_name(name)
+        return content
+
+    def _is_folder(self, path: Path) -> bool:
+        """Whether a folder is there. Raises SkillError where something else has its name."""
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            return False
+        if not stat.S_ISDIR(mode):
+            raise SkillError(f"{path} is a link or a file, not a folder; move it away")
+        return True
+
+
+def _sweep(folder: Path) -> None:
+    """Delete what a killed writer left beside a skill's file."""
+    for leftover in folder.glob(f".{FILE}.*"):
+        leftover.unlink(missing_ok=True)
+
+
+def read_skill_file(path: Path) -> bytes | None:
+    """A regular file's content, at most a byte more than a skill may have; None where there is none.
+
+    Raises SkillError for a link, a pipe or a device, and OSError.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as e:
+        if path.is_symlink():
+            raise SkillError(f"{path} is a link; put the file itself there") from e
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise SkillError(f"{path} is no regular file; put a text file there")
+        return file.read(MOST_BYTES + 1)
+
+
+def digest(content: bytes) -> str:
+    """What a file is known again by."""
+    return hashlib.sha256(content).hexdigest()
