@@ -57,5 +57,6 @@ AGENT = Agent(
         session_headers=("x-claude-code-session-id",),
         sub_agent_header="x-claude-code-agent-id",
         session_in_user=session_in_user,
+        blocks=frozenset({"system-reminder"}),
     ),
 )

@@ -39,6 +39,7 @@ AGENT = Agent(
     habits=Habits(
         session_headers=("thread-id", "session-id", "session_id"),
         unasked_tools=frozenset({"web_search"}),
+        blocks=frozenset({"environment_context", "user_instructions"}),
         item_marks=frozenset({"internal_chat_message_metadata_passthrough", "encrypted_function_args"}),
     ),
 )

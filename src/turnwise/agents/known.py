@@ -43,6 +43,11 @@ UNASKED_TOOLS = frozenset[str]().union(*(habits.unasked_tools for habits in _HAB
 ITEM_MARKS = frozenset[str]().union(*(habits.item_marks for habits in _HABITS))
 """Fields of a responses request's items that no model sees."""
 
+ENVELOPES = tuple(envelope for habits in _HABITS for envelope in habits.envelopes)
+"""What agents put around a person's words: channel, sender, time."""
+BLOCKS = frozenset[str]().union(*(habits.blocks for habits in _HABITS))
+"""Tags in which agents put notes of their own into a person's message."""
+
 
 def session_in_user(user: Any) -> Any:
     """The session that an agent names in what it says of its user (`metadata.user_id`), as it was sent; or None."""

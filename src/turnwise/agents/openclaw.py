@@ -11,7 +11,7 @@ from turnwise.agents.endpoint import PROVIDER, Endpoint, home_of
 from turnwise.agents.json_text import read, set_value
 from turnwise.agents.shape import Agent, Habits, SideKind
 from turnwise.errors import ConfigError
-from turnwise.patterns import IGNORECASE, pattern
+from turnwise.patterns import IGNORECASE, MULTILINE, pattern
 
 
 def file(environment: dict[str, str]) -> Path:
@@ -90,6 +90,15 @@ HABITS = Habits(
         (SideKind.COMPACTION, pattern(r"^\W*you are a context summari[sz]ation assistant\b", IGNORECASE)),
     ),
     internal=pattern(r"^\W*BEGIN_OPENCLAW_INTERNAL_CONTEXT\b"),
+    envelopes=(
+        pattern(
+            r"^(\[(Telegram|WhatsApp|Discord|Slack|Signal|iMessage|WebChat|Matrix|Teams)\b[^\]\n]{0,160}\]"
+            r"|\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]\n]{0,40}\]) ?",
+            MULTILINE,
+        ),
+        pattern(r"^\[message_id: [^\]\n]{1,80}\]$", MULTILINE),
+        pattern(r"^[A-Z][A-Za-z ]{2,40} \(untrusted metadata\):\n```json\n[^`]{0,1500}```", MULTILINE),
+    ),
 )
 
 AGENT = Agent(

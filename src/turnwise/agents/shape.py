@@ -42,7 +42,8 @@ class Habits:
     ``internal`` begins a message that the agent puts at the end of a request for itself. ``session_in_user`` reads the
     session's id out of what it says of its user, where it stands in no header. ``unasked_tools`` are types of tools
     that only their vendor can run and that the agent sends by default; ``item_marks`` are fields that it puts into the
-    items of a responses request and no model sees.
+    items of a responses request and no model sees. ``envelopes`` are what it puts around a person's words (channel,
+    sender, time), and ``blocks`` the names of the tags in which it puts notes of its own into their message.
     """
 
     session_headers: tuple[str, ...] = ()
@@ -54,6 +55,8 @@ class Habits:
     session_in_user: Callable[[str], str | None] | None = None
     unasked_tools: frozenset[str] = frozenset()
     item_marks: frozenset[str] = frozenset()
+    envelopes: tuple[Pattern[str], ...] = ()
+    blocks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

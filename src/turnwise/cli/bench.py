@@ -161,3 +161,31 @@ def finish_bench(report: Any, write: Path | None) -> None:
     if write is not None:
         report.write(write)
         out.print(f"written to {write}", highlight=False)
+
+
+@bench_app.command("skills", epilog="Example: turnwise bench skills --aside")
+def bench_skills(
+    aside: Annotated[
+        bool, typer.Option("--aside", help="The questions that are kept aside: settings are not chosen on these.")
+    ] = False,
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    as_json: Json = False,
+) -> None:
+    """How many labelled questions find their skill, and how many of no skill's get one, beside plain keywords."""
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from turnwise.bench.skills.run import measure
+
+    figures = measure(aside, read_config(config, home, sets).skills)
+    if as_json:
+        print_json([asdict(one) for one in figures])
+        return
+    table = Table("way", "recall at 5", "of", "unrelated with a skill", "of", "skills a question")
+    for one in figures:
+        row = (f"{one.recall:.3f}", str(one.related), f"{one.disturbed:.3f}", str(one.unrelated), f"{one.chosen:.2f}")
+        table.add_row(one.way, *row)
+    out.print(table)

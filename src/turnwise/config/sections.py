@@ -336,6 +336,23 @@ class GateConfig(Section):
     )
 
 
+class SkillsConfig(Section):
+    """Skills: short instructions that are put into the prompts they fit (see skills.md)."""
+
+    enabled: bool = Field(default=True, description="Put fitting skills of the library into the prompts of main turns.")
+    retrieval: Literal["hybrid", "template"] = Field(
+        default="hybrid",
+        description="'hybrid': by meaning and words; 'template': a category that is named brings all of its skills.",
+    )
+    threshold: float = Field(
+        default=0.205, ge=0, le=1, description="How well a skill must fit: 0 takes any, 1 only one that is named."
+    )
+    most: int = Field(default=3, ge=1, le=20, description="Most skills in one prompt.")
+    max_tokens: int = Field(
+        default=600, ge=50, description="Room for them in a prompt, in tokens of three bytes; one is always taken."
+    )
+
+
 class JournalConfig(Section):
     """The record."""
 

@@ -24,6 +24,7 @@ from turnwise.config.sections import (
     Section,
     ServerConfig,
     SessionsConfig,
+    SkillsConfig,
     TrainConfig,
 )
 from turnwise.errors import ConfigError
@@ -43,6 +44,7 @@ class Config(Section):
     judge: JudgeConfig = JudgeConfig()
     train: TrainConfig = TrainConfig()
     gate: GateConfig = GateConfig()
+    skills: SkillsConfig = SkillsConfig()
     journal: JournalConfig = JournalConfig()
 
     @field_validator("home")

@@ -1,0 +1,1 @@
+"""Retrieval of skills, measured on labelled questions."""
