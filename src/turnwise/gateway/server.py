@@ -36,6 +36,7 @@ from turnwise.journal.records.export import CHUNK, RecordsExporter
 from turnwise.loops.process import loop_main
 from turnwise.models import resolve_model
 from turnwise.net import bind, url_of
+from turnwise.skills.serving import ServingSkills
 from turnwise.tokens.rendering import load_renderer
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,9 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
     else:
         engine, renderer, versions = make_upstream(config), None, UpstreamVersions()
         answering = Relaying(journal, engine)
-    opener = TurnOpener(config, journal, renderer, versions, answering.max_model_len)
+    skills = ServingSkills(config, journal)
+    await asyncio.to_thread(skills.take_up)
+    opener = TurnOpener(config, journal, renderer, versions, answering.max_model_len, skills)
     tokens = load_tokens(config)
     try:
         interrupted = await asyncio.to_thread(journal.turns.recover_interrupted)
@@ -97,7 +100,7 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
     @asynccontextmanager
     async def background() -> AsyncGenerator[None, None]:
         kept = upkeep(config, journal, opener, url, stop)
-        tasks = [asyncio.create_task(versions.follow()), asyncio.create_task(kept)]
+        tasks = [asyncio.create_task(work) for work in (versions.follow(), skills.follow(), kept)]
         try:
             yield
         finally:

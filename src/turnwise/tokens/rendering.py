@@ -84,6 +84,11 @@ class PromptRenderer:
         self._closers = set(self.stop_token_ids)
         self.grammar = GRAMMARS.get(type(renderer).__name__, AnswerGrammar(reasoning=True, calls="whole"))
 
+    @property
+    def default_system(self) -> str | None:
+        """What our own renderers say in front of a conversation without a system message, if anything."""
+        return getattr(self.renderer, "default_system", None)
+
     def ends_in_reasoning(self, prompt_ids: list[int]) -> bool:
         """Whether the prompt itself opened the reasoning that the answer goes on with."""
         return self.grammar.reasoning and self.decode(prompt_ids[-4:]).rstrip().endswith(OPEN_THINK)

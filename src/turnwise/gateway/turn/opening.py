@@ -30,6 +30,7 @@ from turnwise.gateway.lineage.history import Lineage, Placement
 from turnwise.gateway.lineage.placement import lineage_of, own_session, place, repeated
 from turnwise.gateway.turn.asked import WholeRequest, read_asked
 from turnwise.gateway.turn.in_hand import InHand
+from turnwise.gateway.turn.injecting import with_block
 from turnwise.gateway.turn.leaving import Leaving
 from turnwise.gateway.turn.prompting import Prompting
 from turnwise.gateway.turn.relaying import UpstreamVersions
@@ -44,8 +45,12 @@ from turnwise.gateway.wire.thinking import refuse_template_arguments
 from turnwise.gateway.wire.tool_choice import check_choice
 from turnwise.journal import Journal, NewTurn, SameRequest, Turn
 from turnwise.messages import answer_of, text_of, with_text
+from turnwise.skills.serving import NO_SKILLS, ChosenSkills, ServingSkills
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import UNANSWERED, FinishReason, TurnKind
+
+LEAST_ROOM = 256
+"""Tokens that skills must leave for an answer; where they do not, the prompt is made without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +74,14 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Rendered:
-    """A prompt, whether it is stored as an extension of its parent's, and how its answer is sampled."""
+    """A prompt, whether it is stored as an extension of its parent's, and how its answer is sampled. ``told``: the
+    request with the skills that the prompt has."""
 
     prompt: Prompt
     extends: bool
     params: SamplingParams
+    told: ModelRequest
+    skills: ChosenSkills
 
 
 class TurnOpener:
@@ -86,6 +94,7 @@ class TurnOpener:
         renderer: PromptRenderer | None,
         versions: ServingVersions | UpstreamVersions,
         max_model_len: Callable[[], Awaitable[int]],
+        skills: ServingSkills | None = None,
     ) -> None:
         self.config = config
         self.journal = journal
@@ -94,6 +103,7 @@ class TurnOpener:
         self._able = capabilities(config)
         self._prompting = Prompting(config, journal, renderer)
         self._max_model_len = max_model_len
+        self._skills = skills
         self.in_hand = InHand()
         self.leaving = Leaving()
         self.unrecorded = Unrecorded(config.journal.when_full)
@@ -166,7 +176,7 @@ class TurnOpener:
             id=f"turn-{uuid.uuid4().hex}",
             session_id=found.session_id,
             version=version,
-            request=asked.request,
+            request=rendered.told,
             prompt=rendered.prompt,
             params=rendered.params,
             context_hash=asked.history.chain[-1],
@@ -204,12 +214,28 @@ class TurnOpener:
 
     def _render(self, asked: WholeRequest, found: _Place, limit: int) -> _Rendered:
         """The prompt. Raises ApiError (400) where it does not fit into the model's context."""
-        request, placement = asked.request, found.placement
-        prompt, extends = self._prompting.prompt(request, found.parent, placement.added, found.session_id)
+        placement = found.placement
+        skills = NO_SKILLS
+        if self._skills is not None and asked.kind is TurnKind.MAIN:
+            skills = self._skills.chosen(asked.request.messages)
+        request, prompt, extends = self._prompt(asked, found, skills)
+        if skills.block and limit - len(prompt.ids) < LEAST_ROOM:
+            skills = skills.without()
+            request, prompt, extends = self._prompt(asked, found, skills)
         room = limit - len(prompt.ids)
         if room < 1:
             self._refuse_length(len(prompt.ids), limit, placement, asked.caller)
-        return _Rendered(prompt, extends, self._prompting.sampling(request, room))
+        return _Rendered(prompt, extends, self._prompting.sampling(request, room), request, skills)
+
+    def _prompt(self, asked: WholeRequest, found: _Place, skills: ChosenSkills) -> tuple[ModelRequest, Prompt, bool]:
+        """The request with its skills, and its prompt: bridged from its parent's where that has the very same ones."""
+        parent = found.parent
+        had: tuple[int, ...] = ()
+        if parent is not None and self._skills is not None and self._skills.ever:
+            had = self.journal.skills.used(parent.id)
+        request = with_block(asked.request, skills.block, self.renderer and self.renderer.default_system)
+        bridgeable = parent if had == tuple(sorted(skills.versions)) else None
+        return request, *self._prompting.prompt(request, bridgeable, found.placement.added, found.session_id)
 
     def _refuse_length(self, tokens: int, limit: int, placement: Placement, caller: Caller) -> NoReturn:
         """Raises ApiError for a prompt that does not fit. It is no turn and opens no session; all that is kept of it is
@@ -298,6 +324,8 @@ def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, rendered: _Ren
         format=asked.format,
         agent=caller.agent,
         unrecognised=turn.lineage is Lineage.UNRECOGNISED,
+        generation=rendered.skills.generation,
+        skills=rendered.skills.versions,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, bindparam, func, insert, select
 
 from turnwise.errors import SkillError
 from turnwise.journal import schema
@@ -19,6 +19,8 @@ from turnwise.journal.store import Store
 from turnwise.types import LibraryRevision, SkillEntry, SkillState
 
 L, V, U, D = schema.libraries.c, schema.skill_versions.c, schema.skill_uses.c, schema.verdicts.c
+
+_USED = select(U.version).where(U.turn_id == bindparam("which")).order_by(U.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,11 @@ class SkillRecords:
         with self._store.reading() as c:
             rows = c.execute(select(S.turn_id, S.session_id).where(S.version == version).order_by(S.turn_id))
             return [(row.turn_id, row.session_id) for row in rows]
+
+    def used(self, turn_id: str) -> tuple[int, ...]:
+        """The versions that stand in a turn's prompt, by their ids."""
+        with self._store.reading() as c:
+            return tuple(c.execute(_USED, {"which": turn_id}).scalars())
 
     def uses(self) -> dict[str, SkillUse]:
         """Of each skill, over all its versions: the recorded turns that it stood in, and the last verdicts on these."""

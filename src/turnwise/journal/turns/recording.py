@@ -38,6 +38,7 @@ _SESSION_SEEN = (
 )
 _NEXT_INDEX = select(func.coalesce(func.max(T.idx), -1) + 1).where(T.session_id == bindparam("which")).scalar_subquery()
 _INSERT_TURN = insert(schema.turns).values(idx=_NEXT_INDEX)
+_INSERT_USE = insert(schema.skill_uses)
 _UNANSWERED = (
     select(T.kind, T.pinned, T.state, T.exclusion, S.closed_at)
     .join(schema.sessions, S.id == T.session_id)
@@ -81,6 +82,8 @@ class NewTurn:
     answers: str | None  # the turn that ``next_state`` follows
     format: str = "chat"  # the wire format
     agent: str | None = None  # what the client calls itself
+    generation: int | None = None  # of the skills that could have been in its prompt
+    skills: tuple[int, ...] = ()  # the versions of skills that are in it
     unrecognised: bool = False  # its history has an answer, and no turn was found that it goes on from
 
 
@@ -178,6 +181,8 @@ class Turns:
             if new.unrecognised:
                 tell(c, UNRECOGNISED)
             c.execute(_INSERT_TURN, row | {"begun_mono": mono, "tools_id": tools.store(c) if tools else None})
+            if new.skills:
+                c.execute(_INSERT_USE, [{"turn_id": new.id, "version": version} for version in new.skills])
 
         return self._store.writes.submit(write)
 

@@ -1,0 +1,129 @@
+"""What the gateway asks of the library: which skills a conversation's prompt gets now, as one block of text.
+
+A picture of the library is kept in memory and is drawn anew when the journal or a file has changed, looked for once a
+second. A library that cannot be read, or has nothing to inject, costs a turn nothing and changes no prompt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from turnwise.config import Config
+from turnwise.errors import TurnwiseError
+from turnwise.journal import Journal
+from turnwise.skills.library import Library
+from turnwise.skills.query import question_of
+from turnwise.skills.retrieval import BYTES_PER_TOKEN, SkillIndex, choose
+from turnwise.skills.vectors import word_vectors
+from turnwise.types import Message, Skill
+
+log = logging.getLogger(__name__)
+
+POLL_S = 1.0
+HEAD = "# Skills\n\nFollow these instructions where they fit what is asked."
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSkills:
+    """The skills of one prompt: the library's ``generation``, the recorded ``versions`` in order, and the text."""
+
+    generation: int | None = None
+    versions: tuple[int, ...] = ()
+    block: str = ""
+
+    def without(self) -> ChosenSkills:
+        """No skill, of the same generation."""
+        return ChosenSkills(self.generation)
+
+
+NO_SKILLS = ChosenSkills()
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    generation: int
+    index: SkillIndex
+    versions: dict[str, int]
+
+
+class ServingSkills:
+    """The skills that serve. `take_up` and `follow` keep them up to date; `chosen` is safe from any thread."""
+
+    def __init__(self, config: Config, journal: Journal) -> None:
+        self._settings = config.skills
+        self._records = journal.skills
+        self._library = Library(config, journal)
+        self._seen: object = None
+        self._picture: _Picture | None = None
+        self._said = ""
+        self.ever = False
+        """Whether there ever was a skill, so that recorded turns may have some."""
+
+    def chosen(self, messages: Sequence[Message]) -> ChosenSkills:
+        """The skills for a conversation, and the generation of the library. The order is by name."""
+        picture = self._picture
+        if picture is None:
+            return NO_SKILLS
+        wanted = self._settings
+        question = question_of(messages)
+        found = choose(picture.index, question, wanted.threshold, wanted.most, wanted.max_tokens, wanted.retrieval)
+        versions = tuple(picture.versions[skill.name] for skill in found)
+        return ChosenSkills(picture.generation, versions, block_of(found, wanted.max_tokens) if found else "")
+
+    def take_up(self) -> None:
+        """Draw the picture anew where anything has changed; a fault is said once, and the last picture stays."""
+        try:
+            number = self._records.current().number
+            self.ever = self.ever or number > 0
+            if not self._settings.enabled:
+                return
+            seen = (number, self._library.folder.seen())
+            if seen == self._seen:
+                return
+            view = self._library.sync()
+            self.ever = self.ever or view.revision.number > 0
+            injected = view.injected
+            if injected:
+                index = SkillIndex([known.skill for known in injected], word_vectors())
+                versions = {known.skill.name: known.version.id for known in injected}
+                self._picture = _Picture(view.revision.generation, index, versions)
+            else:
+                self._picture = None
+            self._seen = (view.revision.number, self._library.folder.seen())
+            self._say("; ".join(view.faults.values()))
+        except TurnwiseError as e:
+            self._say(str(e))
+
+    async def follow(self) -> None:
+        """Look for changes for ever."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                await asyncio.to_thread(self.take_up)
+            except Exception:
+                log.exception("the library of skills could not be looked at; it is tried again")
+
+    def _say(self, fault: str) -> None:
+        if fault and fault != self._said:
+            log.warning("skills: %s", fault)
+        self._said = fault
+
+
+def block_of(skills: Sequence[Skill], max_tokens: int) -> str:
+    """The text that stands in a prompt. A single skill that is longer than the room is cut at the end of a line."""
+    parts = [f"## {skill.name}: {skill.description}\n\n{_cut(skill.body, max_tokens)}" for skill in skills]
+    return "\n\n".join([HEAD, *parts])
+
+
+def _cut(body: str, max_tokens: int) -> str:
+    room = max_tokens * BYTES_PER_TOKEN
+    kept: list[str] = []
+    for line in body.splitlines():
+        room -= len(line.encode()) + 1
+        if room < 0 and kept:
+            break
+        kept.append(line)
+    return "\n".join(kept)
