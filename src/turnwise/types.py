@@ -100,6 +100,7 @@ class Exclusion(StrEnum):
     SUPERSEDED = "superseded by a retry or a regenerated answer"
     STALE = "stale beyond the limit"
     SUPPORT_DATA = "support data of an evolved skill generation"
+    EARLIER_GENERATION = "of an earlier generation of skills"
     INFRASTRUCTURE = "infrastructure failure"
     TOO_LONG = "its prompt is too long for the upstream"
     CONTENT_FILTER = "ended by the upstream's content filter"
@@ -301,4 +302,6 @@ class LibraryRevision:
     generation: int
     what: str
     at: float
+    cost: int = 0
+    """Ready samples that the change took off the trainer's queue."""
     entries: dict[str, SkillEntry] = field(default_factory=dict)

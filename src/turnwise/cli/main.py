@@ -137,7 +137,8 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     from turnwise.journal.queue.refusals import wall
 
     settings = read_config(config, home, None)
-    figures = read_journal(settings, lambda journal: journal.status.figures())
+    figures, bumps = read_journal(settings, lambda journal: (journal.status.figures(), journal.skills.bumps()))
+    figures["skill_generations"] = [{"generation": b.generation, "cost": b.cost, "at": b.at} for b in bumps]
     states = read_states(settings.home)
     figures["supervised"] = {name: asdict(state) for name, state in states.items()}
     if as_json:
@@ -158,6 +159,9 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     part = figures["version"]["part"]
     cut = f", {part:g} of its step" if part < 1 else ""
     table.add_row("serving version", f"{figures['version']['number']} ({figures['versions_published']} published{cut})")
+    if bumps:
+        cost = ", ".join(f"{bump.cost} by generation {bump.generation}" for bump in bumps[:5])
+        table.add_row("skills", f"generation {bumps[0].generation}; ready samples it cost: {cost}")
     if stands_in_the_way := wall(figures["refused_in_a_row"]):
         table.add_row("[red]gate[/]", f"[red]{escape(stands_in_the_way)}[/]")
     elif refused := figures["refused_in_a_row"]["count"]:

@@ -172,13 +172,13 @@ def skills_history(
 
     rows = _with_library(config, home, read)
     if as_json:
-        print_json([{"number": r.number, "generation": r.generation, "what": r.what, "at": r.at,
+        print_json([{"number": r.number, "generation": r.generation, "cost": r.cost, "what": r.what, "at": r.at,
                      "skills": {n: e.state for n, e in r.entries.items()}} for r in rows])  # fmt: skip
         return
-    table = Table("library", "when", "what was changed", "skills", "generation")
+    table = Table("library", "when", "what was changed", "skills", "generation", "samples it cost")
     for row in rows:
         used = sum(entry.state is not SkillState.RETIRED for entry in row.entries.values())
-        table.add_row(str(row.number), ago(row.at), safe(row.what), str(used), str(row.generation))
+        table.add_row(str(row.number), ago(row.at), safe(row.what), str(used), str(row.generation), str(row.cost))
     out.print(table)
 
 

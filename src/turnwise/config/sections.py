@@ -351,6 +351,9 @@ class SkillsConfig(Section):
     max_tokens: int = Field(
         default=600, ge=50, description="Room for them in a prompt, in tokens of three bytes; one is always taken."
     )
+    keep_older_generations: bool = Field(
+        default=False, description="Train also on turns that were made before skills last came of failures."
+    )
 
 
 class JournalConfig(Section):

@@ -36,7 +36,7 @@ class Journal:
         self.judging = Judging(store, self.verdicts, self.review)
         self.batches = Batches(store)
         self.versions = Versions(store, self.batches)
-        self.skills = SkillRecords(store)
+        self.skills = SkillRecords(store, self.batches.put_back)
         self.status = Status(store)
 
     @classmethod

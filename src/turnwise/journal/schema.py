@@ -317,6 +317,7 @@ libraries = Table(  # the library after each change; the highest number is the o
     Column("generation", Integer, nullable=False),
     Column("what", Text, nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("cost", Integer, nullable=False, server_default="0"),  # ready samples that left the queue for it
     Column("entries", LargeBinary, nullable=False),  # by name: the version (skill_versions.id) and its state
 )
 

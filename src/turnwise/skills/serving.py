@@ -45,7 +45,7 @@ NO_SKILLS = ChosenSkills()
 @dataclass(frozen=True, slots=True)
 class _Picture:
     generation: int
-    index: SkillIndex
+    index: SkillIndex | None  # None: nothing to inject
     versions: dict[str, int]
 
 
@@ -67,6 +67,8 @@ class ServingSkills:
         picture = self._picture
         if picture is None:
             return NO_SKILLS
+        if picture.index is None:
+            return ChosenSkills(picture.generation)
         wanted = self._settings
         question = question_of(messages)
         found = choose(picture.index, question, wanted.threshold, wanted.most, wanted.max_tokens, wanted.retrieval)
@@ -76,11 +78,12 @@ class ServingSkills:
     def take_up(self) -> None:
         """Draw the picture anew where anything has changed; a fault is said once, and the last picture stays."""
         try:
-            number = self._records.current().number
-            self.ever = self.ever or number > 0
+            current = self._records.current()
+            self.ever = self.ever or current.number > 0
             if not self._settings.enabled:
+                self._picture = _Picture(current.generation, None, {}) if self.ever else None
                 return
-            seen = (number, self._library.folder.seen())
+            seen = (current.number, self._library.folder.seen())
             if seen == self._seen:
                 return
             view = self._library.sync()
@@ -91,7 +94,7 @@ class ServingSkills:
                 versions = {known.skill.name: known.version.id for known in injected}
                 self._picture = _Picture(view.revision.generation, index, versions)
             else:
-                self._picture = None
+                self._picture = _Picture(view.revision.generation, None, {}) if self.ever else None
             self._seen = (view.revision.number, self._library.folder.seen())
             self._say("; ".join(view.faults.values()))
         except TurnwiseError as e:

@@ -181,4 +181,4 @@ def test_switched_off_there_are_none(gateway: Running, library: Library) -> None
     library.add([parse(text(), "f")], SkillState.ACTIVE, "person")
     skills = serving.ServingSkills(off, gateway.journal)
     skills.take_up()
-    assert skills.chosen([saying("user", ASK)]) == serving.NO_SKILLS and skills.ever
+    assert skills.chosen([saying("user", ASK)]) == serving.ChosenSkills(0) and skills.ever

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, delete, insert, select
 from turnwise.errors import TooLate, UnknownTurn
 from turnwise.journal import schema
 from turnwise.journal.packing import pack_json
+from turnwise.journal.skills.generations import why_left_out
 from turnwise.journal.store import Store
 from turnwise.journal.turns.recording import Turns
 from turnwise.journal.turns.set_aside import set_aside
@@ -65,6 +66,7 @@ class Verdicts:
         signal = signal_of_verdict(method, *said)
         if not isinstance(signal, Exclusion) and set_aside(c, turn.session_id, self._store.config.gate):
             signal = Exclusion.SET_ASIDE
+        signal = why_left_out(c, self._store, turn_id) or signal
         if isinstance(signal, Exclusion):
             self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=signal)
             return

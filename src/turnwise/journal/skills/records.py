@@ -6,7 +6,7 @@ entries down once more, as the newest: nothing is taken out. The folder follows 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,11 +15,14 @@ from sqlalchemy import Connection, bindparam, func, insert, select
 from turnwise.errors import SkillError
 from turnwise.journal import schema
 from turnwise.journal.packing import pack_json, unpack_json
+from turnwise.journal.skills.generations import batches_with, leave_out
 from turnwise.journal.store import Store
 from turnwise.types import LibraryRevision, SkillEntry, SkillState
 
 L, V, U, D = schema.libraries.c, schema.skill_versions.c, schema.skill_uses.c, schema.verdicts.c
 
+MOST_BUMPS = 20
+"""Generations whose cost is told."""
 _USED = select(U.version).where(U.turn_id == bindparam("which")).order_by(U.version)
 
 
@@ -58,8 +61,10 @@ class SkillUse:
 class SkillRecords:
     """Revisions of the library, versions of skills, and their use."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, put_back: Callable[[Connection, int], None]) -> None:
+        """`put_back` gives an open batch's samples back to the queue."""
         self._store = store
+        self._put_back = put_back
 
     def current(self) -> LibraryRevision:
         """The library in force; number 0, and empty, where there never was a skill."""
@@ -76,6 +81,15 @@ class SkillRecords:
         with self._store.reading() as c:
             rows = c.execute(select(schema.libraries).order_by(L.number.desc()).limit(limit))
             return [_read(row) for row in rows]
+
+    def bumps(self) -> list[LibraryRevision]:
+        """The revisions that began a generation, newest first, without their skills."""
+        first = select(func.min(L.number)).where(L.generation > 0).group_by(L.generation)
+        with self._store.reading() as c:
+            rows = c.execute(
+                select(schema.libraries).where(L.number.in_(first)).order_by(L.number.desc()).limit(MOST_BUMPS)
+            )
+            return [replace(_read(row), entries={}) for row in rows]
 
     def versions(self, ids: Iterable[int]) -> dict[int, SkillVersion]:
         """Versions by their ids."""
@@ -105,6 +119,26 @@ class SkillRecords:
                     raise SkillError(f"there is no skill {change.name!r} in the library")
                 entries[change.name] = SkillEntry(version, change.state)
             return self._write(c, base, what, entries)
+
+    def evolve(
+        self, base: LibraryRevision, what: str, changes: Sequence[SkillChange], made_by: str = "evolver"
+    ) -> LibraryRevision:
+        """The next generation: the library after changes that came of failures, which their `sources` name.
+
+        In one transaction the failures are excluded for good, and what is not trained yet of the generations before
+        leaves the queue; an open batch that holds any of it is put back. Raises SkillError.
+        """
+        with self._store.transaction() as c:
+            entries = dict(_in_force(c, base).entries)
+            for change in changes:
+                if change.content is None:
+                    raise SkillError(f"the skill {change.name!r} comes of a failure and has no text")
+                entries[change.name] = SkillEntry(self._add_version(c, change, made_by), change.state)
+            support = sorted({turn for change in changes for turn, _ in change.sources})
+            for batch in batches_with(c, self._store, support, base.generation):
+                self._put_back(c, batch)
+            cost = leave_out(c, self._store, support, base.generation)
+            return self._write(c, replace(base, generation=base.generation + 1), what, entries, cost)
 
     def go_back(self, base: LibraryRevision, number: int) -> LibraryRevision:
         """The library as it was after change `number`, as the newest revision. Raises SkillError."""
@@ -155,11 +189,12 @@ class SkillRecords:
         return version
 
     def _write(
-        self, c: Connection, base: LibraryRevision, what: str, entries: Mapping[str, SkillEntry]
+        self, c: Connection, base: LibraryRevision, what: str, entries: Mapping[str, SkillEntry], cost: int = 0
     ) -> LibraryRevision:
-        new = replace(base, number=base.number + 1, what=what, at=self._store.clock(), entries=dict(entries))
+        at = self._store.clock()
+        new = replace(base, number=base.number + 1, what=what, at=at, cost=cost, entries=dict(entries))
         packed = {name: [entry.version, entry.state] for name, entry in new.entries.items()}
-        values = {"number": new.number, "generation": new.generation, "what": what, "created_at": new.at}
+        values = {"number": new.number, "generation": new.generation, "what": what, "created_at": new.at, "cost": cost}
         c.execute(insert(schema.libraries).values(values | {"entries": pack_json(packed)}))
         return new
 
@@ -189,4 +224,4 @@ def _read(row: Any) -> LibraryRevision:
     entries = {
         name: SkillEntry(version, SkillState(state)) for name, (version, state) in unpack_json(row.entries).items()
     }
-    return LibraryRevision(row.number, row.generation, row.what, row.created_at, entries)
+    return LibraryRevision(row.number, row.generation, row.what, row.created_at, row.cost, entries)

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Select, bindparam, func, insert, select, upda
 
 from turnwise.journal import prefixes, schema
 from turnwise.journal.packing import unpack_json
+from turnwise.journal.skills.generations import why_left_out
 from turnwise.journal.store import Store
 from turnwise.journal.turns.recorded import Turn, recorded
 from turnwise.journal.turns.set_aside import set_aside
@@ -79,6 +80,8 @@ class Sessions:
         only = keeps and len(c.execute(_MAIN, {"which": session_id}).all()) == 1
         if only and set_aside(c, session_id, self._store.config.gate):
             self._store.move(c, rows[0].id, TurnState.EXCLUDED, exclusion=Exclusion.SET_ASIDE)
+        elif only and (reason := why_left_out(c, self._store, rows[0].id)):
+            self._store.move(c, rows[0].id, TurnState.EXCLUDED, exclusion=reason)
         elif only:
             self._store.move(c, rows[0].id, TurnState.READY)
             ready = {"created_at": self._store.clock(), "ready_mono": self._store.now(c)}

@@ -42,5 +42,6 @@ def upgrade() -> None:
         sa.Column("generation", sa.Integer(), nullable=False),
         sa.Column("what", Text, nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("cost", sa.Integer(), server_default="0", nullable=False),
         sa.Column("entries", sa.LargeBinary(), nullable=False),
     )
