@@ -220,7 +220,7 @@ class Sample:
     hint: str | None
     hint_at: int | None
     question: str | None = None
-    """What the last user message says."""
+    """What the last user message says, where it asks something: words that judge the answer before ask nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, insert, select, update
+from sqlalchemy import Connection, Row, and_, insert, or_, select, update
 
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
@@ -296,6 +296,7 @@ class Batches:
             .where(T.id.in_(list(turn_ids)))
         ).all()
         prompts = read_prompt_ids(c, rows)
+        replies = _replies(c, rows)
         for row in rows:
             found[row.id] = Sample(
                 turn_id=row.id,
@@ -308,9 +309,18 @@ class Batches:
                 reward=row.reward or 0.0,
                 hint=row.hint,
                 hint_at=row.hint_at,
-                question=last_question(row),
+                question=None if row.id in replies else last_question(row),
             )
         return [found[turn_id] for turn_id in turn_ids if turn_id in found]
+
+
+def _replies(c: Connection, rows: Sequence[Row[Any]]) -> set[str]:
+    """The turns to which the user's words are a judgement on the answer before, as a verdict says, and no question."""
+    v = schema.verdicts.c
+    parents = {row.parent_id for row in rows if row.parent_id is not None}
+    spoken = or_(v.score != 0, v.hint.is_not(None))
+    judged = set(c.execute(select(v.turn_id).where(and_(v.turn_id.in_(parents), spoken))).scalars())
+    return {row.id for row in rows if row.parent_id in judged}
 
 
 def _taught(batch: Batch, version: PolicyVersion) -> set[str]:

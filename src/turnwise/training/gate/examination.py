@@ -91,7 +91,8 @@ class Examination:
             return Measurements()
         policy = self._policy
         ours = read(policy, known, self._train.microbatch_tokens, self._alive)
-        step = [d[0] for d in distances(policy, ours, [self._parents])]
+        # A step towards what the hints ask of the base model is what was wished for, however far from the parent it is.
+        step = [min(d) for d in distances(policy, ours, [self._parents, *self._bases[1:]])]
         drift = [min(d) for d in distances(policy, ours, self._bases)]
         said = self._means(ours)
         lost = [

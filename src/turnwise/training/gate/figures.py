@@ -18,7 +18,8 @@ class Measurements:
 
     "Base" stands for the base model and the base model that was told the hints, whichever is nearer, or allows more.
 
-    ``step_kl``: KL(candidate ‖ parent) at the answers of all probes. ``drift_kl``: KL(candidate ‖ base) there.
+    ``step_kl``: KL of the candidate from its parent or the told base model, whichever is nearer, at the answers of all
+    probes. ``drift_kl``: KL(candidate ‖ base) there.
     ``nll_rise``, ``general_rise``: by how much well-judged recorded answers, and those of the general probe, became
     less likely than under parent and base. ``answer_drift``: how much less likely the candidate's own answers are
     under the base than under itself. ``off_topic``: the share lost of what ties answers to their questions.
