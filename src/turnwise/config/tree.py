@@ -56,8 +56,8 @@ class Config(Section):
         if self.train.max_batch < self.train.min_batch:
             least, most = self.train.min_batch, self.train.max_batch
             raise ValueError(
-                f"train.max_batch = {most} is less than train.min_batch = {least}, so no batch could ever begin; "
-                f"set train.max_batch to {least} or more, or lower train.min_batch"
+                f"train.max_batch must be at least train.min_batch, or no batch could ever begin: they are {most} and "
+                f"{least}; set train.max_batch to {least} or more, or lower train.min_batch"
             )
         return self
 
