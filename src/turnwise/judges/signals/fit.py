@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from turnwise.config import Config
 from turnwise.errors import TurnwiseError
@@ -242,7 +243,7 @@ def _cached(
 ) -> tuple[list[Vector], list[int], Vector]:
     """As `states_of`. ``cache``: a file of what was asked of these weights before, row by row."""
     keys = [_digest(weights, layers, r.task, r.action, r.sentences) for r in readings]
-    known: dict[str, Vector] = {}
+    known: dict[str, NDArray[Any]] = {}
     if cache is not None and cache.exists():
         with np.load(cache, allow_pickle=False) as f:
             parts = np.split(f["flat"], np.cumsum(f["sizes"])[:-1], axis=1)
