@@ -200,9 +200,8 @@ async def test_wished_praise_is_told_from_given_praise(model_dir: Path) -> None:
     assert right >= RIGHT * len(found)
     assert len(taken_for_praise) <= PRAISED * len(wished)
     assert len(taken_for_reproach) <= REPROACHED * len(given)
-    assert hinted >= HINTED * len(CORRECTIONS)
 
 
 # Seen: 112 right, 2 corrections taken for praise, 25 praises taken for reproach ("keep it up", "keep doing this").
-RIGHT, PRAISED, REPROACHED, HINTED = 0.75, 0.06, 0.48, 0.6
-"""The least share right, the most taken for the opposite, the least corrections that give a hint; with a margin."""
+RIGHT, PRAISED, REPROACHED = 0.75, 0.06, 0.48
+"""The least share right, and the most of each that is taken for the other; with a margin."""
