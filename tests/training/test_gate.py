@@ -14,8 +14,7 @@ import torch
 from tests.training.homes import NO_LIMITS
 from tests.training.tiny import batch, no_tick, sample, shake, train_config
 from turnwise.config import GateConfig
-from turnwise.training.asking import GivenAnswer, sample_answers
-from turnwise.training.gate.answers import repetition
+from turnwise.training.asking import GivenAnswer, repetition, sample_answers
 from turnwise.training.gate.examination import BaseReader, Examination, Material, _beyond, choose_asked
 from turnwise.training.gate.figures import FIGURES, Measurements, decide
 from turnwise.training.gate.gate import Gate, part_of

@@ -14,8 +14,7 @@ from functools import cached_property
 from torch import Tensor
 
 from turnwise.config import GateConfig, TrainConfig
-from turnwise.training.asking import GivenAnswer, sample_answers
-from turnwise.training.gate.answers import mean_length, repetition
+from turnwise.training.asking import GivenAnswer, mean_length, repetition, sample_answers
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
 from turnwise.training.gate.reading import Alive, distances, log_likelihoods, read

@@ -20,9 +20,8 @@ import torch
 
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
-from turnwise.training.asking import sample_answers
+from turnwise.training.asking import repetition, sample_answers
 from turnwise.training.batching import microbatches, row_of
-from turnwise.training.gate.answers import repetition
 from turnwise.training.policy import Policy, hinted_prompt
 from turnwise.training.step import Tick
 from turnwise.types import Sample
