@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.training.homes import Bench, Killed, feed, same
-from tests.training.tiny import ids, no_tick, plain_model, shake, train_config
+from tests.training.tiny import ids, no_tick, plain_model, sample, shake, train_config
 from turnwise.config import TrainConfig
 from turnwise.messages import saying
 from turnwise.tokens.rendering import load_renderer
@@ -280,6 +280,8 @@ def test_spare_questions_stand_behind_the_others(model_dir: Path) -> None:
 def test_an_update_whose_hints_or_settings_changed_begins_anew() -> None:
     one = Batch(1, "token", 0, [], ["be brief"])
     config = train_config()
+    asks, silent = (Batch(1, "token", 0, [sample(0, question=q)], []) for q in ("why?", None))
+    assert origin_of(asks, {}, config) != origin_of(silent, {}, config), "a late verdict changes what is asked"
     assert origin_of(one, {}, config) == origin_of(Batch(1, "other", 0, [], ["be brief"]), {}, config)
     assert origin_of(one, {}, config) != origin_of(Batch(1, "token", 0, [], ["longer"]), {}, config)
     assert origin_of(one, {}, config) != origin_of(one, {}, train_config(lesson_passes=2))

@@ -212,12 +212,13 @@ class Store:
 
         For a few quick look-ups; what is written meanwhile is not seen.
         """
+        before = getattr(self._in_thread, "snapshot", None)
         with self.reading() as connection:
             self._in_thread.snapshot = connection
             try:
                 yield
             finally:
-                del self._in_thread.snapshot
+                self._in_thread.snapshot = before
 
     @contextmanager
     def _readable_faults(self) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """Refusals: what becomes of samples whose batch the gate refused, and when that has become a wall.
 
-A refused batch taught nothing, so its samples are ready again. They are tried once more together with samples that were
+A refused batch taught nothing, so its samples are ready again. They are tried again together with samples that were
 not in it, never by themselves, because the same batch under the same configuration comes to the same refusal. A change
 of the configuration makes them as good as new, also those that were refused so often that they were set aside.
 """

@@ -90,7 +90,7 @@ class LocalBackend:
             questions = questions_of(batch.samples, renderer, most, config.lesson_prompt, str(seed), spare=most)
             make = partial(make_lessons, self.policy, renderer)
             lessons = make(questions[:most], wishes, config.lesson_tokens, seed, tick)
-            if len(lessons) < most // 2:  # a few are learned by heart
+            if 0 < len(lessons) < most // 2:  # the policy would learn these few answers rather than the wish
                 lessons += make(questions[most:], wishes, config.lesson_tokens, seed + 1, tick)
         except (ModelError, EngineError) as e:
             log.warning("no lessons: the model cannot be asked: %s", e)
