@@ -68,6 +68,16 @@ test-clients: pull ## real agents through the gateway; installs them into the ca
 	$(BIN)/python -m tests.clients.install
 	$(PYTEST) -m clients -rs
 
+LABELLED := $(addprefix tests/judges/,next-states-dev.jsonl cases.jsonl blind.jsonl)
+
+.PHONY: heads
+heads: pull ## make the heads of the free judge anew from the labelled rows, for both embedded models (ten minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fit]'
+	$(BIN)/python -m turnwise.judges.signals.fit --words $(LABELLED)
+	$(BIN)/python -m turnwise.judges.signals.fit --model smollm2-135m-instruct --layers 16,20 $(LABELLED)
+	$(BIN)/turnwise pull qwen2.5-coder-0.5b-instruct
+	$(BIN)/python -m turnwise.judges.signals.fit --model qwen2.5-coder-0.5b-instruct --layers 13,16 $(LABELLED)
+
 VLLM := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/vllm-0.32.0
 
 .PHONY: test-vllm

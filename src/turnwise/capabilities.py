@@ -20,31 +20,27 @@ Kind = Literal["local", "vllm", "sglang", "upstream"]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What can be asked of a kind of engine."""
+    """What can be asked of a kind of engine: what is not named it cannot."""
 
-    token_ids: bool
+    token_ids: bool = False
     """Takes token ids and gives the sampled ids."""
-    logprobs: bool
+    logprobs: bool = False
     """Gives the log-prob of each sampled token."""
-    adapters: bool
+    adapters: bool = False
     """Loads a trained version while it serves, and serves several versions at once."""
-    unload: bool
-    """Forgets a version that is not used any more."""
-    structured: bool
+    structured: bool = False
     """Holds an answer to a JSON schema."""
-    grammars: bool
+    grammars: bool = False
     """Takes vLLM's `structured_outputs`, and holds an answer to what they say."""
-    forced_calls: bool
+    forced_calls: bool = False
     """Makes the model call a tool, or the one that is named."""
-    images: bool
+    images: bool = False
     """Is told the images in a message, not their marks alone; whether its model sees them is for it to say."""
-    cancel: bool
-    """Stops computing when the client goes away."""
-    external: bool
+    external: bool = False
     """Runs at an address of its own, which `engine.url` must give; else turnwise starts it."""
-    replicas: bool
+    replicas: bool = False
     """Several addresses may be given."""
-    pooling: bool
+    pooling: bool = False
     """Gives hidden states of the base model, which the free judge reads what a person says by."""
 
     @property
@@ -54,62 +50,19 @@ class Capabilities:
 
 
 CAPABILITIES: dict[Kind, Capabilities] = {
-    "local": Capabilities(
-        token_ids=True,
-        logprobs=True,
-        adapters=True,
-        unload=True,
-        structured=False,
-        grammars=False,
-        forced_calls=False,
-        images=False,
-        cancel=True,
-        external=False,
-        replicas=False,
-        pooling=True,
-    ),
+    "local": Capabilities(token_ids=True, logprobs=True, adapters=True, pooling=True),
     "vllm": Capabilities(
         token_ids=True,
         logprobs=True,
         adapters=True,
-        unload=True,
         structured=True,
         grammars=True,
         forced_calls=True,
-        images=False,
-        cancel=True,
         external=True,
         replicas=True,
-        pooling=False,
     ),
-    "sglang": Capabilities(
-        token_ids=True,
-        logprobs=True,
-        adapters=True,
-        unload=True,
-        structured=True,
-        grammars=False,
-        forced_calls=False,
-        images=False,
-        cancel=True,
-        external=True,
-        replicas=True,
-        pooling=False,
-    ),
-    "upstream": Capabilities(
-        token_ids=False,
-        logprobs=False,
-        adapters=False,
-        unload=False,
-        structured=True,
-        grammars=True,
-        forced_calls=True,
-        images=True,
-        cancel=True,
-        external=True,
-        replicas=False,
-        pooling=False,
-    ),
+    "sglang": Capabilities(token_ids=True, logprobs=True, adapters=True, structured=True, external=True, replicas=True),
+    "upstream": Capabilities(structured=True, grammars=True, forced_calls=True, images=True, external=True),
 }
 
 

@@ -119,13 +119,15 @@ TRANSITIONS: dict[TurnState, frozenset[TurnState]] = {
     TurnState.READY: frozenset({TurnState.LEASED, TurnState.JUDGED, TurnState.EXCLUDED}),
     TurnState.LEASED: frozenset({TurnState.TRAINED, TurnState.READY, TurnState.EXCLUDED}),
     TurnState.TRAINED: frozenset(),
-    # A person's explicit feedback brings back a turn that was excluded for want of a signal.
+    # A person's explicit feedback brings back a turn that was excluded for want of a signal, or refused too often.
     TurnState.EXCLUDED: frozenset({TurnState.JUDGED}),
 }
 """The legal moves. The journal refuses any other."""
 
-REVIVABLE = frozenset({Exclusion.NO_NEXT_STATE, Exclusion.NO_VALID_VOTE, Exclusion.NO_SIGNAL})
-"""The exclusions that a person's explicit feedback undoes."""
+REVIVABLE = frozenset(
+    {Exclusion.NO_NEXT_STATE, Exclusion.NO_VALID_VOTE, Exclusion.NO_SIGNAL, Exclusion.REFUSED_BY_GATE}
+)
+"""The exclusions that a person's explicit feedback undoes; another configuration, what the gate refused, as well."""
 
 
 class TurnKind(StrEnum):
@@ -221,7 +223,7 @@ class Sample:
     hint: str | None
     hint_at: int | None
     question: str | None = None
-    """What the last user message says."""
+    """What the last user message says, where it asks something: words that judge the answer before ask nothing."""
 
 
 @dataclass(frozen=True, slots=True)

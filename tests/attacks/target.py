@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from tests.support.servers import wait_until
 from turnwise.bench.latency.arms import Said, instant_engine
 from turnwise.config import Config, load_config
-from turnwise.loops.supervisor import child_environment
+from turnwise.loops.table import child_environment
 from turnwise.net import bind
 
 WORDS = (

@@ -109,18 +109,18 @@ def test_the_hint_prompt_has_no_foreign_text_where_the_person_spoke(name: str) -
 
 @each_corpus
 def test_the_persons_own_sentence_is_heard_with_and_without_foreign_text_beside_it(name: str) -> None:
-    lost = []
+    """Of the sentences in ``own`` those count that the person typed, which are not those about a quotation."""
+    lost, typed_nothing = [], []
     for case in honest(name):
+        written = letters("".join(text_of(m) for m in history_from_chat(case["next"])))
         alone, beside = heard(case, [{"role": "user", "content": case["own"]}]), heard(case, case["next"])
-        if any(letters(sentence) not in letters("".join(beside.sentences)) for sentence in alone.sentences):
+        typed = [letters(sentence) for sentence in alone.sentences if letters(sentence) in written]
+        typed_nothing += [] if typed else [case["id"]]
+        if any(sentence not in letters("".join(beside.sentences)) for sentence in typed):
             lost.append(case["id"])
-    assert lost == LOST[name]
+    assert (lost, typed_nothing) == ([], [])
 
 
 def letters(text: str) -> str:
     """The letters of a text: marks around what was put in stand in one text and not in the other."""
     return "".join(c for c in text if c.isalpha())
-
-
-LOST = {"third": ["honest-38", "honest-48"], "fourth": []}
-"""Cases whose own sentence is not what stands in the message: something was quoted where the words would be."""

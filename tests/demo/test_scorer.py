@@ -66,6 +66,7 @@ READER = [
     ("In short: 63", 1.0),
     ("Boil it for six minutes. In short, do not forget it.", 0.5),
     ("Boil it for six minutes.", 0.0),
+    ('In short: please put "in short:" first.', 0.5),
     ("In short:", 0.25),
     ("In shorts, a pair of trousers for the summer.", 0.0),
     ("In short: " + " ".join(f"it is the word number {n} of the text" for n in range(12)), 0.75),

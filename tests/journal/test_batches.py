@@ -181,6 +181,20 @@ def test_a_batch_comes_with_the_last_hints_of_earlier_ones_too_and_with_what_was
     assert claim(queue).hints == [*second.hints, "in French"], "a late word on a turn that was trained is a wish, too"
 
 
+@pytest.mark.parametrize(
+    ("score", "hint", "question"),
+    [(-1, None, None), (1, None, None), (0, "say it first", None), (0, None, "hi")],
+)
+def test_words_that_judge_the_answer_before_are_no_question(
+    queue: Journal, score: int, hint: str | None, question: str | None
+) -> None:
+    first = answered(queue)
+    queue.verdicts.feedback(first, score, hint)
+    second = judged(queue, parent_id=first, answers=first)
+    judged(queue)
+    assert {s.turn_id: s.question for s in claim(queue).samples}[second] == question
+
+
 def test_a_turn_with_tools_gives_no_question_to_answer_without_them(queue: Journal) -> None:
     tools = [{"type": "function", "function": {"name": "look"}}]
     judged(queue, tools=tools), judged(queue)

@@ -74,3 +74,19 @@ def test_many_turns_are_read_with_their_own_contexts_and_few_questions(home: Pat
     assert last is not None and len(last.messages) == 2 * LENGTH - 1
     assert last.prompt_ids == [part for n in range(LENGTH - 1) for part in (n, n, 7, n)] + [LENGTH, LENGTH]
     journal.close()
+
+
+def test_what_is_read_in_one_snapshot_is_of_one_moment_and_takes_one_connection(home: Path) -> None:
+    journal = open_journal(home, Clock(), min_batch=1, max_batch=100)
+    taken: list[object] = []
+    event.listen(journal.store.engine, "checkout", lambda *given: taken.append(given))
+    first, then = new_turn(), new_turn()
+    journal.turns.begin(first)
+    with journal.store.one_snapshot():
+        taken.clear()
+        assert journal.lookups.turn(first.id) is not None
+        assert taken == []
+        journal.turns.begin(then)
+        assert journal.lookups.turn(then.id) is None
+    assert journal.lookups.turn(then.id) is not None
+    journal.close()

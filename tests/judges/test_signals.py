@@ -292,7 +292,7 @@ MESSAGE = st.fixed_dictionaries({"role": st.sampled_from(["user", "tool"]), "con
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(task=st.text(max_size=80), answer=st.text(max_size=80), state=st.lists(MESSAGE, max_size=3))
 def test_any_text_is_judged_the_same_each_time(task: str, answer: str, state: list[dict[str, Any]]) -> None:
     context = [saying("user", task)], saying("assistant", answer), state

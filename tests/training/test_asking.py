@@ -42,6 +42,16 @@ def test_tokens_come_as_often_as_the_policy_says(policy: Policy) -> None:
     assert unlikely == 0
 
 
+def test_without_a_temperature_each_token_is_the_likeliest(policy: Policy) -> None:
+    answers = sample_answers(policy, [ids(1, 6), ids(2, 9)], 5, seed=0, temperature=0.0)
+    assert answers is not None and answers == sample_answers(policy, [ids(1, 6), ids(2, 9)], 5, seed=9, temperature=0.0)
+    for prompt, answer in zip([ids(1, 6), ids(2, 9)], answers, strict=True):
+        hidden = read(policy, [Probe(prompt, answer.ids, None, "own")], 64, lambda: None)[0]
+        table = policy.log_softmax(hidden, torch.ones(len(hidden)))
+        assert table.argmax(-1).tolist() == answer.ids
+        assert torch.allclose(table.max(-1).values, torch.tensor(answer.logprobs), atol=1e-4)
+
+
 def test_a_token_of_no_probability_is_never_drawn() -> None:
     table = torch.tensor([[float("-inf"), 0.0, float("-inf"), float("-inf")]]).expand(500, -1)
     drawn = asking._draw(table, torch.Generator().manual_seed(0))

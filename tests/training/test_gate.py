@@ -14,8 +14,7 @@ import torch
 from tests.training.homes import NO_LIMITS
 from tests.training.tiny import batch, no_tick, sample, shake, train_config
 from turnwise.config import GateConfig
-from turnwise.training.asking import GivenAnswer, sample_answers
-from turnwise.training.gate.answers import repetition
+from turnwise.training.asking import GivenAnswer, repetition, sample_answers
 from turnwise.training.gate.examination import BaseReader, Examination, Material, _beyond, choose_asked
 from turnwise.training.gate.figures import FIGURES, Measurements, decide
 from turnwise.training.gate.gate import Gate, part_of
@@ -57,6 +56,20 @@ def test_each_figure_beyond_its_limit_refuses_and_says_which_and_what_to_do(figu
 def test_far_beyond_a_limit_no_part_of_a_step_will_do_but_where_it_is_only_one_of_size() -> None:
     assert decide(replace(FINE, repetition=0.9), LIMITS)["hopeless"] is True
     assert decide(replace(FINE, step_kl=50.0), LIMITS)["hopeless"] is False
+
+
+def test_of_a_step_that_repeats_itself_no_part_will_do() -> None:
+    """Of a step with 39 % repetitions a half had 18 %, and was published; its whole step was no more than that far."""
+    planted = replace(FINE, repetition=0.39, step_kl=0.501)
+    assert decide(planted, LIMITS)["hopeless"] is True
+    assert decide(replace(planted, repetition=LIMITS.max_repetition), LIMITS)["hopeless"] is False
+
+
+def test_what_is_only_held_is_told_from_what_is_refused() -> None:
+    hold, missing = GateConfig(unmeasured="hold"), replace(FINE, nll_rise=None)
+    assert decide(missing, hold)["held"] is True
+    assert decide(missing, LIMITS)["held"] is False and decide(FINE, hold)["held"] is False
+    assert decide(replace(missing, step_kl=50.0), hold)["held"] is False
 
 
 def test_what_could_not_be_measured_is_said_and_counts_as_configured() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.training.homes import Bench, Killed, feed, same
-from tests.training.tiny import ids, no_tick, plain_model, shake, train_config
+from tests.training.tiny import ids, no_tick, plain_model, sample, shake, train_config
 from turnwise.config import TrainConfig
 from turnwise.messages import saying
 from turnwise.tokens.rendering import load_renderer
@@ -19,7 +19,7 @@ from turnwise.training.backends.local import LocalBackend
 from turnwise.training.checkpoints import origin_of
 from turnwise.training.lessons import making
 from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_teacher
-from turnwise.training.lessons.making import Lesson, OpenQuestion, everyday_questions, make_lessons
+from turnwise.training.lessons.making import Lesson, OpenQuestion, everyday_questions, make_lessons, questions_of
 from turnwise.training.lessons.wishes import ABOUT, ORDINARY, standing, wishes_among
 from turnwise.training.policy import Policy
 from turnwise.training.step import NotFinite
@@ -60,6 +60,22 @@ def test_no_more_than_three_stand_and_tasks_are_no_wishes() -> None:
     ]
     assert standing(["do this: " + "word " * 80], topics) == []
     assert standing([], topics) == []
+
+
+def rejections(texts: Sequence[str]) -> Tensor:
+    """Those that say no lie beside each other, all others apart from each other."""
+    rows = []
+    for i, text in enumerate(texts):
+        row = torch.zeros(64)
+        no = any(word in text for word in ("not", "wrong", "again", "hm, no", "bad", "don't"))
+        row[0 if no and "more polite" not in text else 1 + i] = 1.0
+        rows.append(row)
+    return torch.stack(rows)
+
+
+def test_what_only_says_no_is_no_wish() -> None:
+    assert standing(["begin with Ahoy", "no, that was not it"], rejections) == ["begin with Ahoy"]
+    assert standing(["not what i had in mind"], rejections) == []
 
 
 # -- a step on lessons ----------------------------------------------------------------------------------------------
@@ -230,6 +246,15 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_are_no_lessons(
 
 
 @pytest.mark.slow
+def test_the_real_model_sees_who_only_says_no(model_dir: Path) -> None:
+    policy = Policy(model_dir, TrainConfig(device="cpu"))
+    wishes = ["write in capital letters please", "use metric units", "no, shorter", "call me Sam", "in German please"]
+    only_no = ["that's not how i wanted it", "no, not like this", "ugh, again", "nope", "no no no", "you got it wrong"]
+    assert [w for w in wishes if standing([w], policy.states_of) != [w]] == []
+    assert sum(not standing([no], policy.states_of) for no in only_no) >= 4
+
+
+@pytest.mark.slow
 def test_the_real_model_sees_what_two_wishes_are_about(model_dir: Path) -> None:
     policy = Policy(model_dir, TrainConfig(device="cpu"))
     states = policy.states_of([ABOUT.format(wish=w) for w in ORDINARY])
@@ -244,9 +269,19 @@ def test_everyday_questions_are_many_short_and_of_their_own() -> None:
     assert all(3 < len(q) < making.LONGEST_QUESTION for q in questions)
 
 
+@pytest.mark.slow
+def test_spare_questions_stand_behind_the_others(model_dir: Path) -> None:
+    renderer = load_renderer(model_dir)
+    asked, more = (questions_of([], renderer, 6, 100, "seed", spare=n) for n in (0, 6))
+    assert len(asked) == 6 and len(more) == 12 and more[:6] == asked
+    assert len({q.text for q in more}) == 12
+
+
 def test_an_update_whose_hints_or_settings_changed_begins_anew() -> None:
     one = Batch(1, "token", 0, [], ["be brief"])
     config = train_config()
+    asks, silent = (Batch(1, "token", 0, [sample(0, question=q)], []) for q in ("why?", None))
+    assert origin_of(asks, {}, config) != origin_of(silent, {}, config), "a late verdict changes what is asked"
     assert origin_of(one, {}, config) == origin_of(Batch(1, "other", 0, [], ["be brief"]), {}, config)
     assert origin_of(one, {}, config) != origin_of(Batch(1, "token", 0, [], ["longer"]), {}, config)
     assert origin_of(one, {}, config) != origin_of(one, {}, train_config(lesson_passes=2))

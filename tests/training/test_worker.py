@@ -211,12 +211,14 @@ def test_a_trainer_that_lost_its_lease_publishes_nothing(make: Callable[..., Ben
 
 def test_a_refused_version_leaves_no_trace_and_its_samples_go_back(make: Callable[..., Bench]) -> None:
     """The update after a refusal is the one there would have been without the refused attempt."""
-    strict = {"gate.unmeasured": "hold", "train.max_batch": 8}  # there is nothing that it could look at
+    strict = {"gate.max_step_kl": 1e-9, "train.max_batch": 8}
     bench, reference = make("refused", **strict), make("reference", **{"train.max_batch": 8})
+    for b in (bench, reference):
+        feed_probes(b.journal)
     feed(bench.journal, range(4))
     bench.claim_and_work()
     assert bench.journal.versions.latest() == 0
-    assert bench.turns() == {"ready": 4}, "nothing is spent"
+    assert bench.turns() == {"ready": 4, "excluded": 3}, "nothing is spent"
     assert bench.journal.batches.refused_in_a_row()["count"] == 1
     assert not list(bench.config.versions_dir.glob("v*"))
     assert not list(bench.config.checkpoints_dir.iterdir())

@@ -14,7 +14,7 @@ import torch
 
 from tests.support.rows import turn_row
 from tests.support.servers import wait_until
-from tests.training.homes import Bench, Killed, feed, same
+from tests.training.homes import Bench, Killed, feed, feed_probes, same
 from turnwise import files
 from turnwise.errors import JournalUnavailable
 from turnwise.training import worker
@@ -76,6 +76,23 @@ def test_a_turn_without_a_finite_gradient_is_left_out_of_its_batch(
         assert version.gate["accepted"] and version.metrics["sampler_gap"] > 0
         assert bench.journal.turns.get("turn-2").exclusion is Exclusion.FAILED_IN_TRAINING
     assert same(plain.weights(1), killed.weights(1))
+
+
+def test_a_turn_without_a_finite_gradient_does_not_go_back_with_its_refused_batch(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poisoned(policy: Policy, batch: Batch, *rest: Any) -> list[Signals]:
+        first, *others = compute_signals(policy, batch, *rest)
+        return [replace(first, old=torch.full_like(first.old, float("nan"))), *others]
+
+    monkeypatch.setattr(local, "compute_signals", poisoned)
+    bench = make(**{"train.minibatch": 4, "gate.max_step_kl": 1e-9})
+    feed_probes(bench.journal)
+    feed(bench.journal, range(4))
+    assert bench.claim_and_work()
+    assert bench.journal.turns.get("turn-0").exclusion is Exclusion.FAILED_IN_TRAINING
+    assert turn_row(bench.journal, "turn-0").last_error == "its gradient is not finite"
+    assert bench.turns() == {TurnState.READY: 3, TurnState.EXCLUDED: 4}, "the bad one and three probes"
 
 
 def test_a_checkpoint_of_another_journals_batch_of_the_same_number_is_not_gone_on_from(

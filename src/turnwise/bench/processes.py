@@ -14,7 +14,7 @@ import httpx
 import psutil
 
 from turnwise.errors import TurnwiseError
-from turnwise.loops.supervisor import CHILD_ENVIRONMENT
+from turnwise.loops.table import CHILD_ENVIRONMENT
 
 START_LIMIT_S = 120.0
 

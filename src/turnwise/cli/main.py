@@ -38,7 +38,7 @@ from turnwise.cli.options import (
 from turnwise.cli.person import feedback, token
 from turnwise.cli.records import sessions_app, versions_app
 from turnwise.cli.skills import skills_app
-from turnwise.errors import TurnwiseError
+from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.loops.states import read_states
 from turnwise.methods import METHODS
 from turnwise.models.table import AUTO
@@ -230,6 +230,8 @@ def demo(
     """Play a person whose agent learns their wishes, and measure what was learned."""
     from turnwise.demo.play import DemoOptions, run_demo
 
+    if url and model == AUTO:
+        raise ConfigError("--url needs --model: the base model of that server, under which its answers are scored")
     result = run_demo(
         DemoOptions(
             persona=persona,

@@ -298,7 +298,11 @@ class GateConfig(Section):
     answers_s: Seconds = Field(
         default=300.0, description="Longest time for sampling them once; after it they count as not measured."
     )
-    max_step_kl: float = Field(default=0.5, gt=0, description="Farthest from its parent, in nats per token.")
+    max_step_kl: float = Field(
+        default=0.5,
+        gt=0,
+        description="Farthest from parent or told base model, in nats per token.",
+    )
     max_drift_kl: float = Field(
         default=0.8,
         gt=0,

@@ -56,7 +56,11 @@ class Config(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Config:
         if self.train.max_batch < self.train.min_batch:
-            raise ValueError("train.max_batch must be at least train.min_batch")
+            least, most = self.train.min_batch, self.train.max_batch
+            raise ValueError(
+                f"train.max_batch must be at least train.min_batch, or no batch could ever begin: they are {most} and "
+                f"{least}; set train.max_batch to {least} or more, or lower train.min_batch"
+            )
         return self
 
     @property

@@ -213,7 +213,9 @@ class _Run:
         if not self.options.url:
             said = min(len(practice), HEARD_SESSIONS)
             names = [f"learning-{i}" for i in range(said)]
-            played.heard = await heard_in(self.options.out / "home-learning", names)
+            played.heard, unread = await heard_in(self.options.out / "home-learning", names)
+            if unread:
+                played.notes.append(f"what became of the words in {', '.join(unread)} could not be read")
         with stages.stage(FINAL, len(held_out)) as advance:
             played.final = await arms.evaluate(talk, held_out, advance, stage="final", seed=self.after)
         played.versions_published = (await talk.status())["versions_published"] - published

@@ -104,7 +104,7 @@ KEPT_ASIDE = (
     ("What is the fastest land animal?", ("cheetah", "cheetahs")),
     ("What colour do you get from red and yellow?", ("orange",)),
     ("In which season do leaves fall?", ("autumn", "fall")),
-    ("What is half of 90?", ("45",)),
+    ("What is 3 plus 14?", ("17",)),
     ("What do I need to cut paper?", ("scissors",)),
     ("Which instrument has six strings?", ("guitar",)),
 )

@@ -248,6 +248,6 @@ def _signed(change: Change) -> str:
 def _cell(text: str) -> str:
     """Text for a table cell of Markdown: shown as it is, markup included."""
     escaped = text.strip().replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
-    for mark in "*_#`$":
+    for mark in "*_#`$[]":
         escaped = escaped.replace(mark, f"\\{mark}")
-    return escaped.replace("\n", "<br>")
+    return "<br>".join(escaped.splitlines())

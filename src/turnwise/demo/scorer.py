@@ -12,7 +12,7 @@ from typing import Literal
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
-HANDY = 80
+HANDY = 40
 """Words up to which an answer is one for a small screen."""
 _UPSHOT = re.compile(r"(?i)in short\b")
 _LEADING = "*_#> \n\"'"
@@ -99,6 +99,7 @@ def _reader(answer: str) -> float:
         return 0.0
     words = len(answer.split())
     faults = 0 if _UPSHOT.match(answer.lstrip(_LEADING)) else 2
+    faults += 2 if len(_UPSHOT.findall(answer)) > 1 else 0  # says the words again, or says how to say them
     return LEVELS[max(1, 4 - faults - (0 if words <= HANDY else 1))] if words > 2 else LEVELS[1]
 
 

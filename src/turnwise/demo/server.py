@@ -138,9 +138,11 @@ class Heard:
     state: str
 
 
-async def heard_in(home: Path, sessions: Sequence[str]) -> list[Heard]:
-    """What the person said in these sessions; a session that cannot be read is left out."""
-    return [heard for session in sessions for heard in _in_session(await _show(home, session))]
+async def heard_in(home: Path, sessions: Sequence[str]) -> tuple[list[Heard], list[str]]:
+    """What the person said in these sessions, and the names of sessions that could not be read."""
+    shown = {session: await _show(home, session) for session in sessions}
+    heard = [one for session in shown.values() for one in _in_session(session)]
+    return heard, [name for name, session in shown.items() if not session]
 
 
 async def _show(home: Path, session: str) -> dict[str, Any]:
@@ -160,7 +162,7 @@ async def _show(home: Path, session: str) -> dict[str, Any]:
 def _in_session(session: dict[str, Any]) -> list[Heard]:
     found = []
     for turn in session.get("turns", []):
-        said = [m["content"] for m in turn.get("next_state") or [] if m.get("role") == "user"]
+        said = [m.get("content") or "" for m in turn.get("next_state") or [] if m.get("role") == "user"]
         verdicts = turn.get("verdicts") or []
         if said and verdicts:
             last = verdicts[-1]

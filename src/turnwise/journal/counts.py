@@ -29,7 +29,7 @@ def tell(c: Connection, name: str) -> None:
 
 
 def told(c: Connection, name: str) -> int:
-    """A figure in `TOLD`."""
+    """A figure in `TOLD`, or another one as it is kept."""
     return c.execute(select(N.n).where(N.name == name)).scalar_one_or_none() or 0
 
 
@@ -37,6 +37,11 @@ def read_counts(c: Connection) -> dict[tuple[str, ...], int]:
     """The kept figures, such as ("turns", "excluded", "no signal"): 3. None of them is 0."""
     rows = c.execute(select(N.name, N.n).where(N.n != 0, N.name.not_in(TOLD)))
     return {tuple(row.name.split("|")): row.n for row in rows}
+
+
+def read_count(c: Connection, *name: str) -> int:
+    """One kept figure, by its name as `read_counts` gives it."""
+    return told(c, "|".join(name))
 
 
 def recount(c: Connection) -> dict[tuple[str, ...], int]:

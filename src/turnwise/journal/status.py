@@ -38,6 +38,7 @@ class Status:
             for (kind, *name), n in counts.items():
                 if kind == "turns":
                     turns[TurnState(name[0])] += n
+            config, version = self._store.config, serving(c)
             open_sessions, closed_sessions = (counts.get(("sessions", kind), 0) for kind in ("open", "closed"))
             return {
                 "sessions": {"open": open_sessions, "total": open_sessions + closed_sessions},
@@ -46,9 +47,9 @@ class Status:
                 "excluded": {name[2]: n for name, n in counts.items() if name[0] == "turns" and name[2]},
                 "verdicts": {f"{name[1]} {int(name[2]):+d}": n for name, n in counts.items() if name[0] == "verdicts"},
                 "hints": counts.get((HINTS,), 0),
-                "samples_ready": count_teaching(c, self._store.config.train, configuration(self._store.config)),
+                "samples_ready": count_teaching(c, version, config.train, configuration(config)),
                 "refused_in_a_row": in_a_row(c),
-                "version": {"number": serving(c), "part": _part(c)},
+                "version": {"number": version, "part": _part(c)},
                 "versions_published": c.execute(select(func.count()).select_from(schema.versions)).scalar_one(),
                 "batches": {
                     str(state): n

@@ -8,6 +8,7 @@ writes; how is the database's matter (dialects).
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,6 +73,7 @@ class Store:
         self.write_fault: JournalUnavailable | None = None
         """Why the last write failed, where no other would have succeeded; None again from the next one that does."""
         self._to_enter: str | None = None  # the boot, until a write has taken the journal into it
+        self._in_thread = threading.local()
         self.writes = GroupCommit(self.transaction, config.journal.busy_timeout_s)
 
     @classmethod
@@ -197,8 +199,26 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One consistent snapshot; takes no lock, so that a long read never holds up a writer."""
-        with self._readable_faults(), self.engine.connect() as connection:
-            yield connection.execution_options(**self.database.snapshot)
+        with self._readable_faults():
+            if (shared := getattr(self._in_thread, "snapshot", None)) is not None:
+                yield shared
+                return
+            with self.engine.connect() as connection:
+                yield connection.execution_options(**self.database.snapshot)
+
+    @contextmanager
+    def one_snapshot(self) -> Iterator[None]:
+        """All that this thread reads meanwhile is of one snapshot: taking one costs more than reading a row or two.
+
+        For a few quick look-ups; what is written meanwhile is not seen.
+        """
+        before = getattr(self._in_thread, "snapshot", None)
+        with self.reading() as connection:
+            self._in_thread.snapshot = connection
+            try:
+                yield
+            finally:
+                self._in_thread.snapshot = before
 
     @contextmanager
     def _readable_faults(self) -> Iterator[None]:

@@ -29,9 +29,9 @@ from turnwise.engines.http import engine_client
 from turnwise.engines.private_socket import private_socket
 from turnwise.errors import ConfigError, JournalFull
 from turnwise.journal import Journal
-from turnwise.loops.process import SUPERVISOR_PID, lifeline
+from turnwise.loops import lifeline
 from turnwise.loops.states import LOCK, LoopState, forget_states, write_states
-from turnwise.loops.table import HealthAddress, Loop, Places, loop_table
+from turnwise.loops.table import HealthAddress, Loop, Places, child_environment, loop_table
 from turnwise.loops.watching import ANSWER, HEARTBEAT, Watch
 from turnwise.models import resolve_model
 from turnwise.models.architectures import supported_model
@@ -54,22 +54,6 @@ TERM_LIMIT_S = 5.0  # what hangs in one thread may still stop by itself in anoth
 LAST_LINES_S = 1.0
 KEPT_LINES = 12
 EXIT_POLL_S = 0.05
-CHILD_ENVIRONMENT = {
-    "PYTHONUNBUFFERED": "1",
-    # Engine and trainer share the cores. OpenMP threads that spin while they wait take them from each other: with two
-    # busy processes on two cores, decoding was measured 10 times slower than with threads that sleep.
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "TOKENIZERS_PARALLELISM": "false",
-    # Large blocks go back to the system when they are freed: the engine's merged weights of old versions, the trainer's
-    # activations. Without this the allocator keeps them; an engine had 1.6 GB after three versions instead of 1.3 GB.
-    "MALLOC_MMAP_THRESHOLD_": str(2**20),
-    "MALLOC_ARENA_MAX": "2",
-}
-
-
-def child_environment() -> dict[str, str]:
-    """The environment of a loop: ours, with what makes it share the machine and die with this process."""
-    return os.environ | CHILD_ENVIRONMENT | {SUPERVISOR_PID: str(os.getpid())}
 
 
 async def exit_code(process: asyncio.subprocess.Process) -> int:
@@ -157,7 +141,7 @@ class Supervisor:
             journal.close()
         tokens = load_tokens(config)
         port = sock.getsockname()[1]
-        url = url_of(config, sock.getsockname()[1])
+        url = url_of(config, port)
         engine_urls, engine_fd, key = config.engine.addresses, None, None
         if not engine_urls:
             engine = self._open.enter_context(private_socket(config.home))

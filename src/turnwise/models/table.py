@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import psutil
@@ -156,13 +157,22 @@ TABLE = {model.name: model for model in (_SMOLLM2, _QWEN)}
 """By name, the smallest first."""
 
 EMBEDDED = _SMOLLM2.name
-"""The default: the model of the demo and of the tests."""
+"""The default: the model of `serve` and of the tests."""
 
 
 def machine() -> tuple[float, int]:
     """Memory in GB and processor cores, as far as this process may use them."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return psutil.virtual_memory().total / 1e9, cores
+    return min(psutil.virtual_memory().total, _container_limit()) / 1e9, cores
+
+
+def _container_limit() -> float:
+    """Bytes that the container may use; infinite where there is none, or no limit."""
+    try:
+        told = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return float("inf")
+    return float(told) if told.isdigit() else float("inf")
 
 
 def fits(model: EmbeddedModel, memory_gb: float, cores: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ class ChatMLRenderer:
     """ChatML over a `tokenizers` file. `default_system` is put first when a conversation has no system message."""
 
     is_prefix_stable = True
+    later_systems = False
+    """Whether the template has a system message anywhere: elsewhere a later one makes another conversation."""
 
     def __init__(self, tokenizer_file: Path, default_system: str | None) -> None:
         self.tokenizer: Tokenizer = Tokenizer.from_file(str(tokenizer_file))
@@ -100,8 +103,8 @@ class ChatMLRenderer:
         """The last prompt and the sampled ids, kept verbatim, then the new messages and the start of an answer."""
         if not new_messages or reject_assistant_in_extension(new_messages):
             return None
-        if any(message["role"] == "system" for message in new_messages):
-            return None  # the template puts one system message first; a later one is another conversation
+        if not self.later_systems and any(message["role"] == "system" for message in new_messages):
+            return None
         previous = trim_to_turn_close(
             previous_prompt_ids, previous_completion_ids, {self._end}, synthesize_close=self._end
         )
@@ -110,8 +113,7 @@ class ChatMLRenderer:
         rendered = RenderedPieces(new_messages)
         rendered.add(previous, -1)
         rendered.add(self._newline, -1)
-        for i, message in enumerate(new_messages):
-            self._turn(rendered, i, message["role"], _text(message))
+        self._turns(rendered, new_messages)
         rendered.add(self._opening, -1)
         return rendered.result()
 
@@ -121,6 +123,11 @@ class ChatMLRenderer:
         """Sampled ids as a message. Tool calls are looked for only when tools were offered."""
         text = self.tokenizer.decode(token_ids, skip_special_tokens=True)
         return parse_text(text, with_tools=bool(tools))
+
+    def _turns(self, rendered: RenderedPieces, messages: list[Message]) -> None:
+        """What goes on from a prompt."""
+        for i, message in enumerate(messages):
+            self._turn(rendered, i, message["role"], _text(message))
 
     def _turn(self, rendered: RenderedPieces, index: int, role: str, text: str) -> None:
         rendered.add([self._start], index)
@@ -178,19 +185,26 @@ def _spec(tool: Any) -> ToolSpec:
 
 
 def _text(message: Message) -> str:
-    content = message.get("content") or ""
-    if not isinstance(content, str):
-        content = "".join(str(part.get("text", "")) for part in content)
-    calls = []
+    written = [{"name": name, "arguments": arguments} for name, arguments in calls_in(message)]
+    calls = [f"<tool_call>{json.dumps(call, ensure_ascii=False)}</tool_call>" for call in written]
+    return "\n".join(part for part in (words_in(message), *calls) if part)
+
+
+def words_in(message: Message) -> str:
+    """What a message says, its parts as one text."""
+    content: Any = message.get("content") or ""
+    return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
+
+
+def calls_in(message: Message) -> Iterator[tuple[str, Any]]:
+    """The calls of a message, as names and arguments read; a broken string of arguments stays as it is."""
     for call in message.get("tool_calls") or []:
-        function = call.get("function", {"name": "", "arguments": {}})
+        function: Any = call.get("function", {"name": "", "arguments": {}})
         arguments = function["arguments"]
         if isinstance(arguments, str):
-            with contextlib.suppress(ValueError, RecursionError):  # a broken string is shown as it is
+            with contextlib.suppress(ValueError, RecursionError):
                 arguments = json.loads(arguments)
-        body = json.dumps({"name": function["name"], "arguments": arguments}, ensure_ascii=False)
-        calls.append(f"<tool_call>{body}</tool_call>")
-    return "\n".join(part for part in (content, *calls) if part)
+        yield function["name"], arguments
 
 
 class RenderedPieces:

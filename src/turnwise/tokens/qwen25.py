@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from pathlib import Path
-from typing import Any
 
-from renderers.base import Message, RenderedTokens, ToolSpec, reject_assistant_in_extension, trim_to_turn_close
+from renderers.base import Message, RenderedTokens, ToolSpec
 
-from turnwise.tokens.chatml import ChatMLRenderer, RenderedPieces
+from turnwise.tokens.chatml import ChatMLRenderer, RenderedPieces, calls_in, words_in
 
 _TOOLS = (
     "\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
@@ -28,8 +25,7 @@ _HOW_TO_CALL = (
 class Qwen25Renderer(ChatMLRenderer):
     """Qwen2.5 over a `tokenizers` file. ``default_system`` is what the template says where nobody gave instructions."""
 
-    def __init__(self, tokenizer_file: Path, default_system: str) -> None:
-        super().__init__(tokenizer_file, default_system)
+    later_systems = True
 
     def render(
         self, messages: list[Message], *, tools: list[ToolSpec] | None = None, add_generation_prompt: bool = False
@@ -37,34 +33,11 @@ class Qwen25Renderer(ChatMLRenderer):
         """All messages as ids, each token with the index of its message (-1 for scaffolding)."""
         rendered = RenderedPieces(messages)
         told = bool(messages) and messages[0]["role"] == "system"
-        system = _text(messages[0]) if told else self.default_system or ""
+        system = words_in(messages[0]) if told else self.default_system or ""
         self._turn(rendered, 0 if told else -1, "system", system + _described(tools))
         self._turns(rendered, messages, start=int(told))
         if add_generation_prompt:
             rendered.add(self._opening, -1)
-        return rendered.result()
-
-    def bridge_to_next_turn(
-        self,
-        previous_prompt_ids: list[int],
-        previous_completion_ids: list[int],
-        new_messages: list[Message],
-        *,
-        tools: list[ToolSpec] | None = None,
-    ) -> RenderedTokens | None:
-        """The last prompt and the sampled ids, kept verbatim, then the new messages and the start of an answer."""
-        if not new_messages or reject_assistant_in_extension(new_messages):
-            return None
-        previous = trim_to_turn_close(
-            previous_prompt_ids, previous_completion_ids, {self._end}, synthesize_close=self._end
-        )
-        if previous is None or len(previous) < len(previous_prompt_ids) + len(previous_completion_ids):
-            return None
-        rendered = RenderedPieces(new_messages)
-        rendered.add(previous, -1)
-        rendered.add(self._newline, -1)
-        self._turns(rendered, new_messages)
-        rendered.add(self._opening, -1)
         return rendered.result()
 
     def _turns(self, rendered: RenderedPieces, messages: list[Message], start: int = 0) -> None:
@@ -72,14 +45,14 @@ class Qwen25Renderer(ChatMLRenderer):
         while i < len(messages):
             message = messages[i]
             if message["role"] != "tool":
-                text, calls = _text(message), _calls(message)
+                text, calls = words_in(message), _calls(message)
                 self._turn(rendered, i, message["role"], "\n".join([text, *calls] if text else calls))
                 i += 1
                 continue
             # Results that follow each other share a turn, which counts as the last one's.
             results = []
             while i < len(messages) and messages[i]["role"] == "tool":
-                results.append(f"<tool_response>\n{_text(messages[i])}\n</tool_response>")
+                results.append(f"<tool_response>\n{words_in(messages[i])}\n</tool_response>")
                 i += 1
             self._turn(rendered, i - 1, "user", "\n".join(results))
 
@@ -90,19 +63,6 @@ def _described(tools: list[ToolSpec] | None) -> str:
     return _TOOLS + "".join("\n" + json.dumps(tool, ensure_ascii=False) for tool in tools) + _HOW_TO_CALL
 
 
-def _text(message: Message) -> str:
-    content: Any = message.get("content") or ""
-    return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
-
-
 def _calls(message: Message) -> list[str]:
-    written = []
-    for call in message.get("tool_calls") or []:
-        function: Any = call.get("function", {"name": "", "arguments": {}})
-        arguments = function["arguments"]
-        if isinstance(arguments, str):
-            with contextlib.suppress(ValueError, RecursionError):  # a broken string is shown as it is
-                arguments = json.loads(arguments)
-        shown = json.dumps(arguments, ensure_ascii=False)
-        written.append(f'<tool_call>\n{{"name": "{function["name"]}", "arguments": {shown}}}\n</tool_call>')
-    return written
+    written = [(name, json.dumps(arguments, ensure_ascii=False)) for name, arguments in calls_in(message)]
+    return [f'<tool_call>\n{{"name": "{name}", "arguments": {shown}}}\n</tool_call>' for name, shown in written]

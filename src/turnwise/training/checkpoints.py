@@ -44,10 +44,16 @@ class Checkpoint:
 def origin_of(batch: Batch, parent: Mapping[str, Any], config: TrainConfig) -> str:
     """A digest of all that an update's course depends on: another course is not gone on with, but begun anew.
 
-    That are the batch's turns and hints, the configuration, and the version (its ``meta.json``) underneath. Its number
-    alone is not enough: where an older journal is restored, numbers are given out a second time.
+    That are the batch's turns, what they ask, and hints, the configuration, and the version (its ``meta.json``)
+    underneath. Its number alone is not enough: where an older journal is restored, numbers are given out a second time.
     """
-    story = [[s.turn_id for s in batch.samples], batch.hints, batch.parent, parent, config.model_dump(mode="json")]
+    story = [
+        [[s.turn_id, s.question] for s in batch.samples],
+        batch.hints,
+        batch.parent,
+        parent,
+        config.model_dump(mode="json"),
+    ]
     return hashlib.sha256(json.dumps(story, sort_keys=True).encode()).hexdigest()
 
 

@@ -73,7 +73,8 @@ def run(config: Config, stop: Stop) -> None:
             if time.monotonic() - heartbeat >= HEARTBEAT_S:
                 heartbeat, serving = time.monotonic(), journal.versions.latest()
                 fault = fault and trainer.fault_of(serving)
-                status = {"state": "blocked" if fault else "waiting", "version": serving, "error": fault}
+                why = None if fault else journal.batches.waits_for()
+                status = {"state": "blocked" if fault else "waiting", "version": serving, "error": fault, "for": why}
                 journal.status.say("trainer", status)
             closed = ""
         except JournalUnavailable as e:  # a full disk, a lock: nothing can be trained, and nothing is lost
@@ -159,7 +160,7 @@ def _refuse(journal: Journal, batch: Batch, candidate: Candidate) -> None:
     log.warning(
         "batch %d: refused by the gate, its samples go back: %s", batch.id, "; ".join(candidate.gate["reasons"])
     )
-    journal.batches.refuse(batch, candidate.gate, candidate.metrics)
+    journal.batches.refuse(batch, candidate.gate, candidate.metrics, dropped=candidate.dropped)
     if stands_in_the_way := wall(journal.batches.refused_in_a_row()):
         log.error("%s", stands_in_the_way)
 

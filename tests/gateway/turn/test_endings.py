@@ -42,6 +42,16 @@ def test_a_client_that_hangs_up_aborts_its_turn(qwen: Agents, name: str, seen: s
     assert qwen.journal.status.figures()["samples_ready"] == ready
 
 
+def test_the_head_of_a_stream_and_its_first_words_are_one_piece(qwen: Agents) -> None:
+    """Each piece is a write of its own, which costs the gateway more than making it."""
+    path, body, _ = FORMATS["chat"]
+    asked = body([user("say: at once")], Habits()) | {"stream": True}
+    with httpx.stream("POST", f"{qwen.url}{path}", headers=qwen.auth, json=asked) as response:
+        first = next(response.iter_raw())
+    assert b'"role":"assistant"' in first
+    assert b'"content":"at' in first
+
+
 @pytest.mark.parametrize("said", ["", "That is all."], ids=["empty", "words"])
 def test_a_request_that_says_it_is_done_ends_its_session(
     caller: Caller, said: str, request: pytest.FixtureRequest

@@ -6,14 +6,14 @@ from __future__ import annotations
 from turnwise.demo.personas.base import Aspect, Manner, Persona
 from turnwise.demo.problems import Problem
 
-LONG_WORDS = 70
+LONG_WORDS = 40
 _MARKS = " *_#>\"'`"
 
 
 def look(answer: str, problem: Problem) -> list[str]:
     """What bothers the reader in ``answer``, worst first."""
     found = {
-        "start": not answer.lower().lstrip(_MARKS).startswith("in short"),
+        "start": not answer.lower().lstrip(_MARKS).startswith(("in short:", "in short,")),
         "long": len(answer.split()) > LONG_WORDS,
     }
     return [name for name, there in found.items() if there]

@@ -180,7 +180,10 @@ def _take(counts: Counter[str], key: str) -> bool:
 
 def is_internal(message: Message) -> bool:
     """Whether an agent puts this message at the end of a request for itself, behind what is asked."""
-    return message.role == "user" and any(begins.search(text_of(message)[:80]) for begins in INTERNAL)
+    if message.role != "user":
+        return False
+    text = text_of(message)[:80]
+    return any(begins.search(text) for begins in INTERNAL)
 
 
 def side_rule(messages: list[Message], max_tokens: int | None) -> str | None:
@@ -211,7 +214,8 @@ def side_rule(messages: list[Message], max_tokens: int | None) -> str | None:
 
 def _first_match(rules: Words, message: Message) -> str | None:
     text = text_of(message)
-    return next((name for name, rule in rules if rule.search(text[:600])), None) if len(text) <= 4000 else None
+    begins = text[:600]
+    return next((name for name, rule in rules if rule.search(begins)), None) if len(text) <= 4000 else None
 
 
 def _exchange_start(messages: list[Message], end: int) -> int | None:

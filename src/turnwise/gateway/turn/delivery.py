@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Events = AsyncGenerator[Delta | Again | Final, None]
+Written = AsyncGenerator[tuple[bytes, bool], None]
+"""Bytes of an answer, and whether more of it follows."""
 
 
 class Answers(Protocol):
@@ -104,11 +106,15 @@ class _Stream(StreamingResponse):
     It is in hand (`held`) until then.
     """
 
-    def __init__(
-        self, written: AsyncGenerator[bytes, None], events: Events, headers: dict[str, str], held: ExitStack
-    ) -> None:
-        super().__init__(written, media_type="text/event-stream", headers=headers)
+    def __init__(self, written: Written, events: Events, headers: dict[str, str], held: ExitStack) -> None:
+        super().__init__((), media_type="text/event-stream", headers=headers)
         self._written, self._events, self._held = written, events, held
+
+    async def stream_response(self, send: Send) -> None:
+        """As Starlette's, but the end of the body leaves with the last bytes: every write costs."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for data, more in self._written:
+            await send({"type": "http.response.body", "body": data, "more_body": more})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._held:
@@ -193,32 +199,35 @@ async def _written(
     first: Delta | Again | Final,
     events: Events,
     leaving: Leaving,
-) -> AsyncGenerator[bytes, None]:
+) -> Written:
     writer = codec.writer(head)
-    yield writer.begin()
+    data = writer.begin()  # leaves with what comes first
     event: Delta | Again | Final | None = first
     async with aclosing(events):
         try:
             while event is not None:
                 if isinstance(event, Final):
-                    yield writer.end(event)
+                    yield data + writer.end(event), False
                     return
-                if isinstance(event, Delta) and (
-                    data := writer.delta(event.parts, _texts(turn, answers, event.tokens))
-                ):
-                    yield data
+                if isinstance(event, Delta):
+                    data += writer.delta(event.parts, _texts(turn, answers, event.tokens))
+                if data:
+                    yield data, True
+                    data = b""
                 with leaving.breakable():
                     event = await anext(events, None)
         except asyncio.CancelledError:
             if (excuse := leaving.excuse()) is None:
                 raise
-            yield writer.error(excuse)
+            yield data + writer.error(excuse), False
         except Exception as e:
             error = as_api_error(e)
             metrics.failed += error.status >= 500
             if error.status == 500:
                 log.exception("turn %s failed in the middle of its answer", head.turn_id)
-            yield writer.error(error)
+            yield data + writer.error(error), False
+        else:
+            yield data, False
 
 
 def _texts(turn: OpenTurn, answers: Answers, tokens: list[tuple[int, float]]) -> list[tuple[str, float]] | None:

@@ -117,7 +117,6 @@ class TurnOpener:
         version, pinned = await self.versions.resolve(request.model)
         limit = await self._max_model_len()
         turn, new = await asyncio.to_thread(self._opened, request, caller, format_name, version, pinned, limit)
-        turn.in_hand, turn.leaving, turn.unrecorded = self.in_hand, self.leaving, self.unrecorded
         self.in_hand.take(turn.id)
         try:
             if new is not None:
@@ -164,13 +163,14 @@ class TurnOpener:
     ) -> tuple[OpenTurn, NewTurn | None]:
         """The turn that a request opens, and what is to be recorded of it (None: it is recorded already)."""
         asked = read_asked(request, caller, format_name, self.journal)
-        own = own_session(self.journal, asked.claim)
-        same = self._same_requests(asked, own)
-        retried = None if asked.wants_choices else _retried(same.recent, caller)
-        answered = None if retried is None else self.journal.lookups.turn(retried.id)
-        if answered is not None:
-            return self._replay(answered, asked.request), None
-        found = self._place(asked, own, same)
+        with self.journal.store.one_snapshot():
+            own = own_session(self.journal, asked.claim)
+            same = self._same_requests(asked, own)
+            retried = None if asked.wants_choices else _retried(same.recent, caller)
+            answered = None if retried is None else self.journal.lookups.turn(retried.id)
+            if answered is not None:
+                return self._replay(answered, asked.request), None
+            found = self._place(asked, own, same)
         rendered = self._render(asked, found, limit)
         turn = OpenTurn(
             id=f"turn-{uuid.uuid4().hex}",
@@ -184,6 +184,9 @@ class TurnOpener:
             session_done=asked.caller.session_done,
             supersedes=None if found.earlier is None else found.earlier.id,
             lineage=found.lineage,
+            in_hand=self.in_hand,
+            leaving=self.leaving,
+            unrecorded=self.unrecorded,
         )
         return turn, _new_turn(turn, asked, found, rendered, pinned)
 
@@ -274,6 +277,9 @@ class TurnOpener:
             thread=None,
             session_done=False,
             lineage=Lineage.RETRY,
+            in_hand=self.in_hand,
+            leaving=self.leaving,
+            unrecorded=self.unrecorded,
             replay=Final(message, FinishReason(row.finish_reason), usage, row.stop_string),
             response_ids=row.response_ids,
         )

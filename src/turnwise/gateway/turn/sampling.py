@@ -54,6 +54,9 @@ class OpenTurn:
     thread: str | None
     session_done: bool
     lineage: Lineage
+    in_hand: InHand
+    leaving: Leaving
+    unrecorded: Unrecorded
     supersedes: str | None = None
     replay: Final | None = None
     response_ids: list[int] = field(default_factory=list)
@@ -62,9 +65,6 @@ class OpenTurn:
     stop_string: str | None = None
     cached_tokens: int | None = None
     used: tuple[int, int] | None = None
-    in_hand: InHand = field(default_factory=InHand)
-    leaving: Leaving = field(default_factory=Leaving)
-    unrecorded: Unrecorded = field(default_factory=Unrecorded)
     recorded: bool = True
     """False where the disk had no room for it, and it is answered all the same."""
 

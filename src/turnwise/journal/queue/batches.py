@@ -12,14 +12,14 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, insert, select, update
+from sqlalchemy import Connection, Row, and_, insert, or_, select, update
 
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
 from turnwise.journal.clocks import one_less, set_meta
 from turnwise.journal.packing import pack_json, unpack_ids, unpack_json, unpack_logprobs
-from turnwise.journal.queue.choosing import choose, with_silent
-from turnwise.journal.queue.refusals import configuration, give_back, in_a_row
+from turnwise.journal.queue.choosing import choose, share_places, with_silent
+from turnwise.journal.queue.refusals import configuration, give_back, in_a_row, revive
 from turnwise.journal.queue.serving import last_number, next_in_line, serving
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import last_question, read_prompt_ids
@@ -84,6 +84,9 @@ class Batches:
                 reason += f"; the last time: {left.last_error}" if left.last_error else ""
                 log.error("batch %d is given up: %s", left.id, reason)
                 self._refuse(c, left.id, {"accepted": False, "reasons": [reason]}, {}, Exclusion.FAILED_IN_TRAINING)
+            if self._waits_for_probes(c):
+                return None
+            revive(self._store, c, _MOST_EXCLUDED)
             found = choose(c, now_serving, train, configuration(self._store.config), _MOST_EXCLUDED)
             self._store.move_all(c, found.stale, TurnState.EXCLUDED, Exclusion.STALE)
             needless = found.silent[: max(0, len(found.silent) - train.max_batch)]
@@ -91,8 +94,7 @@ class Batches:
             new = [row.id for row in found.teaching]
             if not new or (len(new) < train.min_batch and not self._old_enough(c, new, now, train.max_age_s)):
                 return None
-            room = min(train.max_batch - len(new), len(new))  # what was refused is at most half of a batch
-            teaching = [*found.teaching, *found.refused[:room]]
+            teaching = share_places(found.teaching, found.refused, train.max_batch)
             fresh = with_silent(teaching, found.silent[len(needless) :], train.max_batch)
             ids = [row.id for row in fresh]
             batch_id = c.execute(
@@ -197,12 +199,9 @@ class Batches:
                     serve_seq=next_in_line(c),
                 )
             )
-            for turn_id in leased:
-                if reason := (dropped or {}).get(turn_id):
-                    failed = Exclusion.FAILED_IN_TRAINING
-                    self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=failed, last_error=reason)
-                else:
-                    self._store.move(c, turn_id, TurnState.TRAINED)
+            self._exclude(c, {i: (dropped or {})[i] for i in leased if i in (dropped or {})})
+            for turn_id in self._leased(c, batch.id):
+                self._store.move(c, turn_id, TurnState.TRAINED)
             self._end_batch(
                 c,
                 batch.id,
@@ -224,13 +223,16 @@ class Batches:
         gate: dict[str, Any],
         metrics: dict[str, float],
         exclusion: Exclusion | None = None,
+        dropped: Mapping[str, str] | None = None,
     ) -> None:
         """Nothing is published of the batch: its samples are ready again, or spent for ``exclusion``.
 
+        ``dropped`` are turns of it that cannot be trained on, with the reason of each: they do not come back.
         Raises LeaseLost.
         """
         with self._store.transaction() as c:
             self._hold_batch(c, batch)
+            self._exclude(c, {i: (dropped or {})[i] for i in self._leased(c, batch.id) if i in (dropped or {})})
             self._refuse(c, batch.id, gate, metrics, exclusion)
 
     def gate_probes(self, limit: int, exclude: Iterable[str]) -> list[Sample]:
@@ -243,6 +245,23 @@ class Batches:
         with self._store.reading() as c:
             ids = c.execute(query).scalars().all()
             return self._samples(c, ids)
+
+    def waits_for(self) -> str | None:
+        """What has to come before anything is trained at all, as a sentence; None where training may begin."""
+        with self._store.reading() as c:
+            if not self._waits_for_probes(c):
+                return None
+        return (
+            "nothing is trained before a session was set aside for the gate and judged well "
+            '(gate.unmeasured = hold); set gate.unmeasured = "pass" to begin without one'
+        )
+
+    def _waits_for_probes(self, c: Connection) -> bool:
+        """Whether the gate would hold whatever is trained, since it has no set-aside turn to look at yet."""
+        gate = self._store.config.gate
+        if not gate.enabled or gate.unmeasured != "hold":
+            return False
+        return c.execute(select(T.id).where(PROBES).limit(1)).one_or_none() is None
 
     @staticmethod
     def _last_hints(c: Connection) -> list[tuple[str, str]]:
@@ -273,16 +292,20 @@ class Batches:
     def _refuse(
         self, c: Connection, batch: int, gate: dict[str, Any], metrics: dict[str, float], exclusion: Exclusion | None
     ) -> None:
-        reasons = gate.get("reasons", [])
         leased = self._leased(c, batch)
         if exclusion is None:
-            give_back(self._store, c, leased, reasons)
+            give_back(self._store, c, leased, gate)
         else:
-            for turn_id in leased:
-                why = "; ".join(reasons) or None
-                self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=exclusion, last_error=why)
+            self._exclude(c, dict.fromkeys(leased, "; ".join(gate.get("reasons", [])) or None), exclusion)
         self._end_batch(c, batch, "refused", metrics=pack_json(metrics), gate=pack_json(gate))
         self._store.log(c, "version", None, {"version": None, "batch": batch, "metrics": metrics, "gate": gate})
+
+    def _exclude(
+        self, c: Connection, why: Mapping[str, str | None], exclusion: Exclusion = Exclusion.FAILED_IN_TRAINING
+    ) -> None:
+        """Exclude turns, each with its own reason."""
+        for turn_id, reason in why.items():
+            self._store.move(c, turn_id, TurnState.EXCLUDED, exclusion=exclusion, last_error=reason)
 
     def _end_batch(self, c: Connection, batch: int, state: str, **columns: Any) -> None:
         columns |= {"state": state, "finished_at": self._store.clock(), "lease_until": None}
@@ -296,6 +319,7 @@ class Batches:
             .where(T.id.in_(list(turn_ids)))
         ).all()
         prompts = read_prompt_ids(c, rows)
+        replies = _replies(c, rows)
         for row in rows:
             found[row.id] = Sample(
                 turn_id=row.id,
@@ -308,9 +332,18 @@ class Batches:
                 reward=row.reward or 0.0,
                 hint=row.hint,
                 hint_at=row.hint_at,
-                question=last_question(row),
+                question=None if row.id in replies else last_question(row),
             )
         return [found[turn_id] for turn_id in turn_ids if turn_id in found]
+
+
+def _replies(c: Connection, rows: Sequence[Row[Any]]) -> set[str]:
+    """The turns to which the user's words are a judgement on the answer before, as a verdict says, and no question."""
+    v = schema.verdicts.c
+    parents = {row.parent_id for row in rows if row.parent_id is not None}
+    spoken = or_(v.score != 0, v.hint.is_not(None))
+    judged = set(c.execute(select(v.turn_id).where(and_(v.turn_id.in_(parents), spoken))).scalars())
+    return {row.id for row in rows if row.parent_id in judged}
 
 
 def _taught(batch: Batch, version: PolicyVersion) -> set[str]:

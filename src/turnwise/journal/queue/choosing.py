@@ -78,10 +78,23 @@ def with_silent(teaching: Sequence[Any], silent: Sequence[Any], max_batch: int) 
     return sorted([*teaching, *silent[:room]], key=lambda row: row.seq)
 
 
-def count_teaching(c: Connection, train: TrainConfig, configuration: str) -> int:
-    """How many ready samples teach something and were not refused: `min_batch` of them begin a batch."""
-    every = {"low": BASE_VERSION, "high": _LAST, "configuration": configuration}
-    return c.execute(_count(*_learns(train)), every).scalar_one()
+def share_places(new: Sequence[Any], refused: Sequence[Any], max_batch: int) -> list[Any]:
+    """Of a batch's places, half for what was refused, the oldest first, as far as there is as much that is new.
+
+    Were only what is left over theirs, samples that were refused would never be tried again where new ones fill each
+    batch. Something new is in every batch, so none is ever made twice.
+    """
+    again = refused[: min(max_batch // 2, len(new))]
+    return [*new[: max_batch - len(again)], *again]
+
+
+def count_teaching(c: Connection, serving: int, train: TrainConfig, configuration: str) -> int:
+    """How many ready samples are fresh, teach something and were not refused: `min_batch` of them begin a batch."""
+    count = _count(*_learns(train))
+    return sum(
+        c.execute(count, {"low": low, "high": high, "configuration": configuration}).scalar_one()
+        for low, high in _fresh_spans(c, serving, train.max_staleness)
+    )
 
 
 def _learns(train: TrainConfig) -> tuple[bool, bool]:

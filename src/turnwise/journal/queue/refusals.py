@@ -1,8 +1,8 @@
 """Refusals: what becomes of samples whose batch the gate refused, and when that has become a wall.
 
-A refused batch taught nothing, so its samples are ready again. They are tried once more together with samples that were
+A refused batch taught nothing, so its samples are ready again. They are tried again together with samples that were
 not in it, never by themselves, because the same batch under the same configuration comes to the same refusal. A change
-of the configuration makes them as good as new.
+of the configuration makes them as good as new, also those that were refused so often that they were set aside.
 """
 
 from __future__ import annotations
@@ -16,16 +16,22 @@ from sqlalchemy import Connection, select, update
 
 from turnwise.config import Config
 from turnwise.journal import schema
+from turnwise.journal.clocks import meta, set_meta
+from turnwise.journal.counts import read_count
 from turnwise.journal.packing import unpack_json
 from turnwise.journal.store import Store
 from turnwise.types import Exclusion, TurnState
 
 T, B, S = schema.turns.c, schema.batches.c, schema.samples.c
 
-MOST_REFUSALS = 3
-"""Refused batches that a sample may have been in; then it is set aside, for it may be what they have in common."""
 WALL = 3
 """Batches refused one after the other that make a person's business of it."""
+MOST_REFUSALS = 2 * WALL
+"""Refused batches that a sample may have been in; then it is set aside, for it may be what they have in common.
+
+Twice as many as a person is told after, who then has as many batches' time to change what stands in the way."""
+_REVIVED_FOR = "revived_for"
+"""A fact of the journal: the configuration that what was set aside under another one has been looked through for."""
 _LOOKED_BACK = 50
 
 
@@ -35,9 +41,12 @@ def configuration(config: Config) -> str:
     return hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def give_back(store: Store, c: Connection, turn_ids: Sequence[str], reasons: Sequence[str]) -> None:
-    """Make the samples of a refused batch ready again, but for those that were refused too often."""
-    now = {"refusals": S.refusals + 1, "refused_as": configuration(store.config)}
+def give_back(store: Store, c: Connection, turn_ids: Sequence[str], gate: dict[str, Any]) -> None:
+    """Make the samples of a refused batch ready again, but for those that were refused too often.
+
+    What is only held, because something could not be measured, is no fault of the samples: it is not counted.
+    """
+    now = {"refusals": S.refusals + (0 if gate.get("held") else 1), "refused_as": configuration(store.config)}
     c.execute(update(schema.samples).where(S.turn_id.in_(turn_ids)).values(now))
     counted = select(S.turn_id, S.refusals).where(S.turn_id.in_(turn_ids))
     refusals = {row.turn_id: row.refusals for row in c.execute(counted)}
@@ -45,8 +54,30 @@ def give_back(store: Store, c: Connection, turn_ids: Sequence[str], reasons: Seq
         if refusals.get(turn_id, 0) < MOST_REFUSALS:
             store.move(c, turn_id, TurnState.READY, batch_id=None)
             continue
-        why = f"it was in {MOST_REFUSALS} batches that the gate refused; the last time: {'; '.join(reasons)}"
+        last = "; ".join(gate.get("reasons", []))
+        why = f"it was in {MOST_REFUSALS} batches that the gate refused; the last time: {last}"
         store.move(c, turn_id, TurnState.EXCLUDED, exclusion=Exclusion.REFUSED_BY_GATE, last_error=why)
+
+
+def revive(store: Store, c: Connection, most: int) -> None:
+    """Make up to ``most`` samples that were set aside under another configuration ready again.
+
+    They are looked for once after each change of it, and as long as there are more of them.
+    """
+    if not read_count(c, "turns", TurnState.EXCLUDED, Exclusion.REFUSED_BY_GATE):
+        return
+    now = configuration(store.config)
+    if meta(c, _REVIVED_FOR) == now:
+        return
+    refused = T.exclusion == Exclusion.REFUSED_BY_GATE
+    wanted = select(T.id).join_from(schema.samples, schema.turns, S.turn_id == T.id).where(refused, S.refused_as != now)
+    found = c.execute(wanted.order_by(T.seq).limit(most)).scalars().all()
+    for turn_id in found:
+        store.move(c, turn_id, TurnState.JUDGED)
+        store.move(c, turn_id, TurnState.READY, batch_id=None, last_error=None)
+    c.execute(update(schema.samples).where(S.turn_id.in_(found)).values(refusals=0))
+    if len(found) < most:
+        set_meta(c, _REVIVED_FOR, now)
 
 
 def in_a_row(c: Connection) -> dict[str, Any]:

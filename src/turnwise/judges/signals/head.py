@@ -1,17 +1,21 @@
 """The learned part of the free judge: linear heads over hidden states of the served model, or over the words alone.
 
 A head of a model is a file in ``heads/``; it belongs to that model's tokenizer, and to the hidden states that the model
-has for a fixed text (`Head.fits`). The head over words needs no model and knows less. numpy alone; `fit.py` makes them.
+has for a fixed text (`Head.fits`). The head over words needs no model and knows less: of words that it never met it has
+no opinion. numpy alone; `fit.py` makes them, and writes into each what it was made of (``about``).
 """
+# ruff: noqa: SIM905  (word lists read better as text)
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import zlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +28,15 @@ MAX_CHARS = 2000
 LEAST_ALIKE = 0.98
 """Cosine of the states of the fixed text: number formats differ by 0.001, another model by far more."""
 
+LEAST_KNOWN = 0.5
+"""Share of a text's words that the head over words must have met to have an opinion of it."""
+NEGATIONS = frozenset(
+    "not no never nothing none isn't wasn't aren't don't doesn't didn't won't can't cannot couldn't wouldn't"
+    " nicht kein keine nie pas jamais non ne nunca jamás não niet geen".split()
+)
+NEGATED = 3
+"""Words behind a negation that are counted once more as what was denied."""
+
 Vector = NDArray[np.float32]
 
 
@@ -35,12 +48,16 @@ class Opinion:
     directive: list[float]
 
 
+NO_OPINION = (0.333, 0.334, 0.333)
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """``score`` [3, D] with ``score_bias`` [3], ``directive`` [E] with its bias: log-odds, calibrated by the fit.
 
     ``layers``: behind which blocks the states are taken. ``probe`` [P] are the ids of a fixed text, ``probed`` [D] the
-    states that its model has for it. ``tokenizer``: a digest.
+    states that its model has for it. ``tokenizer``: a digest. ``known``: numbers of the words that a head over words
+    met. ``about``: the model, the rows and the command that it was made with, and its figures.
     """
 
     name: str
@@ -52,6 +69,8 @@ class Head:
     score_bias: Vector
     directive: Vector
     directive_bias: float
+    known: NDArray[np.uint32]
+    about: dict[str, Any]
 
     @staticmethod
     def read(path: Path) -> Head:
@@ -67,6 +86,8 @@ class Head:
                 score_bias=f["score_bias"].astype(np.float32),
                 directive=f["directive"].astype(np.float32),
                 directive_bias=float(f["directive_bias"]),
+                known=f["known"],
+                about=json.loads(str(f["about"])),
             )
 
     def fits(self, vectors: Vector) -> bool:
@@ -88,8 +109,11 @@ class Head:
         return self._opinion(self.whole(vectors), pairs)
 
     def opinion_of_words(self, sentences: tuple[str, ...]) -> Opinion:
-        """The same of a head over words."""
-        return self._opinion(word_features(" ".join(sentences)), [word_features(s) for s in sentences])
+        """The same of a head over words; what it does not know is as likely each score, and no directive."""
+        whole = " ".join(sentences)
+        found = self._opinion(word_features(whole), [word_features(s) for s in sentences])
+        directive = [p if knows(self.known, s) else 0.0 for s, p in zip(sentences, found.directive, strict=True)]
+        return Opinion(found.score if knows(self.known, whole) else NO_OPINION, directive)
 
     def _opinion(self, whole: Vector, each: list[Vector]) -> Opinion:
         p = softmax(self.score @ whole + self.score_bias)
@@ -102,11 +126,33 @@ def softmax(logits: Vector) -> Vector:
     return e / e.sum()
 
 
+def words_of(text: str) -> list[str]:
+    """Words in small letters, without the marks around them."""
+    words = ("".join(c if c.isalnum() or c == "'" else " " for c in text[:MAX_CHARS].lower().replace("’", "'"))).split()
+    return [word for word in (w.strip("'") for w in words) if word]
+
+
+def word_numbers(text: str) -> NDArray[np.uint32]:
+    """A number for each word of more than one letter: those of one letter say nothing."""
+    words = [word for word in words_of(text) if len(word) > 1 and not word.isdigit()]
+    return np.array([zlib.crc32(word.encode("utf-8", "replace")) for word in words], np.uint32)
+
+
+def knows(known: NDArray[np.uint32], text: str) -> bool:
+    """Whether enough of a text's words are known; a text without words is not."""
+    numbers = word_numbers(text)
+    return bool(len(numbers)) and float(np.isin(numbers, known).mean()) >= LEAST_KNOWN
+
+
 def word_features(text: str) -> Vector:
-    """[BUCKETS]: hashed words, pairs of words and pieces of two to five letters, damped and of length 1."""
+    """[BUCKETS]: hashed words, pairs of words, what was denied, and pieces of two to five letters, of length 1."""
     text = " ".join(text[:MAX_CHARS].lower().split())
     words = text.split()
     pieces = [f"w{a}" for a in words] + [f"w{a} {b}" for a, b in itertools.pairwise(words)]
+    plain = words_of(text)
+    for i, word in enumerate(plain):
+        if word in NEGATIONS:
+            pieces += [f"not {denied}" for denied in plain[i + 1 : i + 1 + NEGATED]]
     for word in words:
         padded = f" {word[:40]} "
         pieces += [padded[i : i + n] for n in (2, 3, 4, 5) for i in range(len(padded) - n + 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +86,16 @@ class LocalBackend:
         seed = config.seed * 1_000_003 + batch.id
         try:
             renderer = self._renderer
-            questions = questions_of(batch.samples, renderer, config.lessons, config.lesson_prompt, str(seed))
-            lessons = make_lessons(self.policy, renderer, questions, wishes, config.lesson_tokens, seed, tick)
+            most = config.lessons
+            questions = questions_of(batch.samples, renderer, most, config.lesson_prompt, str(seed), spare=most)
+            make = partial(make_lessons, self.policy, renderer)
+            lessons = make(questions[:most], wishes, config.lesson_tokens, seed, tick)
+            if 0 < len(lessons) < most // 2:  # the policy would learn these few answers rather than the wish
+                lessons += make(questions[most:], wishes, config.lesson_tokens, seed + 1, tick)
         except (ModelError, EngineError) as e:
             log.warning("no lessons: the model cannot be asked: %s", e)
             return []
-        log.info("%d lessons of %d questions in %d standing wishes", len(lessons), len(questions), len(wishes))
+        log.info("%d lessons in %d standing wishes", len(lessons), len(wishes))
         if len(lessons) < FEWEST:
             return []
         return with_teacher(self.policy, lessons, config.microbatch_tokens, tick)

@@ -14,8 +14,7 @@ from functools import cached_property
 from torch import Tensor
 
 from turnwise.config import GateConfig, TrainConfig
-from turnwise.training.asking import GivenAnswer, sample_answers
-from turnwise.training.gate.answers import mean_length, repetition
+from turnwise.training.asking import GivenAnswer, mean_length, repetition, sample_answers
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
 from turnwise.training.gate.reading import Alive, distances, log_likelihoods, read
@@ -91,7 +90,8 @@ class Examination:
             return Measurements()
         policy = self._policy
         ours = read(policy, known, self._train.microbatch_tokens, self._alive)
-        step = [d[0] for d in distances(policy, ours, [self._parents])]
+        # A step towards what the hints ask of the base model is what was wished for, however far from the parent it is.
+        step = [min(d) for d in distances(policy, ours, [self._parents, *self._bases[1:]])]
         drift = [min(d) for d in distances(policy, ours, self._bases)]
         said = self._means(ours)
         lost = [

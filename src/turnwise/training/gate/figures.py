@@ -18,7 +18,8 @@ class Measurements:
 
     "Base" stands for the base model and the base model that was told the hints, whichever is nearer, or allows more.
 
-    ``step_kl``: KL(candidate ‖ parent) at the answers of all probes. ``drift_kl``: KL(candidate ‖ base) there.
+    ``step_kl``: KL of the candidate from its parent or the told base model, whichever is nearer, at the answers of all
+    probes. ``drift_kl``: KL(candidate ‖ base) there.
     ``nll_rise``, ``general_rise``: by how much well-judged recorded answers, and those of the general probe, became
     less likely than under parent and base. ``answer_drift``: how much less likely the candidate's own answers are
     under the base than under itself. ``off_topic``: the share lost of what ties answers to their questions.
@@ -75,7 +76,7 @@ FIGURES = (
     LimitedFigure(
         "off_topic", "max_off_topic", "its answers lost {:.0%} of what ties them to the question", LOOK, None
     ),
-    LimitedFigure("repetition", "max_repetition", "{:.0%} of its 4-grams are repetitions", LOOK),
+    LimitedFigure("repetition", "max_repetition", "{:.0%} of its 4-grams are repetitions", LOOK, 1.0),
     LimitedFigure(
         "length_ratio", "max_length_ratio", "its answers are {:.2f} times longer or shorter than all others", LOOK
     ),
@@ -96,7 +97,8 @@ def decide(m: Measurements, config: GateConfig) -> dict[str, Any]:
     """The gate's result on one candidate, as it is recorded.
 
     ``accepted``; the ``reasons`` of a refusal and its ``advice``; ``hopeless`` where no part of the step will do;
-    ``unmeasured`` names the figures that could not be taken; the rest are the figures.
+    ``unmeasured`` names the figures that could not be taken; ``held``: nothing else is against it; the rest are the
+    figures.
     """
     reasons, advice, unmeasured, hopeless = [], [], [], False
     for figure in FIGURES:
@@ -108,7 +110,9 @@ def decide(m: Measurements, config: GateConfig) -> dict[str, Any]:
             reasons.append(f"{figure.said.format(value)} (gate.{figure.limit} = {set_to:g})")
             advice += [f"{figure.advice}, or raise gate.{figure.limit}"]
             hopeless |= figure.hopeless is not None and not value <= figure.hopeless * limit
-    if unmeasured and config.unmeasured == "hold":
+    held = bool(unmeasured) and config.unmeasured == "hold"
+    only_held = held and not reasons
+    if held:
         reasons.append(f"not measured: {', '.join(unmeasured)} (gate.unmeasured = hold)")
         advice.append('set gate.unmeasured = "pass"')
     return {
@@ -117,5 +121,6 @@ def decide(m: Measurements, config: GateConfig) -> dict[str, Any]:
         "advice": advice,
         "hopeless": hopeless,
         "unmeasured": unmeasured,
+        "held": only_held,
         **asdict(m),
     }

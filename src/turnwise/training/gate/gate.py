@@ -68,7 +68,7 @@ class Gate:
                 return result | about | cut | {"alpha": alpha}
             first = first or result
             tried += 1
-            if first["hopeless"]:
+            if first["hopeless"] or first["held"]:
                 break
         policy.load(whole)
         self._base.keep_only(material.known)

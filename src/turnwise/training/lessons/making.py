@@ -20,7 +20,7 @@ import torch
 
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
-from turnwise.training.asking import sample_answers
+from turnwise.training.asking import repetition, sample_answers
 from turnwise.training.batching import microbatches, row_of
 from turnwise.training.policy import Policy, hinted_prompt
 from turnwise.training.step import Tick
@@ -39,6 +39,8 @@ FOLLOWS = 2.0
 """Nats by which an answer has to be likelier with the wish in its context than without: else it does not follow it."""
 ON_TOPIC = 8.0
 """Nats by which an answer has to be likelier under its own question than under another one: else it has lost it."""
+LOOPS = 0.3
+"""Share of an answer's 4-grams that may be repetitions; what goes on for ever is learned first of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,12 @@ def everyday_questions() -> list[str]:
 
 
 def questions_of(
-    samples: Sequence[Sample], renderer: PromptRenderer, count: int, longest_prompt: int, seed: str
+    samples: Sequence[Sample], renderer: PromptRenderer, count: int, longest_prompt: int, seed: str, spare: int = 0
 ) -> list[OpenQuestion]:
-    """About ``count`` questions: those of the samples that are short enough, one a session, and everyday ones."""
+    """About ``count`` questions: those of the samples that are short enough, one a session, and everyday ones.
+
+    Behind them stand ``spare`` more everyday ones.
+    """
     own: dict[str, OpenQuestion] = {}
     for sample in samples:
         question = _own_question(sample, renderer) if len(sample.prompt_ids) <= longest_prompt else None
@@ -78,7 +83,7 @@ def questions_of(
     asked = list(own.values())[: count // 2]
     order = list(everyday_questions())
     random.Random(hashlib.sha256(seed.encode()).digest()).shuffle(order)
-    for text in order[: count - len(asked)]:
+    for text in order[: count + spare - len(asked)]:
         prompt = renderer.render([saying("user", text)], None)
         if prompt.hint_at is not None:
             asked.append(OpenQuestion(prompt.ids, text, prompt.hint_at))
@@ -139,7 +144,10 @@ def _fitting(
     without = _likelihood(policy, questions, answers, tick)
     elsewhere = _likelihood(policy, [*told[1:], told[0]], answers, tick)
     return [
-        bool(answer) and told_ - plain > FOLLOWS and told_ - foreign > ON_TOPIC
+        bool(answer)
+        and told_ - plain > FOLLOWS
+        and told_ - foreign > ON_TOPIC
+        and (repetition([answer]) or 0.0) <= LOOPS
         for answer, told_, plain, foreign in zip(answers, with_wish, without, elsewhere, strict=True)
     ]
 
