@@ -17,6 +17,7 @@ from turnwise.journal import Journal
 from turnwise.skills.library import Library
 from turnwise.skills.query import question_of
 from turnwise.skills.retrieval import BYTES_PER_TOKEN, SkillIndex, choose
+from turnwise.skills.staying import staying
 from turnwise.skills.vectors import word_vectors
 from turnwise.types import Message, Skill
 
@@ -48,6 +49,12 @@ class _Picture:
     index: SkillIndex | None  # None: nothing to inject
     versions: dict[str, int]
 
+    def standing(self, had: Sequence[int]) -> list[Skill]:
+        """The skills of these versions, by name; none where one of them is not injected any more."""
+        skills = self.index.skills if self.index is not None else []
+        found = [skill for skill in skills if self.versions[skill.name] in had]
+        return found if len(found) == len(had) else []
+
 
 class ServingSkills:
     """The skills that serve. `take_up` and `follow` keep them up to date; `chosen` is safe from any thread."""
@@ -62,8 +69,11 @@ class ServingSkills:
         self.ever = False
         """Whether there ever was a skill, so that recorded turns may have some."""
 
-    def chosen(self, messages: Sequence[Message]) -> ChosenSkills:
-        """The skills for a conversation, and the generation of the library. The order is by name."""
+    def chosen(self, messages: Sequence[Message], had: Sequence[int] = ()) -> ChosenSkills:
+        """The skills for a conversation, and the generation of the library. The order is by name.
+
+        `had`: the versions in the prompt that this one goes on from; the set stays where it can.
+        """
         picture = self._picture
         if picture is None:
             return NO_SKILLS
@@ -72,6 +82,8 @@ class ServingSkills:
         wanted = self._settings
         question = question_of(messages)
         found = choose(picture.index, question, wanted.threshold, wanted.most, wanted.max_tokens, wanted.retrieval)
+        if before := picture.standing(had):
+            found = staying(question, found, before)
         versions = tuple(picture.versions[skill.name] for skill in found)
         return ChosenSkills(picture.generation, versions, block_of(found, wanted.max_tokens) if found else "")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.conftest import Running
@@ -109,6 +110,39 @@ def test_a_prompt_is_bridged_while_the_set_stays_and_rendered_anew_when_it_chang
     assert not three.bridged and HEAD not in prompt(gateway, third), "what does not fit any more is gone"
     assert three.session_id == two.session_id == one.session_id and three.parent_id == two.id
     assert gateway.turn(second).next_state is not None, "the lineage goes by what the client sends"
+
+
+def test_a_word_that_only_goes_on_keeps_the_skills_and_the_bridge(
+    gateway: Running, seen: Callable[[str], None]
+) -> None:
+    seen("tidy-dates")
+    first = ask(gateway, [ASK])
+    said = [ASK, words(first), "Yes, please do that."]
+    second = ask(gateway, said)
+    assert gateway.turn(second).bridged and HEAD in prompt(gateway, second)
+    third = ask(gateway, [*said, words(second), f"Now another thing: {OTHER}"])
+    assert HEAD not in prompt(gateway, third)
+
+
+def test_a_set_that_covers_what_fits_stays(gateway: Running, seen: Callable[[str], None]) -> None:
+    for name in ("aa-dates", "zz-dates"):
+        seen(name)
+    first = ask(gateway, ["use aa-dates and zz-dates"], "X-Session-Id", "covers")
+    said = ["use aa-dates and zz-dates", words(first), "and now use aa-dates alone"]
+    second = ask(gateway, said, "X-Session-Id", "covers")
+    assert gateway.turn(second).bridged and "## zz-dates" in prompt(gateway, second)
+
+
+def test_a_request_is_counted_with_its_skills(gateway: Running, seen: Callable[[str], None]) -> None:
+    def counted() -> int:
+        body = {"model": "turnwise", "messages": [{"role": "user", "content": ASK}]}
+        answer = httpx.post(f"{gateway.url}/v1/messages/count_tokens", json=body, headers=gateway.auth, timeout=10)
+        return answer.json()["input_tokens"]
+
+    before = counted()
+    seen("tidy-dates")
+    assert counted() > before
+    assert counted() == len(gateway.turn(ask(gateway, [ASK], "X-Session-Id", "counted")).prompt_ids)
 
 
 def test_what_is_recorded_is_what_was_sampled_from(gateway: Running, seen: Callable[[str], None]) -> None:

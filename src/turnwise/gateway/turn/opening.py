@@ -131,7 +131,12 @@ class TurnOpener:
         if not self._able.images:
             refuse_images(request.messages, "messages")
         await self.versions.resolve(request.model)
-        return len((await asyncio.to_thread(self._prompting.whole, request)).ids)
+        return len((await asyncio.to_thread(self._counted, request)).ids)
+
+    def _counted(self, request: ModelRequest) -> Prompt:
+        """The prompt of a request that begins a conversation, with the skills that it would get."""
+        chosen = NO_SKILLS if self._skills is None else self._skills.chosen(request.messages)
+        return self._prompting.whole(self._with(request, chosen))
 
     # -- parse: what the engine cannot do is refused or left out -------------------------------------------------------
 
@@ -218,27 +223,34 @@ class TurnOpener:
     def _render(self, asked: WholeRequest, found: _Place, limit: int) -> _Rendered:
         """The prompt. Raises ApiError (400) where it does not fit into the model's context."""
         placement = found.placement
-        skills = NO_SKILLS
+        skills, had = NO_SKILLS, self._had(found.parent)
         if self._skills is not None and asked.kind is TurnKind.MAIN:
-            skills = self._skills.chosen(asked.request.messages)
-        request, prompt, extends = self._prompt(asked, found, skills)
+            skills = self._skills.chosen(asked.request.messages, had)
+        request, prompt, extends = self._prompt(asked, found, skills, had)
         if skills.block and limit - len(prompt.ids) < LEAST_ROOM:
             skills = skills.without()
-            request, prompt, extends = self._prompt(asked, found, skills)
+            request, prompt, extends = self._prompt(asked, found, skills, had)
         room = limit - len(prompt.ids)
         if room < 1:
             self._refuse_length(len(prompt.ids), limit, placement, asked.caller)
         return _Rendered(prompt, extends, self._prompting.sampling(request, room), request, skills)
 
-    def _prompt(self, asked: WholeRequest, found: _Place, skills: ChosenSkills) -> tuple[ModelRequest, Prompt, bool]:
+    def _had(self, parent: Turn | None) -> tuple[int, ...]:
+        """The versions of skills in a turn's prompt, in order. Nothing is looked up where there never was a skill."""
+        if parent is None or self._skills is None or not self._skills.ever:
+            return ()
+        return self.journal.skills.used(parent.id)
+
+    def _prompt(
+        self, asked: WholeRequest, found: _Place, skills: ChosenSkills, had: tuple[int, ...]
+    ) -> tuple[ModelRequest, Prompt, bool]:
         """The request with its skills, and its prompt: bridged from its parent's where that has the very same ones."""
-        parent = found.parent
-        had: tuple[int, ...] = ()
-        if parent is not None and self._skills is not None and self._skills.ever:
-            had = self.journal.skills.used(parent.id)
-        request = with_block(asked.request, skills.block, self.renderer and self.renderer.default_system)
-        bridgeable = parent if had == tuple(sorted(skills.versions)) else None
+        request = self._with(asked.request, skills)
+        bridgeable = found.parent if had == tuple(sorted(skills.versions)) else None
         return request, *self._prompting.prompt(request, bridgeable, found.placement.added, found.session_id)
+
+    def _with(self, request: ModelRequest, skills: ChosenSkills) -> ModelRequest:
+        return with_block(request, skills.block, self.renderer and self.renderer.default_system)
 
     def _refuse_length(self, tokens: int, limit: int, placement: Placement, caller: Caller) -> NoReturn:
         """Raises ApiError for a prompt that does not fit. It is no turn and opens no session; all that is kept of it is
