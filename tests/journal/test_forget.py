@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from sqlalchemy import insert
 
 from tests.conftest import Running
+from tests.skills.texts import text
 from tests.support.servers import wait_until
 from tests.support.versions import answered, new_turn
 from turnwise.config import Config, load_config
@@ -19,7 +21,19 @@ from turnwise.journal import Answer, Journal, schema
 from turnwise.journal.deletion.forgetting import forget, plan
 from turnwise.journal.records.export import RecordsExporter
 from turnwise.messages import saying, text_of
-from turnwise.types import Exclusion, FinishReason, Message, PolicyVersion, Proposal, TurnState, Verdict, Vote
+from turnwise.skills.library import Library
+from turnwise.skills.skill_file import parse
+from turnwise.types import (
+    Exclusion,
+    FinishReason,
+    Message,
+    PolicyVersion,
+    Proposal,
+    SkillState,
+    TurnState,
+    Verdict,
+    Vote,
+)
 
 SECRET = "xylophone-4711"
 """Planted so that it is stored as it is: what is longer than `schema.COMPRESS_FROM` would be compressed."""
@@ -102,6 +116,34 @@ def test_nothing_is_left_of_it_in_any_file(journal: Journal, home: Path, served:
     kinds = [json.loads(line)["kind"] for line in journal.store.config.records_path.read_text().splitlines()]
     assert kinds.count("turn") == 90 and kinds[-1] == "forgotten"
     lock.release()
+
+
+def test_skills_that_were_made_from_it_go_with_it(journal: Journal, config: Config, home: Path) -> None:
+    ids, [other] = talk(journal, "private", SECRET), talk(journal, "other", "small talk", turns=1)
+    library = Library(config, journal)
+    add = library.add
+    add([parse(text("theirs", body="Do it."), "theirs")], SkillState.ACTIVE, "person")
+    before = library.sync().revision.number
+    add([parse(text("of-secrets", body=f"Say {SECRET}."), "of-secrets")], SkillState.ACTIVE, "evolver",
+        ((ids[0], "private"),))  # fmt: skip
+    library.edit("of-secrets", text("of-secrets", body=f"Never say {SECRET}."))
+    version = library.sync().skills["of-secrets"].version.id
+    with journal.store.transaction() as c:
+        c.execute(insert(schema.skill_uses).values(turn_id=other, version=version))
+    assert "skills/of-secrets/SKILL.md" in files_with(home, SECRET)
+    assert plan(journal, "private").skills == {"of-secrets": 1}
+    if (
+        journal.store.config.journal.url
+    ):  # the command finds a database by the home's configuration file, and there is none here
+        assert forget(journal, "private").skills == {"of-secrets": 1}
+        library.sync()
+    else:
+        told = run("forget", "private", "--yes", "--home", str(home))
+        assert "the skill of-secrets, which was made from it, goes with it; 1 turn" in told
+    assert files_with(home, SECRET) == [] and files_with(home, "of-secrets") == []
+    assert set(library.sync().skills) == {"theirs"}
+    assert set(library.rollback(before + 1).skills) == {"theirs"}, "no rollback brings it back"
+    assert journal.skills.used(other) == ()
 
 
 @pytest.mark.files

@@ -131,7 +131,9 @@ def forget_session(
     as_json: Json = False,
 ) -> None:
     """Delete a session from every file of the home; says which versions learned from it."""
-    from turnwise.journal.deletion.forgetting import forget, plan
+    from turnwise.journal import Journal
+    from turnwise.journal.deletion.forgetting import Forgotten, forget, plan
+    from turnwise.skills.library import Library
 
     settings = read_config(config, home, None)
     session_id = change_journal(settings, lambda journal: journal.sessions.find(session))
@@ -142,7 +144,14 @@ def forget_session(
     if not yes:
         asked = f"{planned.turns} turns of {', '.join(planned.sessions)} will be deleted for good. Go on?"
         typer.confirm(asked, abort=True, err=True)
-    done = change_journal(settings, lambda journal: forget(journal, session_id, with_branches))
+
+    def forgotten(journal: Journal) -> Forgotten:
+        done = forget(journal, session_id, with_branches)
+        if done.skills:
+            Library(settings, journal).sync()  # their files go
+        return done
+
+    done = change_journal(settings, forgotten)
     _say(done.__dict__, as_json, "are forgotten")
 
 
@@ -156,6 +165,9 @@ def _say(told: dict[str, Any], as_json: bool, what: str) -> None:
         line(f"{told['records']} lines of records.jsonl {what}")
     if told["reactions"]:
         line(f"what came back from here to turns of other sessions as well: {', '.join(told['reactions'])}")
+    for name, turns in told["skills"].items():
+        had = f"; {turns} turn{'s' if turns > 1 else ''} of other sessions had it in the prompt" if turns else ""
+        line(f"the skill {name}, which was made from it, goes with it{had}")
     if told["released_batches"]:
         line("a training step that used it is done again without it")
     if told["branches"]:

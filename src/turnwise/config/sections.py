@@ -355,6 +355,14 @@ class SkillsConfig(Section):
     max_tokens: int = Field(
         default=600, ge=50, description="Room for them in a prompt, in tokens of three bytes; one is always taken."
     )
+    embedding_url: str | None = Field(
+        default=None, description="OpenAI-compatible endpoint for the vectors of skills; unset: word vectors, here."
+    )
+    embedding_model: str = Field(default="", description="Model name at that endpoint.")
+    embedding_api_key_env: str = Field(
+        default="TURNWISE_EMBEDDING_API_KEY", description="Environment variable with the endpoint's key."
+    )
+    embedding_timeout_s: Seconds = Field(default=2.0, description="Longest wait of a turn for a question's vector.")
     keep_older_generations: bool = Field(
         default=False, description="Train also on turns that were made before skills last came of failures."
     )

@@ -11,8 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from turnwise.errors import SkillError
 from turnwise.patterns import has_word, pattern
-from turnwise.skills.vectors import WordVectors
+from turnwise.skills.embedding import Embedder
+from turnwise.skills.vectors import Vectors
 from turnwise.types import Skill
 
 _WORD = pattern(r"[^\W_]+")
@@ -46,23 +50,36 @@ class Scored:
 class SkillIndex:
     """The skills of one library, made ready to be searched."""
 
-    def __init__(self, skills: Sequence[Skill], vectors: WordVectors) -> None:
+    def __init__(self, skills: Sequence[Skill], vectors: Embedder) -> None:
         self.skills = sorted(skills, key=lambda skill: skill.name)
         self._vectors = vectors
         self._meanings = vectors.embed([_meaning(skill) for skill in self.skills])
+        self.fault = ""
+        """Why meaning does not count at present: a sentence, or nothing."""
         self._words = Bm25([_about(skill) for skill in self.skills])
 
     def scores(self, question: str) -> list[Scored]:
         """Every skill with its score, best first."""
         if not self.skills or not question:
             return []
-        near = self._meanings @ self._vectors.embed([question])[0]
+        near = self._near(question)
         shared = self._words.scores(question)
         found = [
             Scored(skill, NAMED if _named(skill.name, question) else score(float(near[at]), shared[at]))
             for at, skill in enumerate(self.skills)
         ]
         return sorted(found, key=lambda one: (-one.score, one.skill.name))
+
+    def _near(self, question: str) -> Vectors:
+        """How near each skill's meaning is; nothing is near while the vectors cannot be had."""
+        try:
+            asked = self._vectors.embed([question])
+            near = self._meanings @ asked[0]
+        except (SkillError, ValueError) as e:  # a model whose vectors have another length than before
+            self.fault = str(e)
+            return np.zeros(len(self.skills), dtype=np.float32)
+        self.fault = ""
+        return near
 
 
 def score(near: float, shared: float) -> float:

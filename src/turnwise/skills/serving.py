@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from turnwise.config import Config
 from turnwise.errors import TurnwiseError
 from turnwise.journal import Journal
+from turnwise.skills.embedding import Embedder, embedder
 from turnwise.skills.library import Library
 from turnwise.skills.query import question_of
 from turnwise.skills.retrieval import BYTES_PER_TOKEN, SkillIndex, choose
 from turnwise.skills.staying import staying
-from turnwise.skills.vectors import word_vectors
 from turnwise.types import Message, Skill
 
 log = logging.getLogger(__name__)
@@ -63,6 +63,7 @@ class ServingSkills:
         self._settings = config.skills
         self._records = journal.skills
         self._library = Library(config, journal)
+        self._embedder: Embedder | None = None
         self._seen: object = None
         self._picture: _Picture | None = None
         self._said = ""
@@ -82,6 +83,8 @@ class ServingSkills:
         wanted = self._settings
         question = question_of(messages)
         found = choose(picture.index, question, wanted.threshold, wanted.most, wanted.max_tokens, wanted.retrieval)
+        if picture.index.fault:
+            self._say(picture.index.fault)
         if before := picture.standing(had):
             found = staying(question, found, before)
         versions = tuple(picture.versions[skill.name] for skill in found)
@@ -102,7 +105,7 @@ class ServingSkills:
             self.ever = self.ever or view.revision.number > 0
             injected = view.injected
             if injected:
-                index = SkillIndex([known.skill for known in injected], word_vectors())
+                index = SkillIndex([known.skill for known in injected], self._vectors())
                 versions = {known.skill.name: known.version.id for known in injected}
                 self._picture = _Picture(view.revision.generation, index, versions)
             else:
@@ -120,6 +123,11 @@ class ServingSkills:
                 await asyncio.to_thread(self.take_up)
             except Exception:
                 log.exception("the library of skills could not be looked at; it is tried again")
+
+    def _vectors(self) -> Embedder:
+        if self._embedder is None:
+            self._embedder = embedder(self._settings)
+        return self._embedder
 
     def _say(self, fault: str) -> None:
         if fault and fault != self._said:

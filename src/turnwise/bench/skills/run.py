@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from turnwise.bench.skills.labelled import LIBRARY, RELATED, UNRELATED
 from turnwise.config.sections import SkillsConfig
+from turnwise.skills.embedding import Embedder, embedder
 from turnwise.skills.retrieval import SkillIndex, choose, stems
 from turnwise.skills.skill_file import write
-from turnwise.skills.vectors import WordVectors, word_vectors
 from turnwise.types import Skill
 
 AT = 5
@@ -50,11 +50,11 @@ def kept_aside(at: int) -> bool:
 
 
 def measure(
-    aside: bool, settings: SkillsConfig | None = None, vectors: WordVectors | None = None
+    aside: bool, settings: SkillsConfig | None = None, vectors: Embedder | None = None
 ) -> list[RetrievalFigures]:
     """The figures of both ways, on the questions that are kept aside or on the others. Raises SkillError."""
     with_settings = settings or SkillsConfig()
-    index = SkillIndex(library(), vectors or word_vectors())
+    index = SkillIndex(library(), vectors or embedder(with_settings))
 
     def hybrid(question: str) -> list[str]:
         found = choose(index, question, with_settings.threshold, AT, with_settings.max_tokens, "hybrid")

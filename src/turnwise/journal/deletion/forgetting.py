@@ -26,6 +26,7 @@ from turnwise.journal.deletion.erasing import erase_turns, is_served, vacuum
 from turnwise.journal.journal import Journal
 from turnwise.journal.packing import pack_json, unpack_json
 from turnwise.journal.records.edits import read_records, rewrite_records
+from turnwise.journal.skills.forgetting import erase, made_from
 from turnwise.journal.turns.set_aside import keep_branches_aside
 from turnwise.types import Exclusion, TurnState
 
@@ -46,7 +47,8 @@ class Forgotten:
 
     ``versions``: which turns each version learned from, of the sessions or with a reaction that came from them.
     ``branches``: sessions that branched off, stay, and hold copies of the text. ``reactions``: turns of other sessions
-    whose next state came from here.
+    whose next state came from here. ``skills``: those that were made from it, which go with it, and how many turns of
+    other sessions have one of them in their prompts.
     """
 
     sessions: list[str]
@@ -54,6 +56,7 @@ class Forgotten:
     versions: dict[int, list[str]] = field(default_factory=dict)
     branches: list[str] = field(default_factory=list)
     reactions: list[str] = field(default_factory=list)
+    skills: dict[str, int] = field(default_factory=dict)
     released_batches: list[int] = field(default_factory=list)
     records: int = 0
 
@@ -73,6 +76,7 @@ def plan(journal: Journal, session_id: str, with_branches: bool = False) -> Forg
             branches = list(_branches(c, going))
         of_them = T.session_id.in_(going)
         done = Forgotten(going, len(c.execute(select(T.id).where(of_them)).all()), branches=sorted(branches))
+        done.skills = made_from(c, going)
         child = schema.turns.alias()
         reacted = exists().where(
             child.c.parent_id == T.id, child.c.session_id.in_(going), child.c.created_at == T.next_state_at
@@ -239,6 +243,7 @@ def _erase_rest(journal: Journal, c: Connection, done: Forgotten, session_id: st
         return False
     keep_branches_aside(c, done.sessions, journal.store.config.gate)
     c.execute(update(schema.sessions).where(S.parent_id.in_(done.sessions)).values(parent_id=None))
+    erase(c, journal.store, done.sessions)
     c.execute(delete(schema.sessions).where(S.id.in_(done.sessions)))
     c.execute(delete(schema.provenance).where(P.session_id.in_(done.sessions)))
     c.execute(delete(schema.meta).where(*_notes(session_id)))

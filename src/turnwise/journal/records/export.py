@@ -34,7 +34,7 @@ CHUNK = 200
 _EVENTS = select(schema.events).where(E.id > bindparam("last")).order_by(E.id).limit(CHUNK)
 _TURN = select(
     *(T.session_id, T.idx, T.kind, T.version, T.bridged, T.temperature, T.finish_reason),
-    *(T.prompt_tokens, T.used_prompt, T.messages, T.answer, T.response_ids),
+    *(T.prompt_tokens, T.used_prompt, T.messages, T.answer, T.response_ids, T.generation),
 ).where(T.id == bindparam("which"))
 POSITION = "exported"
 """The name, in the journal's table of facts, of the newest event that stands in the file."""
