@@ -118,7 +118,7 @@ def test_nothing_is_left_of_it_in_any_file(journal: Journal, home: Path, served:
     lock.release()
 
 
-def test_skills_that_were_made_from_it_go_with_it(journal: Journal, config: Config, home: Path) -> None:
+def test_skills_that_were_made_from_it_go_with_it(journal: Journal, config: Config, home: Path, place: str) -> None:
     ids, [other] = talk(journal, "private", SECRET), talk(journal, "other", "small talk", turns=1)
     library = Library(config, journal)
     add = library.add
