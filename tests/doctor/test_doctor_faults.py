@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.skills.texts import text
 from tests.support.versions import publish
 from tests.training.tiny import make_model
+from turnwise.config import load_config
 from turnwise.doctor.checks import examine
 from turnwise.journal import Journal
+from turnwise.skills.library import Library
+from turnwise.skills.skill_file import parse
+from turnwise.types import SkillState
 
 
 @pytest.fixture
@@ -71,3 +76,19 @@ def test_a_version_that_lost_its_folder_is_a_fault(home: Path, model: Path, jour
     assert "versions" not in faults(home)
     shutil.rmtree(folder)
     assert "version 1 has lost" in faults(home)["versions"]
+
+
+def test_skills_that_wait_or_cannot_be_read_are_said(home: Path, model: Path, journal: Journal) -> None:
+    write_settings(home, model)
+    config = load_config(None, {"home": home})
+    library = Library(config, journal)
+    library.add([parse(text("of-dates"), "of-dates")], SkillState.ACTIVE, "person")
+    library.add([parse(text("of-times"), "of-times")], SkillState.REVIEW, "import")
+    said = [finding.text for finding in examine(None, home) if finding.check == "skills"]
+    assert said == ["1 in use, generation 0", "1 wait for your word: turnwise skills review"]
+    (config.skills_dir / "of-dates" / "SKILL.md").write_text("no front-matter")
+    assert "of-dates" in faults(home)["skills"]
+    (home / "config.toml").write_text(f'[model]\npath = "{model}"\n[skills]\nembedding_url = "http://127.0.0.1:9/v1"\n'
+                                      'embedding_model = "m"\nembedding_timeout_s = 1.0\n')  # fmt: skip
+    library.rollback(2)
+    assert "127.0.0.1:9" in faults(home)["skills"]

@@ -132,9 +132,7 @@ def test_skills_that_were_made_from_it_go_with_it(journal: Journal, config: Conf
         c.execute(insert(schema.skill_uses).values(turn_id=other, version=version))
     assert "skills/of-secrets/SKILL.md" in files_with(home, SECRET)
     assert plan(journal, "private").skills == {"of-secrets": 1}
-    if (
-        journal.store.config.journal.url
-    ):  # the command finds a database by the home's configuration file, and there is none here
+    if place == "postgres":  # another process would not find this test's database
         assert forget(journal, "private").skills == {"of-secrets": 1}
         library.sync()
     else:

@@ -20,6 +20,7 @@ import psutil
 from turnwise.access_tokens import Scope, token_path
 from turnwise.config import Config, load_config
 from turnwise.doctor.journal import examine_journal
+from turnwise.doctor.skills import examine_skills
 from turnwise.engines.examine import context_of, examine_engine
 from turnwise.errors import TurnwiseError
 from turnwise.home import running_url
@@ -60,6 +61,7 @@ def examine(config_file: Path | None, home: Path | None, sets: list[str] | None 
         _judge,
         _home,
         _journal,
+        _skills,
         _loops,
         _server,
         _running,
@@ -145,6 +147,11 @@ def _home(config: Config) -> Iterator[Finding]:
 
 def _journal(config: Config) -> Iterator[Finding]:
     for check, level, text in examine_journal(config):
+        yield Finding(check, level, text)
+
+
+def _skills(config: Config) -> Iterator[Finding]:
+    for check, level, text in examine_skills(config):
         yield Finding(check, level, text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -85,6 +86,10 @@ def test_a_fitting_skill_stands_at_the_end_of_the_system_message(gateway: Runnin
     turn = gateway.turn(answer)
     assert [text_of(message) for message in turn.messages] == ["Be brief.", ASK], "the record has what the client sent"
     [version] = gateway.journal.skills.used(turn.id)
+    wait_until(lambda: turn.id in gateway.config.records_path.read_text())
+    lines = [json.loads(line) for line in gateway.config.records_path.read_text().splitlines()]
+    [line] = [line for line in lines if line["kind"] == "turn" and line["turn"] == turn.id]
+    assert line["skills"] == {"generation": 0, "in_prompt": [version]}
     assert gateway.journal.skills.versions([version])[version].name == "tidy-dates"
 
 

@@ -36,6 +36,7 @@ _TURN = select(
     *(T.session_id, T.idx, T.kind, T.version, T.bridged, T.temperature, T.finish_reason),
     *(T.prompt_tokens, T.used_prompt, T.messages, T.answer, T.response_ids, T.generation),
 ).where(T.id == bindparam("which"))
+_SKILLS = select(schema.skill_uses.c.version).where(schema.skill_uses.c.turn_id == bindparam("which"))
 POSITION = "exported"
 """The name, in the journal's table of facts, of the newest event that stands in the file."""
 
@@ -92,6 +93,7 @@ class RecordsExporter:
                     "index": turn.idx,
                     "turn_kind": turn.kind,
                     "version": turn.version,
+                    "skills": self._skills(c, row.turn_id, turn.generation),
                     "bridged": turn.bridged,
                     "temperature": turn.temperature,
                     "finish_reason": turn.finish_reason,
@@ -101,6 +103,13 @@ class RecordsExporter:
                     "response_ids": unpack_ids(turn.response_ids) if turn.response_ids else [],
                 }
         return record
+
+    def _skills(self, c: Connection, turn_id: str, generation: int | None) -> dict[str, Any] | None:
+        """The generation of the library, and which versions of skills were in the prompt; None where there never was a
+        skill. No names: they are made of what people say, and forgetting takes lines out, not words."""
+        if generation is None:
+            return None
+        return {"generation": generation, "in_prompt": sorted(c.execute(_SKILLS, {"which": turn_id}).scalars())}
 
     def _resume(self) -> int:
         """The number of the newest event in the file, which ends with a whole line from here on."""
