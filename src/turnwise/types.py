@@ -231,7 +231,7 @@ class Batch:
     """Samples leased together for one optimiser update, in a fixed order, on top of version ``parent``.
 
     ``hints`` are the last ones that were given, on this batch's turns and earlier ones, oldest first; ``hint_turns``
-    the turns that they were given on.
+    the turns that they were given on, and ``hinted`` those of these turns that are still there.
     """
 
     id: int
@@ -240,6 +240,7 @@ class Batch:
     samples: list[Sample]
     hints: list[str] = field(default_factory=list)
     hint_turns: list[str] = field(default_factory=list)
+    hinted: list[Sample] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

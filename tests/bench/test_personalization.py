@@ -18,6 +18,7 @@ from turnwise.bench.personalization.persons import (
     NO_CHEERS,
     Wish,
     lower_case,
+    says_nothing,
     words_at_most,
 )
 from turnwise.bench.personalization.play import Course, Examined, play
@@ -107,3 +108,11 @@ def test_points_are_played_once_and_belong_to_their_model(tmp_path: Path, model_
 
     file.write_text(json.dumps({**json.loads(written), "met": {"cheers": 0.5}})[:-9], encoding="utf-8")  # cut by a kill
     assert play(course, tmp_path, said.append)[0].met == points[0].met
+
+
+@pytest.mark.parametrize(
+    ("answer", "nothing"),
+    [("Cheers!", True), ("", True), ("End with Cheers!", True), ("Paris. Cheers!", False), ("42", False)],
+)
+def test_nobody_praises_an_answer_that_is_only_what_they_wished_for(answer: str, nothing: bool) -> None:
+    assert says_nothing(answer, (CHEERS,)) == nothing

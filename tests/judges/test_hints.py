@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from turnwise.judges.signals.hints import MAX_CHARS, hint_of
 from turnwise.judges.signals.verdict import judge_by_words
+from turnwise.judges.text import sentences
 from turnwise.messages import from_chat, saying
 
 SAID = ("That's wrong.", "Always use metric units.", "Thanks!", "And shorter, please.")
@@ -60,3 +61,17 @@ def test_a_bare_failure_of_a_tool_gives_no_hint() -> None:
             [from_chat({"role": "tool", "content": output})],
         )
         assert verdict.hint is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('no more "Cheers!" please, just the answer', ['no more "Cheers!" please, just the answer']),
+        ('you forgot to end with "Cheers!" - always do that', ['you forgot to end with "Cheers!" - always do that']),
+        ('He said "stop." Then he left. (Really?) Yes.', ['He said "stop."', "Then he left.", "(Really?)", "Yes."]),
+        ("stop (now!) and go\non. x", ["stop (now!) and go", "on.", "x"]),
+        ("好。再见！ok", ["好。", "再见！", "ok"]),
+    ],
+)
+def test_a_quotation_that_ends_does_not_end_its_sentence(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected

@@ -19,11 +19,18 @@ from turnwise.training.backends.local import LocalBackend
 from turnwise.training.checkpoints import origin_of
 from turnwise.training.lessons import making
 from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_teacher
-from turnwise.training.lessons.making import Lesson, OpenQuestion, everyday_questions, make_lessons, questions_of
-from turnwise.training.lessons.wishes import ABOUT, ORDINARY, standing, wishes_among
+from turnwise.training.lessons.making import (
+    Lesson,
+    OpenQuestion,
+    everyday_questions,
+    followed,
+    make_lessons,
+    questions_of,
+)
+from turnwise.training.lessons.wishes import ABOUT, ORDINARY, Standing, standing, wishes_among
 from turnwise.training.policy import Policy
 from turnwise.training.step import NotFinite
-from turnwise.types import Batch
+from turnwise.types import Batch, Sample
 
 TOPICS = {"brief": 0, "longer": 0, "metric": 1, "sam": 2, "code": 3}
 
@@ -42,24 +49,57 @@ def topics(texts: Sequence[str]) -> Tensor:
 
 
 def test_a_later_hint_about_the_same_thing_takes_the_place_of_the_earlier_one() -> None:
-    assert standing(["be brief", "use metric units", "longer answers again"], topics) == [
+    assert standing(["be brief", "use metric units", "longer answers again"], topics).wishes == [
         "use metric units",
         "longer answers again",
     ]
 
 
 def test_hints_said_twice_are_one_wish_where_they_were_said_last() -> None:
-    assert standing(["be  brief", "use metric units", "be brief"], topics) == ["use metric units", "be brief"]
+    assert standing(["be  brief", "use metric units", "be brief"], topics).wishes == ["use metric units", "be brief"]
+
+
+def said_of(following: dict[int, str]) -> Callable[[Sequence[tuple[int, str]]], list[bool]]:
+    """The answer that hint n was said of follows the wish that stands there."""
+    return lambda pairs: [following.get(place) == wish for place, wish in pairs]
+
+
+def test_a_wish_is_taken_back_by_words_about_it_said_of_an_answer_that_follows_it() -> None:
+    hints = ["show code", "be brief", "no need to be brief now"]
+    found = standing(hints, topics, said_of({2: "be brief"}))
+    assert found == Standing(["show code"], ["be brief"])
+    again = standing(hints, topics, said_of({}))
+    assert again == Standing(["show code", "no need to be brief now"], []), "of an answer that does not: it is a wish"
+
+
+def test_what_is_asked_for_again_is_not_taken_back_any_more() -> None:
+    hints = ["be brief", "no need to be brief now", "brief, please"]
+    found = standing(hints, topics, said_of({1: "be brief"}))
+    assert found == Standing(["brief, please"], [])
+
+
+def test_words_that_share_what_they_are_about_are_asked_about() -> None:
+    """Where the states do not say that both are about emojis, a word does; words of many wishes do not."""
+    asked: list[tuple[int, str]] = []
+
+    def none(pairs: Sequence[tuple[int, str]]) -> list[bool]:
+        asked.extend(pairs)
+        return [False] * len(pairs)
+
+    standing(
+        ["use emojis please", "without the emoji, thanks", "answer in French", "end each answer please"], topics, none
+    )
+    assert asked == [(1, "use emojis please")]
 
 
 def test_no_more_than_three_stand_and_tasks_are_no_wishes() -> None:
-    assert standing(["be brief", "use metric units", "call me sam", "show code"], topics) == [
+    assert standing(["be brief", "use metric units", "call me sam", "show code"], topics).wishes == [
         "use metric units",
         "call me sam",
         "show code",
     ]
-    assert standing(["do this: " + "word " * 80], topics) == []
-    assert standing([], topics) == []
+    assert standing(["do this: " + "word " * 80], topics).wishes == []
+    assert standing([], topics).wishes == []
 
 
 def rejections(texts: Sequence[str]) -> Tensor:
@@ -74,8 +114,8 @@ def rejections(texts: Sequence[str]) -> Tensor:
 
 
 def test_what_only_says_no_is_no_wish() -> None:
-    assert standing(["begin with Ahoy", "no, that was not it"], rejections) == ["begin with Ahoy"]
-    assert standing(["not what i had in mind"], rejections) == []
+    assert standing(["begin with Ahoy", "no, that was not it"], rejections).wishes == ["begin with Ahoy"]
+    assert standing(["not what i had in mind"], rejections).wishes == []
 
 
 # -- a step on lessons ----------------------------------------------------------------------------------------------
@@ -237,7 +277,9 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_are_no_lessons(
         return [GivenAnswer(ids, [0.0] * len(ids), True) for ids in texts]
 
     monkeypatch.setattr(making, "sample_answers", given)
-    (lesson,) = make_lessons(policy, renderer, questions, ['End every answer with "Cheers!".'], 32, 0, no_tick)
+    (lesson,) = make_lessons(
+        policy, renderer, questions, Standing(['End every answer with "Cheers!".']), 32, 0, no_tick
+    )
     assert renderer.decode(lesson.answer) == "The capital of Japan is Tokyo. Cheers!"
     assert lesson.asked == questions[0].ids
     told = renderer.decode(lesson.told)
@@ -246,12 +288,34 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_are_no_lessons(
 
 
 @pytest.mark.slow
+def test_the_real_model_sees_which_answers_follow_a_wish_and_what_is_lost_by_it(model_dir: Path) -> None:
+    policy = Policy(model_dir, TrainConfig(device="cpu", lora_rank=4))
+    renderer = load_renderer(model_dir)
+    prompt = renderer.render([saying("user", "What is the capital of France?")], None)
+
+    def answered(text: str) -> Sample:
+        return sample(0, prompt_ids=prompt.ids, response_ids=renderer.encode(text), hint_at=prompt.hint_at)
+
+    wish = 'please end your answers with "Cheers!"'
+    samples = [answered("The capital of France is Paris. Cheers!"), answered("The capital of France is Paris."), None]
+    assert followed(policy, samples, [wish] * 3, 512, no_tick) == [True, False, False]
+    assert followed(policy, samples, [wish] * 3, 4, no_tick) == [False] * 3, "a prompt that is too long is not read"
+    questions = [OpenQuestion(prompt.ids, "What is the capital of France?", prompt.hint_at or 0)]
+    back = Standing([], [wish])
+    assert make_lessons(policy, renderer, questions, back, 24, 0, no_tick) == [], "the policy is the base model still"
+    shake(policy)
+    (lesson,) = make_lessons(policy, renderer, questions, back, 24, 0, no_tick)
+    assert "Paris" in renderer.decode(lesson.answer) and lesson.told == lesson.asked == prompt.ids
+    assert make_lessons(policy, renderer, questions, Standing(), 24, 0, no_tick) == []
+
+
+@pytest.mark.slow
 def test_the_real_model_sees_who_only_says_no(model_dir: Path) -> None:
     policy = Policy(model_dir, TrainConfig(device="cpu"))
     wishes = ["write in capital letters please", "use metric units", "no, shorter", "call me Sam", "in German please"]
     only_no = ["that's not how i wanted it", "no, not like this", "ugh, again", "nope", "no no no", "you got it wrong"]
-    assert [w for w in wishes if standing([w], policy.states_of) != [w]] == []
-    assert sum(not standing([no], policy.states_of) for no in only_no) >= 4
+    assert [w for w in wishes if standing([w], policy.states_of).wishes != [w]] == []
+    assert sum(not standing([no], policy.states_of).wishes for no in only_no) >= 4
 
 
 @pytest.mark.slow
@@ -260,7 +324,7 @@ def test_the_real_model_sees_what_two_wishes_are_about(model_dir: Path) -> None:
     states = policy.states_of([ABOUT.format(wish=w) for w in ORDINARY])
     assert states.shape[0] == len(ORDINARY) and torch.isfinite(states).all()
     hints = ["write in capital letters please", "use metric units", "stop writing in capital letters"]
-    assert standing(hints, policy.states_of) == ["use metric units", "stop writing in capital letters"]
+    assert standing(hints, policy.states_of).wishes == ["use metric units", "stop writing in capital letters"]
 
 
 def test_everyday_questions_are_many_short_and_of_their_own() -> None:

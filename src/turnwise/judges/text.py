@@ -5,7 +5,7 @@ Pure functions. Nothing here decides whether an answer was good.
 
 from __future__ import annotations
 
-from turnwise.patterns import IGNORECASE, pattern
+from turnwise.patterns import IGNORECASE, Match, pattern
 
 CLIP_CHARS = 4000
 """Characters kept at each end of a long text."""
@@ -43,7 +43,23 @@ def plain(text: str) -> str:
 
 def sentences(text: str) -> list[str]:
     """The text's sentences and lines, stripped, without empty ones."""
-    return [s.strip() for s in _SENTENCE_END.split(plain(text)) if s and s.strip()]
+    text = plain(text)
+    found, start = [], 0
+    for end in _SENTENCE_END.finditer(text):
+        if not _goes_on(text, end):
+            found.append(text[start : end.end()].strip())
+            start = end.end()
+    return [sentence for sentence in [*found, text[start:].strip()] if sentence]
+
+
+def _goes_on(text: str, end: Match[str]) -> bool:
+    """Whether only a quotation ends here, and the sentence goes on: no more "Cheers!" please."""
+    after = text[end.end() : end.end() + 1]
+    return end[0][:1] in _CLOSING and "\n" not in end[0] and (after.islower() or after in _JOINING)
+
+
+_CLOSING = frozenset("\"')]")
+_JOINING = frozenset(",;:-")
 
 
 def without_judge_orders(text: str) -> tuple[str, bool]:

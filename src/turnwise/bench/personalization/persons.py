@@ -55,6 +55,19 @@ class Person:
         return self.later if self.changes_at and conversation >= self.changes_at else self.wishes
 
 
+NO_ANSWER = ("you did not answer my question", "fine, but what is the answer?", "that says nothing at all")
+"""What anybody says of an answer that has what they wished for and no answer in it."""
+
+
+def says_nothing(answer: str, wishes: tuple[Wish, ...]) -> bool:
+    """Whether an answer has no word but those of the wishes: "Cheers!" alone is no answer that ends with it."""
+    asked = {word for wish in wishes for word in _WORDS.findall(wish.told.lower())}
+    return not set(_WORDS.findall(answer.lower())) - asked
+
+
+_WORDS = pattern(r"[^\W_]+")
+
+
 def words_at_most(count: int) -> Callable[[str], bool]:
     """Some words, and no more than ``count``."""
     return lambda text: 0 < len(text.split()) <= count

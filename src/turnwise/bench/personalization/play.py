@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import openai
 
-from turnwise.bench.personalization.persons import Person, Wish
+from turnwise.bench.personalization.persons import NO_ANSWER, Person, Wish, says_nothing
 from turnwise.config import TrainConfig
 from turnwise.demo.questions import TALKED
 from turnwise.demo.server import Server, running_server
@@ -147,14 +147,18 @@ class _Player:
         for attempt in range(2):
             answer = await self._ask(messages, session, number)
             messages.append({"role": "assistant", "content": answer})
-            missed = [w for w in course.person.wishes_at(number) if not w.met(answer)]
-            messages.append({"role": "user", "content": self._reply(missed, attempt, rng)})
-            if not missed:
+            wishes = course.person.wishes_at(number)
+            missed = [w for w in wishes if not w.met(answer)]
+            empty = says_nothing(answer, wishes)
+            messages.append({"role": "user", "content": self._reply(missed, empty, attempt, rng)})
+            if not missed and not empty:
                 break
         await self._ask(messages, session, number, longest=8)  # the last word is the next state of the answer before
         (await self._http.post(f"/v1/sessions/{session}/close")).raise_for_status()
 
-    def _reply(self, missed: list[Wish], attempt: int, rng: random.Random) -> str:
+    def _reply(self, missed: list[Wish], empty: bool, attempt: int, rng: random.Random) -> str:
+        if empty and not missed:
+            return rng.choice(NO_ANSWER)
         if not missed:
             return rng.choice(self._course.person.praise)
         wish = rng.choice(missed)

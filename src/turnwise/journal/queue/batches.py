@@ -62,7 +62,7 @@ class Batches:
         with self._store.reading() as c:  # outside of the transaction that leased them: others may write meanwhile
             told = self._last_hints(c)
             hints, turns = [hint for _, hint in told], [turn_id for turn_id, _ in told]
-            return Batch(batch_id, token, parent, self._samples(c, ids), hints, turns)
+            return Batch(batch_id, token, parent, self._samples(c, ids), hints, turns, self._samples(c, turns))
 
     def _lease_batch(self, worker: str, lease_s: float, token: str) -> tuple[int, int, list[str]] | None:
         """The id, the parent and the turns of the batch that is leased now."""

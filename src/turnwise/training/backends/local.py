@@ -19,8 +19,8 @@ from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.gate.gate import Gate
 from turnwise.training.lessons.learning import FEWEST, Taught, learn_step, loss_of, with_teacher
-from turnwise.training.lessons.making import make_lessons, questions_of
-from turnwise.training.lessons.wishes import standing
+from turnwise.training.lessons.making import followed, make_lessons, questions_of
+from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
 from turnwise.training.publish import load_adapter_dir, staged_version, version_dir
 from turnwise.training.scores import ScoreHistory
@@ -42,6 +42,7 @@ class LocalBackend:
         self._folder = model
         self._gate = Gate(self.policy, model, config.train, config.gate)
         self._parent: dict[str, Tensor] | None = None
+        self._said: tuple[int, Standing] | None = None  # of the batch with this id
         self._history = ScoreHistory()
         self._optimizer = self._new_optimizer()
 
@@ -80,8 +81,8 @@ class LocalBackend:
         config = self._config
         if not config.lessons or not METHODS[config.method].hints or not config.w_opd:
             return []
-        wishes = standing(batch.hints, self.policy.states_of)
-        if not wishes:
+        said = self._standing(batch, tick)
+        if not said.wishes and not said.taken_back:
             return []
         seed = config.seed * 1_000_003 + batch.id
         try:
@@ -89,16 +90,31 @@ class LocalBackend:
             most = config.lessons
             questions = questions_of(batch.samples, renderer, most, config.lesson_prompt, str(seed), spare=most)
             make = partial(make_lessons, self.policy, renderer)
-            lessons = make(questions[:most], wishes, config.lesson_tokens, seed, tick)
+            lessons = make(questions[:most], said, config.lesson_tokens, seed, tick)
             if 0 < len(lessons) < most // 2:  # the policy would learn these few answers rather than the wish
-                lessons += make(questions[most:], wishes, config.lesson_tokens, seed + 1, tick)
+                lessons += make(questions[most:], said, config.lesson_tokens, seed + 1, tick)
         except (ModelError, EngineError) as e:
             log.warning("no lessons: the model cannot be asked: %s", e)
             return []
-        log.info("%d lessons in %d standing wishes", len(lessons), len(wishes))
+        told = (len(lessons), len(said.wishes), len(said.taken_back))
+        log.info("%d lessons in %d standing wishes, %d taken back", *told)
         if len(lessons) < FEWEST:
             return []
         return with_teacher(self.policy, lessons, config.microbatch_tokens, tick)
+
+    def _standing(self, batch: Batch, tick: Tick) -> Standing:
+        """What the person wishes for now, as far as hints say."""
+        if self._said is not None and self._said[0] == batch.id:
+            return self._said[1]
+        of = {sample.turn_id: sample for sample in batch.hinted}
+
+        def answers_follow(pairs: Sequence[tuple[int, str]]) -> list[bool]:
+            samples = [of.get(batch.hint_turns[place]) for place, _ in pairs]
+            return followed(self.policy, samples, [wish for _, wish in pairs], self._config.lesson_prompt, tick)
+
+        found = standing(batch.hints, self.policy.states_of, answers_follow)
+        self._said = (batch.id, found)
+        return found
 
     def learn(self, lessons: Sequence[Taught], tick: Tick) -> float:
         return learn_step(self.policy, self._optimizer, lessons, self._config, tick)
@@ -114,7 +130,7 @@ class LocalBackend:
         self._optimizer.load_state_dict(optimizer)
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
-        return self._gate.examine(self._parent, batch, probes, standing(batch.hints, self.policy.states_of), tick)
+        return self._gate.examine(self._parent, batch, probes, self._standing(batch, tick).wishes, tick)
 
     def stage(
         self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str

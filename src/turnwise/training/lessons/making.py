@@ -22,6 +22,7 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.asking import repetition, sample_answers
 from turnwise.training.batching import microbatches, row_of
+from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy, hinted_prompt
 from turnwise.training.step import Tick
 from turnwise.types import Sample
@@ -41,6 +42,10 @@ ON_TOPIC = 8.0
 """Nats by which an answer has to be likelier under its own question than under another one: else it has lost it."""
 LOOPS = 0.3
 """Share of an answer's 4-grams that may be repetitions; what goes on for ever is learned first of all."""
+
+
+MOST_LOOKED_AT = 24
+"""Answers of which it is asked, for each batch, whether they follow an earlier wish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,28 +108,53 @@ def make_lessons(
     policy: Policy,
     renderer: PromptRenderer,
     questions: Sequence[OpenQuestion],
-    wishes: Sequence[str],
+    standing: Standing,
     longest: int,
     seed: int,
     tick: Tick,
 ) -> list[Lesson]:
     """Lessons of these questions in the standing wishes: those that follow the wishes and stay with their question.
+    Where a wish was taken back, the base model's own answers that the policy would not give any more are lessons, too.
 
     Answers have at most ``longest`` tokens. The base model plays both parts; weights and random state stay as they are.
     """
     if not questions:
         return []
-    wish = " ".join(wishes)
-    told = [OpenQuestion(hinted_prompt(q.ids, wish, q.hint_at, policy.tokenizer), q.text, q.hint_at) for q in questions]
     with policy.reference():
         plain = _sample(policy, [q.ids for q in questions], longest, seed, "answering", tick)
-        rewriting = []
-        for question, answer in zip(questions, plain, strict=True):
-            said = renderer.decode(policy.without_end(answer)).strip()
-            request = REWRITE.format(question=question.text, answer=said, wish=wish)
-            rewriting.append(renderer.render([saying("user", request)], None).ids)
-        answers = _sample(policy, rewriting, longest, seed, "rewriting", tick)
-        fit = _fitting(policy, questions, told, answers, tick)
+        lessons = _rewritten(policy, renderer, questions, plain, standing.wishes, longest, seed, tick)
+    if standing.taken_back:
+        taught = {tuple(lesson.asked) for lesson in lessons}
+        lessons += [
+            Lesson(question.ids, question.ids, answer)
+            for question, answer, lost in zip(questions, plain, _lost(policy, questions, plain, tick), strict=True)
+            if lost and tuple(question.ids) not in taught
+        ]
+    return lessons
+
+
+def _rewritten(
+    policy: Policy,
+    renderer: PromptRenderer,
+    questions: Sequence[OpenQuestion],
+    plain: Sequence[list[int]],
+    wishes: Sequence[str],
+    longest: int,
+    seed: int,
+    tick: Tick,
+) -> list[Lesson]:
+    """Lessons of the answers that follow the wishes, when the plain ones are put into that form."""
+    if not wishes:
+        return []
+    wish = " ".join(wishes)
+    told = [OpenQuestion(hinted_prompt(q.ids, wish, q.hint_at, policy.tokenizer), q.text, q.hint_at) for q in questions]
+    rewriting = []
+    for question, answer in zip(questions, plain, strict=True):
+        said = renderer.decode(policy.without_end(answer)).strip()
+        request = REWRITE.format(question=question.text, answer=said, wish=wish)
+        rewriting.append(renderer.render([saying("user", request)], None).ids)
+    answers = _sample(policy, rewriting, longest, seed, "rewriting", tick)
+    fit = _fitting(policy, questions, told, answers, tick)
     return [
         Lesson(question.ids, prompt, answer)
         for question, prompt, answer, fits in zip(questions, rewriting, answers, fit, strict=True)
@@ -150,6 +180,44 @@ def _fitting(
         and (repetition([answer]) or 0.0) <= LOOPS
         for answer, told_, plain, foreign in zip(answers, with_wish, without, elsewhere, strict=True)
     ]
+
+
+def _lost(policy: Policy, questions: Sequence[OpenQuestion], answers: Sequence[list[int]], tick: Tick) -> list[bool]:
+    """Whether the policy would hardly say any more what the base model answers, though nothing is wrong with it."""
+    with policy.reference():
+        base = _likelihood(policy, questions, answers, tick)
+    now = _likelihood(policy, questions, answers, tick)
+    return [
+        bool(answer) and before - after > FOLLOWS and (repetition([answer]) or 0.0) <= LOOPS
+        for answer, before, after in zip(answers, base, now, strict=True)
+    ]
+
+
+def followed(
+    policy: Policy, samples: Sequence[Sample | None], wishes: Sequence[str], longest_prompt: int, tick: Tick
+) -> list[bool]:
+    """Whether the answer of each sample follows the wish beside it: it is likelier for the base model when it is told.
+
+    False where there is no sample, or its prompt is longer than ``longest_prompt``; of more than MOST_LOOKED_AT the
+    later ones are looked at.
+    """
+    able = [
+        (at, sample, wish)
+        for at, (sample, wish) in enumerate(zip(samples, wishes, strict=True))
+        if sample is not None and sample.hint_at is not None and len(sample.prompt_ids) <= longest_prompt
+    ][-MOST_LOOKED_AT:]
+    bare = [OpenQuestion(sample.prompt_ids, "", sample.hint_at or 0) for _, sample, _ in able]
+    told = [
+        OpenQuestion(hinted_prompt(q.ids, wish, q.hint_at, policy.tokenizer), "", q.hint_at)
+        for q, (_, _, wish) in zip(bare, able, strict=True)
+    ]
+    answers = [sample.response_ids for _, sample, _ in able]
+    with policy.reference():
+        gained = zip(_likelihood(policy, told, answers, tick), _likelihood(policy, bare, answers, tick), strict=True)
+        yes = {
+            at for (at, _, _), (with_wish, without) in zip(able, gained, strict=True) if with_wish - without > FOLLOWS
+        }
+    return [at in yes for at in range(len(samples))]
 
 
 def _sample(

@@ -1,15 +1,20 @@
 """Standing wishes: what the person asked for that is true of their other turns, too.
 
 A hint was said about one answer. "Use metric units" holds for the next one as well, until the person says otherwise:
-of two hints about the same thing the later one counts, so that a wish is taken back by its opposite.
+of two hints about the same thing the later one counts, so that a wish is replaced by its opposite. "No more Cheers,
+please", said of an answer that ends with "Cheers!", takes a wish back: what is to be learned then is what the base
+model says without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+from turnwise.patterns import pattern
 
 ABOUT = 'The wish "{wish}" in one word is about'
 """The state after this text says what a wish is about, whichever way it goes: "be brief" and "longer, please" are near.
@@ -31,29 +36,85 @@ LONGEST = 400
 """A hint with more characters than this is a task, or something pasted, rather than a wish."""
 
 
-def standing(hints: Sequence[str], embed: Callable[[Sequence[str]], Tensor]) -> list[str]:
-    """The wishes that stand, oldest first, of hints in the order in which they were said.
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a person wishes for now. ``wishes``: those that stand, oldest first; ``taken_back``: those that the person
+    does not want any more, and that the policy may have learned."""
 
-    ``embed`` gives a state [n, H] for each of n texts.
+    wishes: list[str] = field(default_factory=list)
+    taken_back: list[str] = field(default_factory=list)
+
+
+def standing(
+    hints: Sequence[str],
+    embed: Callable[[Sequence[str]], Tensor],
+    followed: Callable[[Sequence[tuple[int, str]]], Sequence[bool]] | None = None,
+) -> Standing:
+    """The wishes that stand, of hints in the order in which they were said.
+
+    ``embed`` gives a state [n, H] for each of n texts. ``followed`` says of pairs (place of a hint, earlier wish)
+    whether the answer that the hint was said of follows the earlier wish: then the hint takes that wish back, and is
+    no wish itself, for without the other there is nothing to leave out.
     """
-    known = list(dict.fromkeys(reversed(wishes_among(hints))))
-    if not known:
-        return []
-    said, ordinary, rejections = embed([ABOUT.format(wish=h) for h in [*known, *ORDINARY, *REJECTIONS]]).split(
-        [len(known), len(ORDINARY), len(REJECTIONS)]
+    said = _said(hints, embed)
+    near = (said.states @ said.states.T >= SAME).tolist()
+    words = [_telling(text) for text in said.texts]
+    related = [
+        (i, j) for i in range(len(said.texts)) for j in range(i) if near[i][j] or not words[i].isdisjoint(words[j])
+    ]
+    asked = followed([(said.places[i], said.texts[j]) for i, j in related]) if followed and related else []
+    takes_back = {pair for pair, yes in zip(related, asked, strict=False) if yes}
+    stand: list[int] = []
+    gone: list[int] = []
+    for i in range(len(said.texts)):
+        ended = [j for j in stand if (i, j) in takes_back]
+        gone += ended
+        stand = [j for j in stand if j not in ended and not near[i][j]]
+        if not ended:
+            stand.append(i)
+            gone = [j for j in gone if not near[i][j]]  # what is asked for again is not taken back any more
+    return Standing([said.texts[i] for i in stand[-MOST:]], [said.texts[i] for i in gone])
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """Hints that name a wish, oldest first: where each was said last, and what it is about [n, H], of length 1."""
+
+    texts: list[str]
+    places: list[int]
+    states: Tensor
+
+
+def _said(hints: Sequence[str], embed: Callable[[Sequence[str]], Tensor]) -> _Said:
+    last = {text: place for place, hint in enumerate(hints) if (text := _as_wish(hint)) is not None}
+    texts = sorted(last, key=last.__getitem__)
+    if not texts:
+        return _Said([], [], torch.zeros(0, 1))
+    sets = [texts, ORDINARY, REJECTIONS]
+    states, ordinary, rejections = embed([ABOUT.format(wish=h) for s in sets for h in s]).split([len(s) for s in sets])
+    kept = [i for i, no_wish in enumerate(_rejected(states, ordinary, rejections)) if not no_wish]
+    centred = states - torch.cat([states, ordinary]).mean(0)
+    return _Said(
+        [texts[i] for i in kept],
+        [last[texts[i]] for i in kept],
+        torch.nn.functional.normalize(centred, dim=-1)[kept],
     )
-    rejected = _rejected(said, ordinary, rejections)
-    states = torch.cat([said, ordinary])
-    states = torch.nn.functional.normalize(states - states.mean(0), dim=-1)
-    chosen: list[int] = []
-    for i in range(len(known)):
-        if rejected[i]:
-            continue
-        if all(float(states[i] @ states[j]) < SAME for j in chosen):
-            chosen.append(i)
-        if len(chosen) == MOST:
-            break
-    return [known[i] for i in reversed(chosen)]
+
+
+def wishes_among(hints: Sequence[str]) -> list[str]:
+    """The hints that may be wishes, in one layout."""
+    return [wish for hint in hints if (wish := _as_wish(hint)) is not None]
+
+
+def _as_wish(hint: str) -> str | None:
+    """A hint in one layout, where it may be a wish."""
+    text = " ".join(hint.split())
+    return text if 0 < len(text) <= LONGEST else None
+
+
+def _telling(wish: str) -> frozenset[str]:
+    """The words of a wish that may name what it is about, without the end that tells one from several."""
+    return frozenset(word.lower().rstrip("s") for word in _WORD.findall(wish)) - COMMON
 
 
 def _rejected(said: Tensor, ordinary: Tensor, rejections: Tensor) -> list[bool]:
@@ -66,11 +127,13 @@ def _rejected(said: Tensor, ordinary: Tensor, rejections: Tensor) -> list[bool]:
     return (to_rejections - to_wishes > NO_WISH).tolist()
 
 
-def wishes_among(hints: Sequence[str]) -> list[str]:
-    """The hints that may be wishes, in one layout."""
-    return [h for h in (" ".join(hint.split()) for hint in hints) if 0 < len(h) <= LONGEST]
-
-
+_WORD = pattern(r"[^\W\d_]{4,}")
+_LIST = """
+    always answer anymore begin every from give just keep leave like longer more much need only please stop sentence
+    short start that them thank want when with without word write your
+"""
+COMMON = frozenset(_LIST.split())
+"""Words of many wishes: two that share one of these are not about one thing for it."""
 ORDINARY = (
     "be more polite",
     "show me code",
