@@ -220,7 +220,7 @@ class TurnOpener:
         placement = found.placement
         skills = NO_SKILLS
         if self._skills is not None and asked.kind is TurnKind.MAIN:
-            skills = self._skills.chosen(asked.request.messages)
+            skills = self._skills.chosen(asked.request.messages, found.session_id)
         request, prompt, extends = self._prompt(asked, found, skills)
         if skills.block and limit - len(prompt.ids) < LEAST_ROOM:
             skills = skills.without()
@@ -332,6 +332,7 @@ def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, rendered: _Ren
         unrecognised=turn.lineage is Lineage.UNRECOGNISED,
         generation=rendered.skills.generation,
         skills=rendered.skills.versions,
+        withheld=rendered.skills.withheld,
     )
 
 
