@@ -8,6 +8,7 @@ topic, or names addresses and commands that the person never did, is refused. Pu
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,11 +96,13 @@ def _skill(given: object, said: str) -> Skill:
         raise BadReply(f"the content has {LEAST_LINES} to {MOST_LINES} lines of at most {MOST_OF_LINE} characters")
     if not lines[0].startswith("# "):
         raise BadReply("the content begins with a heading, '# …'")
-    if why := unsafe(f"{description}\n{content}", said):
+    category = given.get("category", "")
+    if category == ALWAYS:
+        raise BadReply(f"the category {ALWAYS!r} is for the person's own wishes; take another")
+    if why := unsafe(f"{category}\n{description}\n{content}", said):
         raise BadReply(why)
-    category = given.get("category") or None
     try:
-        return write(name, description, content, None if category == ALWAYS else category)
+        return write(name, description, content, category or None)
     except SkillError as e:
         raise BadReply(str(e)) from None
 
@@ -124,8 +127,6 @@ def unsafe(text: str, said: str) -> str | None:
 
 def _without_accents(text: str) -> str:
     """Letters of other forms as the plain ones that they look like, so that no word is hidden by its spelling."""
-    import unicodedata
-
     folded = unicodedata.normalize("NFKD", text)
     return "".join(_LOOKS_LIKE.get(c, c) for c in folded if not unicodedata.combining(c))
 
