@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from turnwise.evolving.wishes import PersonsWish, wishes_among
-from turnwise.journal.skills.failures import JudgedTurn
 from turnwise.judges.signals.reading import read
 from turnwise.judges.sources.by_source import Sources, by_source
 from turnwise.judges.sources.person import person_words
@@ -58,18 +57,18 @@ class ShownTurn:
         return self.turn_id, self.session_id
 
 
-def look_at(task: JudgeTask, judged: JudgedTurn) -> ShownTurn:
-    """What a turn shows, with the last word on it."""
+def look_at(task: JudgeTask, session_id: str, judge: str, score: int, hint: str | None) -> ShownTurn:
+    """What a turn shows, with the last word on it: who judged, the score, and the hint."""
     reading, sources = read(task), by_source(task.answer, task.next_state, task.tools)
-    said, hint = reading.sentences, judged.hint
-    if judged.judge == "person":  # their word on the turn itself, beside what they wrote next
+    said = reading.sentences
+    if judge == "person":  # their word on the turn itself, beside what they wrote next
         said = tuple(sentences(without_judge_orders(clip(clean(hint or "")))[0])) or said
-    elif judged.judge == "model":  # its hint is not in their words
+    elif judge == "model":  # its hint is not in their words
         hint = None
     return ShownTurn(
-        turn_id=judged.turn_id,
-        session_id=judged.session_id,
-        score=judged.score,
+        turn_id=task.turn_id,
+        session_id=session_id,
+        score=score,
         question=reading.task,
         said=said,
         wishes=tuple(wishes_among(said, hint)),

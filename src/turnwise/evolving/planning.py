@@ -116,8 +116,11 @@ def plan_written(
     that is nearly one that turnwise made is an edit of that one."""
     plan = PlannedChanges()
     kept = {name: known for name, known in view.skills.items() if known.state is not SkillState.RETIRED}
+    given_up = {name: known for name, known in view.skills.items() if name not in kept}
     taken = set(kept)
     for skill in written:
+        if _nearest(skill, given_up, vectors) is not None:
+            continue  # it did not help, or the person wanted it no more
         near = _nearest(skill, kept, vectors)
         if near is not None and not _is_ours(near):
             continue  # the person has said so already
@@ -136,7 +139,7 @@ def plan_written(
         plan.changes.append(SkillChange(named.name, state, named.content, cluster.sources))
         taken.add(named.name)
     if not plan.changes:
-        plan.left = {turn.turn_id: "a skill of the library says so already" for turn in cluster.turns}
+        plan.left = {turn.turn_id: "the library says so already, or gave it up" for turn in cluster.turns}
     return plan
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from turnwise.messages import clean
 from turnwise.patterns import IGNORECASE, anchored, pattern
 from turnwise.skills.retrieval import stems
-from turnwise.skills.vectors import WordVectors
+
+if TYPE_CHECKING:  # it takes a second to import, which the child that reads turns has no use for
+    from turnwise.skills.vectors import WordVectors
 
 LEAST_CHARS, MOST_CHARS = 6, 300
 MOST_WISHES = 3
@@ -159,7 +160,7 @@ def same_thing(wish: str, others: Sequence[str], vectors: WordVectors) -> list[b
     embedded = vectors.embed([_core(text) for text in (wish, *others)])
     near = embedded[1:] @ embedded[0]
     aspects = [any(mine & aspect and their & aspect for aspect in ASPECTS) for their in theirs]
-    return [bool(close) or aspect for close, aspect in zip(np.asarray(near) >= SAME, aspects, strict=True)]
+    return [float(close) >= SAME or aspect for close, aspect in zip(near, aspects, strict=True)]
 
 
 def _core(text: str) -> str:

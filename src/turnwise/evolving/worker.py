@@ -23,6 +23,7 @@ from turnwise.evolving.evidence import ShownTurn, look_at
 from turnwise.evolving.lifecycle import chance_of_help, decide_on
 from turnwise.evolving.planning import EVOLVER, PlannedChanges, plan_tool, plan_wishes, plan_written
 from turnwise.evolving.replies import BadReply
+from turnwise.evolving.wishes import wishes_among
 from turnwise.evolving.writing import MADE_BY
 from turnwise.journal import Journal
 from turnwise.journal.skills.failures import FailureKind, JudgedTurn
@@ -52,6 +53,8 @@ async def run(config: Config, stop: asyncio.Event) -> None:
     child = Child(config.judge.deadline_s)
     writer = SkillWriter(config) if config.skills.evolver_url else None
     try:
+        with contextlib.suppress(TurnwiseError, RuntimeError):
+            await child(wishes_among, (), None)  # what it imports is no part of a turn's time
         await Evolver(config, journal, child, writer).run(stop)
     finally:
         if writer is not None:
@@ -143,7 +146,8 @@ class Evolver:
             answer = turn.answer or answer_of("")
             task = JudgeTask(turn.id, "", 0, turn.messages, answer, turn.next_state, cut_off, turn.tools)
             try:
-                self._known[key] = await self._work(look_at, task, judged)
+                word = (judged.session_id, judged.judge, judged.score, judged.hint)
+                self._known[key] = await self._work(look_at, task, *word)
             except (TooSlow, RuntimeError) as e:
                 log.warning("turn %s shows nothing: %s", judged.turn_id, e)
                 self._known[key] = None

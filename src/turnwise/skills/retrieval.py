@@ -10,10 +10,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from turnwise.patterns import has_word, pattern
-from turnwise.skills.vectors import WordVectors
 from turnwise.types import Skill
+
+if TYPE_CHECKING:  # who only wants the words of a text needs no vectors
+    from turnwise.skills.vectors import WordVectors
 
 _WORD = pattern(r"[^\W_]+")
 _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ed", "es", "s", "e", "y")
