@@ -2,7 +2,7 @@
 
 Each turn is good or bad as it was judged. With uniform priors the two rates have Beta posteriors, and what counts is
 the chance that the rate with the skill is the higher one. Pure functions; the limits were set by hand, and the chances
-of a wrong decision are in docs/skills.md.
+of a wrong decision stand in docs/skills.md.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from turnwise.types import SkillState
 
 LEAST_JUDGED = 8
 """Judged turns with the skill before anything is decided."""
+LEAST_WITHOUT = 3
+"""Judged turns without it before the two are compared."""
 PROVEN_FROM = 0.95
 RETIRED_BELOW = 0.2
 RETIRED_ALONE_BELOW = 0.05
-"""Where it was never left out there is nothing to compare with but chance, and the limit is stricter."""
+"""Where it was hardly ever left out there is next to nothing to compare with, and the limit is stricter."""
 ENOUGH = 40
 HELPS_FROM = 0.6
 """After so many judged turns a skill that is not likelier than this to help does not help."""
@@ -36,7 +38,7 @@ def decide_on(state: SkillState, trial: SkillTrial) -> SkillState | None:
     if state is not SkillState.CANDIDATE or judged < LEAST_JUDGED:
         return None
     chance = chance_of_help(trial)
-    compared = trial.good_without + trial.bad_without > 0
+    compared = trial.good_without + trial.bad_without >= LEAST_WITHOUT
     if chance >= PROVEN_FROM:
         return SkillState.PROVEN
     if chance < (RETIRED_BELOW if compared else RETIRED_ALONE_BELOW):
