@@ -241,3 +241,21 @@ def test_hints_that_became_skills_reach_no_lesson(home_config: Config, journal: 
     evolve(home_config, journal)
     with journal.store.reading() as c:
         assert journal.batches._last_hints(c) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        ("From now on keep your answers short.", "Please be brief in every answer."),
+        ("From now on keep your answers short.", "In future your answers should not be so long."),
+        ("Always use metric units.", "From now on use metric units, please."),
+        ("Never use emojis.", "From now on no emojis."),
+    ],
+)
+def test_the_same_wish_in_other_words_begins_no_generation(
+    home_config: Config, journal: Journal, library: Library, first: str, again: str
+) -> None:
+    for words in (first, again):
+        say(journal, words)
+        evolve(home_config, journal)
+    assert len(injected(library)) == 1 and journal.skills.current().generation == 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from turnwise.errors import SkillError
 from turnwise.evolving.clusters import Cluster
 from turnwise.evolving.evidence import ShownTurn
-from turnwise.evolving.wishes import PersonsWish, ends, same_thing
+from turnwise.evolving.wishes import PersonsWish, ends, same_thing, says_nothing_new
 from turnwise.evolving.writing import MADE_BY, skill_of_tool, skill_of_wish, words_of_wish
 from turnwise.journal.skills.records import SkillChange
 from turnwise.skills.folder import MOST_SKILLS
@@ -66,7 +66,7 @@ def _plan_wish(
     """Add what one wish changes; gives why it changes nothing."""
     ended = [name for name, skill in standing.items() if ends(wish, words_of_wish(skill) or skill.description)]
     words = {name: said for name, skill in standing.items() if (said := words_of_wish(skill)) is not None}
-    if not ended and wish.words.casefold() in {said.casefold() for said in words.values()}:
+    if not ended and any(says_nothing_new(wish.words, said, vectors) for said in words.values()):
         return "the same wish stands already"
     if not ended:
         about = same_thing(wish.words, list(words.values()), vectors)

@@ -103,6 +103,17 @@ ASPECTS = (
     frozenset(stems("formal informal casual polite friendly tone")),
 )
 """Words of which two wishes about one thing may have different ones."""
+SIDES = (
+    (
+        frozenset(stems("short shorter brief briefly concise terse")),
+        frozenset(stems("long longer lengthy detail detailed")),
+    ),
+    (frozenset(stems("formal polite")), frozenset(stems("informal casual"))),
+)
+"""Aspects that have two ends."""
+ALIKE = 0.8
+"""Cosine of two wishes from which the second says nothing new, where both deny or neither does."""
+_DENIES = pattern(r"\b(?:no|not|never|less|fewer|without|stop|avoid|too|don't|doesn't|isn't|so)\b", IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +172,24 @@ def same_thing(wish: str, others: Sequence[str], vectors: WordVectors) -> list[b
     near = embedded[1:] @ embedded[0]
     aspects = [any(mine & aspect and their & aspect for aspect in ASPECTS) for their in theirs]
     return [float(close) >= SAME or aspect for close, aspect in zip(near, aspects, strict=True)]
+
+
+def says_nothing_new(wish: str, earlier: str, vectors: WordVectors) -> bool:
+    """Whether a wish says in other words what stands already ("short, please" after "be brief")."""
+    same_way = bool(_DENIES.search(wish)) == bool(_DENIES.search(earlier))
+    mine, theirs = (_ends_of(text) for text in (wish, earlier))
+    if mine and theirs:
+        return mine == theirs
+    near, far = vectors.embed([_core(wish), _core(earlier)])
+    return same_way and float(near @ far) >= ALIKE
+
+
+def _ends_of(text: str) -> set[tuple[int, int]]:
+    """Which ends of which aspects a wish asks for; "too long" asks for the other one."""
+    said, turned = set(stems(text)), bool(_DENIES.search(text))
+    return {
+        (aspect, end ^ turned) for aspect, ends in enumerate(SIDES) for end, words in enumerate(ends) if said & words
+    }
 
 
 def _core(text: str) -> str:

@@ -194,6 +194,7 @@ class Evolver:
         except BadReply as e:
             await self._left_by_the_model(cluster, str(e))
             return
+        self._error = None
         await self._carry_out(plan_written(cluster, written, view, request.review, vectors), view, EVOLVER)
 
     async def _left_by_the_model(self, cluster: Cluster, why: str) -> None:
