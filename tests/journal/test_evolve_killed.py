@@ -54,7 +54,7 @@ def evolve(home, words):
     config = load_config(overrides={"home": home, "gate.probe_share": 0.0, "train.min_batch": 2})
     journal = Journal.open(config)
     generation = journal.skills.current().generation or None
-    for score, said in ((1, None), (1, None), (-1, f"From now on end every answer with {words}.")):
+    for score, said in ((1, None), (1, None), (-1, f"From now on answer in {words}.")):
         turn = answered(journal, session_id=uuid.uuid4().hex, generation=generation)
         journal.verdicts.feedback(turn, score, said)
     journal.batches.claim("trainer", 60)
@@ -68,7 +68,8 @@ for line in sys.stdin:
         evolve(home, words)
         os._exit(0)
 """
-WORDS = ("Cheers", "Best wishes", "a blue whale", "Yours, Robot", "the time of day", "a haiku", "three dots", "Amen")
+LANGUAGES = ("German", "French", "Spanish", "Italian", "Dutch", "Russian", "Japanese", "Polish")
+"""Each wish takes the place of the one before it, so that each look changes the library."""
 
 
 class Nursery:
@@ -86,10 +87,10 @@ class Nursery:
         self._orders.flush()
         return self.wait("looks")
 
-    def wait(self, what: str) -> int:
-        """Until a process says this; gives its pid."""
+    def wait(self, what: str, who: int | None = None) -> int:
+        """Until a process says this, or `who` that it is done; gives its pid."""
         while line := self._said.readline().split():
-            if line[1] == what:
+            if line[1] == what or (line[1] == "done" and int(line[0]) == who):
                 return int(line[0])
         raise AssertionError("the nursery ended")
 
@@ -138,17 +139,17 @@ def test_a_killed_evolver_leaves_library_and_journal_whole(
         nursery = Nursery(process, home)
         took: dict[str, float] = {}
         for phase in ("looks", "evolves"):  # how long each takes that is not killed
-            nursery.begin(f"nothing {phase}")
+            pid = nursery.begin({"looks": "Korean", "evolves": "Chinese"}[phase])
             if phase == "evolves":
-                nursery.wait(phase)
+                nursery.wait(phase, pid)
             started = time.monotonic()
             nursery.wait("done")
             took[phase] = time.monotonic() - started
         for n in range(KILLS[place]):
-            pid = nursery.begin(f"{WORDS[n % len(WORDS)]} {n}")
+            pid = nursery.begin(LANGUAGES[n % len(LANGUAGES)])
             phase = "looks" if n % 5 == 0 else "evolves"
             if phase == "evolves":
-                nursery.wait(phase)
+                nursery.wait(phase, pid)
             time.sleep(chance.uniform(0, LATEST * took[phase]))
             with suppress(ProcessLookupError):  # it may have been faster
                 os.kill(pid, signal.SIGKILL)
