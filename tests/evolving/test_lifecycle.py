@@ -68,8 +68,9 @@ def test_a_trial_counts_judged_turns_with_and_without(tmp_path: Path) -> None:
         change = SkillChange("tidy-dates", CANDIDATE, text(), ((source, "source"),))
         version = journal.skills.evolve(journal.skills.current(), "evolve", [change]).entries["tidy-dates"].version
         for score, withheld in ((1, False), (1, False), (-1, False), (1, True), (-1, True), (-1, True), (None, True)):
-            some = {"withheld": (version,)} if withheld else {"skills": (version,)}
-            turn = answered(journal, session_id=uuid.uuid4().hex, generation=1, **some)
+            some: dict[str, object] = {"withheld": (version,)} if withheld else {"skills": (version,)}
+            fields = {"session_id": uuid.uuid4().hex, "generation": 1} | some
+            turn = answered(journal, None, None, **fields)
             if score is not None:
                 journal.verdicts.feedback(turn, score, None)
             assert journal.skills.used(turn) == (() if withheld else (version,))
