@@ -387,7 +387,7 @@ def test_each_real_loop_that_is_stopped_is_replaced(tmp_path: Path, model_dir: P
     with serving(tmp_path / "home", model, program=SERVE % AS_ON_MACOS, **settings) as server:
         home = server.config.home
         wait_until(lambda: {s.state for s in read_states(home).values()} == {"running"}, 120)
-        assert set(read_states(home)) == {"engine", "gateway", "judge", "trainer"}
+        assert set(read_states(home)) == {"engine", "gateway", "judge", "evolver", "trainer"}
         # the trainer asks no engine: it is not given the key
         holders = {n for n in read_states(home) if "TURNWISE_LOCAL_ENGINE_KEY" in environment_of(server, n)}
         assert holders == {"engine", "gateway", "judge"}

@@ -50,7 +50,9 @@ class Server:
 
     def loop(self, name: str) -> psutil.Process | None:
         """The process of one loop, or None while there is none."""
-        module = {"engine": "local_engine", "judge": "judges", "trainer": "training"}.get(name, name)
+        module = {"engine": "local_engine", "judge": "judges", "evolver": "evolving", "trainer": "training"}.get(
+            name, name
+        )
         with contextlib.suppress(psutil.NoSuchProcess):
             for child in psutil.Process(self.process.pid).children():
                 with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):

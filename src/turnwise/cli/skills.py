@@ -19,6 +19,7 @@ from turnwise.types import SkillState
 
 if TYPE_CHECKING:
     from turnwise.journal import Journal
+    from turnwise.journal.skills.records import SkillTrial
     from turnwise.skills.library import KnownSkill, Library, LibraryView
 
 T = TypeVar("T")
@@ -74,17 +75,22 @@ def skills_show(
     version: Annotated[int | None, typer.Option(min=1, help="An earlier text of it, by its number.")] = None,
     as_json: Json = False,
 ) -> None:
-    """One skill's text as it stands in its file."""
+    """One skill's text as it stands in its file, and how turns went with it and without it."""
 
-    def read(library: Library, journal: Journal) -> tuple[KnownSkill, list[Any], list[tuple[str, str]]]:
+    def read(library: Library, journal: Journal) -> tuple[KnownSkill, list[Any], list[tuple[str, str]], SkillTrial]:
         known = library.find(library.sync(), name)
-        return known, journal.skills.history(known.skill.name), journal.skills.sources(known.version.id)
+        version = known.version.id
+        trial = journal.skills.trials([version])[version]
+        return known, journal.skills.history(known.skill.name), journal.skills.sources(version), trial
 
-    known, history, sources = _with_library(config, home, read)
+    known, history, sources, trial = _with_library(config, home, read)
     if as_json:
         versions = [{"number": v.number, "made_by": v.made_by, "created_at": v.created_at} for v in history]
         made_from = [{"turn": turn, "session": session} for turn, session in sources]
-        print_json(_body(known) | {"body": known.skill.body, "versions": versions, "sources": made_from})
+        tried = {"with": {"good": trial.good_with, "bad": trial.bad_with},
+                 "without": {"good": trial.good_without, "bad": trial.bad_without}}  # fmt: skip
+        told = {"body": known.skill.body, "versions": versions, "sources": made_from, "judged_turns": tried}
+        print_json(_body(known) | told)
         return
     texts = {each.number: each.content for each in history}
     wanted = known.version.number if version is None else version
@@ -92,6 +98,18 @@ def skills_show(
         raise SkillError(f"{known.skill.name} has the texts 1 to {max(texts)}, and no {wanted}")
     text = texts[wanted].decode("utf-8-sig")
     out.print(text.rstrip("\n"), markup=False, highlight=False, soft_wrap=True)
+    if sources or known.state is SkillState.CANDIDATE:
+        _say(_life(known, len(sources), trial))
+
+
+def _life(known: KnownSkill, sources: int, trial: SkillTrial) -> str:
+    """What is known of a skill that turnwise made."""
+    from turnwise.evolving.lifecycle import chance_of_help
+
+    made = f"{known.state}; text {known.version.number} by {known.version.made_by}, of {sources} turns"
+    stood = f"with it {trial.good_with} judged turns were good and {trial.bad_with} bad"
+    out_of = f"without it {trial.good_without} and {trial.bad_without}"
+    return f"\n({made}; {stood}, {out_of}; chance that it helps: {chance_of_help(trial):.2f})"
 
 
 @skills_app.command("add", epilog="Example: turnwise skills add tidy-dates/SKILL.md")

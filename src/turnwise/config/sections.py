@@ -366,6 +366,22 @@ class SkillsConfig(Section):
     keep_older_generations: bool = Field(
         default=False, description="Train also on turns that were made before skills last came of failures."
     )
+    evolve: bool = Field(
+        default=True, description="Make skills of what a person wishes, and of failures of one kind that come again."
+    )
+    failures_before: int = Field(default=3, ge=1, description="Failures of one kind that a skill is made of.")
+    evolver_url: str | None = Field(
+        default=None,
+        description="OpenAI-compatible endpoint of a model that writes skills; unset: the person's words are quoted.",
+    )
+    evolver_model: str = Field(default="turnwise@base", description="Model name at that endpoint.")
+    evolver_api_key_env: str = Field(
+        default="TURNWISE_EVOLVER_API_KEY", description="Environment variable with that endpoint's key."
+    )
+    evolver_timeout_s: Seconds = Field(default=120.0, description="Time limit of one request to it.")
+    withhold_share: float = Field(
+        default=0.1, ge=0, le=0.5, description="Share of sessions without a candidate, to see what it does; 0: none."
+    )
 
 
 class JournalConfig(Section):

@@ -15,6 +15,7 @@ from turnwise.journal.queue.judging import Judging
 from turnwise.journal.queue.review import ReviewList
 from turnwise.journal.queue.verdicts import Verdicts
 from turnwise.journal.queue.versions import Versions
+from turnwise.journal.skills.failures import RecordedFailures
 from turnwise.journal.skills.records import SkillRecords
 from turnwise.journal.status import Status
 from turnwise.journal.store import Store
@@ -37,6 +38,7 @@ class Journal:
         self.batches = Batches(store)
         self.versions = Versions(store, self.batches)
         self.skills = SkillRecords(store, self.batches.put_back)
+        self.failures = RecordedFailures(store)
         self.status = Status(store)
 
     @classmethod

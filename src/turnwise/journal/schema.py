@@ -21,6 +21,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Table,
+    false,
     text,
 )
 from sqlalchemy import Text as PlainText
@@ -249,7 +250,7 @@ versions = Table(
 NOT_SERVING = 0
 """`serve_seq` of the versions that were left for the base model."""
 
-meta = Table(  # the whole journal: id, boot, boot_turn (clocks.py), last_version, records, forgetting|… (forgetting.py)
+meta = Table(  # the whole journal: id, boot, boot_turn (clocks.py), last_version, records, failures_read, forgetting|…
     "meta",
     metadata,
     Column("name", Text, primary_key=True),
@@ -298,16 +299,30 @@ skill_sources = Table(  # the failures that a version of a skill was made from: 
     Column("turn_id", Text, primary_key=True),
     Column("session_id", Text, nullable=False),
     Index("ix_skill_sources_session", "session_id"),
+    Index("ix_skill_sources_turn", "turn_id"),
     sqlite_with_rowid=False,
 )
 
-skill_uses = Table(  # which versions stood in a turn's prompt
+skill_uses = Table(  # which versions stood in a turn's prompt, or would have
     "skill_uses",
     metadata,
     Column("turn_id", Text, primary_key=True),
     Column("version", Id, primary_key=True),
+    Column("withheld", Boolean, nullable=False, server_default=false()),  # it fitted, and was left out to compare
     Index("ix_skill_uses_version", "version"),
     sqlite_with_rowid=False,
+)
+
+failures = Table(  # turns with evidence of a failure or with a wish: ids, and no text
+    "failures",
+    metadata,
+    Column("turn_id", Text, primary_key=True),
+    Column("session_id", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # wish, failure
+    Column("state", Text, nullable=False),  # pending, used (something was made of it), left (nothing can be)
+    Column("why", Text),  # it was left
+    Column("tries", Integer, nullable=False, server_default="0"),  # of an evolver that made nothing usable of it
+    Index("ix_failures_pending", "turn_id", **where("state = 'pending'")),
 )
 
 libraries = Table(  # the library after each change; the highest number is the one in force

@@ -116,6 +116,8 @@ def loop_table(config: Config, model: Path | str, places: Places, common: list[s
         asked = engines if places.engine_fd is not None else []
         command = [*python, "turnwise.judges", *asked, *common]
         rows.append(Loop("judge", command, limits=watching.JUDGE, environment=key))
+    if config.skills.enabled and config.skills.evolve:
+        rows.append(Loop("evolver", [*python, "turnwise.evolving", *common], limits=watching.EVOLVER))
     if config.train.enabled:
         rows.append(Loop("trainer", [*python, "turnwise.training", *common], limits=watching.TRAINER))
     return rows

@@ -118,6 +118,15 @@ class Library:
             change = SkillChange(known.skill.name, to)
             return self._change(view, f"{what} {known.skill.name}", "person", [change])
 
+    def evolve(self, view: LibraryView, what: str, changes: Sequence[SkillChange], made_by: str) -> LibraryView:
+        """Begin a generation with changes that came of failures. Raises SkillError where the library is not any more as
+        `view` showed it."""
+        with self._alone():
+            now = self._sync()
+            if now.revision.number != view.revision.number or now.faults.keys() & {change.name for change in changes}:
+                raise SkillError("the library was changed meanwhile by another; say it again")
+            return self._settled(self._records.evolve(now.revision, what, changes, made_by), self._found(now))
+
     def rollback(self, number: int) -> LibraryView:
         """Have the library as it was after change `number`, byte for byte. Raises SkillError.
 

@@ -10,14 +10,14 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from turnwise.errors import SkillError
 from turnwise.patterns import has_word, pattern
-from turnwise.skills.embedding import Embedder
-from turnwise.skills.vectors import Vectors
 from turnwise.types import Skill
+
+if TYPE_CHECKING:  # who only wants the words of a text needs no vectors
+    from turnwise.skills.embedding import Embedder
 
 _WORD = pattern(r"[^\W_]+")
 _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ed", "es", "s", "e", "y")
@@ -35,6 +35,10 @@ K1, B = 1.2, 0.6
 MEANING, WORDS = 0.8, 0.2
 """How much each counts. Measured with `turnwise bench skills`."""
 BYTES_PER_TOKEN = 3
+ALWAYS = "always"
+"""The category of what holds for every answer, whatever is asked, as wishes of the person about its form do."""
+MOST_ALWAYS = 6
+"""Of them in one prompt, those first that fit the question best. They have `skills.max_tokens` for themselves."""
 NAMED = 2.0
 """The score of a skill that is named outright: above any other."""
 
@@ -70,14 +74,14 @@ class SkillIndex:
         ]
         return sorted(found, key=lambda one: (-one.score, one.skill.name))
 
-    def _near(self, question: str) -> Vectors:
+    def _near(self, question: str) -> Sequence[float]:
         """How near each skill's meaning is; nothing is near while the vectors cannot be had."""
         try:
             asked = self._vectors.embed([question])
-            near = self._meanings @ asked[0]
+            near: list[float] = (self._meanings @ asked[0]).tolist()
         except (SkillError, ValueError) as e:  # a model whose vectors have another length than before
             self.fault = str(e)
-            return np.zeros(len(self.skills), dtype=np.float32)
+            return [0.0] * len(self.skills)
         self.fault = ""
         return near
 
@@ -90,20 +94,35 @@ def score(near: float, shared: float) -> float:
 def choose(index: SkillIndex, question: str, threshold: float, most: int, max_tokens: int, mode: str) -> list[Skill]:
     """The skills for a question, by name. The best one is taken however long it is; the others while there is room.
 
-    With the mode "template" those of a category that the question names need no score.
+    With the mode "template" those of a category that the question names need no score. Those of the category "always"
+    are there for every question, and take no room of the others.
     """
+    ranked = index.scores(question)
+    fitting = [one.skill for one in ranked if one.skill.category != ALWAYS and _fits(one, question, threshold, mode)]
+    standing = [skill for skill in index.skills if skill.category == ALWAYS] if not ranked else [
+        one.skill for one in ranked if one.skill.category == ALWAYS
+    ]  # fmt: skip
+    chosen = [*_within(standing, MOST_ALWAYS, max_tokens), *_within(fitting, most, max_tokens)]
+    return sorted(chosen, key=lambda skill: skill.name)
+
+
+def _fits(one: Scored, question: str, threshold: float, mode: str) -> bool:
+    if one.score >= NAMED:
+        return True
+    by_category = mode == "template" and one.skill.category is not None
+    return _has_category(one.skill, question) if by_category else one.score >= threshold
+
+
+def _within(skills: Sequence[Skill], most: int, max_tokens: int) -> list[Skill]:
+    """The first of them, however long it is, and the others while there is room."""
     chosen: list[Skill] = []
     room = max_tokens * BYTES_PER_TOKEN
-    for one in index.scores(question):
-        by_category = mode == "template" and one.skill.category is not None
-        fits = _has_category(one.skill, question) if by_category else one.score >= threshold
-        if not fits and one.score < NAMED:
-            continue
-        size = len(one.skill.body.encode())
+    for skill in skills:
+        size = len(skill.body.encode())
         if len(chosen) < most and (size <= room or not chosen):
-            chosen.append(one.skill)
+            chosen.append(skill)
             room -= size
-    return sorted(chosen, key=lambda skill: skill.name)
+    return chosen
 
 
 class Bm25:

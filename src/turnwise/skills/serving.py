@@ -7,6 +7,7 @@ second. A library that cannot be read, or has nothing to inject, costs a turn no
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from turnwise.skills.library import Library
 from turnwise.skills.query import question_of
 from turnwise.skills.retrieval import BYTES_PER_TOKEN, SkillIndex, choose
 from turnwise.skills.staying import staying
-from turnwise.types import Message, Skill
+from turnwise.types import Message, Skill, SkillState
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +30,15 @@ HEAD = "# Skills\n\nFollow these instructions where they fit what is asked."
 
 @dataclass(frozen=True, slots=True)
 class ChosenSkills:
-    """The skills of one prompt: the library's ``generation``, the recorded ``versions`` in order, and the text."""
+    """The skills of one prompt: the library's ``generation``, the recorded ``versions`` in order, and the text.
+
+    ``withheld``: versions that fit and are left out, so that turns with and without them can be compared.
+    """
 
     generation: int | None = None
     versions: tuple[int, ...] = ()
     block: str = ""
+    withheld: tuple[int, ...] = ()
 
     def without(self) -> ChosenSkills:
         """No skill, of the same generation."""
@@ -48,6 +53,7 @@ class _Picture:
     generation: int
     index: SkillIndex | None  # None: nothing to inject
     versions: dict[str, int]
+    tried_out: frozenset[str] = frozenset()  # the names of candidates
 
     def standing(self, had: Sequence[int]) -> list[Skill]:
         """The skills of these versions, by name; none where one of them is not injected any more."""
@@ -70,10 +76,11 @@ class ServingSkills:
         self.ever = False
         """Whether there ever was a skill, so that recorded turns may have some."""
 
-    def chosen(self, messages: Sequence[Message], had: Sequence[int] = ()) -> ChosenSkills:
+    def chosen(self, messages: Sequence[Message], session_id: str = "", had: Sequence[int] = ()) -> ChosenSkills:
         """The skills for a conversation, and the generation of the library. The order is by name.
 
-        `had`: the versions in the prompt that this one goes on from; the set stays where it can.
+        A share of sessions goes without a candidate, each time the same ones. `had`: the versions in the prompt that
+        this one goes on from; the set stays where it can.
         """
         picture = self._picture
         if picture is None:
@@ -87,8 +94,17 @@ class ServingSkills:
             self._say(picture.index.fault)
         if before := picture.standing(had):
             found = staying(question, found, before)
-        versions = tuple(picture.versions[skill.name] for skill in found)
-        return ChosenSkills(picture.generation, versions, block_of(found, wanted.max_tokens) if found else "")
+        left_out = {
+            skill.name
+            for skill in found
+            if skill.name in picture.tried_out
+            and is_withheld(session_id, picture.versions[skill.name], wanted.withhold_share)
+        }
+        told = [skill for skill in found if skill.name not in left_out]
+        versions = tuple(picture.versions[skill.name] for skill in told)
+        withheld = tuple(picture.versions[skill.name] for skill in found if skill.name in left_out)
+        block = block_of(told, wanted.max_tokens) if told else ""
+        return ChosenSkills(picture.generation, versions, block, withheld)
 
     def take_up(self) -> None:
         """Draw the picture anew where anything has changed; a fault is said once, and the last picture stays."""
@@ -107,7 +123,8 @@ class ServingSkills:
             if injected:
                 index = SkillIndex([known.skill for known in injected], self._vectors())
                 versions = {known.skill.name: known.version.id for known in injected}
-                self._picture = _Picture(view.revision.generation, index, versions)
+                tried_out = frozenset(known.skill.name for known in injected if known.state is SkillState.CANDIDATE)
+                self._picture = _Picture(view.revision.generation, index, versions, tried_out)
             else:
                 self._picture = _Picture(view.revision.generation, None, {}) if self.ever else None
             self._seen = (view.revision.number, self._library.folder.seen())
@@ -133,6 +150,12 @@ class ServingSkills:
         if fault and fault != self._said:
             log.warning("skills: %s", fault)
         self._said = fault
+
+
+def is_withheld(session_id: str, version: int, share: float) -> bool:
+    """Whether a session goes without a candidate: the same for all of its turns, and by chance among sessions."""
+    drawn = hashlib.sha256(f"{version}/{session_id}".encode()).digest()
+    return int.from_bytes(drawn[:4]) < share * 2**32
 
 
 def block_of(skills: Sequence[Skill], max_tokens: int) -> str:

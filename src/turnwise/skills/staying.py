@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnwise.skills.retrieval import stems
+from turnwise.skills.retrieval import ALWAYS, stems
 from turnwise.types import Skill
 
 FEW = 1
@@ -17,7 +17,10 @@ FEW = 1
 
 def staying(question: str, found: Sequence[Skill], had: Sequence[Skill]) -> Sequence[Skill]:
     """The skills for a question, by name, where `found` fit it and `had` stand in the prompt that it goes on from."""
-    names = {skill.name for skill in had}
-    covered = bool(found) and all(skill.name in names for skill in found)
-    goes_on = not found and len(stems(question)) <= FEW
-    return had if had and (covered or goes_on) else found
+    before = {skill.name: skill for skill in had}
+    fitting = [skill for skill in found if skill.category != ALWAYS]
+    goes_on = not fitting and len(stems(question)) <= FEW
+    if not goes_on and not (fitting and all(skill.name in before for skill in found)):
+        return found
+    every = before | {skill.name: skill for skill in found}
+    return [every[name] for name in sorted(every)]

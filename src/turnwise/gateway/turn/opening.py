@@ -225,7 +225,7 @@ class TurnOpener:
         placement = found.placement
         skills, had = NO_SKILLS, self._had(found.parent)
         if self._skills is not None and asked.kind is TurnKind.MAIN:
-            skills = self._skills.chosen(asked.request.messages, had)
+            skills = self._skills.chosen(asked.request.messages, found.session_id, had)
         request, prompt, extends = self._prompt(asked, found, skills, had)
         if skills.block and limit - len(prompt.ids) < LEAST_ROOM:
             skills = skills.without()
@@ -344,6 +344,7 @@ def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, rendered: _Ren
         unrecognised=turn.lineage is Lineage.UNRECOGNISED,
         generation=rendered.skills.generation,
         skills=rendered.skills.versions,
+        withheld=rendered.skills.withheld,
     )
 
 

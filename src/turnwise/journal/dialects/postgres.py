@@ -57,7 +57,7 @@ REFUSALS = {
 LONGEST_WORDS = 200
 TABLES = (
     *("turns", "sessions", "verdicts", "samples", "batches", "versions", "blobs", "counts", "provenance"),
-    *("meta", "events", "review", "loops", "skill_versions", "skill_sources", "skill_uses", "libraries"),
+    *("meta", "events", "review", "loops", "skill_versions", "skill_sources", "skill_uses", "libraries", "failures"),
 )
 _TURN_BYTES = " + ".join(
     f"coalesce(octet_length({name}), 0)"

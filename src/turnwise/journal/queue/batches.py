@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, insert, or_, select, update
+from sqlalchemy import Connection, Row, and_, exists, insert, or_, select, update
 
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
@@ -265,9 +265,13 @@ class Batches:
 
     @staticmethod
     def _last_hints(c: Connection) -> list[tuple[str, str]]:
-        """The last hints that were given, with their turns, oldest first; late ones on turns long trained, too."""
-        given = schema.verdicts.c
+        """The last hints that were given, with their turns, oldest first; late ones on turns long trained, too.
+
+        None of a turn that a skill was made from: what it asks for stands in a prompt, and nothing is trained on it.
+        """
+        given, made = schema.verdicts.c, schema.skill_sources.c
         newest = select(given.turn_id, given.hint).where(given.hint.is_not(None)).order_by(given.id.desc())
+        newest = newest.where(~exists().where(made.turn_id == given.turn_id))
         return [(row.turn_id, row.hint) for row in reversed(c.execute(newest.limit(LAST_HINTS)).all())]
 
     def refused_in_a_row(self) -> dict[str, Any]:

@@ -36,7 +36,9 @@ _TURN = select(
     *(T.session_id, T.idx, T.kind, T.version, T.bridged, T.temperature, T.finish_reason),
     *(T.prompt_tokens, T.used_prompt, T.messages, T.answer, T.response_ids, T.generation),
 ).where(T.id == bindparam("which"))
-_SKILLS = select(schema.skill_uses.c.version).where(schema.skill_uses.c.turn_id == bindparam("which"))
+_SKILLS = select(schema.skill_uses.c.version).where(
+    schema.skill_uses.c.turn_id == bindparam("which"), ~schema.skill_uses.c.withheld
+)
 POSITION = "exported"
 """The name, in the journal's table of facts, of the newest event that stands in the file."""
 

@@ -24,7 +24,7 @@ def made_from(c: Connection, sessions: Sequence[str]) -> dict[str, int]:
         these = [version for of, version in _texts(c, sessions) if of == name]
         others = select(func.count(U.turn_id.distinct())).join(schema.turns, schema.turns.c.id == U.turn_id)
         found[name] = c.execute(
-            others.where(U.version.in_(these), schema.turns.c.session_id.not_in(sessions))
+            others.where(U.version.in_(these), ~U.withheld, schema.turns.c.session_id.not_in(sessions))
         ).scalar_one()
     return found
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select
+from sqlalchemy import Connection, bindparam, exists, func, insert, select
 
 from turnwise.errors import SkillError
 from turnwise.journal import schema
 from turnwise.journal.packing import pack_json, unpack_json
+from turnwise.journal.skills.failures import use_up
 from turnwise.journal.skills.generations import batches_with, leave_out
 from turnwise.journal.store import Store
 from turnwise.types import LibraryRevision, SkillEntry, SkillState
@@ -23,7 +24,8 @@ L, V, U, D = schema.libraries.c, schema.skill_versions.c, schema.skill_uses.c, s
 
 MOST_BUMPS = 20
 """Generations whose cost is told."""
-_USED = select(U.version).where(U.turn_id == bindparam("which")).order_by(U.version)
+_SOURCES = select(schema.skill_sources.c.turn_id).where(schema.skill_sources.c.version == bindparam("which"))
+_USED = select(U.version).where(U.turn_id == bindparam("which"), ~U.withheld).order_by(U.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,16 @@ class SkillUse:
     turns: int = 0
     good: int = 0
     bad: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SkillTrial:
+    """How the judged turns went that a version of a skill fitted: with it in the prompt, and without it."""
+
+    good_with: int = 0
+    bad_with: int = 0
+    good_without: int = 0
+    bad_without: int = 0
 
 
 class SkillRecords:
@@ -123,21 +135,28 @@ class SkillRecords:
     def evolve(
         self, base: LibraryRevision, what: str, changes: Sequence[SkillChange], made_by: str = "evolver"
     ) -> LibraryRevision:
-        """The next generation: the library after changes that came of failures, which their `sources` name.
+        """The next generation: the library after changes that came of failures, which their `sources` name. A change
+        without a text retires a skill.
 
-        In one transaction the failures are excluded for good, and what is not trained yet of the generations before
-        leaves the queue; an open batch that holds any of it is put back. Raises SkillError.
+        In one transaction the failures are excluded for good and used up, and what is not trained yet of the
+        generations before leaves the queue; an open batch that holds any of it is put back. Raises SkillError.
         """
         with self._store.transaction() as c:
             entries = dict(_in_force(c, base).entries)
             for change in changes:
-                if change.content is None:
+                known = entries.get(change.name)
+                if change.content is not None:
+                    entries[change.name] = SkillEntry(self._add_version(c, change, made_by), change.state)
+                elif known is not None and change.state is SkillState.RETIRED:
+                    self._add_sources(c, known.version, change)
+                    entries[change.name] = replace(known, state=change.state)
+                else:
                     raise SkillError(f"the skill {change.name!r} comes of a failure and has no text")
-                entries[change.name] = SkillEntry(self._add_version(c, change, made_by), change.state)
             support = sorted({turn for change in changes for turn, _ in change.sources})
             for batch in batches_with(c, self._store, support, base.generation):
                 self._put_back(c, batch)
             cost = leave_out(c, self._store, support, base.generation)
+            use_up(c, [source for change in changes for source in change.sources])
             return self._write(c, replace(base, generation=base.generation + 1), what, entries, cost)
 
     def go_back(self, base: LibraryRevision, number: int) -> LibraryRevision:
@@ -163,7 +182,7 @@ class SkillRecords:
         last = select(D.score).where(D.turn_id == U.turn_id)
         last = last.order_by((D.judge == "person").desc(), D.id.desc()).limit(1).scalar_subquery()
         joined = schema.skill_uses.join(schema.skill_versions, V.id == U.version)
-        used = select(V.name, last.label("score")).select_from(joined).subquery()
+        used = select(V.name, last.label("score")).select_from(joined).where(~U.withheld).subquery()
         found: dict[str, SkillUse] = {}
         with self._store.reading() as c:
             rows = c.execute(select(used.c.name, used.c.score, func.count()).group_by(used.c.name, used.c.score))
@@ -171,6 +190,25 @@ class SkillRecords:
                 known = found.get(name, SkillUse())
                 good, bad = (count if score == 1 else 0), (count if score == -1 else 0)
                 found[name] = SkillUse(known.turns + count, known.good + good, known.bad + bad)
+        return found
+
+    def trials(self, versions: Sequence[int]) -> dict[int, SkillTrial]:
+        """Of versions of skills, how the turns were judged that they fitted: with them, and where they were left out.
+
+        Turns that a skill was made from do not count: what went wrong there is why it exists.
+        """
+        made = schema.skill_sources.c
+        last = select(D.score).where(D.turn_id == U.turn_id)
+        last = last.order_by((D.judge == "person").desc(), D.id.desc()).limit(1).scalar_subquery()
+        stood = select(U.version, U.withheld, last.label("score"))
+        stood = stood.where(U.version.in_(versions), ~exists().where(made.turn_id == U.turn_id)).subquery()
+        found = {version: SkillTrial() for version in versions}
+        columns = (stood.c.version, stood.c.withheld, stood.c.score)
+        with self._store.reading() as c:
+            for version, withheld, score, n in c.execute(select(*columns, func.count()).group_by(*columns)):
+                if score in (1, -1):
+                    name = f"{'good' if score == 1 else 'bad'}_{'without' if withheld else 'with'}"
+                    found[version] = replace(found[version], **{name: n})
         return found
 
     def _add_version(self, c: Connection, change: SkillChange, made_by: str) -> int:
@@ -183,10 +221,15 @@ class SkillRecords:
             "created_at": self._store.clock(),
         }
         version = c.execute(insert(schema.skill_versions).values(values).returning(V.id)).scalar_one()
-        rows = [{"version": version, "turn_id": turn, "session_id": session} for turn, session in change.sources]
-        if rows:
-            c.execute(insert(schema.skill_sources), rows)
+        self._add_sources(c, version, change)
         return version
+
+    @staticmethod
+    def _add_sources(c: Connection, version: int, change: SkillChange) -> None:
+        rows = [{"version": version, "turn_id": turn, "session_id": session} for turn, session in change.sources]
+        known = set(c.execute(_SOURCES, {"which": version}).scalars()) if rows else set()
+        if rows := [row for row in rows if row["turn_id"] not in known]:
+            c.execute(insert(schema.skill_sources), rows)
 
     def _write(
         self, c: Connection, base: LibraryRevision, what: str, entries: Mapping[str, SkillEntry], cost: int = 0

@@ -84,7 +84,13 @@ class NewTurn:
     agent: str | None = None  # what the client calls itself
     generation: int | None = None  # of the skills that could have been in its prompt
     skills: tuple[int, ...] = ()  # the versions of skills that are in it
+    withheld: tuple[int, ...] = ()  # those that fitted and were left out to compare
     unrecognised: bool = False  # its history has an answer, and no turn was found that it goes on from
+
+
+def _uses(new: NewTurn) -> list[dict[str, Any]]:
+    both = ((new.skills, False), (new.withheld, True))
+    return [{"turn_id": new.id, "version": v, "withheld": withheld} for some, withheld in both for v in some]
 
 
 _AS_GIVEN = [
@@ -181,8 +187,8 @@ class Turns:
             if new.unrecognised:
                 tell(c, UNRECOGNISED)
             c.execute(_INSERT_TURN, row | {"begun_mono": mono, "tools_id": tools.store(c) if tools else None})
-            if new.skills:
-                c.execute(_INSERT_USE, [{"turn_id": new.id, "version": version} for version in new.skills])
+            if uses := _uses(new):
+                c.execute(_INSERT_USE, uses)
 
         return self._store.writes.submit(write)
 

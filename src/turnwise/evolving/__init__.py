@@ -1,0 +1,1 @@
+"""The evolver: skills made of what went wrong, and what becomes of them."""
