@@ -59,7 +59,7 @@ def check(parts: Sequence[Part], around: Surroundings) -> str | None:
     for part in parts:
         if isinstance(part, ast.Module):
             well, _ = play_snippet(part, around)
-            fault = None if well else f"the check is not met: {ast.unparse(part)[:160]}"
+            fault = None if well else f"not so: {'; '.join(ast.unparse(part).splitlines())[-160:]}"
         else:
             fault = _held(part, around)
         if fault is not None:

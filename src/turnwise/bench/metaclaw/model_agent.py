@@ -33,7 +33,7 @@ REQUEST_S = 600.0
 RUN_S = 20.0
 PAGES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md")
 """Of the day's files, those that an agent of this bench is told at the beginning."""
-MANNER = """You work in a folder with files. Use the tools to read, write and run; ways are relative to the folder.
+MANNER = """You work in a folder with files. Use the tools to read, write and run; paths are relative to the folder.
 Today's files are in {day}/, and {day}/README.md says which day it is. When a task is done, say so in one sentence.
 Answer a multiple-choice question without tools, with \\bbox{{A}} or \\bbox{{A,C}}."""
 

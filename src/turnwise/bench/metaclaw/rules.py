@@ -116,7 +116,7 @@ def check_metadata(around: Surroundings, file: str) -> str | None:
         return f"{file}: created_at is {str(meta['created_at'])[:60]!r}, no time as 2026-03-16T09:30:00+08:00"
     if not isinstance(meta["author"], str) or not meta["author"].strip():
         return f"{file}: author is no name"
-    if meta["status"] not in STATUSES:
+    if not isinstance(meta["status"], str) or meta["status"] not in STATUSES:
         return f"{file}: status is {str(meta['status'])[:40]!r}, none of {', '.join(sorted(STATUSES))}"
     return None
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
@@ -64,6 +65,31 @@ def bench_metaclaw(options: MetaclawOptions, config: Config, say: Callable[[str]
     if not options.scripted:
         check_machine()
     options.out.mkdir(parents=True, exist_ok=True)
+    with _alone(options.out):
+        played = _play(days, options, config, say)
+    _draw(played, days, options.out / "days.png")
+    grids = [_table(played), _by_day(played, days)]
+    return BenchReport("turnwise bench metaclaw", _proofs(played), _notes(days, played, options), grids)
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Keep a second run out of the folder. Raises ConfigError."""
+    lock = FileLock(out / "lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ConfigError(f"another run plays in {out}; wait for it, or give another --out") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _play(
+    days: list[Workday], options: MetaclawOptions, config: Config, say: Callable[[str], None]
+) -> dict[str, list[RoundPoint]]:
+    """The points of every agent, the scripted ones first: these take a second."""
     played: dict[str, list[RoundPoint]] = {}
     with termination_unwinds():
         for agent in scripted_agents():
@@ -71,9 +97,7 @@ def bench_metaclaw(options: MetaclawOptions, config: Config, say: Callable[[str]
         if not options.scripted:
             with _model_at(options, config, say) as at:
                 played[at.label or at.model] = _play_model(ModelAgent(at), at, days, options, say)
-    _draw(played, days, options.out / "days.png")
-    grids = [_table(played), _by_day(played, days)]
-    return BenchReport("turnwise bench metaclaw", _proofs(played), _notes(days, played, options), grids)
+    return played
 
 
 def _chosen(days: list[Workday], names: str) -> list[Workday]:
