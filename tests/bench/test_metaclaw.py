@@ -146,7 +146,8 @@ def test_a_time_is_a_time(value: str) -> None:
 @pytest.mark.parametrize(
     "value",
     ["2026-03-16 09:30:00+08:00", "2026-03-16T09:30:00Z", "2026-03-16T09:30:00+0800", "2026-02-30T09:30:00+08:00",
-     "2026-03-16T25:30:00+08:00", "2026-03-16", "", None, 20260316, "٢٠٢٦-03-16T09:30:00+08:00", f"{TIME}\n", f" {TIME}"],
+     "2026-03-16T25:30:00+08:00", "2026-03-16", "", None, 20260316, "٢٠٢٦-03-16T09:30:00+08:00", f"{TIME}\n",
+     f" {TIME}"],
 )  # fmt: skip
 def test_what_only_looks_like_a_time_is_none(value: object) -> None:
     assert not is_time(value)
@@ -375,7 +376,8 @@ def test_a_round_whose_check_is_not_understood_is_set_aside(tmp_path: Path) -> N
 
 PIECE = (
     "python -c \"import json,re,sys; d=json.load(open('a.json')); pat=re.compile(r'^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:"
-    "\\d{2}(\\.\\d+)?\\+08:00$'); bad=[v for v in d.get('at',[]) if not pat.match(str(v))]; sys.exit(0 if not bad else 1)\""
+    "\\d{2}(\\.\\d+)?\\+08:00$'); bad=[v for v in d.get('at',[]) if not pat.match(str(v))]; "
+    'sys.exit(0 if not bad else 1)"'
 )
 
 
@@ -425,7 +427,7 @@ def points_of(tmp_path: Path, days: list[Workday]) -> tuple[PointsFile, list[Rou
 
 
 def test_a_run_goes_on_wherever_it_was_cut_off(days: list[Workday], tmp_path: Path) -> None:
-    """The file is cut at every byte: whole days are kept, and no others, and what is written next stands on a new line."""
+    """Wherever the file is cut, whole days are kept and no others, and what is written next stands on a new line."""
     file, points = points_of(tmp_path, days)
     whole = (tmp_path / "points.jsonl").read_bytes()
     lines = whole.splitlines(keepends=True)
@@ -441,10 +443,20 @@ def test_a_run_goes_on_wherever_it_was_cut_off(days: list[Workday], tmp_path: Pa
     assert (tmp_path / "points.jsonl").read_bytes() == whole
 
 
+def test_days_that_are_added_later_keep_the_points_of_the_others(days: list[Workday], tmp_path: Path) -> None:
+    file, points = points_of(tmp_path, days)
+    assert list(file.mended(days[1:])) == ["day02"] and list(file.mended(days[:1])) == ["day01"]
+    assert {point.day for found in file.mended(days).values() for point in found} == {point.day for point in points}
+
+
 def test_points_of_another_run_are_never_taken(days: list[Workday], tmp_path: Path) -> None:
     points_of(tmp_path, days)
-    for other in (PlayedWith("oracle", digest_of(days), {"seed": 1}), PlayedWith("oracle", digest_of(days[:1]), {"seed": 0}),
-                  PlayedWith("another", digest_of(days), {"seed": 0})):  # fmt: skip
+    others = [
+        PlayedWith("oracle", digest_of(days), {"seed": 1}),
+        PlayedWith("oracle", digest_of(days[:1]), {"seed": 0}),
+        PlayedWith("another", digest_of(days), {"seed": 0}),
+    ]
+    for other in others:
         with pytest.raises(BenchDataError, match="another run"):
             PointsFile(tmp_path / "points.jsonl", other).mended(days)
 

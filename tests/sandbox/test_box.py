@@ -10,10 +10,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from turnwise.errors import SandboxError
 from turnwise.sandbox import box as box_module
+from turnwise.sandbox import counted as counted_module
 from turnwise.sandbox.box import Box, BoxLimits, check_machine
 from turnwise.sandbox.folder import GuestFolder
 
@@ -63,12 +65,23 @@ def test_there_is_no_network_not_even_this_machine(box: Box) -> None:
 def test_nothing_is_written_outside(box: Box, inside: Path) -> None:
     ran = box.run(
         "echo mine > /usr/bin/mine; echo mine > /etc/passwd; echo mine > ../secret.txt; "
-        f"echo mine > /proc/sysrq-trigger; ln -s {inside.parent}/secret.txt link; echo mine > link; mount -t tmpfs none /usr; echo done"
+        f"echo mine > /proc/sysrq-trigger; ln -s {inside.parent}/secret.txt link; echo mine > link; "
+        "mount -t tmpfs none /usr; echo done"
     )
     assert ran.output.endswith(b"done\n")
     assert (inside.parent / "secret.txt").read_text() == "secret"
     assert not Path("/usr/bin/mine").exists()
     assert sorted(path.name for path in inside.parent.iterdir()) == ["box", "secret.txt"]
+
+
+def test_nothing_is_written_where_nobody_counts_it(box: Box) -> None:
+    """A file system in the machine's memory is filled with no process growing."""
+    ran = box.run("for place in / /dev /dev/shm /proc /usr /etc; do echo mine > $place/mine && echo wrote $place; done")
+    assert b"wrote" not in ran.output
+    assert box.run("for n in 1 2 3 4 5; do head -c 7M /dev/zero > /tmp/$n; done").stopped_by == "disk"
+    assert box.run("mkdir /tmp/many; cd /tmp/many; touch $(seq 600)").stopped_by == "disk"
+    assert box.run("echo mine > /tmp/a; cat /tmp/a; echo $(true) > /dev/null").output == b"mine\n"
+    assert box.run("ls /tmp").output == b"", "and it is gone afterwards"
 
 
 def test_no_further_namespace_is_opened(box: Box) -> None:
@@ -83,9 +96,25 @@ def test_no_process_of_the_machine_is_seen_or_ended(box: Box) -> None:
 
 
 def test_a_fork_bomb_ends(box: Box) -> None:
-    ran = box.run("bomb() { bomb | bomb & }; bomb; sleep 15")
-    assert ran.stopped_by == "processes" or (b"Resource temporarily unavailable" in ran.output)
+    before = len(psutil.pids())
+    ran = box.run("bomb() { bomb | bomb & }; bomb; for n in $(seq 40); do sleep 9 & done; wait", seconds=5)
+    assert ran.stopped_by or b"Resource temporarily unavailable" in ran.output
+    assert len(psutil.pids()) < before + 200, "it never had many, and they are gone"
     assert box.run("echo still here").output == b"still here\n"
+
+
+def test_root_is_held_too(box: Box) -> None:
+    """The kernel lets root start as many processes as it likes, whatever `prlimit` says."""
+    ran = box.run("for n in $(seq 60); do sleep 3 & done 2>&1; ls -d /proc/[0-9]* | wc -l; exit 0", seconds=9)
+    assert b"Resource temporarily unavailable" in ran.output
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="this is about root")
+def test_root_without_control_groups_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counted_module, "GROUPS", (tmp_path / "none", tmp_path))
+    with pytest.raises(SandboxError, match="run turnwise as another user"), counted_module.counted(5):
+        pass
+    assert list(tmp_path.iterdir()) == [], "and nothing is left there"
 
 
 def test_output_without_end_ends(box: Box) -> None:

@@ -193,6 +193,23 @@ def bench_metaclaw_command(
     finish_bench(bench_metaclaw(options, settings, lambda text: err.print(text, highlight=False, markup=False)), write)
 
 
+@bench_app.command("pipeline", epilog="Example: turnwise bench pipeline runs-before --with runs-after")
+def bench_pipeline_command(
+    before: Annotated[list[Path], typer.Argument(help="Runs as they were: files, or folders with .json files.")],
+    after: Annotated[
+        list[Path] | None, typer.Option("--with", help="Runs to hold beside them; may be given more than once.")
+    ] = None,
+    write: Write = None,
+) -> None:
+    """Retries, refine cycles and completion of a program of many stages, for two sets of its runs."""
+    from turnwise.bench.pipeline.run import bench_pipeline
+    from turnwise.skills.pipeline.runs import read_runs
+
+    if not after:
+        raise TurnwiseError("say which runs to hold beside these: --with FILE or --with FOLDER")
+    finish_bench(bench_pipeline(read_runs(before), read_runs(after)), write)
+
+
 def finish_bench(report: Any, write: Path | None) -> None:
     report.print(out)
     if write is not None:

@@ -1,9 +1,10 @@
 """Runs a command of an agent where it can do no harm: bubblewrap's namespaces, and limits that end it.
 
-Inside there are the machine's programs (`/usr`, read-only), a small `/tmp`, and one folder of ours, `/box`, which is
-all that outlives the command. There is no network, no other process, no home, no `/etc`, no variable of ours, no right
-to make further namespaces. Nothing that the command starts outlives it. Each process is held by `prlimit`; what they
-use together is counted from outside. It is the kernel that holds all this: nothing looks at the text of a command.
+Inside there are the machine's programs (`/usr`, read-only), a `/tmp`, and one folder of ours, `/box`, which is all that
+outlives the command. Nothing else can be written. There is no network, no other process, no home, no `/etc`, no
+variable of ours, no right to make further namespaces. Nothing that the command starts outlives it. Each process is held
+by `prlimit`; what they use together is counted from outside. It is the kernel that holds all this: nothing looks at the
+text of a command.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import dataclass
@@ -22,7 +24,8 @@ from typing import IO, Literal
 import psutil
 
 from turnwise.errors import SandboxError
-from turnwise.sandbox.folder import GuestFolder
+from turnwise.sandbox.counted import counted
+from turnwise.sandbox.folder import GuestFolder, delete_folder
 
 INSIDE = "/box"
 """Where the folder stands for those who are inside."""
@@ -73,12 +76,20 @@ class Box:
 
     def run(self, command: str, seconds: float | None = None) -> Ran:
         """Run a shell command in the folder and wait for it. ``seconds``: a shorter time than the limits'."""
+        scratch = Path(tempfile.mkdtemp(prefix="turnwise-"))
+        try:
+            with counted(self._limits.processes) as before:
+                return self._run(command, seconds, scratch, before)
+        finally:
+            delete_folder(scratch)
+
+    def _run(self, command: str, seconds: float | None, scratch: Path, before: list[str]) -> Ran:
         limits = self._limits
         shell = ["/bin/bash" if Path("/bin/bash").exists() else "/bin/sh", "-c", command]
         started = time.monotonic()
         try:
             process = subprocess.Popen(
-                _wrapped(self._folder.path, limits, shell),
+                before + _wrapped(self._folder.path, scratch, limits, shell),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -91,20 +102,20 @@ class Box:
         heard = _Heard(process.stdout, limits.output_kb << 10)
         try:
             until = started + min(seconds or limits.seconds, limits.seconds)
-            stopped_by = self._watch(process, heard, until)
+            stopped_by = self._watch(process, heard, until, scratch)
         finally:
-            process.kill()
+            _end(process)
             status = process.wait()
             heard.finish()
         return Ran(status, heard.content, stopped_by or heard.stopped_by, time.monotonic() - started)
 
-    def _watch(self, process: subprocess.Popen[bytes], heard: _Heard, until: float) -> Stop | None:
+    def _watch(self, process: subprocess.Popen[bytes], heard: _Heard, until: float, scratch: Path) -> Stop | None:
         """Wait for the end of a command; gives the limit it met before."""
         limits, weigh_at = self._limits, time.monotonic() + WEIGH_S
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(LOOK_S)
-                return "disk" if self._too_full() else None
+                return "disk" if self._too_full(scratch) else None
             if heard.stopped_by:
                 return heard.stopped_by
             if time.monotonic() >= until:
@@ -115,13 +126,16 @@ class Box:
             if memory > limits.memory_mb << 20:
                 return "memory"
             if time.monotonic() >= weigh_at:
-                if self._too_full():
+                if self._too_full(scratch):
                     return "disk"
                 weigh_at = time.monotonic() + WEIGH_S
 
-    def _too_full(self) -> bool:
-        weight, entries = self._folder.weigh(self._limits.entries)
-        return weight > self._limits.disk_mb << 20 or entries >= self._limits.entries
+    def _too_full(self, scratch: Path) -> bool:
+        """Whether there is more in the folder and `/tmp` together than may be."""
+        limits = self._limits
+        found = [folder.weigh(limits.entries) for folder in (self._folder, GuestFolder(scratch))]
+        weight, entries = (sum(part) for part in zip(*found, strict=True))
+        return weight > limits.disk_mb << 20 or entries >= limits.entries
 
 
 class _Heard:
@@ -156,6 +170,19 @@ class _Heard:
             return
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command: first the process that all others inside die with, so that none lives when this returns."""
+    if process.poll() is not None:
+        return
+    with contextlib.suppress(psutil.Error):
+        inner = psutil.Process(process.pid).children()
+        for child in inner:
+            child.kill()
+        if inner:
+            psutil.wait_procs(inner, TRY_S)
+    process.kill()
+
+
 def _used(pid: int) -> tuple[int, int]:
     """How many processes stand below one, and their memory together in bytes."""
     number = memory = 0
@@ -167,8 +194,8 @@ def _used(pid: int) -> tuple[int, int]:
     return number, memory
 
 
-def _wrapped(folder: Path, limits: BoxLimits, command: list[str]) -> list[str]:
-    """The command line that runs a command inside."""
+def _wrapped(folder: Path, scratch: Path, limits: BoxLimits, command: list[str]) -> list[str]:
+    """The command line that runs a command inside. ``scratch`` is its `/tmp`."""
     wrap = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"]
     wrap += ["--uid", "1000", "--gid", "1000", "--cap-drop", "ALL", "--clearenv", "--hostname", "box"]
     wrap += ["--setenv", "PATH", ":".join(_PROGRAMS), "--setenv", "HOME", INSIDE, "--setenv", "LANG", "C.UTF-8"]
@@ -180,8 +207,9 @@ def _wrapped(folder: Path, limits: BoxLimits, command: list[str]) -> list[str]:
         elif place.is_dir():
             wrap += ["--ro-bind", str(place), str(place)]
     wrap += ["--ro-bind-try", "/etc/alternatives", "/etc/alternatives", "--proc", "/proc", "--dev", "/dev"]
-    wrap += ["--size", str(64 << 20), "--tmpfs", "/tmp"]
-    wrap += ["--bind", str(folder.absolute()), INSIDE, "--chdir", INSIDE, "--"]
+    # What is no folder of ours would lie in the machine's memory, where nobody counts it: none of it can be written.
+    wrap += ["--bind", str(scratch), "/tmp", "--bind", str(folder.absolute()), INSIDE, "--chdir", INSIDE]
+    wrap += ["--remount-ro", "/dev", "--remount-ro", "/", "--"]
     held = ["prlimit", f"--as={limits.memory_mb << 20}", f"--fsize={limits.file_mb << 20}", "--core=0"]
     held += [f"--nproc={limits.processes}", f"--cpu={max(1, round(limits.seconds))}", "--nofile=256", "--"]
     programs = {"bwrap": _program("bwrap"), "prlimit": _program("prlimit")}
@@ -206,8 +234,11 @@ def check_machine() -> None:
     if sys.platform != "linux":
         raise SandboxError("commands of an agent run in a sandbox of Linux; use a Linux machine or a virtual one")
     try:
-        wrapped = _wrapped(Path("/usr/share"), BoxLimits(), ["/bin/true"])
-        done = subprocess.run(wrapped, stdin=subprocess.DEVNULL, capture_output=True, env={}, timeout=TRY_S)
+        with tempfile.TemporaryDirectory(prefix="turnwise-") as place:
+            wrapped = _wrapped(Path(place), Path(place), BoxLimits(), ["/bin/true"])
+            with counted(BoxLimits().processes) as before:
+                wrapped = before + wrapped
+                done = subprocess.run(wrapped, stdin=subprocess.DEVNULL, capture_output=True, env={}, timeout=TRY_S)
     except subprocess.TimeoutExpired:
         raise SandboxError(f"the sandbox (bwrap) did not start within {TRY_S:.0f} s; try again") from None
     if done.returncode:

@@ -35,13 +35,15 @@ class PointsFile:
         self._path, self._played_with = path, played_with
 
     def mended(self, days: Sequence[Workday]) -> dict[str, list[RoundPoint]]:
-        """The points of whole days, by the day; the file has these alone from now on."""
+        """The points of those of these days that are whole, by the day. The file has no others of these from now on,
+        and keeps what it has of other days."""
         lines = self._lines()
         if lines and lines[0] != self._head():
             raise BenchDataError(
                 f"{self._path} has points of another run (another model, other days or settings); give another --out"
             )
         by_day: dict[str, list[RoundPoint]] = {}
+        chosen = {day.id for day in days}
         for line in lines[1:]:
             try:
                 point = msgspec.json.decode(line, type=RoundPoint)
@@ -53,7 +55,9 @@ class PointsFile:
             for day in days
             if [point.round for point in by_day.get(day.id, [])] == [r.id for r in day.rounds if r.aside is None]
         }
-        kept = [self._head(), *(msgspec.json.encode(point) for day in whole.values() for point in day)]
+        others = [point for day, points in by_day.items() if day not in chosen for point in points]
+        mine = [point for points in whole.values() for point in points]
+        kept = [self._head(), *(msgspec.json.encode(point) for point in (*others, *mine))]
         if lines != kept:
             write_atomically(self._path, b"".join(line + b"\n" for line in kept), 0o644)
         return whole

@@ -61,12 +61,13 @@ def bench_metaclaw(options: MetaclawOptions, config: Config, say: Callable[[str]
     Raises BenchDataError for data or points that do not fit, SandboxError before anything is played where commands
     cannot be held, EngineError where the endpoint is down.
     """
-    days = _chosen(read_days(options.data), options.days)
+    every = read_days(options.data)
+    days = _chosen(every, options.days)
     if not options.scripted:
         check_machine()
     options.out.mkdir(parents=True, exist_ok=True)
     with _alone(options.out):
-        played = _play(days, options, config, say)
+        played = _play(days, digest_of(every), options, config, say)
     _draw(played, days, options.out / "days.png")
     grids = [_table(played), _by_day(played, days)]
     return BenchReport("turnwise bench metaclaw", _proofs(played), _notes(days, played, options), grids)
@@ -87,7 +88,7 @@ def _alone(out: Path) -> Iterator[None]:
 
 
 def _play(
-    days: list[Workday], options: MetaclawOptions, config: Config, say: Callable[[str], None]
+    days: list[Workday], data: str, options: MetaclawOptions, config: Config, say: Callable[[str], None]
 ) -> dict[str, list[RoundPoint]]:
     """The points of every agent, the scripted ones first: these take a second."""
     played: dict[str, list[RoundPoint]] = {}
@@ -96,7 +97,7 @@ def _play(
             played[agent.name] = [p for day in days for p in play_day(day, agent, _place(options, agent.name))]
         if not options.scripted:
             with _model_at(options, config, say) as at:
-                played[at.label or at.model] = _play_model(ModelAgent(at), at, days, options, say)
+                played[at.label or at.model] = _play_model(ModelAgent(at), at, days, data, options, say)
     return played
 
 
@@ -115,14 +116,14 @@ def _place(options: MetaclawOptions, agent: str) -> Path:
 
 
 def _play_model(
-    agent: BenchAgent, at: ModelAt, days: list[Workday], options: MetaclawOptions, say: Callable[[str], None]
+    agent: BenchAgent, at: ModelAt, days: list[Workday], data: str, options: MetaclawOptions, say: Callable[[str], None]
 ) -> list[RoundPoint]:
     settings: dict[str, str | int | float | bool] = {
         "url": options.url or "own server", "steps": at.steps, "tokens": at.tokens, "seed": at.seed,
         "learn": options.learn,
     }  # fmt: skip
     path = options.out / f"{_UNFIT.sub('-', agent.name)[:80]}.jsonl"
-    file = PointsFile(path, PlayedWith(agent.name, digest_of(days), settings))
+    file = PointsFile(path, PlayedWith(agent.name, data, settings))
     whole = file.mended(days)
 
     def note(point: RoundPoint) -> None:
