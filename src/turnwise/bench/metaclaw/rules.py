@@ -236,7 +236,7 @@ def _front_matter(text: str) -> object:
 
 def _yaml(text: str) -> object:
     """A YAML document whose scalars are text, without anchors; None where it is none."""
-    if len(text) > 64_000 or "&" in text or "*" in text:
+    if len(text) > 64_000 or any(sign in text for sign in "&*"):
         # An anchor can stand for others and so for any amount of text. Metadata have no need of it.
         return _plain_lines(text)
     try:

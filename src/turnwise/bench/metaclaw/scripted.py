@@ -16,7 +16,7 @@ from typing import Any
 from turnwise.bench.metaclaw.commands import Part, RuleCheck, least_entries
 from turnwise.bench.metaclaw.data import Round, Workday
 from turnwise.bench.metaclaw.play import BenchAgent
-from turnwise.bench.metaclaw.snippets import globs_of
+from turnwise.bench.metaclaw.snippets import STAR, globs_of
 from turnwise.sandbox.folder import GuestFolder
 
 TIME = "2026-03-16T09:30:00+08:00"
@@ -137,7 +137,7 @@ def files_asked_for(asked: Round) -> list[str]:
         for piece in _pieces(part):
             words = _words_in_names(piece)
             for glob in globs_of(piece):
-                begins, _, ends = glob.partition("*")
+                begins, _, ends = glob.partition(STAR)
                 for n in range(_least_files(piece)):
                     found[f"{begins}{words[0] if words else 'oracle'}_{asked.id}_{n}{ends}"] = None
             found |= dict.fromkeys(_opened_by(piece))

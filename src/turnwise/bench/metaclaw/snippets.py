@@ -18,6 +18,8 @@ from turnwise.bench.metaclaw.rules import Surroundings, fault_of_content, is_tim
 from turnwise.errors import BenchDataError, FolderFault
 from turnwise.patterns import anchored
 
+STAR = "\N{ASTERISK}"
+"""Of a pattern of file names. No address to listen on, which is what a plain one in quotes is taken for."""
 MOST_STEPS = 200_000
 """Parts of a piece that are looked at while it is played."""
 
@@ -218,8 +220,8 @@ class _Snippet:
     def _glob(self, pattern: str) -> list[str]:
         """Files whose name has the pattern's two halves; a pattern has one star, in its last part."""
         way = PurePosixPath(pattern)
-        begins, star, ends = way.name.partition("*")
-        if not star or "*" in str(way.parent) or "*" in ends:
+        begins, star, ends = way.name.partition(STAR)
+        if not star or STAR in str(way.parent) or STAR in ends:
             raise ValueError("a pattern of files has one star")
         names = self._around.folder.names(str(way.parent))
         return [

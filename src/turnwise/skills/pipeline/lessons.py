@@ -31,7 +31,7 @@ _UNFIT = pattern(r"[^a-z0-9]+")
 
 
 @dataclass(slots=True)
-class Lesson:
+class StageLesson:
     """Messages of one stage that tell the same. ``runs``: the places of those in which it was seen."""
 
     pipeline: str
@@ -43,9 +43,9 @@ class Lesson:
     fixes: list[str] = field(default_factory=list)
 
 
-def lessons_of(runs: Sequence[PipelineRun]) -> list[Lesson]:
+def lessons_of(runs: Sequence[PipelineRun]) -> list[StageLesson]:
     """What runs stumbled over, the same of one stage together, most often seen first."""
-    found: list[Lesson] = []
+    found: list[StageLesson] = []
     for number, run in enumerate(runs):
         for stage in run.stages:
             for event in stage.events:
@@ -55,7 +55,7 @@ def lessons_of(runs: Sequence[PipelineRun]) -> list[Lesson]:
     return found[:MOST_LESSONS]
 
 
-def skills_of(lessons: Iterable[Lesson], known: Iterable[Skill]) -> tuple[list[Skill], list[str]]:
+def skills_of(lessons: Iterable[StageLesson], known: Iterable[Skill]) -> tuple[list[Skill], list[str]]:
     """Lessons as skills, and the names of those that are known already. ``known``: every skill there ever was, also
     those that were rejected: they do not come back. Raises SkillError."""
     taken = {skill.name: skill for skill in known}
@@ -82,12 +82,12 @@ def _told_by(skill: Skill) -> tuple[str, frozenset[str]]:
     return ("", frozenset()) if quoted is None or not colon else (stage, _words(quoted))
 
 
-def _take(found: list[Lesson], pipeline: str, stage: str, event: PipelineEvent, run: int) -> None:
+def _take(found: list[StageLesson], pipeline: str, stage: str, event: PipelineEvent, run: int) -> None:
     words = _words(event.message)
     same = (lesson for lesson in found if (lesson.pipeline, lesson.stage) == (pipeline, stage))
     lesson = next((one for one in same if _alike(one.words, words) >= ALIKE), None)
     if lesson is None:
-        lesson = Lesson(pipeline, stage, words, _quoted(event.message))
+        lesson = StageLesson(pipeline, stage, words, _quoted(event.message))
         found.append(lesson)
     lesson.kinds[event.kind] += 1
     lesson.runs.add(run)
@@ -96,7 +96,7 @@ def _take(found: list[Lesson], pipeline: str, stage: str, event: PipelineEvent, 
         lesson.fixes.append(fix)
 
 
-def _skill(lesson: Lesson) -> Skill:
+def _skill(lesson: StageLesson) -> Skill:
     stage, title = _quoted(lesson.stage), _quoted(lesson.message, MOST_IN_TITLE)
     seen = ", ".join(f"{number} × {kind}" for kind, number in sorted(lesson.kinds.items()))
     helped = [f"> {fix}" for fix in lesson.fixes[:2]] or ["Nothing that helped was recorded: find the cause first."]
@@ -117,7 +117,7 @@ def _skill(lesson: Lesson) -> Skill:
     return write(_name(lesson), f"A known failure of the stage {stage}: {title}", body, CATEGORY)
 
 
-def _name(lesson: Lesson) -> str:
+def _name(lesson: StageLesson) -> str:
     """The stage and the first words of what went wrong, as the name of a folder."""
     words = [*_slug(lesson.stage).split("-")[:4], *_slug(" ".join(_WORD.findall(lesson.message)[:5])).split("-")]
     name = "-".join(word for word in ("pipeline", *words) if word)
