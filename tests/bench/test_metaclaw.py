@@ -412,6 +412,12 @@ def test_questions_that_are_wrong_are_named(tmp_path: Path, content: str, said: 
         read_days(tmp_path)
 
 
+def test_a_folder_without_its_workspaces_is_told(tmp_path: Path) -> None:
+    shutil.rmtree(write_days(tmp_path) / "workspaces")
+    with pytest.raises(BenchDataError, match="there is no folder .*workspaces"):
+        read_days(tmp_path)
+
+
 def test_a_folder_without_days_is_told(tmp_path: Path) -> None:
     with pytest.raises(BenchDataError, match="name the folder"):
         read_days(tmp_path)

@@ -162,9 +162,11 @@ def _lacks(asked: _Asked, inputs: Mapping[str, bytes]) -> str | None:
 
 def _inputs(shared: Path, day: str) -> dict[str, bytes]:
     """The files of all days and those of this one. No link is followed."""
+    if not shared.is_dir():
+        raise BenchDataError(f"there is no folder {shared}; it has the files that the questions speak of")
     found: dict[str, bytes] = {}
     guest, size = GuestFolder(shared), 0
-    ways = [path.name for path in sorted(shared.glob("*")) if path.is_file()]
+    ways = [path.name for path in sorted(shared.iterdir()) if path.is_file()]
     for place, folders, names in os.walk(shared / day, followlinks=False):
         folders.sort()
         ways += [str((Path(place) / name).relative_to(shared)) for name in sorted(names)]
