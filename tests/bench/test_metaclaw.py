@@ -414,7 +414,7 @@ def test_questions_that_are_wrong_are_named(tmp_path: Path, content: str, said: 
 
 def test_a_folder_without_its_workspaces_is_told(tmp_path: Path) -> None:
     shutil.rmtree(write_days(tmp_path) / "workspaces")
-    with pytest.raises(BenchDataError, match="there is no folder .*workspaces"):
+    with pytest.raises(BenchDataError, match=r"there is no folder .*workspaces"):
         read_days(tmp_path)
 
 
@@ -491,6 +491,8 @@ def test_days_and_endpoints_that_do_not_fit_are_told(tmp_path: Path, monkeypatch
     url = "http://127.0.0.1:1/v1"
     with pytest.raises(ConfigError, match="--model"):
         bench_metaclaw(MetaclawOptions(data, tmp_path / "out", url=url), Config(), lambda _: None)
+    with pytest.raises(ConfigError, match="another name"):
+        bench_metaclaw(MetaclawOptions(data, tmp_path / "out", url=url, model="oracle"), Config(), lambda _: None)
     with pytest.raises(ConfigError, match="EXAMPLE_API_KEY is not set"):
         options = MetaclawOptions(data, tmp_path / "out", url=url, model="m", key_env="EXAMPLE_API_KEY")
         bench_metaclaw(options, Config(), lambda _: None)

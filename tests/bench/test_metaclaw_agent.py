@@ -197,6 +197,18 @@ def test_a_run_beside_the_floors(tmp_path: Path) -> None:
     assert not any((tmp_path / "out/work").iterdir())
 
 
+def test_a_model_with_a_strange_name_deletes_nothing(tmp_path: Path) -> None:
+    data = write_days(tmp_path / "data", [choice("r1", "A")])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/kept.txt").write_text("mine")
+    with endpoint(lambda _: text("\\bbox{A}")) as (url, _):
+        for model in ("..", ".", "../..", "/", "a" * 300):
+            options = MetaclawOptions(data, tmp_path / "out", url=url, model=model)
+            bench_metaclaw(options, Config(), lambda _: None)
+    assert (tmp_path / "out/kept.txt").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out"]
+
+
 def test_a_killed_run_goes_on_with_the_first_day_that_is_not_whole(tmp_path: Path) -> None:
     data = write_days(tmp_path / "data", [choice("r1", "A"), choice("r2", "B")], SECOND)
     held = threading.Event()

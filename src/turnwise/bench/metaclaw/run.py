@@ -112,7 +112,7 @@ def _chosen(days: list[Workday], names: str) -> list[Workday]:
 
 def _place(options: MetaclawOptions, agent: str) -> Path:
     """Where an agent's folder of the day lies while it is played."""
-    return options.out / "work" / _UNFIT.sub("-", agent)[:80]
+    return options.out / "work" / f"agent-{_UNFIT.sub('-', agent)[:80]}"
 
 
 def _play_model(
@@ -158,6 +158,8 @@ def _model_at(options: MetaclawOptions, config: Config, say: Callable[[str], Non
             label = Path(config.model.path).name
             yield made(f"{server.url}/v1", MODEL_NAME, server.token, session, label)
         return
+    if options.model in (*FLOORS, *PROOFS):
+        raise ConfigError(f"{options.model} is what an agent without a model is called; give the model another name")
     if not options.model:
         raise ConfigError(f"say which model answers at {options.url}, with --model; at a turnwise it is {MODEL_NAME}")
     address = options.url.rstrip("/")
@@ -250,7 +252,7 @@ def _draw(played: dict[str, list[RoundPoint]], days: list[Workday], file: Path) 
         for name, points in played.items():
             shares = [_share([p for p in points if p.day == day.id and p.kind == kind]) for day in days]
             style = {"linestyle": "--", "alpha": 0.6} if name in (*FLOORS, *PROOFS) else {"linewidth": 2}
-            axes.plot([day.id for day in days], shares, marker="o", markersize=3, label=name, **style)
+            axes.plot([day.id for day in days], shares, marker="o", markersize=3, label=name[:40], **style)
         axes.set_ylim(-0.05, 1.05)
         axes.set_ylabel(label)
         axes.spines[["top", "right"]].set_visible(False)
