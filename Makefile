@@ -46,13 +46,20 @@ postgres: ## install PostgreSQL, which the journal's tests start for themselves;
 	  echo "PostgreSQL is not here, so the journal is tested on SQLite alone; install it (Debian: postgresql," \
 	    "Fedora: postgresql-server, macOS: brew install postgresql) to test both"
 
+.PHONY: sandbox
+sandbox: ## install bubblewrap, in which agents' commands run; without it its tests are skipped
+	@if command -v bwrap >/dev/null || ! command -v apt-get >/dev/null; then exit 0; fi; \
+	  if [ "$$(id -u)" = 0 ]; then run=env; elif sudo -n true 2>/dev/null; then run=sudo; else run=; fi; \
+	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends bubblewrap; then exit 0; fi; \
+	  echo "bubblewrap is not here, so the tests of the sandbox are skipped"
+
 .PHONY: test
-test: pull postgres ## what the project promises, with the real model and real processes: under half an hour
+test: pull postgres sandbox ## what the project promises, with the real model and real processes: under half an hour
 	$(PYTEST) -m "not slow and not long and not clients and not attacks" -n 2
 	$(PYTEST) -m "slow and not long and not clients and not attacks and not gate"
 
 .PHONY: test-long
-test-long: pull postgres ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
+test-long: pull postgres sandbox ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
 	$(PYTEST) -m "long and not clients and not attacks"
 
 .PHONY: test-gate

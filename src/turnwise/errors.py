@@ -77,3 +77,15 @@ class TooLate(JournalError):
 
 class SkillError(TurnwiseError):
     """A skill's file cannot be read as one, or the library cannot do with it what was asked."""
+
+
+class SandboxError(TurnwiseError):
+    """The machine cannot hold an agent's commands in a sandbox, or one could not be started."""
+
+
+class FolderFault(TurnwiseError):
+    """A file in an agent's folder cannot be read or written: a link, no plain file, too large, or not inside."""
+
+
+class BenchDataError(TurnwiseError):
+    """The data of a bench cannot be read as what it should be."""

@@ -156,6 +156,60 @@ def bench_personalization(
     finish_bench(bench_personalization(options, lambda text: err.print(text, highlight=False)), write)
 
 
+@bench_app.command("metaclaw", epilog="Example: turnwise bench metaclaw ../data/metaclaw-bench --days day01,day02")
+def bench_metaclaw_command(
+    data: Annotated[Path, typer.Argument(help="The bench's data, with eval/ and workspaces/.")],
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    days: Annotated[str, typer.Option(help="Names with commas; all when left out.")] = "",
+    url: Annotated[
+        str | None, typer.Option(help="An OpenAI-compatible endpoint; else the configured model is served for it.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name at that endpoint.")] = None,
+    key_env: Annotated[
+        str | None,
+        typer.Option(help="Variable with the endpoint's key. Default: TURNWISE_TOKEN, or this home's token."),
+    ] = None,
+    learn: Annotated[bool, typer.Option("--learn", help="The server that is started trains as it would.")] = False,
+    scripted: Annotated[
+        bool, typer.Option("--scripted", help="Only the agents that need no model: they prove the machinery.")
+    ] = False,
+    steps: Annotated[int, typer.Option(min=1, max=100, help="Most answers of the model in a round.")] = 10,
+    tokens: Annotated[int, typer.Option(min=16, help="Most tokens of an answer.")] = 700,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling.")] = 0,
+    out_folder: Annotated[
+        Path, typer.Option("--out", help="Where points and plot go; a run that was ended goes on there.")
+    ] = Path("metaclaw-out"),
+    write: Write = None,
+) -> None:
+    """Simulated workdays, whose rules only feedback tells, done by an agent with tools, beside others that do not."""
+    from turnwise.bench.metaclaw.run import MetaclawOptions, bench_metaclaw
+
+    options = MetaclawOptions(
+        data.absolute(), out_folder.absolute(), days, url, model, key_env, learn, scripted, steps, tokens, seed
+    )
+    settings = read_config(config, home, sets)
+    finish_bench(bench_metaclaw(options, settings, lambda text: err.print(text, highlight=False, markup=False)), write)
+
+
+@bench_app.command("pipeline", epilog="Example: turnwise bench pipeline runs-before --with runs-after")
+def bench_pipeline_command(
+    before: Annotated[list[Path], typer.Argument(help="Runs as they were: files, or folders with .json files.")],
+    after: Annotated[
+        list[Path] | None, typer.Option("--with", help="Runs to hold beside them; may be given more than once.")
+    ] = None,
+    write: Write = None,
+) -> None:
+    """Retries, refine cycles and completion of a program of many stages, for two sets of its runs."""
+    from turnwise.bench.pipeline.run import bench_pipeline
+    from turnwise.skills.pipeline.runs import read_runs
+
+    if not after:
+        raise TurnwiseError("say which runs to hold beside these: --with FILE or --with FOLDER")
+    finish_bench(bench_pipeline(read_runs(before), read_runs(after)), write)
+
+
 def finish_bench(report: Any, write: Path | None) -> None:
     report.print(out)
     if write is not None:

@@ -263,6 +263,35 @@ def skills_import(
     )
 
 
+@skills_app.command("learn-from", epilog="Example: turnwise skills learn-from run.json")
+def skills_learn_from(
+    runs: Annotated[list[Path], typer.Argument(help="Runs of a pipeline: .json files, or folders with such.")],
+    config: ConfigFile = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """Make skills of what the stages of a pipeline stumbled over; they wait for your review."""
+    from turnwise.skills.pipeline.lessons import lessons_of, skills_of
+    from turnwise.skills.pipeline.runs import read_runs
+
+    lessons = lessons_of(read_runs(runs))
+
+    def learn(library: Library, _: Journal) -> tuple[list[str], list[str]]:
+        known = [skill.skill for skill in library.sync().skills.values()]
+        new, old = skills_of(lessons, known)
+        if new:
+            library.add(new, SkillState.REVIEW, "pipeline")
+        return [skill.name for skill in new], old
+
+    new, old = _with_library(config, home, learn)
+    if as_json:
+        print_json({"new": new, "known": old})
+        return
+    for name in new:
+        _say(name)
+    _say(f"{len(new)} new, {len(old)} known already" + ("; see `turnwise skills review`" if new else ""))
+
+
 @skills_app.command("export", epilog="Example: turnwise skills export pack.zip")
 def skills_export(
     path: Annotated[Path, typer.Argument(help="The .zip to write.")], config: ConfigFile = None, home: Home = None

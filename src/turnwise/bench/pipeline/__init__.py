@@ -1,0 +1,1 @@
+"""Runs of a program of many stages, measured before and after something changed."""

@@ -1,0 +1,1 @@
+"""A room for commands of an agent: they see one folder of their own, no network, and end at limits."""
