@@ -90,5 +90,5 @@ def test_skills_that_wait_or_cannot_be_read_are_said(home: Path, model: Path, jo
     assert "of-dates" in faults(home)["skills"]
     (home / "config.toml").write_text(f'[model]\npath = "{model}"\n[skills]\nembedding_url = "http://127.0.0.1:9/v1"\n'
                                       'embedding_model = "m"\nembedding_timeout_s = 1.0\n')  # fmt: skip
-    library.rollback(2)
+    (config.skills_dir / "of-dates" / "SKILL.md").write_bytes(text("of-dates"))
     assert "127.0.0.1:9" in faults(home)["skills"]

@@ -86,8 +86,9 @@ def test_a_fitting_skill_stands_at_the_end_of_the_system_message(gateway: Runnin
     turn = gateway.turn(answer)
     assert [text_of(message) for message in turn.messages] == ["Be brief.", ASK], "the record has what the client sent"
     [version] = gateway.journal.skills.used(turn.id)
-    wait_until(lambda: turn.id in gateway.config.records_path.read_text())
-    lines = [json.loads(line) for line in gateway.config.records_path.read_text().splitlines()]
+    records = gateway.config.records_path
+    wait_until(lambda: records.exists() and turn.id in records.read_text())
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
     [line] = [line for line in lines if line["kind"] == "turn" and line["turn"] == turn.id]
     assert line["skills"] == {"generation": 0, "in_prompt": [version]}
     assert gateway.journal.skills.versions([version])[version].name == "tidy-dates"
