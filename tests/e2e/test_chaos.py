@@ -105,7 +105,6 @@ def test_random_kills_lose_nothing_and_train_nothing_twice(
         "train__max_staleness": 1000,
         "engine__threads": 1,
         "train__threads": 1,
-        "skills__evolve": False,  # what becomes a skill is not trained on, and here much shall be
     }
     victims = ["engine", "gateway", "judge", "trainer", "trainer"]
     if database is not None:

@@ -34,7 +34,7 @@ def run(*args: str, home: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_whole_loop_learns_from_a_conversation(tmp_path: Path, tiny: Path) -> None:
-    settings = FAST | {"train__min_batch": 2, "gate__enabled": False, "skills__evolve": False}
+    settings = FAST | {"train__min_batch": 2, "gate__enabled": False}
     with serving(tmp_path / "home", tiny, **settings) as server:
         client = server.client()
         for i in range(3):

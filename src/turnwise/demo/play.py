@@ -238,7 +238,6 @@ class _Run:
             {
                 "model": {"path": self.options.model},
                 "train": {"method": self.options.method, "seed": self.options.seed, "enabled": learning},
-                "skills": {"evolve": False},  # what is shown here is what weights learn
             },
         )
 

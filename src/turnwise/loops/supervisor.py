@@ -149,7 +149,13 @@ class Supervisor:
             key = secrets.token_urlsafe(32)
         places = Places(sock.fileno(), url, port, engine_fd, engine_urls, key)
         self._loops += loop_table(config, model, places, self.common)
-        named = (config.engine.api_key_env, config.judge.api_key_env, config.skills.evolver_api_key_env)
+        skills = config.skills
+        named = (
+            config.engine.api_key_env,
+            config.judge.api_key_env,
+            skills.evolver_api_key_env,
+            skills.embedding_api_key_env,
+        )
         keys = (os.environ.get(name, "") for name in named)
         self._secrets = [secret.strip() for secret in (tokens.agent, tokens.person, tokens.admin, key, *keys) if secret]
         return Address(url, tokens.agent if config.server.auth else None)

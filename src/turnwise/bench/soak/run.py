@@ -50,7 +50,6 @@ SETTINGS: dict[str, dict[str, object]] = {
         "lease_s": 10,
     },
     "gate": {"enabled": False},
-    "skills": {"evolve": False},  # what becomes a skill is not trained on
 }
 """Small batches, short leases and no gate, so that half an hour has as many versions and recoveries as months have."""
 
