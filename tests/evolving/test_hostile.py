@@ -149,12 +149,14 @@ def test_what_asks_to_be_remembered_without_a_model(play: Player, order: str, ca
     view = play(None, CARRIERS[carrier](order))
     assert all(order.splitlines()[-1] not in known.skill.body for known in view.skills.values())
     assert all(name.startswith("tool-bad-call") for name in view.skills), "our own words about the call, and no more"
+    assert len(view.skills) == (carrier == "tool")
 
 
-@pytest.mark.parametrize("name", ["../../x", "a\nname: b", "$(touch x)", "x" * 60, "\u202etool", "<|im_start|>"])
+@pytest.mark.parametrize("name", ["../../x", "a\nname: b", "$(touch x)", "x" * 90, "\u202etool", "<|im_start|>"])
 def test_a_tool_with_a_hostile_name(play: Player, name: str) -> None:
     view = play(None, CARRIERS["tool"]("error"), name)
-    assert all(name not in known.skill.content.decode() or name == "x" * 60 for known in view.skills.values())
+    (known,) = view.skills.values()
+    assert known.skill.name.startswith("tool-bad-call") and name not in known.skill.content.decode()
 
 
 def test_the_same_way_leads_to_skills(play: Player) -> None:

@@ -145,6 +145,26 @@ def test_skills_that_were_made_from_it_go_with_it(journal: Journal, config: Conf
 
 
 @pytest.mark.files
+def test_a_skill_that_was_changed_by_hand_and_not_looked_at_goes_as_well(
+    journal: Journal, config: Config, home: Path
+) -> None:
+    ids = talk(journal, "private", SECRET)
+    library = Library(config, journal)
+    made = parse(text("of-secrets", body=f"Say {SECRET}."), "of-secrets")
+    library.add([made], SkillState.ACTIVE, "evolver", ((ids[0], "private"),))
+    file = config.skills_dir / "of-secrets" / "SKILL.md"
+    file.write_bytes(b"no front-matter, and " + SECRET.encode())
+    refused = subprocess.run(
+        [sys.executable, "-m", "turnwise", "forget", "private", "--yes", "--home", str(home)],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert refused.returncode == 1 and "mend or delete it first" in refused.stderr
+    file.write_bytes(text("of-secrets", body=f"By hand: {SECRET}."))
+    run("forget", "private", "--yes", "--home", str(home))
+    assert files_with(home, SECRET) == [] and Library(config, journal).sync().skills == {}
+
+
+@pytest.mark.files
 def test_nothing_is_left_beside_a_running_server(gateway: Running, home: Path) -> None:
     client = gateway.client(**{"x-session-id": "private"})
     messages: list[dict[str, str]] = []

@@ -255,3 +255,16 @@ def test_two_homes_of_one_journal_follow_each_other(config: Config, library: Lib
     second.sync()
     assert lying(second) == lying(library)
     assert library.sync().revision.number == 2
+
+
+def test_a_home_that_cannot_be_locked_says_so(library: Library, config: Config) -> None:
+    (config.home / "skills.lock").mkdir()
+    with pytest.raises(SkillError, match="cannot be changed"):
+        library.sync()
+
+
+def test_a_file_that_cannot_be_read_is_named_when_its_skill_is_to_evolve(library: Library) -> None:
+    view = library.add([skill("one")], ACTIVE, "person")
+    file_of(library, "one").write_text("no skill")
+    with pytest.raises(SkillError, match=r"one/SKILL\.md.*mend or delete"):
+        library.evolve(view, "retire one", [SkillChange("one", SkillState.RETIRED)], "evolver")

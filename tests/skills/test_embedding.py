@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event
 
 import numpy as np
 import openai
@@ -13,9 +14,10 @@ import pytest
 
 from turnwise.config.sections import SkillsConfig
 from turnwise.errors import ConfigError, SkillError
-from turnwise.skills.embedding import LEFT_ALONE_S, EmbeddingEndpoint, embedder
+from turnwise.skills.embedding import LEFT_ALONE_S, EmbeddingEndpoint, embedder, within
 from turnwise.skills.retrieval import SkillIndex, choose
 from turnwise.skills.skill_file import write
+from turnwise.skills.vectors import Vectors
 
 
 class Endpoint(ThreadingHTTPServer):
@@ -62,7 +64,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 def asked(endpoint: Endpoint, clock: list[float] | None = None) -> EmbeddingEndpoint:
     client = openai.OpenAI(base_url=endpoint.url, api_key="k", timeout=5, max_retries=0)
-    return EmbeddingEndpoint(client, "m", clock=lambda: (clock or [0.0])[-1])
+    return EmbeddingEndpoint(client, "m", 5.0, clock=lambda: (clock or [0.0])[-1])
 
 
 SKILLS = [
@@ -119,10 +121,33 @@ def test_vectors_of_another_length_than_before_are_no_fault_of_a_turn(endpoint: 
     assert choose(index, "what is in my calendar", 0.7, 3, 600, "hybrid") == [] and index.fault
 
 
+def test_an_endpoint_that_is_down_leaves_what_is_named_and_what_always_stands(endpoint: Endpoint) -> None:
+    endpoint.answer = b"{}"
+    clock = [0.0]
+    always = write("of-tone", "Be kind", "Kind.", "always")
+    index = SkillIndex([*SKILLS, always], asked(endpoint, clock))
+    assert [skill.name for skill in choose(index, "use of-days", 0.7, 3, 600, "hybrid")] == ["of-days", "of-tone"]
+    endpoint.answer = None
+    clock.append(LEFT_ALONE_S + 1)
+    assert "of-days" in [skill.name for skill in choose(index, "what is in my calendar", 0.7, 3, 600, "hybrid")]
+
+
+def test_an_endpoint_that_sends_a_byte_now_and_then_is_not_waited_for() -> None:
+    never = Event()
+
+    def trickle() -> list[Vectors]:
+        never.wait(30)
+        return []
+
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.1 s"):
+        within(trickle, 0.1)
+    never.set()
+
+
 def test_nobody_listens() -> None:
     client = openai.OpenAI(base_url="http://127.0.0.1:9/v1", api_key="k", timeout=2, max_retries=0)
     with pytest.raises(SkillError, match=r"127\.0\.0\.1:9.*gave no vectors"):
-        EmbeddingEndpoint(client, "m").embed(["a"])
+        EmbeddingEndpoint(client, "m", 5.0).embed(["a"])
 
 
 def test_a_model_must_be_named() -> None:

@@ -102,7 +102,22 @@ def _from_0009(op: Operations) -> None:
     op.drop_column("samples", "refusals")
 
 
+def _from_0010(op: Operations) -> None:
+    for table in ("libraries", "skill_uses", "skill_sources", "skill_versions"):
+        op.drop_table(table)
+    op.drop_column("turns", "generation")
+
+
+def _from_0011(op: Operations) -> None:
+    op.execute("DELETE FROM meta WHERE name = 'failures_read'")
+    op.drop_index("ix_skill_sources_turn", table_name="skill_sources")
+    op.drop_table("failures")
+    op.drop_column("skill_uses", "withheld")
+
+
 STEPS = {
+    "0011": _from_0011,
+    "0010": _from_0010,
     "0009": _from_0009,
     "0008": _from_0008,
     "0007": _from_0007,

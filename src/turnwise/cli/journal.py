@@ -131,6 +131,8 @@ def forget_session(
     as_json: Json = False,
 ) -> None:
     """Delete a session from every file of the home; says which versions learned from it."""
+    from functools import partial
+
     from turnwise.journal import Journal
     from turnwise.journal.deletion.forgetting import Forgotten, forget, plan
     from turnwise.skills.library import Library
@@ -146,10 +148,9 @@ def forget_session(
         typer.confirm(asked, abort=True, err=True)
 
     def forgotten(journal: Journal) -> Forgotten:
-        done = forget(journal, session_id, with_branches)
-        if done.skills:
-            Library(settings, journal).sync()  # their files go
-        return done
+        erase = partial(forget, journal, session_id, with_branches)
+        made = plan(journal, session_id, with_branches).skills
+        return Library(settings, journal).forget(made, erase) if made else erase()
 
     done = change_journal(settings, forgotten)
     _say(done.__dict__, as_json, "are forgotten")

@@ -72,11 +72,16 @@ class SkillWriter:
                     max_tokens=MOST_TOKENS,
                     extra_headers={"X-Turn-Type": "side"},  # where it is a gateway: recorded, and never learned from
                 )
+        except (openai.BadRequestError, openai.UnprocessableEntityError) as e:
+            raise BadReply(f"the endpoint refused the request: {self._without_key(e)}") from e
         except (openai.APIError, TimeoutError, ValueError) as e:
-            said = str(e).replace(self._key, "[the key]") if self._key else str(e)
-            raise WriterUnavailable(f"the evolver's endpoint did not answer: {type(e).__name__}: {said[:300]}") from e
+            said = self._without_key(e)
+            raise WriterUnavailable(f"the evolver's endpoint did not answer: {type(e).__name__}: {said}") from e
         choices = getattr(done, "choices", None)
         text = getattr(getattr(choices[0], "message", None), "content", None) if choices else None
         if not isinstance(text, str):
             raise WriterUnavailable("the evolver's endpoint sent something that holds no message")
         return text
+
+    def _without_key(self, e: Exception) -> str:
+        return (str(e).replace(self._key, "[the key]") if self._key else str(e))[:300]

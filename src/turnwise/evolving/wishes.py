@@ -61,6 +61,13 @@ _WANTS = pattern(
     IGNORECASE,
 )
 """Words that make a wish of a sentence that states something: "it should be shorter", "I want no emojis"."""
+_NOTHING = pattern(
+    r"^(?:oh |ok |hm )?never ?mind\b"
+    r"|^(?:please |just )?(?:stop|quit) (?:it|that|this|(?:doing|saying) (?:it|that|this))\b\W*$"
+    r"|\b(?:says?|said|writes?|wrote|reads?|told)\b.{0,20}:",
+    IGNORECASE,
+)
+"""What names nothing to keep to, and what is somebody else's word."""
 _ASKS = pattern(r"\?\s*$")
 
 MANNER = frozenset(
@@ -134,7 +141,7 @@ def wishes_among(said: Sequence[str], hint: str | None) -> list[PersonsWish]:
         words = " ".join(clean(sentence).split())
         if not LEAST_CHARS <= len(words) <= MOST_CHARS or set(stems(words)) <= NOTHING_SAID:
             continue
-        if _STATES.match(words) and not _WANTS.search(words):
+        if _NOTHING.search(words) or (_STATES.match(words) and not _WANTS.search(words)):
             continue  # "it always crashes"
         standing = bool(_STANDING.search(words))
         asks = bool(_ASKS.search(words)) and not _TAKES_BACK.match(words)

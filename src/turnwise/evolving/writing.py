@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 
+from turnwise.errors import SkillError
 from turnwise.evolving.wishes import PersonsWish
-from turnwise.patterns import pattern
+from turnwise.patterns import IGNORECASE, pattern
 from turnwise.skills.retrieval import ALWAYS, stems
 from turnwise.skills.skill_file import check_name, write
 from turnwise.types import Skill
@@ -19,6 +20,10 @@ WISH, TOOL = "wish", "tool"
 """What the names of such skills begin with."""
 SAID = "Said by the person: "
 MOST_OF_TOPIC = 160
+_SECRET = pattern(
+    r"\b(?:pass(?:word|phrase|code)s?|api[ _-]?keys?|secret|private key|access token|credentials?|pin (?:is|code))\b",
+    IGNORECASE,
+)
 _WORDS = pattern(r"[a-z0-9]+")
 WORDS_OF_NAME, CHARS_OF_NAME = 5, 40
 
@@ -26,6 +31,8 @@ WORDS_OF_NAME, CHARS_OF_NAME = 5, 40
 def skill_of_wish(wish: PersonsWish, question: str, taken: Collection[str]) -> Skill:
     """A wish as a skill. `question`: what was asked when it was said; `taken`: names of other skills. Raises SkillError
     for words that no skill may have."""
+    if _SECRET.search(wish.words):
+        raise SkillError("it speaks of a password or a key, which belongs into no prompt")
     topic = " ".join(question.split())[:MOST_OF_TOPIC].strip()
     if wish.general or not topic:
         about, where = wish.words, "In every answer, without being asked again."

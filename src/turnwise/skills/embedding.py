@@ -10,7 +10,9 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from threading import Lock
+from functools import partial
+from queue import Empty, Queue
+from threading import Lock, Thread
 from typing import Protocol
 
 import numpy as np
@@ -41,8 +43,11 @@ class Embedder(Protocol):
 class EmbeddingEndpoint:
     """The vectors of an endpoint's model; safe from any thread."""
 
-    def __init__(self, client: openai.OpenAI, model: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, client: openai.OpenAI, model: str, timeout_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = client
+        self._timeout_s = timeout_s
         self._model = model
         self._clock = clock
         self._known: OrderedDict[str, Vectors] = OrderedDict()
@@ -70,15 +75,39 @@ class EmbeddingEndpoint:
         if self._clock() < self._rests_until:
             raise SkillError("the embedding endpoint failed a moment ago; it is asked again soon")
         try:
-            answer = self._client.embeddings.create(model=self._model, input=list(texts), encoding_format="float")
-            rows = [_unit(one.embedding) for one in sorted(answer.data, key=lambda one: one.index)]
-        except (openai.OpenAIError, AttributeError, TypeError, ValueError, RecursionError) as e:
+            rows = within(partial(self._call, list(texts)), self._timeout_s)
+        except (TimeoutError, openai.OpenAIError, AttributeError, TypeError, ValueError, RecursionError) as e:
             self._rests_until = self._clock() + LEFT_ALONE_S
             raise SkillError(f"the embedding endpoint {self._client.base_url} gave no vectors: {e}") from e
         if len(rows) != len(texts):
             self._rests_until = self._clock() + LEFT_ALONE_S
             raise SkillError(f"the embedding endpoint gave {len(rows)} vectors for {len(texts)} texts")
         return rows
+
+    def _call(self, texts: list[str]) -> list[Vectors]:
+        answer = self._client.embeddings.create(model=self._model, input=texts, encoding_format="float")
+        return [_unit(one.embedding) for one in sorted(answer.data, key=lambda one: one.index)]
+
+
+def within(call: Callable[[], list[Vectors]], seconds: float) -> list[Vectors]:
+    """What the call gives. Raises TimeoutError when that takes longer: a client's own limit counts each read anew, so
+    that an endpoint which sends a byte a second would never reach it."""
+    done: Queue[list[Vectors] | Exception] = Queue(1)
+
+    def work() -> None:
+        try:
+            done.put(call())
+        except Exception as e:
+            done.put(e)
+
+    Thread(target=work, daemon=True).start()
+    try:
+        found = done.get(timeout=seconds)
+    except Empty:
+        raise TimeoutError(f"no answer within {seconds:g} s") from None
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _unit(values: Sequence[float]) -> Vectors:
@@ -98,4 +127,4 @@ def embedder(settings: SkillsConfig) -> Embedder:
     client = openai.OpenAI(
         base_url=settings.embedding_url, api_key=key, timeout=settings.embedding_timeout_s, max_retries=0
     )
-    return EmbeddingEndpoint(client, settings.embedding_model)
+    return EmbeddingEndpoint(client, settings.embedding_model, settings.embedding_timeout_s)

@@ -8,10 +8,11 @@ and no text is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -22,6 +23,8 @@ from turnwise.journal.skills.records import SkillChange, SkillVersion
 from turnwise.skills.folder import MOST_SKILLS, FolderContent, SkillFolder, digest
 from turnwise.skills.skill_file import FILE, check_name, parse
 from turnwise.types import IN_FOLDER, INJECTED, LibraryRevision, Skill, SkillEntry, SkillState
+
+T = TypeVar("T")
 
 LOCK_S = 10.0
 """Longest wait for another process that changes the library."""
@@ -123,8 +126,10 @@ class Library:
         `view` showed it."""
         with self._alone():
             now = self._sync()
-            if now.revision.number != view.revision.number or now.faults.keys() & {change.name for change in changes}:
+            if now.revision.number != view.revision.number:
                 raise SkillError("the library was changed meanwhile by another; say it again")
+            if fault := next((now.faults[change.name] for change in changes if change.name in now.faults), None):
+                raise SkillError(f"{fault} (mend or delete it first)")
             return self._settled(self._records.evolve(now.revision, what, changes, made_by), self._found(now))
 
     def rollback(self, number: int) -> LibraryView:
@@ -139,6 +144,17 @@ class Library:
                 raise SkillError(f"{view.faults[name]} (mend, delete or move it before a rollback)")
             return self._settled(self._records.go_back(view.revision, number), self._found(view))
 
+    def forget(self, names: Collection[str], erase: Callable[[], T]) -> T:
+        """Have skills' texts deleted by `erase`, and then their files. What was changed by hand is taken in before: it
+        goes with them. Raises SkillError for a file that cannot be read, and so may hold what no version has."""
+        with self._alone():
+            view = self._sync()
+            if fault := next((view.faults[name] for name in sorted(names) if name in view.faults), None):
+                raise SkillError(f"{fault} (mend or delete it first)")
+            done = erase()
+            self._sync()
+            return done
+
     # -- how ----------------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -149,6 +165,8 @@ class Library:
             lock.acquire()
         except Timeout:
             raise SkillError("another process changes the skills of this home; try again") from None
+        except OSError as e:
+            raise SkillError(f"the skills of {self._home} cannot be changed: {e.strerror or e}") from e
         try:
             yield
         finally:

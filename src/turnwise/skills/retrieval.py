@@ -18,6 +18,7 @@ from turnwise.types import Skill
 
 if TYPE_CHECKING:  # who only wants the words of a text needs no vectors
     from turnwise.skills.embedding import Embedder
+    from turnwise.skills.vectors import Vectors
 
 _WORD = pattern(r"[^\W_]+")
 _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ed", "es", "s", "e", "y")
@@ -57,9 +58,10 @@ class SkillIndex:
     def __init__(self, skills: Sequence[Skill], vectors: Embedder) -> None:
         self.skills = sorted(skills, key=lambda skill: skill.name)
         self._vectors = vectors
-        self._meanings = vectors.embed([_meaning(skill) for skill in self.skills])
+        self._meanings: Vectors | None = None
         self.fault = ""
         """Why meaning does not count at present: a sentence, or nothing."""
+        self._near("")
         self._words = Bm25([_about(skill) for skill in self.skills])
 
     def scores(self, question: str) -> list[Scored]:
@@ -77,8 +79,11 @@ class SkillIndex:
     def _near(self, question: str) -> Sequence[float]:
         """How near each skill's meaning is; nothing is near while the vectors cannot be had."""
         try:
-            asked = self._vectors.embed([question])
-            near: list[float] = (self._meanings @ asked[0]).tolist()
+            if self._meanings is None:
+                self._meanings = self._vectors.embed([_meaning(skill) for skill in self.skills])
+            near: list[float] = []
+            if question:
+                near = (self._meanings @ self._vectors.embed([question])[0]).tolist()
         except (SkillError, ValueError) as e:  # a model whose vectors have another length than before
             self.fault = str(e)
             return [0.0] * len(self.skills)

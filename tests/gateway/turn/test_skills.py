@@ -126,8 +126,9 @@ def test_a_word_that_only_goes_on_keeps_the_skills_and_the_bridge(
     said = [ASK, words(first), "Yes, please do that."]
     second = ask(gateway, said)
     assert gateway.turn(second).bridged and HEAD in prompt(gateway, second)
-    third = ask(gateway, [*said, words(second), f"Now another thing: {OTHER}"])
-    assert HEAD not in prompt(gateway, third)
+    for other in (f"Now another thing: {OTHER}", "Who was Caesar?", "明日の天気を教えて"):
+        third = ask(gateway, [*said, words(second), other])
+        assert HEAD not in prompt(gateway, third)
 
 
 def test_a_set_that_covers_what_fits_stays(gateway: Running, seen: Callable[[str], None]) -> None:

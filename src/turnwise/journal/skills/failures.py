@@ -52,6 +52,11 @@ class RecordedFailures:
         with self._store.reading() as c:
             return _newest(c)
 
+    def pass_over(self) -> None:
+        """Leave what was judged so far: with the evolver off, skills come of what is said once it is on."""
+        with self._store.transaction() as c:
+            set_meta(c, READ, _newest(c))
+
     def unread(self, limit: int) -> list[JudgedTurn]:
         """Main turns with verdicts that were not looked at, oldest first, each with the last word on it."""
         with self._store.transaction() as c:

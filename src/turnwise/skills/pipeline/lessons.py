@@ -18,6 +18,8 @@ from turnwise.types import Skill
 
 MOST_LESSONS = 50
 """Of one call: those seen most often."""
+MOST_OF_STAGE = 100
+"""Different failures of one stage that are looked at: each message is compared with all of them."""
 ALIKE = 0.5
 """Share of their words that two messages of one stage have in common when they tell the same."""
 MOST_QUOTED = 240
@@ -45,12 +47,13 @@ class StageLesson:
 
 def lessons_of(runs: Sequence[PipelineRun]) -> list[StageLesson]:
     """What runs stumbled over, the same of one stage together, most often seen first."""
-    found: list[StageLesson] = []
+    stages: dict[tuple[str, str], list[StageLesson]] = {}
     for number, run in enumerate(runs):
         for stage in run.stages:
             for event in stage.events:
                 if _quoted(event.message):
-                    _take(found, run.pipeline, stage.stage, event, number)
+                    _take(stages.setdefault((run.pipeline, stage.stage), []), run.pipeline, stage.stage, event, number)
+    found = [lesson for lessons in stages.values() for lesson in lessons]
     found.sort(key=lambda lesson: (-lesson.kinds.total(), lesson.pipeline, lesson.stage, lesson.message))
     return found[:MOST_LESSONS]
 
@@ -84,9 +87,10 @@ def _told_by(skill: Skill) -> tuple[str, frozenset[str]]:
 
 def _take(found: list[StageLesson], pipeline: str, stage: str, event: PipelineEvent, run: int) -> None:
     words = _words(event.message)
-    same = (lesson for lesson in found if (lesson.pipeline, lesson.stage) == (pipeline, stage))
-    lesson = next((one for one in same if _alike(one.words, words) >= ALIKE), None)
+    lesson = next((one for one in found if _alike(one.words, words) >= ALIKE), None)
     if lesson is None:
+        if len(found) >= MOST_OF_STAGE:
+            return
         lesson = StageLesson(pipeline, stage, words, _quoted(event.message))
         found.append(lesson)
     lesson.kinds[event.kind] += 1
