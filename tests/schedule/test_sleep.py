@@ -17,7 +17,9 @@ BERLIN = ZoneInfo("Europe/Berlin")
         (time(23), time(7), datetime(2026, 1, 5, 22, 0, tzinfo=UTC), True),
         (time(23), time(7), datetime(2026, 1, 5, 21, 59, tzinfo=UTC), False),
         (time(23), time(7), datetime(2026, 1, 5, 6, 0, tzinfo=UTC), False),
+        (time(23), time(7), datetime(2026, 1, 5, 2, 0, tzinfo=UTC), True),
         (time(13), time(14), datetime(2026, 7, 5, 11, 30, tzinfo=UTC), True),
+        (time(13), time(14), datetime(2026, 7, 5, 12, 0, tzinfo=UTC), False),
         # the gap: 01:59 is followed by 03:00, so hours that end at 02:30 end there
         (time(1), time(2, 30), datetime(2026, 3, 29, 0, 59, tzinfo=UTC), True),
         (time(1), time(2, 30), datetime(2026, 3, 29, 1, 0, tzinfo=UTC), False),

@@ -23,6 +23,12 @@ def test_a_request_in_sleep_hours_shuts_it_and_it_waits_for_the_trainer():
     assert window == Window(WindowState.IDLE_WAIT)
 
 
+def test_a_trainer_that_has_not_stopped_yet_is_waited_for_however_long_the_person_is_away_again():
+    window = next_window(Window(WindowState.PAUSING, 0.0), 10 * QUIET_SECONDS, [SLEEP], due=True, stopped=False)
+    assert window == Window(WindowState.PAUSING, 0.0)
+    assert next_window(window, 11 * QUIET_SECONDS, [SLEEP], due=True, stopped=True).may_train
+
+
 def test_a_broken_sensor_alone_opens_nothing():
     window = next_window(Window(), 0.0, [BROKEN], due=True, stopped=True)
     assert next_window(window, 1e6, [BROKEN], due=True, stopped=True).state is WindowState.IDLE_WAIT
