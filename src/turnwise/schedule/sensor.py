@@ -8,7 +8,7 @@ from turnwise.schedule.window import SensorReading
 
 
 class Sensor(Protocol):
-    """One source of news about whether the person is away. It never raises: a broken one has no opinion and says why."""
+    """Tells whether the person is away, as far as it can see. It never raises: a broken one has no opinion."""
 
     @property
     def name(self) -> str: ...

@@ -172,7 +172,7 @@ class _Player:
         return rng.choice(wish.asks if attempt == 0 and rng.random() < DIRECTIVE_SHARE else wish.grumbles)
 
     async def _examine(self, conversations: int) -> tuple[Examined, list[dict[str, Any]]]:
-        """The held-out questions as side turns, without the wishes, and of the base model with them; the answers too."""
+        """The held-out questions as side turns, without the wishes, and of the base model with them; all answers."""
         wishes = self._course.person.wishes_at(max(0, conversations - 1))
         questions = self._course.person.examination
         seed = 1000 + 100 * self._course.seed
