@@ -121,7 +121,11 @@ class EngineConfig(Section):
         default="TURNWISE_ENGINE_API_KEY", description="Environment variable with the key of the server at engine.url."
     )
     dtype: Literal["bfloat16", "float32"] = Field(default="bfloat16", description="Number format of the local engine.")
-    threads: int = Field(default=0, ge=0, description="CPU threads of the local engine; 0 takes all cores.")
+    threads: int = Field(
+        default=0,
+        ge=0,
+        description="Most CPU threads of a step of the local engine, which takes as many as are fastest; 0: all cores.",
+    )
     max_num_seqs: int = Field(default=16, ge=1, le=256, description="Requests decoded together.")
     max_queue: int = Field(default=64, ge=0, description="Requests that may wait; more get a 429.")
     max_model_len: int = Field(
