@@ -113,7 +113,7 @@ def test_a_real_x_server_that_dies_or_hangs_takes_nobody_with_it(
     assert x11.idle_seconds() >= 0
     monkeypatch.setattr("turnwise.schedule.input.asking.ask.__kwdefaults__", {"limit_s": 0.5})
     display.send_signal(signal.SIGSTOP)
-    with pytest.raises(SensorFault, match="did not answer within 0.5 seconds"):
+    with pytest.raises(SensorFault, match=r"did not answer within 0\.5 seconds"):
         x11.idle_seconds()
     display.send_signal(signal.SIGCONT)
     display.kill()
@@ -188,7 +188,7 @@ def test_what_windows_says_also_when_its_ticks_begin_anew() -> None:
 
 
 def test_a_command_that_hangs_is_ended() -> None:
-    with pytest.raises(SensorFault, match="sleep did not answer within 0.2 seconds"):
+    with pytest.raises(SensorFault, match=r"sleep did not answer within 0\.2 seconds"):
         ask("sleep", "60", limit_s=0.2)
 
 

@@ -24,6 +24,7 @@ MEMORY_BYTES = 1 << 30
 def bounded_busy_times(content: bytes, start: datetime, end: datetime, zone: ZoneInfo | None) -> list[Busy]:
     """The busy times of a calendar as it was fetched. Raises SensorFault, also at a limit."""
     asked = {"start": start.isoformat(), "end": end.isoformat(), "zone": zone.key if zone else None}
+    asked |= {"memory": MEMORY_BYTES, "seconds": int(LIMIT_S) + 1}
     try:
         done = subprocess.run(
             [sys.executable, "-m", __name__],
@@ -47,8 +48,8 @@ def bounded_busy_times(content: bytes, start: datetime, end: datetime, zone: Zon
 
 def main() -> None:
     """The child: what is asked and the calendar on the standard input, one answer on the standard output."""
-    _limit_memory()
     asked = json.loads(sys.stdin.buffer.readline())
+    _limit(asked["memory"], asked["seconds"])
     zone = ZoneInfo(asked["zone"]) if asked["zone"] else None
     start, end = (datetime.fromisoformat(asked[name]) for name in ("start", "end"))
     try:
@@ -61,13 +62,12 @@ def main() -> None:
     json.dump(told, sys.stdout)
 
 
-def _limit_memory() -> None:
+def _limit(memory: int, seconds: int) -> None:
     if sys.platform == "win32":
         return
     import resource
 
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    seconds = int(LIMIT_S) + 1
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # should who asked be dead
 
 

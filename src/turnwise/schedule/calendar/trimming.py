@@ -97,6 +97,8 @@ def _unfolded(text: str) -> Iterator[str]:
     parts: list[str] = []
     length = 0
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        if not line:
+            continue
         if line[:1] in (" ", "\t") and parts:
             length += len(line)
             if length <= MOST_IN_A_LINE:
