@@ -115,6 +115,25 @@ def test_folded_lines_a_byte_order_mark_and_foreign_line_ends() -> None:
 # Trimming
 
 
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        (["DTSTART:20200101T100000Z"], False),
+        (["DTSTART:20261101T100000Z"], True),
+        (["DTSTART:20200101T100000Z", "RRULE:FREQ=DAILY"], True),
+        (["DTSTART:20200101T100000Z", "RRULE:FREQ=DAILY;UNTIL=20261231T000000Z"], True),
+        (["DTSTART:20200101T100000Z", "RRULE:FREQ=DAILY;UNTIL=20210101T000000Z"], False),
+        (["DTSTART:20200101T100000Z", "RRULE:UNTIL=20210101;FREQ=DAILY", "RDATE:20261124T100000Z"], True),
+        (["DTSTART:20200101T100000Z", "RECURRENCE-ID:20200101T090000Z"], False),
+        (["DTSTART:20200101T100000Z", "RECURRENCE-ID:20261124T090000Z"], True),
+        (["DTSTART:20200101T100000Z", "RECURRENCE-ID;RANGE=THISANDFUTURE:20200101T090000Z"], True),
+        (["SUMMARY:never"], False),
+    ],
+)
+def test_what_can_no_longer_matter_is_left_out(lines: list[str], kept: bool) -> None:
+    assert ("BEGIN:VEVENT" in trimmed(calendar(event(*lines)), START)) == kept
+
+
 def test_titles_people_and_alarms_are_gone_before_anything_reads_them() -> None:
     alarm = "BEGIN:VALARM\r\nDTSTART:19990101T000000Z\r\nTRIGGER:-PT5M\r\nEND:VALARM"
     secret = meeting(24, 10, 11, "SUMMARY:Redundancies", "DESCRIPTION:a\r\n b", "ATTENDEE;CN=Bob:mailto:b@x", alarm)

@@ -65,8 +65,10 @@ def main() -> None:
 def _limit(memory: int, seconds: int) -> None:
     if sys.platform == "win32":
         return
+    import os
     import resource
 
+    os.nice(10)  # the person may be at work
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # should who asked be dead
 

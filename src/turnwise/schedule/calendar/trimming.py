@@ -24,7 +24,6 @@ _HOW = ("STATUS", "TRANSP", "X-MICROSOFT-CDO-BUSYSTATUS")
 _OF_EVENT = frozenset(("BEGIN", "END", "UID", *_WHEN, *_HOW))
 _OF_ZONE = frozenset(("BEGIN", "END", "TZID", "DTSTART", "TZOFFSETFROM", "TZOFFSETTO", "RRULE", "RDATE", "TZNAME"))
 _OF_CALENDAR = frozenset(("VERSION", "PRODID", "X-WR-TIMEZONE"))
-_SERIES = frozenset(("RRULE", "RDATE", "RECURRENCE-ID"))
 _ZONE_PARTS = frozenset(("STANDARD", "DAYLIGHT"))
 
 
@@ -117,8 +116,18 @@ def _name(line: str) -> str:
 
 
 def _over(event: list[str], earliest: str) -> bool:
-    """Whether an event stands for itself and began before that day, YYYYMMDD; one without a start is nothing."""
-    starts = [line.rpartition(":")[2].strip() for line in event if _name(line) == "DTSTART"]
-    if not starts:
+    """Whether all of an event was before that day, YYYYMMDD; one without a start is nothing."""
+    told = {_name(line): line for line in event}
+    if "DTSTART" not in told:
         return True
-    return starts[0][:8] < earliest and not any(_name(line) in _SERIES for line in event)
+    if "RDATE" in told or "RANGE=" in told.get("RECURRENCE-ID", "").upper():
+        return False
+    last = [_day(told[name]) for name in ("DTSTART", "RECURRENCE-ID") if name in told]
+    if "RRULE" in told:
+        _, until, day = told["RRULE"].upper().partition("UNTIL=")
+        last = [day[:8]] if until else []
+    return all(day < earliest for day in last) if last else False
+
+
+def _day(line: str) -> str:
+    return line.rpartition(":")[2].strip()[:8]
