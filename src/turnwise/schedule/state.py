@@ -54,7 +54,8 @@ def _of_the_trainer(config: Config) -> dict[str, Any] | None:
     except (JournalError, ValueError, LookupError, TypeError):
         return None  # of another program's version, or a journal that `doctor` has more to say about
     opens = window in (WindowState.WINDOW_OPEN, WindowState.TRAINING)
-    return {"said": f"The window is {_SAID[window]}.", "open": opens, "window": str(window), "seen_by": "trainer",
+    said = f"The window is {_SAID[window]}. {told.get('why', '')}".strip()
+    return {"said": said, "open": opens, "window": str(window), "seen_by": "trainer",
             "readings": readings}  # fmt: skip
 
 
