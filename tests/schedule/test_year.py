@@ -19,9 +19,7 @@ from turnwise.schedule.window import SensorOpinion, Window, WindowState, next_wi
 
 
 def test_a_year() -> None:
-    kept = replace(
-        diary(5, 365), look_s=60.0
-    )  # on the Chatham Islands, whose clock is three quarters off, with two naps and two meetings
+    kept = replace(diary(5, 365), look_s=60.0)  # on the Chatham Islands, with two naps a day and two meetings
     assert breaches(kept, live(kept)) == []
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -92,15 +93,17 @@ def host_of(url: str) -> str:
     return urlsplit(url).hostname or "the calendar's host"
 
 
+async def stays_secure(secure: bool, request: httpx.Request) -> None:
+    """A server may send us on, but not into the open, nor to a server of this machine that it cannot reach itself.
+
+    `secure`: whether the first request was encrypted. Raises SensorFault.
+    """
+    if secure and request.url.scheme != "https":
+        raise SensorFault(f"{request.url.host} would be asked without encryption: a redirect leads there")
+
+
 async def _answered(request: httpx.Request, auth: tuple[str, str] | None) -> ServerAnswer:
-    secure = request.url.scheme == "https"
-
-    async def stays_secure(request: httpx.Request) -> None:
-        """A server may send us on, but not into the open, nor to a server of this machine that it cannot reach."""
-        if secure and request.url.scheme != "https":
-            raise SensorFault(f"{request.url.host} would be asked without encryption: a redirect leads there")
-
-    hooks = {"request": [stays_secure]}
+    hooks = {"request": [partial(stays_secure, request.url.scheme == "https")]}
     async with (
         asyncio.timeout(LIMIT_S),
         httpx.AsyncClient(timeout=LIMIT_S, follow_redirects=True, max_redirects=5, event_hooks=hooks) as client,

@@ -84,7 +84,7 @@ def busy_at_google(kept: Path, start: datetime, end: datetime, at: GoogleAddress
         client, refresh = GoogleClient(token["client_id"], token["client_secret"]), token["refresh_token"]
     except FileNotFoundError:
         raise SensorFault(f"Google has not been asked for leave yet; {CONNECT}") from None
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         raise SensorFault(f"{kept} cannot be read; {CONNECT}") from None
     access = _token(at, client, {"grant_type": "refresh_token", "refresh_token": refresh}).get("access_token")
     asked = {"timeMin": _stamp(start), "timeMax": _stamp(end), "items": [{"id": "primary"}]}
@@ -95,7 +95,7 @@ def busy_at_google(kept: Path, start: datetime, end: datetime, at: GoogleAddress
     try:
         calendar = json.loads(answer.content)["calendars"]["primary"]
         times = [Busy(_moment(each["start"]), _moment(each["end"])) for each in calendar.get("busy", ())]
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise SensorFault("Google's answer cannot be read") from None
     return joined(each for each in times if is_meeting(each.start, each.end))
 
@@ -110,7 +110,7 @@ def _token(at: GoogleAddresses, client: GoogleClient, asked: dict[str, str]) -> 
         told = json.loads(answer.content)
         if isinstance(told["access_token"], str):
             return told
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         pass  # said below
     raise SensorFault("Google's answer has no token in it")
 
@@ -122,7 +122,7 @@ def _reason(answer: ServerAnswer) -> str:
     """Google's word for a refusal, where it is one of those that are known."""
     try:
         word = json.loads(answer.content)["error"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return ""
     return f" ({word})" if isinstance(word, str) and word in _KNOWN else ""
 

@@ -112,7 +112,7 @@ class CalendarReader:
                 return None
             busy = tuple(Busy(_moment(start), _moment(end)) for start, end in told["busy"])
             return CalendarReading(busy, _moment(told["read_at"]), _moment(told["until"]), str(told["mark"]))
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return None  # a file that cannot be read is made anew
 
 
