@@ -37,6 +37,7 @@ from turnwise.cli.options import (
 )
 from turnwise.cli.person import feedback, token
 from turnwise.cli.records import sessions_app, versions_app
+from turnwise.cli.schedule import schedule_app
 from turnwise.cli.skills import skills_app
 from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.loops.states import read_states
@@ -57,6 +58,7 @@ app.command("forget", epilog="Example: turnwise forget session-6f3a91c2 --dry-ru
 app.add_typer(judge_app, name="judge")
 app.add_typer(hints_app, name="hints")
 app.add_typer(skills_app, name="skills")
+app.add_typer(schedule_app, name="schedule")
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
 app.command(epilog="Example: turnwise token person")(token)
