@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from turnwise.config.addresses import DATABASE_URL, DatabaseUrl
+from turnwise.config.modes import WHEN, When
 from turnwise.methods import METHODS, known_method
 from turnwise.patterns import anchored
 
@@ -48,7 +49,6 @@ class ServerConfig(Section):
     engine_return_s: Seconds = Field(
         default=60.0, description="How long a request without a token yet waits for an engine that is restarted."
     )
-
     strict: bool = Field(
         default=False, description="Refuse what an engine cannot honour, rather than name it in `x-turnwise-ignored`."
     )
@@ -203,7 +203,8 @@ class JudgeConfig(Section):
 class TrainConfig(Section):
     """How samples become policy versions."""
 
-    enabled: bool = Field(default=True, description="Run the trainer.")
+    enabled: bool = Field(default=True, description="Make samples to train on, and run the trainer.")
+    when: When = Field(default="idle", description=WHEN)
     method: Annotated[str, AfterValidator(known_method)] = Field(
         default="combined", description=f"Which signals the loss uses: {', '.join(METHODS)}."
     )
