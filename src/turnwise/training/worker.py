@@ -83,6 +83,7 @@ def run(config: Config, stop: Stop, leave: Leave | None = None) -> None:
                 fault = fault and trainer.fault_of(serving)
                 why = None if fault else journal.batches.waits_for() or shut
                 status = {"state": "blocked" if fault else "waiting", "version": serving, "error": fault, "for": why}
+                status |= {"when": config.train.when}
                 journal.status.say("trainer", status)
             closed = ""
         except JournalUnavailable as e:  # a full disk, a lock: nothing can be trained, and nothing is lost
