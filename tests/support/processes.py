@@ -75,12 +75,13 @@ class Server:
 def serving(
     home: Path, model: Path | str | None = None, program: str | None = None, **settings: object
 ) -> Iterator[Server]:
-    """`turnwise serve` in this home until the block ends. Settings have two underscores for the dot.
+    """`turnwise serve` in this home until the block ends. Settings have two underscores for the dot. It trains as soon as
+    there is a batch, unless `train__when` says otherwise: nobody is away in a test.
 
     `program` is Python that runs the command line after what it changes.
     """
     home.mkdir(parents=True, exist_ok=True)
-    pairs = {key.replace("__", "."): value for key, value in settings.items()}
+    pairs = {"train.when": "always"} | {key.replace("__", "."): value for key, value in settings.items()}
     if model is not None:
         pairs["model.path"] = str(model)
     sets = [arg for key, value in pairs.items() for arg in ("--set", f"{key}={value}")]

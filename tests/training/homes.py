@@ -42,6 +42,7 @@ def settings(home: Path, model: Path, **changes: object) -> Config:
     overrides: dict[str, object] = {
         "home": home,
         "model.path": str(model),
+        "train.when": "always",  # the window has its own tests
         "train.lr": 3e-3,
         "train.lora_rank": 4,
         "train.min_batch": 4,

@@ -28,6 +28,18 @@ def test_answers_come_with_their_log_probs_and_not_for_ever(policy: Policy) -> N
     assert sample_answers(policy, prompts, 12, seed=3, time_s=-1.0) is None
 
 
+def test_the_time_in_which_it_is_made_to_stand_does_not_count(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(asking.time, "monotonic", lambda: now[0])
+
+    def stands_for_an_hour() -> None:
+        now[0] += 3600
+
+    prompts = [ids(1, 9), ids(2, 5)]
+    monkeypatch.setattr(asking, "AT_ONCE", 1)  # one after the other
+    assert sample_answers(policy, prompts, 12, seed=3, time_s=60, alive=stands_for_an_hour) is not None
+
+
 def test_tokens_come_as_often_as_the_policy_says(policy: Policy) -> None:
     prompt, count, temperature = ids(1, 6), 600, 0.3
     answers = sample_answers(policy, [prompt] * count, 1, seed=0, temperature=temperature)

@@ -18,7 +18,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from turnwise import __version__
-from turnwise.capabilities import capabilities
 from turnwise.cli.bench import bench_app, judge_app
 from turnwise.cli.hints import hints_app
 from turnwise.cli.journal import forget_session, journal_app
@@ -39,6 +38,7 @@ from turnwise.cli.person import feedback, token
 from turnwise.cli.records import sessions_app, versions_app
 from turnwise.cli.schedule import schedule_app
 from turnwise.cli.skills import skills_app
+from turnwise.cli.train import train_app
 from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.loops.states import read_states
 from turnwise.methods import METHODS
@@ -59,6 +59,7 @@ app.add_typer(judge_app, name="judge")
 app.add_typer(hints_app, name="hints")
 app.add_typer(skills_app, name="skills")
 app.add_typer(schedule_app, name="schedule")
+app.add_typer(train_app, name="train")
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
 app.command(epilog="Example: turnwise token person")(token)
@@ -137,6 +138,7 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     """Sessions, turns by state, verdicts, waiting samples, the serving version and what the loops do."""
     from turnwise.doctor.journal import loop_errors
     from turnwise.journal.queue.refusals import wall
+    from turnwise.schedule.telling import NOTES, when_trained
 
     settings = read_config(config, home, None)
     figures, bumps = read_journal(settings, lambda journal: (journal.status.figures(), journal.skills.bumps()))
@@ -156,8 +158,9 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     table.add_row("verdicts", ", ".join(f"{n} {kind}" for kind, n in figures["verdicts"].items()) or "none yet")
     table.add_row("hints", str(figures["hints"]))
     table.add_row("samples waiting", f"{figures['samples_ready']} (a step starts at {settings.train.min_batch})")
-    if not capabilities(settings).trainable:
-        table.add_row("engine", f"{settings.engine.kind}: it takes messages, so nothing is trained")
+    table.add_row("training", escape(when_trained(settings, figures["samples_ready"], figures["loops"])))
+    if settings.mode != "both":
+        table.add_row("mode", settings.mode)
     part = figures["version"]["part"]
     cut = f", {part:g} of its step" if part < 1 else ""
     table.add_row("serving version", f"{figures['version']['number']} ({figures['versions_published']} published{cut})")
@@ -169,6 +172,8 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     elif refused := figures["refused_in_a_row"]["count"]:
         table.add_row("gate", f"refused {refused} {'batch' if refused == 1 else 'batches'} since the last version")
     for name, loop in figures["loops"].items():
+        if name in NOTES:
+            continue
         alive = "" if loop["seconds_ago"] < 30 else f" [red](silent for {loop['seconds_ago']:.0f} s)[/]"
         hidden = ("seconds_ago", "error", "version_error")
         said = escape(", ".join(f"{k}={v}" for k, v in loop.items() if k not in hidden and v is not None))

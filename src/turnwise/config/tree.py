@@ -15,10 +15,11 @@ import platformdirs
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from turnwise.capabilities import check
+from turnwise.config.gate import GateConfig
+from turnwise.config.modes import MODE, Mode, as_the_mode_says, contradiction
 from turnwise.config.schedule import ScheduleConfig
 from turnwise.config.sections import (
     EngineConfig,
-    GateConfig,
     JournalConfig,
     JudgeConfig,
     ModelConfig,
@@ -38,6 +39,7 @@ class Config(Section):
         default_factory=lambda: Path(os.environ.get("TURNWISE_HOME") or platformdirs.user_data_path("turnwise")),
         description="Folder of the journal, the versions, the token and the logs (environment: TURNWISE_HOME).",
     )
+    mode: Mode = Field(default="both", description=MODE)
     server: ServerConfig = ServerConfig()
     model: ModelConfig = ModelConfig()
     engine: EngineConfig = EngineConfig()
@@ -48,6 +50,11 @@ class Config(Section):
     skills: SkillsConfig = SkillsConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     journal: JournalConfig = JournalConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_mode_says(cls, given: object) -> object:
+        return as_the_mode_says(given)
 
     @field_validator("home")
     @classmethod
@@ -63,7 +70,14 @@ class Config(Section):
                 f"train.max_batch must be at least train.min_batch, or no batch could ever begin: they are {most} and "
                 f"{least}; set train.max_batch to {least} or more, or lower train.min_batch"
             )
+        if said := contradiction(self.mode, self):
+            raise ValueError(said)
         return self
+
+    @property
+    def trains(self) -> bool:
+        """Whether a trainer runs beside the gateway, now or when the person is away."""
+        return self.train.enabled and self.train.when != "off"
 
     @property
     def journal_path(self) -> Path:

@@ -49,10 +49,14 @@ def running_server(
 ) -> Iterator[Server]:
     """Start a server in the new folder ``home`` with ``settings`` (sections of config.toml); stop it at the end.
 
+    It trains as soon as there is a batch, unless the settings say otherwise.
+
     ``environment`` has variables beside this process's own. Raises ServerError with the end of the server's log when it
     is not ready within START_LIMIT_S.
     """
     home.mkdir(parents=True)
+    # Who plays a person waits for what is learned of it, and never goes away.
+    settings = {**settings, "train": {"when": "always", **settings.get("train", {})}}
     (home / "config.toml").write_text(_toml(settings), encoding="utf-8")
     ready, log = home / "ready.json", home / "serve.log"
     command = [sys.executable, "-P", "-m", "turnwise", "serve", "--port", "0", "--ready-file", str(ready)]

@@ -175,6 +175,7 @@ async def upkeep(config: Config, journal: Journal, opener: TurnOpener, url: str,
         await asyncio.to_thread(keeper.tick)
 
     async def heartbeat() -> None:
+        opener.traffic.tick()
         versions = opener.versions
         status = {"pid": os.getpid(), "url": url, "version": versions.number, "version_error": versions.error}
         await asyncio.to_thread(journal.status.say, "gateway", status)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from turnwise.journal import schema
 from turnwise.journal.counts import HINTS, UNRECOGNISED, read_counts, told
@@ -16,6 +17,8 @@ from turnwise.journal.queue.serving import serving
 from turnwise.journal.store import Store
 from turnwise.types import TurnState
 
+_LAST = select(schema.loops).where(schema.loops.c.name == bindparam("which"))
+
 
 class Status:
     """Figures and heartbeats."""
@@ -26,8 +29,21 @@ class Status:
     def say(self, loop: str, data: dict[str, Any]) -> None:
         """What a loop says of itself, with the time: its heartbeat."""
         with self._store.transaction() as c:
-            now = {"updated_at": self._store.clock(), "seen_mono": self._store.now(c)}
-            upsert(c, schema.loops, {"name": loop, "data": pack_json(data)} | now)
+            self._say(c, loop, data)
+
+    def say_soon(self, loop: str, data: dict[str, Any]) -> Future[None]:
+        """The same with the next group of writes, for who cannot wait. Raises JournalError; so may the future."""
+        return self._store.writes.submit(lambda c: self._say(c, loop, data))
+
+    def last(self, loop: str) -> tuple[dict[str, Any], float] | None:
+        """What a loop last said, and how many seconds ago; None where it never did."""
+        with self._store.reading() as c:
+            row = c.execute(_LAST, {"which": loop}).one_or_none()
+            return None if row is None else (unpack_json(row.data), self._ago(c, row))
+
+    def _say(self, c: Connection, loop: str, data: dict[str, Any]) -> None:
+        now = {"updated_at": self._store.clock(), "seen_mono": self._store.now(c)}
+        upsert(c, schema.loops, {"name": loop, "data": pack_json(data)} | now)
 
     def figures(self) -> dict[str, Any]:
         """The figures of `turnwise status`: sessions, turns by state, verdicts, samples, versions, loops."""

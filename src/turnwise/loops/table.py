@@ -118,7 +118,7 @@ def loop_table(config: Config, model: Path | str, places: Places, common: list[s
         rows.append(Loop("judge", command, limits=watching.JUDGE, environment=key))
     if config.skills.enabled and config.skills.evolve:
         rows.append(Loop("evolver", [*python, "turnwise.evolving", *common], limits=watching.EVOLVER))
-    if config.train.enabled:
+    if config.trains:
         rows.append(Loop("trainer", [*python, "turnwise.training", *common], limits=watching.TRAINER))
     return rows
 

@@ -43,17 +43,32 @@ def sample_answers(
     """An answer of at most ``most`` tokens to each prompt; None when that takes longer than ``time_s``.
 
     At temperature 0 each token is the likeliest one, and log-probs are those at temperature 1.
-    ``alive`` is called every few tokens and may raise. The process's own random state stays as it is.
+    ``alive`` is called every few tokens and may raise; how long it takes itself does not count. The process's own random state stays as it is.
     """
-    deadline = time.monotonic() + time_s
+    patience = _Patience(time_s, alive)
     generator = torch.Generator(policy.device).manual_seed(seed)
     found: dict[int, GivenAnswer] = {}
     for chosen in _together([len(p) for p in prompts], most):
-        answers = _sample(policy, [prompts[i] for i in chosen], most, temperature, generator, deadline, alive)
+        answers = _sample(policy, [prompts[i] for i in chosen], most, temperature, generator, patience)
         if answers is None:
             return None
         found |= dict(zip(chosen, answers, strict=True))
     return [found[i] for i in range(len(prompts))]
+
+
+class _Patience:
+    """How long sampling may take. The time in which `alive` stands, for hours while the person is there, is not counted."""
+
+    def __init__(self, time_s: float, alive: Callable[[], None]) -> None:
+        self._deadline = time.monotonic() + time_s
+        self._alive = alive
+
+    def over(self) -> bool:
+        asked = time.monotonic()
+        self._alive()
+        now = time.monotonic()
+        self._deadline += now - asked
+        return now > self._deadline
 
 
 def _together(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
@@ -75,8 +90,7 @@ def _sample(
     most: int,
     temperature: float,
     generator: torch.Generator,
-    deadline: float,
-    alive: Callable[[], None],
+    patience: _Patience,
 ) -> list[GivenAnswer] | None:
     width = max(len(p) for p in prompts)
     ids = torch.tensor([[0] * (width - len(p)) + list(p) for p in prompts], device=policy.device)
@@ -88,10 +102,8 @@ def _sample(
     logprobs: list[Tensor] = []
     going = torch.ones(len(prompts), dtype=torch.bool, device=policy.device)
     for step in range(most):
-        if step % CHECK_EVERY == 0:
-            alive()
-            if time.monotonic() > deadline:
-                return None
+        if step % CHECK_EVERY == 0 and patience.over():
+            return None
         logits, cache = policy.next_logits(ids, mask, positions, cache)
         table = (logits / sampling_temperature(temperature)).log_softmax(-1)
         chosen = _draw(table, generator) if temperature else table.argmax(-1, keepdim=True)

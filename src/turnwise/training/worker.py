@@ -2,7 +2,7 @@
 
 It talks to the other loops through the journal and the version directories alone. Killed at any point, it finds the
 same batch, parent and position again and goes on to the same weights. It never waits for the next batch before it
-publishes, and never touches what is being served.
+publishes, and never touches what is being served. Between two micro-batches it stands still while the person is there.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from turnwise.journal.journal import Journal
 from turnwise.journal.queue.refusals import wall
 from turnwise.loops.lifeline import beat
 from turnwise.models.architectures import supported_model
+from turnwise.training.leave import Leave
 from turnwise.training.publish import clean_leftovers, numbers_on_disk, version_dir
 from turnwise.training.step import BadBatch, Tick
 from turnwise.training.update import Candidate, Trainer
@@ -35,6 +36,9 @@ NICENESS = 10
 """Training must not take the processor from answers."""
 POLL_S = 0.5
 HEARTBEAT_S = 5.0
+PUBLISHING = "publishing"
+STAND_S = 0.2
+"""Between two looks whether a batch that stands may go on."""
 ROOM_S = 10.0
 """Between two tries to go on with a batch that a full disk stopped."""
 
@@ -49,14 +53,15 @@ class Interrupted(Exception):
     """The loop was told to stop in the middle of an update."""
 
 
-def run(config: Config, stop: Stop) -> None:
-    """Train until ``stop`` is set. Raises ModelError or JournalError when it cannot start."""
+def run(config: Config, stop: Stop, leave: Leave | None = None) -> None:
+    """Train until ``stop`` is set. Raises ModelError, ConfigError or JournalError when it cannot start."""
     os.nice(max(0, NICENESS - os.nice(0)))
     # Threads of one operation wait for each other: one that shares its core with the engine, at lower priority, holds
     # up all of them. Half of the cores do more work than all of them do.
     torch.set_num_threads(config.train.threads or max(1, (os.cpu_count() or 1) // 2))
     transformers.utils.logging.disable_progress_bar()
     journal = Journal.open(config)
+    leave = leave or Leave(config, journal)
     clean_leftovers(journal, config.versions_dir)
     trainer = Trainer(config, supported_model(config.model.path))
     worker = f"trainer-{os.getpid()}"
@@ -65,16 +70,20 @@ def run(config: Config, stop: Stop) -> None:
     while not stop.is_set():
         beat()
         try:
-            batch = None if fault else journal.batches.claim(worker, config.train.lease_s)
+            shut = leave.why_not(due=False, stopped=True)
+            batch = None if fault or shut else journal.batches.claim(worker, config.train.lease_s, leave.asked)
             if batch is not None:
-                fault = work(config, journal, trainer, batch, stop, journal.store.steady)
+                fault = work(config, journal, trainer, batch, stop, journal.store.steady, leave)
                 heartbeat = float("-inf")
                 continue
+            if leave.asked:
+                leave.done(_outcome(journal, fault))
             if time.monotonic() - heartbeat >= HEARTBEAT_S:
                 heartbeat, serving = time.monotonic(), journal.versions.latest()
                 fault = fault and trainer.fault_of(serving)
-                why = None if fault else journal.batches.waits_for()
+                why = None if fault else journal.batches.waits_for() or shut
                 status = {"state": "blocked" if fault else "waiting", "version": serving, "error": fault, "for": why}
+                status |= {"when": config.train.when}
                 journal.status.say("trainer", status)
             closed = ""
         except JournalUnavailable as e:  # a full disk, a lock: nothing can be trained, and nothing is lost
@@ -82,21 +91,38 @@ def run(config: Config, stop: Stop) -> None:
                 log.warning("nothing can be trained: %s", e)
             closed = str(e)
         time.sleep(POLL_S)
+    leave.close()
     with suppress(JournalUnavailable):
         journal.status.say("trainer", {"state": "stopped"})
 
 
+def _outcome(journal: Journal, fault: str | None) -> str:
+    """What to tell a person who asked for training, when there is nothing left to train."""
+    if fault or (fault := journal.batches.waits_for()):
+        return f"nothing can be trained: {fault}"
+    if refused := journal.batches.refused_in_a_row()["count"]:
+        return f"the gate refused the last {refused} batches, so version {journal.versions.latest()} still serves"
+    return f"version {journal.versions.latest()} serves, and no sample waits"
+
+
 def work(
-    config: Config, journal: Journal, trainer: Trainer, batch: Batch, stop: Stop, monotonic: Callable[[], float]
+    config: Config,
+    journal: Journal,
+    trainer: Trainer,
+    batch: Batch,
+    stop: Stop,
+    monotonic: Callable[[], float],
+    leave: Leave | None = None,
 ) -> str | None:
     """Bring one leased batch to its end: a version, a refusal, or back into the journal to be continued.
 
-    `monotonic` gives seconds for the lease.
+    `monotonic` gives seconds for the lease. Without a `leave` it never stands still.
 
     Gives what stands in the way of every batch, where that is why this one came to nothing: its samples are ready
     again. Any other error is noted with the batch, which the next trainer takes up or gives up.
     """
-    tick = _lease_keeper(config, journal, batch, stop, monotonic)
+    tick = _lease_keeper(config, journal, batch, stop, monotonic, leave)
+    stood_before = leave.stood_s if leave else 0.0
     log.info("batch %d: %d samples on top of v%d", batch.id, len(batch.samples), batch.parent)
     try:
         probes = journal.batches.gate_probes(config.gate.probes, [s.turn_id for s in batch.samples])
@@ -105,6 +131,7 @@ def work(
             _refuse(journal, batch, candidate)
             trainer.checkpoints.drop(batch.id)
             return None
+        candidate.metrics["seconds"] -= leave.stood_s - stood_before if leave else 0.0
         number = journal.batches.reserve_version(batch, max(numbers_on_disk(config.versions_dir), default=0))
         version = PolicyVersion(
             number=number,
@@ -115,9 +142,9 @@ def work(
             gate=candidate.gate,
             turn_ids=[s.turn_id for s in batch.samples if s.turn_id not in candidate.dropped],
         )
-        tick("publishing", 0, 1)
+        tick(PUBLISHING, 0, 1)
         with trainer.stage(version, candidate) as put_in_place:
-            tick("publishing", 1, 1)
+            tick(PUBLISHING, 1, 1)
             journal.batches.finish(batch, version, candidate.dropped, put_in_place)
         for reason in candidate.dropped.values():
             log.warning("batch %d: a turn was left out: %s", batch.id, reason)
@@ -187,21 +214,60 @@ def _wait(stop: Stop, seconds: float) -> None:
         time.sleep(min(POLL_S, seconds))
 
 
-def _lease_keeper(config: Config, journal: Journal, batch: Batch, stop: Stop, monotonic: Callable[[], float]) -> Tick:
-    """A tick that stops the update when told to, keeps the lease, and says in the journal how far it is."""
+def _stand(journal: Journal, batch: Batch, stop: Stop, leave: Leave, keep_lease: Callable[[], None]) -> bool:
+    """Stand still for as long as there is no leave to train; whether it did. All that is computed stays in memory.
+
+    Raises Interrupted, and LeaseLost where the batch was overtaken meanwhile.
+    """
+    if (why := leave.why_not(due=True, stopped=False)) is None:
+        return False
+    log.info("batch %d stands: %s", batch.id, why)
+    began, said, said_at = time.monotonic(), "", float("-inf")
+    while why is not None:
+        beat()
+        if stop.is_set():
+            raise Interrupted
+        keep_lease()
+        if (said != why and time.monotonic() - said_at >= 1.0) or time.monotonic() - said_at >= HEARTBEAT_S:
+            said, said_at = why, time.monotonic()
+            status = {"state": "paused", "batch": batch.id, "samples": len(batch.samples), "for": why}
+            journal.status.say("trainer", status)
+        time.sleep(STAND_S)
+        why = leave.why_not(due=True, stopped=True)
+    leave.stood_s += time.monotonic() - began
+    log.info("batch %d goes on after %.0f s", batch.id, time.monotonic() - began)
+    return True
+
+
+def _lease_keeper(
+    config: Config,
+    journal: Journal,
+    batch: Batch,
+    stop: Stop,
+    monotonic: Callable[[], float],
+    leave: Leave | None = None,
+) -> Tick:
+    """A tick that stops the update when told to, stands still without leave, keeps the lease, and says in the journal
+    how far it is."""
     lease_s = config.train.lease_s
     renewed = monotonic()
     shown: tuple[str, float] = ("", float("-inf"))
 
+    def keep_lease(at_once: bool = False) -> None:
+        nonlocal renewed
+        if at_once or monotonic() - renewed >= lease_s / 4:
+            renewed = monotonic()
+            journal.batches.renew(batch, lease_s)
+
     def tick(phase: str, done: int, total: int) -> None:
-        nonlocal renewed, shown
+        nonlocal shown
         beat()
         if stop.is_set():
             raise Interrupted
+        # What is computed is published without a wait. What was overtaken while it stood is dropped before it goes on.
+        stood = leave is not None and phase != PUBLISHING and _stand(journal, batch, stop, leave, keep_lease)
+        keep_lease(at_once=stood)
         now = monotonic()
-        if now - renewed >= lease_s / 4:
-            journal.batches.renew(batch, lease_s)
-            renewed = now
         if phase != shown[0] or now - shown[1] >= 1.0:
             shown = (phase, now)
             journal.status.say(

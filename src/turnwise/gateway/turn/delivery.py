@@ -61,7 +61,7 @@ def answers_in(
         with metrics.open_turn.time():
             turn = await opener.open_turn(parsed, caller, codec.name)
         with ExitStack() as held:
-            held.callback(opener.in_hand.let_go, turn.id)
+            held.callback(opener.let_go, turn.id)
             return await respond(request, parsed, turn, started, held)
 
     async def respond(

@@ -45,6 +45,7 @@ from turnwise.gateway.wire.thinking import refuse_template_arguments
 from turnwise.gateway.wire.tool_choice import check_choice
 from turnwise.journal import Journal, NewTurn, SameRequest, Turn
 from turnwise.messages import answer_of, text_of, with_text
+from turnwise.schedule.traffic import STATUS_KEY, Traffic
 from turnwise.skills.serving import NO_SKILLS, ChosenSkills, ServingSkills
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import UNANSWERED, FinishReason, TurnKind
@@ -105,6 +106,7 @@ class TurnOpener:
         self._max_model_len = max_model_len
         self._skills = skills
         self.in_hand = InHand()
+        self.traffic = Traffic(lambda under_way: journal.status.say_soon(STATUS_KEY, {"under_way": under_way}))
         self.leaving = Leaving()
         self.unrecorded = Unrecorded(config.journal.when_full)
 
@@ -118,13 +120,20 @@ class TurnOpener:
         limit = await self._max_model_len()
         turn, new = await asyncio.to_thread(self._opened, request, caller, format_name, version, pinned, limit)
         self.in_hand.take(turn.id)
+        if new is None or new.kind is TurnKind.MAIN:
+            self.traffic.began(turn.id)
         try:
             if new is not None:
                 await self._record(turn, new)
         except BaseException:
-            self.in_hand.let_go(turn.id)
+            self.let_go(turn.id)
             raise
         return turn
+
+    def let_go(self, turn_id: str) -> None:
+        """Nobody answers this turn any more; its end may still be written."""
+        self.in_hand.let_go(turn_id)
+        self.traffic.ended(turn_id)
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """Tokens of the prompt that a request would make. Nothing is recorded."""

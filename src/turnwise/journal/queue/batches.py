@@ -46,8 +46,10 @@ class Batches:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def claim(self, worker: str, lease_s: float) -> Batch | None:
+    def claim(self, worker: str, lease_s: float, at_once: bool = False) -> Batch | None:
         """Lease the next batch, or None when too few samples that teach something are ready and none is old enough.
+
+        `at_once`: a person asked for it, so that one such sample is enough.
 
         A batch whose trainer died comes first: same samples, same order, same parent, so that the step is repeated
         exactly. After BATCH_ATTEMPTS trainers that died over it without coming further it is refused instead.
@@ -55,7 +57,7 @@ class Batches:
         `max_batch`.
         """
         token = uuid.uuid4().hex
-        leased = self._lease_batch(worker, lease_s, token)
+        leased = self._lease_batch(worker, lease_s, token, at_once)
         if leased is None:
             return None
         batch_id, parent, ids = leased
@@ -64,7 +66,7 @@ class Batches:
             hints, turns = [hint for _, hint in told], [turn_id for turn_id, _ in told]
             return Batch(batch_id, token, parent, self._samples(c, ids), hints, turns, self._samples(c, turns))
 
-    def _lease_batch(self, worker: str, lease_s: float, token: str) -> tuple[int, int, list[str]] | None:
+    def _lease_batch(self, worker: str, lease_s: float, token: str, at_once: bool) -> tuple[int, int, list[str]] | None:
         """The id, the parent and the turns of the batch that is leased now."""
         train = self._store.config.train
         with self._store.transaction() as c:
@@ -92,7 +94,8 @@ class Batches:
             needless = found.silent[: max(0, len(found.silent) - train.max_batch)]
             self._store.move_all(c, needless, TurnState.EXCLUDED, Exclusion.NO_SIGNAL)
             new = [row.id for row in found.teaching]
-            if not new or (len(new) < train.min_batch and not self._old_enough(c, new, now, train.max_age_s)):
+            enough = at_once or len(new) >= train.min_batch
+            if not new or not (enough or self._old_enough(c, new, now, train.max_age_s)):
                 return None
             teaching = share_places(found.teaching, found.refused, train.max_batch)
             fresh = with_silent(teaching, found.silent[len(needless) :], train.max_batch)

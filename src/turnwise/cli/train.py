@@ -1,0 +1,100 @@
+"""`turnwise train now`: asks the trainer that runs to train at once, and may wait for what comes of it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from turnwise.cli.options import ConfigFile, Home, Set, change_journal, out, read_config, read_journal
+from turnwise.errors import TurnwiseError
+
+if TYPE_CHECKING:
+    from turnwise.config import Config
+    from turnwise.journal import Journal
+
+train_app = typer.Typer(help="Training of weights.", no_args_is_help=True)
+SILENT_S = 60.0
+POLL_S = 0.5
+
+
+@train_app.command("now", epilog="Example: turnwise train now --wait")
+def train_now(
+    wait: Annotated[bool, typer.Option("--wait", help="Show how far it is, until it is done.")] = False,
+    limit_min: Annotated[float, typer.Option(min=0.1, max=1440, help="With --wait: minutes to wait at most.")] = 60.0,
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+) -> None:
+    """Train at once on the samples that are ready, also beside you and with less than a whole batch."""
+    from turnwise.schedule.asked import ask_to_train
+    from turnwise.schedule.telling import waiting
+
+    settings = read_config(config, home, sets)
+    figures = read_journal(settings, lambda journal: journal.status.figures())
+    ready, begun = figures["samples_ready"], figures["batches"].get("open", 0)
+    if never := _never(settings, figures):
+        raise TurnwiseError(f"nothing is trained {never}")
+    if not ready and not begun:
+        judging = figures["turns"].get("waiting", 0) + figures["turns"].get("judging", 0)
+        raise TurnwiseError(f"{waiting(settings, 0)}; {judging} turns wait for what is said to them, or for the judge")
+    asked = change_journal(settings, ask_to_train)
+    said = "a step that was begun goes on" if begun else f"{waiting(settings, ready)}; training begins now"
+    _say(said if wait else f"{said}. `turnwise status` shows how far it is.")
+    if wait:
+        with closing(_open(settings)) as journal:
+            _say(_waited(journal, asked, limit_min * 60))
+
+
+def _never(settings: Config, figures: dict[str, Any]) -> str | None:
+    """Why no trainer would ever take up the request, and what to do; None where one may."""
+    from turnwise.loops.states import read_states
+
+    if settings.mode == "skills-only" or not settings.train.enabled:
+        key = 'mode is "skills-only"' if settings.mode == "skills-only" else "train.enabled is false"
+        return f"in the home {settings.home}: {key}"
+    if settings.train.when == "off":
+        return 'while train.when is "off"; set it to "idle", "manual" or "always" and start `turnwise serve` anew'
+    states = read_states(settings.home)
+    trainer = figures["loops"].get("trainer")
+    alone = trainer is not None and trainer["state"] != "stopped" and trainer["seconds_ago"] < SILENT_S
+    if "trainer" in states or (alone and not states):
+        return None
+    if states:
+        return "by the server that runs: it was started without a trainer (train.when, train.enabled or mode)"
+    return f"while no trainer runs for the home {settings.home}; start `turnwise serve`, or see --home"
+
+
+def _open(settings: Config) -> Journal:
+    from turnwise.journal import Journal
+
+    return Journal.open(settings)
+
+
+def _waited(journal: Journal, asked: str, limit_s: float) -> str:
+    """What came of the request, with a line for each phase meanwhile. Raises TurnwiseError when it takes too long."""
+    from turnwise.schedule.asked import train_request
+
+    until, shown = time.monotonic() + limit_s, ""
+    while time.monotonic() < until:
+        request = train_request(journal)
+        if request is None or request.id != asked:
+            raise TurnwiseError("another request took the place of this one; see `turnwise status`")
+        if request.step == "done":
+            return f"done: {request.said}."
+        if not request.open:
+            raise TurnwiseError("no trainer has taken it up for ten minutes; see `turnwise doctor`")
+        state, ago = journal.status.last("trainer") or ({}, 0.0)
+        phase = str(state.get("state", "")) if request.step == "training" and ago < SILENT_S else ""
+        if phase and phase != shown:
+            shown = phase
+            of = f" {state['samples']} samples" if "samples" in state else ""
+            _say(f"{phase}{of}")
+        time.sleep(POLL_S)
+    raise TurnwiseError(f"it is not done after {limit_s / 60:g} minutes, and goes on; see `turnwise status`")
+
+
+def _say(text: str) -> None:
+    out.print(text, highlight=False, markup=False, soft_wrap=True)

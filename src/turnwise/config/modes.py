@@ -1,0 +1,47 @@
+"""How the whole learns (`mode`), and when weights are trained (`train.when`)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+When = Literal["always", "idle", "manual", "off"]
+WHEN = (
+    "When weights are trained: 'always', as soon as there is a batch; 'idle', while you are away (see training.md); "
+    "'manual', when `turnwise train now` says so; 'off': samples wait."
+)
+Mode = Literal["both", "skills-only", "weights-only"]
+MODE = (
+    "What is learned with: 'both'; 'skills-only' (no trainer; works on any upstream API); 'weights-only' (no skill in a "
+    "prompt)."
+)
+
+Setting = tuple[str, str]
+MEANS: dict[Mode, dict[Setting, bool]] = {
+    "both": {},
+    "skills-only": {("train", "enabled"): False, ("skills", "enabled"): True},
+    "weights-only": {("skills", "enabled"): False, ("skills", "evolve"): False, ("train", "enabled"): True},
+}
+"""What a mode says of other settings. To say otherwise beside it is an error: one of the two was not meant."""
+SUGGESTS: dict[Mode, dict[Setting, bool]] = {"skills-only": {("skills", "evolve"): True}}
+"""What it says where nothing else does: with skills alone nothing would be learned unless skills come of use."""
+
+
+def as_the_mode_says(given: Any) -> Any:
+    """A tree of settings with what its mode means, where the tree does not say."""
+    if not isinstance(given, dict) or given.get("mode") not in MEANS:
+        return given
+    tree, mode = dict(given), given["mode"]
+    for (section, key), value in (SUGGESTS.get(mode, {}) | MEANS[mode]).items():
+        settings = tree.get(section, {})
+        if isinstance(settings, dict):
+            tree[section] = {key: value} | settings
+    return tree
+
+
+def contradiction(mode: Mode, config: Any) -> str | None:
+    """What the settings say against their mode, and what to do."""
+    for (section, key), value in MEANS[mode].items():
+        if getattr(getattr(config, section), key) is not value:
+            said, meant = str(not value).lower(), str(value).lower()
+            return f'mode = "{mode}" means {section}.{key} = {meant}, but it is {said}; take one of the two out'
+    return None

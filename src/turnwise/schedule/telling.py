@@ -1,0 +1,44 @@
+"""Says when weights are trained next, in one sentence, for `status`, `doctor` and `train now`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnwise.capabilities import capabilities
+from turnwise.config import Config
+from turnwise.schedule import asked, traffic, watch
+
+NOTES = frozenset((traffic.STATUS_KEY, watch.STATUS_KEY, asked.STATUS_KEY))
+"""What stands among the words of loops and is none: it has its place in the sentence, and falls silent as it likes."""
+
+
+def when_trained(config: Config, ready: int, loops: dict[str, Any]) -> str:
+    """What comes of `ready` samples, and when; `loops` is what loops say of themselves."""
+    if not capabilities(config).trainable:
+        return f"never: the engine is of the kind {config.engine.kind}, which takes messages"
+    if not config.train.enabled:
+        return "never: train.enabled is false" if config.mode == "both" else f'never: mode is "{config.mode}"'
+    said = waiting(config, ready)
+    at_once = ", or `turnwise train now`" if ready else ""
+    trainer = loops.get("trainer", {})
+    when = trainer.get("when", config.train.when)  # it may have been started with another
+    if config.train.when == "off":
+        return f'{said}; nothing is trained: train.when is "off"'
+    if trainer.get("state") == "paused":
+        return f"in the middle of a step, and stands: {trainer.get('for')}"
+    if when == "manual":
+        return f"{said}; `turnwise train now` trains"
+    if when == "always":
+        return f"{said}; trains as soon as there are {config.train.min_batch}{at_once}"
+    quiet = f"{traffic.QUIET_MIN:g} minutes"
+    return f"{said}; trains when the machine has been quiet for {quiet}{at_once}"
+
+
+def waiting(config: Config, ready: int) -> str:
+    """How many samples there are, and what is missing to a step."""
+    least = config.train.min_batch
+    if ready >= least:
+        return f"{ready} samples are ready"
+    if ready == 0:
+        return f"no sample is ready (a step begins by itself at {least})"
+    return f"{ready} of {least} samples are ready"
