@@ -232,7 +232,7 @@ def test_a_shut_window_takes_no_batch_and_says_why(make: Callable[..., Bench]) -
 def test_asked_for_it_trains_at_once_also_less_than_a_batch(make: Callable[..., Bench], when: str) -> None:
     window = Window()
     window.open = False
-    bench = make(when, **{"train.when": when})
+    bench = make(when, **{"train.when": when, "train.max_age_s": 1e9})
     feed(bench.journal, range(2))
     thread = loop(bench, Leave(bench.config, bench.journal, window))  # type: ignore[arg-type]
     wait_until(lambda: bench.journal.status.figures()["loops"].get("trainer", {}).get("state") == "waiting", 60)
@@ -265,5 +265,5 @@ def test_who_asks_meanwhile_joins(make: Callable[..., Bench]) -> None:
 
 def test_with_off_there_is_no_loop(make: Callable[..., Bench]) -> None:
     bench = make(**{"train.when": "off"})
-    with pytest.raises(ConfigError, match='train.when is "off"'):
+    with pytest.raises(ConfigError, match=r'train\.when is "off"'):
         Leave(bench.config, bench.journal)

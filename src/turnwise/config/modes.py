@@ -11,8 +11,7 @@ WHEN = (
 )
 Mode = Literal["both", "skills-only", "weights-only"]
 MODE = (
-    "What is learned with: 'both'; 'skills-only' (no trainer; works on any upstream API); 'weights-only' (no skill in a "
-    "prompt)."
+    "What learns: 'both'; 'skills-only' (no trainer; on any upstream API, too); 'weights-only' (no skill in a prompt)."
 )
 
 Setting = tuple[str, str]

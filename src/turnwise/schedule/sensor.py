@@ -8,7 +8,10 @@ from turnwise.schedule.window import SensorReading
 
 
 class Sensor(Protocol):
-    """One source of news about whether the person is away. It never raises: a broken one has no opinion and says why."""
+    """One source of news about whether the person is away.
+
+    It never raises: a broken one has no opinion and says why.
+    """
 
     @property
     def name(self) -> str: ...

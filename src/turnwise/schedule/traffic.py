@@ -54,7 +54,7 @@ class Traffic:
     def tick(self) -> None:
         """Write what has not been written for its being too soon; to be called each second."""
         since = self._monotonic() - self._noted_at
-        if since >= NOTED_EVERY_S and self._news or since >= REFRESHED_S and self._under_way:
+        if (since >= NOTED_EVERY_S and self._news) or (since >= REFRESHED_S and self._under_way):
             self._write()
 
     def _changed(self) -> None:

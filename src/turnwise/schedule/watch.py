@@ -134,9 +134,7 @@ class WindowWatch:
 class _Reader:
     """Reads one sensor again and again, on a daemon thread."""
 
-    def __init__(
-        self, sensor: Sensor, clock: Callable[[], datetime], monotonic: Callable[[], float]
-    ) -> None:
+    def __init__(self, sensor: Sensor, clock: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
         self._sensor, self._clock, self._monotonic = sensor, clock, monotonic
         self._last = SensorReading(sensor.name, SensorOpinion.NONE, "Not known: it has not answered yet.")
         self._read_at = monotonic()

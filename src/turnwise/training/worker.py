@@ -228,7 +228,7 @@ def _stand(journal: Journal, batch: Batch, stop: Stop, leave: Leave, keep_lease:
         if stop.is_set():
             raise Interrupted
         keep_lease()
-        if said != why and time.monotonic() - said_at >= 1.0 or time.monotonic() - said_at >= HEARTBEAT_S:
+        if (said != why and time.monotonic() - said_at >= 1.0) or time.monotonic() - said_at >= HEARTBEAT_S:
             said, said_at = why, time.monotonic()
             status = {"state": "paused", "batch": batch.id, "samples": len(batch.samples), "for": why}
             journal.status.say("trainer", status)

@@ -66,9 +66,7 @@ class Batches:
             hints, turns = [hint for _, hint in told], [turn_id for turn_id, _ in told]
             return Batch(batch_id, token, parent, self._samples(c, ids), hints, turns, self._samples(c, turns))
 
-    def _lease_batch(
-        self, worker: str, lease_s: float, token: str, at_once: bool
-    ) -> tuple[int, int, list[str]] | None:
+    def _lease_batch(self, worker: str, lease_s: float, token: str, at_once: bool) -> tuple[int, int, list[str]] | None:
         """The id, the parent and the turns of the batch that is leased now."""
         train = self._store.config.train
         with self._store.transaction() as c:
