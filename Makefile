@@ -53,8 +53,15 @@ sandbox: ## install bubblewrap, in which agents' commands run; without it its te
 	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends bubblewrap; then exit 0; fi; \
 	  echo "bubblewrap is not here, so the tests of the sandbox are skipped"
 
+.PHONY: display
+display: ## install an X server without a screen and a hand for its mouse; without them their tests are skipped
+	@if command -v Xvfb >/dev/null && command -v xdotool >/dev/null || ! command -v apt-get >/dev/null; then exit 0; fi; \
+	  if [ "$$(id -u)" = 0 ]; then run=env; elif sudo -n true 2>/dev/null; then run=sudo; else run=; fi; \
+	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends xvfb xdotool libxss1; then exit 0; fi; \
+	  echo "Xvfb or xdotool is not here, so the tests of keyboard and mouse on X11 are skipped"
+
 .PHONY: test
-test: pull postgres sandbox ## what the project promises, with the real model and real processes: under half an hour
+test: pull postgres sandbox display ## what the project promises, with the real model and real processes: under half an hour
 	$(PYTEST) -m "not slow and not long and not clients and not attacks" -n 2
 	$(PYTEST) -m "slow and not long and not clients and not attacks and not gate"
 

@@ -89,3 +89,7 @@ class FolderFault(TurnwiseError):
 
 class BenchDataError(TurnwiseError):
     """The data of a bench cannot be read as what it should be."""
+
+
+class SensorFault(TurnwiseError):
+    """A sensor of the schedule cannot know what it is asked, such as the keyboard's on a machine without a display."""

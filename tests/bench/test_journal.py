@@ -31,6 +31,15 @@ def url() -> Iterator[str]:
         yield one.url("bench")
 
 
+def test_a_filled_journal_serves_its_newest_version_and_has_a_batch(tmp_path: Path) -> None:
+    config = load_config(overrides={"home": tmp_path})
+    fill(config, Size(TURNS, 5, 100))
+    with closing(Journal.open(config)) as journal:
+        assert journal.versions.latest() == 5
+        batch = journal.batches.claim("trainer", 60)
+        assert batch is not None and len(batch.samples) == config.train.max_batch
+
+
 def test_a_journal_is_copied_as_it_is(tmp_path: Path, url: str) -> None:
     file = load_config(overrides={"home": tmp_path / "file"})
     server = load_config(overrides={"home": tmp_path / "server", "journal.url": url})

@@ -21,7 +21,7 @@ from turnwise.bench.personalization.persons import (
     says_nothing,
     words_at_most,
 )
-from turnwise.bench.personalization.play import Course, Examined, play
+from turnwise.bench.personalization.play import Course, Examined, answers_of, play
 from turnwise.bench.personalization.run import PersonalizationOptions, bench_personalization, share_met
 from turnwise.bench.personalization.unseen import UNSEEN
 from turnwise.demo.questions import HELD_OUT, KEPT_ASIDE, TALKED
@@ -101,6 +101,10 @@ def test_points_are_played_once_and_belong_to_their_model(tmp_path: Path, model_
     assert points[0].told.keys() == points[0].met.keys() == {"cheers"}
     file = tmp_path / f"{course.name}.jsonl"
     written = file.read_bytes()
+    answers = [json.loads(line) for line in answers_of(file).read_text(encoding="utf-8").splitlines()]
+    assert [a["said"] for a in answers] == ["unasked"] * len(HELD_OUT) + ["told"] * len(HELD_OUT)
+    met = [CHEERS.met(a["answer"]) for a in answers if a["said"] == "unasked"]
+    assert points[0].met["cheers"] == round(sum(met) / len(met), 4)
     assert play(course, tmp_path, said.append) == points
     assert file.read_bytes() == written
     other = Course(DEVELOPMENT[0], 0, "control", 0, "another-model")

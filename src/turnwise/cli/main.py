@@ -36,6 +36,7 @@ from turnwise.cli.options import (
 )
 from turnwise.cli.person import feedback, token
 from turnwise.cli.records import sessions_app, versions_app
+from turnwise.cli.schedule import schedule_app
 from turnwise.cli.skills import skills_app
 from turnwise.cli.train import train_app
 from turnwise.errors import ConfigError, TurnwiseError
@@ -58,6 +59,7 @@ app.add_typer(judge_app, name="judge")
 app.add_typer(hints_app, name="hints")
 app.add_typer(skills_app, name="skills")
 app.add_typer(train_app, name="train")
+app.add_typer(schedule_app, name="schedule")
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
 app.command(epilog="Example: turnwise token person")(token)

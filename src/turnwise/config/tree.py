@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from turnwise.capabilities import check
 from turnwise.config.modes import MODE, Mode, as_the_mode_says, contradiction
+from turnwise.config.schedule import ScheduleConfig
 from turnwise.config.sections import (
     EngineConfig,
     GateConfig,
@@ -23,11 +24,11 @@ from turnwise.config.sections import (
     JudgeConfig,
     ModelConfig,
     Section,
-    ServerConfig,
     SessionsConfig,
     SkillsConfig,
     TrainConfig,
 )
+from turnwise.config.server import ServerConfig
 from turnwise.errors import ConfigError
 
 
@@ -47,6 +48,7 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     gate: GateConfig = GateConfig()
     skills: SkillsConfig = SkillsConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
     journal: JournalConfig = JournalConfig()
 
     @model_validator(mode="before")
@@ -152,6 +154,7 @@ def _reason(detail: Any) -> str:
     if detail["type"] == "extra_forbidden":
         return "no such key (see docs/configuration.md or `turnwise config`)"
     said = str(detail["ctx"]["error"] if detail["type"] == "value_error" else detail["msg"])
-    if detail["loc"][:1] == ("journal",) or isinstance(detail["input"], dict):  # there may be a password in a journal's
+    secret = detail["loc"][:1] == ("journal",) or detail["loc"][:2] == ("schedule", "calendar")
+    if secret or isinstance(detail["input"], dict):  # there may be a password in an address
         return said
     return f"{said} (got {detail['input']!r})"

@@ -20,6 +20,7 @@ import psutil
 from turnwise.access_tokens import Scope, token_path
 from turnwise.config import Config, load_config
 from turnwise.doctor.journal import examine_journal
+from turnwise.doctor.schedule import examine_schedule
 from turnwise.doctor.skills import examine_skills
 from turnwise.engines.examine import context_of, examine_engine
 from turnwise.errors import TurnwiseError
@@ -62,6 +63,7 @@ def examine(config_file: Path | None, home: Path | None, sets: list[str] | None 
         _home,
         _journal,
         _skills,
+        _schedule,
         _loops,
         _server,
         _running,
@@ -152,6 +154,11 @@ def _journal(config: Config) -> Iterator[Finding]:
 
 def _skills(config: Config) -> Iterator[Finding]:
     for check, level, text in examine_skills(config):
+        yield Finding(check, level, text)
+
+
+def _schedule(config: Config) -> Iterator[Finding]:
+    for check, level, text in examine_schedule(config):
         yield Finding(check, level, text)
 
 

@@ -50,7 +50,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def build(args: argparse.Namespace) -> EngineApp:
     """Load the model and start the compute thread. Raises ModelError."""
-    torch.set_num_threads(args.threads or torch.get_num_threads())
+    threads = args.threads or torch.get_num_threads()
+    torch.set_num_threads(threads)
     model = load(args.model, getattr(torch, args.dtype), args.max_model_len)
     runner = model.runner
     max_model_len = min(args.max_model_len, runner.max_positions)
@@ -67,6 +68,7 @@ def build(args: argparse.Namespace) -> EngineApp:
         max_queue=args.max_queue,
         max_model_len=max_model_len,
         kv_bytes=args.kv_cache_mb * 2**20,
+        threads=threads,
     )
     registry = WeightsRegistry(runner, scheduler.forget, adapters_dir=args.adapters_dir)
     scheduler.start()
@@ -149,7 +151,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--adapters-dir", type=Path, help="adapters are loaded from below this folder alone")
     parser.add_argument("--dtype", choices=["bfloat16", "float32"], default="bfloat16")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 takes all cores")
+    parser.add_argument("--threads", type=int, default=0, help="most CPU threads of a step; 0: all cores")
     parser.add_argument("--max-num-seqs", type=int, default=16, help="requests computed together")
     parser.add_argument("--max-queue", type=int, default=64, help="requests that may wait; more get a 429")
     parser.add_argument("--max-model-len", type=int, default=4096, help="longest prompt plus answer, in tokens")

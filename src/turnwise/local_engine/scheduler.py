@@ -24,6 +24,7 @@ from turnwise.local_engine.penalties import penalised
 from turnwise.local_engine.pooling import PoolingJob, PoolingQueue
 from turnwise.local_engine.requests import Finish, Output, Request
 from turnwise.local_engine.sampling import sample
+from turnwise.local_engine.threads import ThreadChoice
 from turnwise.loops.lifeline import BEAT_S, beat
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,10 @@ CHUNK_ALONE = 512
 
 
 class Scheduler:
-    """``submit`` and ``cancel`` may be called from any thread; outputs are delivered from the compute thread."""
+    """``submit`` and ``cancel`` may be called from any thread; outputs are delivered from the compute thread.
+
+    ``threads``: the most that compute one step.
+    """
 
     def __init__(
         self,
@@ -47,6 +51,7 @@ class Scheduler:
         max_queue: int,
         max_model_len: int,
         kv_bytes: int,
+        threads: int = 1,
     ) -> None:
         self._runner = runner
         self._pooling = PoolingQueue(runner)
@@ -55,6 +60,7 @@ class Scheduler:
         self._max_queue = max_queue
         self._max_model_len = max_model_len
         self._store = KVStore(runner.kv_shape, kv_bytes)
+        self._threads = ThreadChoice(threads)
         self._wake = threading.Condition()
         # Guarded by _wake:
         self._waiting: deque[Request] = deque()
@@ -181,6 +187,9 @@ class Scheduler:
         spans = [(r, s) for r, s in spans if r.kv is s.kv]
         if not spans:
             return
+        started, threads = time.perf_counter(), self._threads.count
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
         pack = Pack([s for _, s in spans], self._runner.heads)
         logits = self._runner.forward(weights.merged, pack)
         pack.commit()
@@ -197,6 +206,8 @@ class Scheduler:
             uniforms = [r.rng.random() if r.params.temperature > 0 else 0.0 for r in sampled]
             for request, token, logprob in zip(sampled, *sample(logits, params, uniforms), strict=True):
                 self._take(request, token, logprob)
+        if all(len(s.ids) == 1 for _, s in spans):
+            self._threads.took(len(spans), time.perf_counter() - started)
 
     def _room(self, request: Request) -> bool:
         """Make room for the next token at the price of the youngest requests; False when that is this one."""

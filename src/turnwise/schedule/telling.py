@@ -30,7 +30,7 @@ def when_trained(config: Config, ready: int, loops: dict[str, Any]) -> str:
         return f"{said}; `turnwise train now` trains"
     if when == "always":
         return f"{said}; trains as soon as there are {config.train.min_batch}{at_once}"
-    quiet = f"{traffic.QUIET_MIN:g} minutes"
+    quiet = f"{config.schedule.quiet_min:g} minutes"
     return f"{said}; trains when the machine has been quiet for {quiet}{at_once}"
 
 

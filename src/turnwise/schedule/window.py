@@ -9,6 +9,8 @@ from enum import StrEnum
 
 # A person who only pauses to read is not away; opening for less would start and stop with every page.
 QUIET_SECONDS = 60.0
+NOT_KNOWN = "Not known: "
+"""How the sentence of a sensor begins that cannot know what it is asked; the reason follows."""
 
 
 class SensorOpinion(StrEnum):

@@ -185,7 +185,13 @@ class _Writer:
             both = {"metrics": metrics, "gate": metrics, "created_at": at, "turn_ids": ids, "parent": number - 1}
             batch = {"id": number, "state": "done", "attempts": 1, "version": number, "finished_at": at} | both
             path = f"versions/v{number}"
-            version = {"number": number, "path": path, "batch_id": number, "published_at": at} | both
+            version = {
+                "number": number,
+                "path": path,
+                "batch_id": number,
+                "published_at": at,
+                "serve_seq": number,
+            } | both
             _insert(self.db, "batches", iter([batch]))
             _insert(self.db, "versions", iter([version]))
 

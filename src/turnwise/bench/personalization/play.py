@@ -1,7 +1,7 @@
 """Plays one person against a real server: conversations in waves, an examination after each, by HTTP like any client.
 
-A course is one person with one seed and one way of learning of one model. Its points are written as they come; a
-course that has its last one is not played again.
+A course is one person with one seed and one way of learning of one model. Its points are written as they come, and
+beside them what was answered at each; a course that has its last point is not played again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -87,6 +87,7 @@ def play(course: Course, folder: Path, say: Callable[[str], None]) -> list[Exami
     if points and points[-1].conversations >= course.updates * WAVE:
         return points
     file.unlink(missing_ok=True)
+    answers_of(file).unlink(missing_ok=True)
     home = (folder / f"home-{course.name}").resolve()
     shutil.rmtree(home, ignore_errors=True)
     train: dict[str, object] = {"seed": course.seed, **ARMS[course.arm]}
@@ -94,6 +95,11 @@ def play(course: Course, folder: Path, say: Callable[[str], None]) -> list[Exami
         points = asyncio.run(_Player(course, server, say).play(file))
     shutil.rmtree(home, ignore_errors=True)
     return points
+
+
+def answers_of(points: Path) -> Path:
+    """The file with the answers that the points of a course are figures of: a line an answer, `said` by whom, when."""
+    return points.with_suffix(".answers.jsonl")
 
 
 def _points_in(file: Path) -> list[Examined]:
@@ -125,9 +131,10 @@ class _Player:
             for wave in range(course.updates + 1):
                 if wave:
                     await self._talk(wave - 1)
-                points.append(await self._examine(wave * WAVE))
-                with file.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps(asdict(points[-1])) + "\n")
+                point, answers = await self._examine(wave * WAVE)
+                points.append(point)
+                _append(answers_of(file), answers)
+                _append(file, [asdict(point)])
                 self._say(f"{course.name}: {points[-1].conversations} conversations, {points[-1].met}")
         return points
 
@@ -164,8 +171,8 @@ class _Player:
         wish = rng.choice(missed)
         return rng.choice(wish.asks if attempt == 0 and rng.random() < DIRECTIVE_SHARE else wish.grumbles)
 
-    async def _examine(self, conversations: int) -> Examined:
-        """The held-out questions as side turns, without the wishes, and of the base model with them."""
+    async def _examine(self, conversations: int) -> tuple[Examined, list[dict[str, Any]]]:
+        """The held-out questions as side turns, without the wishes, and of the base model with them; all answers."""
         wishes = self._course.person.wishes_at(max(0, conversations - 1))
         questions = self._course.person.examination
         seed = 1000 + 100 * self._course.seed
@@ -180,7 +187,12 @@ class _Player:
             )
         turns = (await self._status())["turns"]
         right = [has_one_of(answer, words) for answer, (_, words) in zip(answers, questions, strict=True)]
-        return Examined(
+        said = [
+            {"conversations": conversations, "said": who, "question": question, "answer": answer}
+            for who, given in (("unasked", answers), ("told", told))
+            for (question, _), answer in zip(questions, given, strict=False)
+        ]
+        point = Examined(
             conversations=conversations,
             met={w.name: _share([w.met(a) for a in answers]) for w in wishes},
             told={w.name: _share([w.met(a) for a in told]) for w in wishes} if told else {},
@@ -191,6 +203,7 @@ class _Player:
             excluded=turns.get("excluded", 0),
             seconds=round(time.monotonic() - self._started, 1),
         )
+        return point, said
 
     async def _question(self, question: str, seed: int, model: str) -> str:
         session = f"{self._course.name}-examination-{seed}"
@@ -233,6 +246,11 @@ class _Player:
             await asyncio.sleep(1.0)
         if quiet < QUIET_POLLS:
             self._say(f"{self._course.name}: judge and trainer were not done after {SETTLE_LIMIT_S:.0f} s; going on")
+
+
+def _append(file: Path, lines: Iterable[dict[str, Any]]) -> None:
+    with file.open("a", encoding="utf-8") as out:
+        out.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
 def _share(found: list[bool]) -> float:

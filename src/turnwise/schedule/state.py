@@ -1,0 +1,73 @@
+"""Whether the window is open and why, for `turnwise schedule status` and `doctor`.
+
+A trainer that runs writes what its watch sees into the journal; where none does, the sensors are read here and now,
+which leaves the gateway's own traffic out.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+from turnwise.config import Config
+from turnwise.errors import JournalError
+from turnwise.journal.read_only import exists, read_ours
+from turnwise.schedule.sensor import Sensor, sensors_of
+from turnwise.schedule.watch import STATUS_KEY
+from turnwise.schedule.window import QUIET_SECONDS, SensorOpinion, SensorReading, WindowState
+
+STALE_S = 60.0
+"""Seconds after which what a trainer said is no longer news: it says it anew every few."""
+_SAID = {
+    WindowState.IDLE_WAIT: "shut",
+    WindowState.WINDOW_OPEN: "open, and nothing is due",
+    WindowState.TRAINING: "open, and the trainer works",
+    WindowState.PAUSING: "shutting: the trainer finishes a micro-batch",
+}
+
+
+def schedule_state(config: Config) -> dict[str, Any]:
+    """What `said` sums up, whether the window is `open`, who `seen_by`, and the `readings` of the sensors."""
+    return _of_the_trainer(config) or _of_now(config)
+
+
+def read_all(sensors: list[Sensor], now: datetime) -> list[SensorReading]:
+    """What each sensor says, asked at once: one that waits for a server holds up no other."""
+    if not sensors:
+        return []
+    with ThreadPoolExecutor(len(sensors)) as threads:
+        return list(threads.map(lambda sensor: sensor.read(now), sensors))
+
+
+def _of_the_trainer(config: Config) -> dict[str, Any] | None:
+    """What a running trainer's watch last said; None where there is none, or it has been silent for long."""
+    try:
+        if not exists(config):
+            return None
+        told = read_ours(config, lambda journal: journal.status.figures())["loops"].get(STATUS_KEY)
+        if told is None or told["seconds_ago"] > STALE_S:
+            return None
+        window = WindowState(told["window"])
+        readings = [{key: str(each[key]) for key in ("sensor", "opinion", "why")} for each in told["readings"]]
+    except (JournalError, ValueError, LookupError, TypeError):
+        return None  # of another program's version, or a journal that `doctor` has more to say about
+    opens = window in (WindowState.WINDOW_OPEN, WindowState.TRAINING)
+    said = f"The window is {_SAID[window]}. {told.get('why', '')}".strip()
+    return {"said": said, "open": opens, "window": str(window), "seen_by": "trainer",
+            "readings": readings}  # fmt: skip
+
+
+def _of_now(config: Config) -> dict[str, Any]:
+    readings = read_all(sensors_of(config), datetime.now(UTC))
+    opens = [each.sensor for each in readings if each.opinion is SensorOpinion.OPENS]
+    closes = [each.sensor for each in readings if each.opinion is SensorOpinion.CLOSES]
+    if closes:
+        said = f"No trainer runs. The window would be shut: {', '.join(closes)} says that somebody is here."
+    elif opens:
+        said = f"No trainer runs. The window would open after {QUIET_SECONDS:g} seconds: {', '.join(opens)} says so."
+    else:
+        said = "No trainer runs. The window would be shut: no sensor says that the person is away."
+    told = [{"sensor": each.sensor, "opinion": str(each.opinion), "why": each.why} for each in readings]
+    return {"said": said, "open": bool(opens) and not closes, "window": None, "seen_by": "this command",
+            "readings": told}  # fmt: skip
