@@ -158,7 +158,7 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     table.add_row("verdicts", ", ".join(f"{n} {kind}" for kind, n in figures["verdicts"].items()) or "none yet")
     table.add_row("hints", str(figures["hints"]))
     table.add_row("samples waiting", f"{figures['samples_ready']} (a step starts at {settings.train.min_batch})")
-    table.add_row("training", escape(when_trained(settings, figures["samples_ready"], figures["loops"])))
+    table.add_row("training", escape(when_trained(settings, figures["samples_ready"], figures["loops"], states)))
     if settings.mode != "both":
         table.add_row("mode", settings.mode)
     part = figures["version"]["part"]
