@@ -53,6 +53,8 @@ def test_off_judges_and_does_not_train(tmp_path: Path) -> None:
         ({"mode": "skills-only", "skills.enabled": "false"}, 'mode = "skills-only" means skills.enabled = true'),
         ({"mode": "weights-only", "skills.evolve": "true"}, 'mode = "weights-only" means skills.evolve = false'),
         ({"mode": "weights"}, "mode"),
+        ({"mode": ["both"]}, "mode"),
+        ({"mode": "skills-only", "train": "off"}, "train"),
         ({"train.when": "sometimes"}, "train.when"),
     ],
 )
