@@ -18,7 +18,9 @@ class Notes:
     """Takes notes, and has a clock that a test moves."""
 
     def __init__(self) -> None:
-        self.now, self.written, self.fault = 100.0, [], None
+        self.now = 100.0
+        self.written: list[tuple[float, int]] = []
+        self.fault: JournalUnavailable | None = None
         self.traffic = Traffic(self.note, lambda: self.now)
 
     def note(self, under_way: int) -> Future[None]:
