@@ -58,8 +58,8 @@ app.command("forget", epilog="Example: turnwise forget session-6f3a91c2 --dry-ru
 app.add_typer(judge_app, name="judge")
 app.add_typer(hints_app, name="hints")
 app.add_typer(skills_app, name="skills")
-app.add_typer(train_app, name="train")
 app.add_typer(schedule_app, name="schedule")
+app.add_typer(train_app, name="train")
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
 app.command(epilog="Example: turnwise token person")(token)
@@ -100,11 +100,7 @@ def serve(
         key = (address.token if sys.stdout.isatty() else "TOKEN") if address.token else "none"
         where = f"; `turnwise token --home {settings.home}` prints it" if key == "TOKEN" else ""
         idle = settings.trains and settings.train.when == "idle"
-        later = (
-            "\nWeights are trained while you are away: see `turnwise status`, and `turnwise train now`.\n"
-            if idle
-            else ""
-        )
+        later = "\nWeights are trained while you are away: see `turnwise status`, and `turnwise train now`.\n"
         out.print(f"\nturnwise serves [bold]{address.url}[/] (ready in {time.monotonic() - started:.1f} s)")
         out.print(f"token: {key}{where}\n\nConnect any OpenAI client:", highlight=False, markup=False, soft_wrap=True)
         out.print(
@@ -113,7 +109,8 @@ def serve(
             "or any client that reads one of these pairs (Anthropic's take the address without /v1):\n\n"
             f"  export OPENAI_BASE_URL={address.url}/v1 OPENAI_API_KEY={key}\n"
             f"  export ANTHROPIC_BASE_URL={address.url} ANTHROPIC_AUTH_TOKEN={key}\n\n"
-            "or one that `turnwise connect CLIENT` knows: openclaw, opencode, codex, claude-code, …\n" + later,
+            "or one that `turnwise connect CLIENT` knows: openclaw, opencode, codex, claude-code, …\n"
+            + (later if idle else ""),
             highlight=False,
             markup=False,
             soft_wrap=True,

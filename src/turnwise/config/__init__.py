@@ -1,7 +1,7 @@
 """The settings: their sections, the tree that holds them, and the page made from it."""
 
-from turnwise.config.sections import LOOPBACK, GateConfig, JudgeConfig, ModelConfig, TrainConfig
-from turnwise.config.server import ServerConfig
+from turnwise.config.gate import GateConfig
+from turnwise.config.sections import LOOPBACK, JudgeConfig, ModelConfig, ServerConfig, TrainConfig
 from turnwise.config.tree import Config, cache_dir, load_config
 
 __all__ = [

@@ -15,20 +15,20 @@ import platformdirs
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from turnwise.capabilities import check
+from turnwise.config.gate import GateConfig
 from turnwise.config.modes import MODE, Mode, as_the_mode_says, contradiction
 from turnwise.config.schedule import ScheduleConfig
 from turnwise.config.sections import (
     EngineConfig,
-    GateConfig,
     JournalConfig,
     JudgeConfig,
     ModelConfig,
     Section,
+    ServerConfig,
     SessionsConfig,
     SkillsConfig,
     TrainConfig,
 )
-from turnwise.config.server import ServerConfig
 from turnwise.errors import ConfigError
 
 

@@ -159,7 +159,7 @@ def _rewritten(
     wish = " ".join(wishes)
     told = [OpenQuestion(hinted_prompt(q.ids, wish, q.hint_at, policy.tokenizer), q.text, q.hint_at) for q in questions]
     said = [renderer.decode(policy.without_end(answer)).strip() for answer in plain]
-    best: dict[int, Candidate] = {}
+    best: dict[int, Rewritten] = {}
     for form in (REWRITE, SAY_AGAIN):
         at = [i for i in range(len(questions)) if i not in best or best[i].kept < WHOLE]
         requests = [
@@ -172,13 +172,13 @@ def _rewritten(
         for i, request, answer, fits in zip(at, requests, answers, fit, strict=True):
             new = kept(questions[i].text, said[i], renderer.decode(policy.without_end(answer)))
             if fits and (i not in best or best[i].kept < new):
-                best[i] = Candidate(Lesson(questions[i].ids, request.ids, answer), new)
-    least = least_kept([candidate.kept for candidate in best.values()])
+                best[i] = Rewritten(Lesson(questions[i].ids, request.ids, answer), new)
+    least = least_kept([one.kept for one in best.values()])
     return [best[i].lesson for i in sorted(best) if best[i].kept >= least]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Rewritten:
     """A lesson, and the share of what the plain answer says that its answer says too."""
 
     lesson: Lesson
