@@ -33,9 +33,9 @@ ASK = "How should I write the dates in this report?"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """A home whose library has a skill that fits `ASK`."""
-    config = load_config(overrides={"home": tmp_path / "home"})
+def skilled(tmp_path: Path) -> Path:
+    """A home of its own whose library has a skill that fits `ASK`."""
+    config = load_config(overrides={"home": tmp_path / "skilled"})
     with contextlib.closing(Journal.open(config)) as journal:
         Library(config, journal).add([parse(text("tidy-dates"), "tidy-dates")], SkillState.ACTIVE, "person")
     return config.home
@@ -58,10 +58,10 @@ def has_torch(process: psutil.Process | None) -> bool:
     return process is not None and any("libtorch" in part.path for part in process.memory_maps())
 
 
-def test_weights_only_puts_no_skill_into_a_prompt_and_trains(home: Path, tmp_path: Path, model_dir: Path) -> None:
+def test_weights_only_puts_no_skill_into_a_prompt_and_trains(skilled: Path, tmp_path: Path, model_dir: Path) -> None:
     tiny = make_tiny_model(tmp_path / "tiny", model_dir)
     settings: dict[str, Any] = FAST | {"train__min_batch": 1, "gate__enabled": False, "train__lessons": 0}
-    with serving(home, tiny, mode="weights-only", **settings) as server:
+    with serving(skilled, tiny, mode="weights-only", **settings) as server:
         turn = ask(server)
         assert used(server, turn) == ()
         assert server.loop("evolver") is None
@@ -71,11 +71,11 @@ def test_weights_only_puts_no_skill_into_a_prompt_and_trains(home: Path, tmp_pat
 
 
 def test_skills_only_serves_any_upstream_with_skills_and_without_torch(
-    home: Path, gateway: Running, monkeypatch: pytest.MonkeyPatch
+    skilled: Path, gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TURNWISE_ENGINE_API_KEY", gateway.token)
     upstream = {"engine__kind": "upstream", "engine__url": f"{gateway.url}/v1", "engine__model": "turnwise"}
-    with serving(home, None, mode="skills-only", **upstream) as server:
+    with serving(skilled, None, mode="skills-only", **upstream) as server:
         turn = ask(server)
         assert len(used(server, turn)) == 1
         wait_until(lambda: server.loop("evolver"))
@@ -83,7 +83,7 @@ def test_skills_only_serves_any_upstream_with_skills_and_without_torch(
         assert not any(has_torch(server.loop(name)) for name in ("gateway", "judge", "evolver"))
         told = [t.messages for t in map(gateway.journal.turns.get, ids(gateway)) if t is not None]
         assert "year-month-day" in str(told), "the upstream was told the skill"
-        status = CliRunner().invoke(app, ["status", "--home", str(home)], env={"COLUMNS": "200"}).output
+        status = CliRunner().invoke(app, ["status", "--home", str(skilled)], env={"COLUMNS": "200"}).output
         assert "the server that runs has no trainer" in status, "whatever the file in the home says"
 
 
