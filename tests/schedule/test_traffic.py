@@ -18,7 +18,9 @@ class Notes:
     """Takes notes, and has a clock that a test moves."""
 
     def __init__(self) -> None:
-        self.now, self.written, self.fault = 100.0, [], None
+        self.now = 100.0
+        self.written: list[tuple[float, int]] = []
+        self.fault: JournalUnavailable | None = None
         self.traffic = Traffic(self.note, lambda: self.now)
 
     def note(self, under_way: int) -> Future[None]:
@@ -84,7 +86,7 @@ def test_a_note_that_could_not_be_written_is_written_later() -> None:
     ],
 )
 def test_what_the_gateway_says(last: LastRequest | None, opinion: str, words: str) -> None:
-    said = reading(last)
+    said = reading(last, 10.0)
     assert said.opinion is SensorOpinion(opinion) and words in said.why
 
 
@@ -101,7 +103,7 @@ def test_a_persons_request_is_noted_at_its_start_and_housekeeping_is_not(gateway
         next(iter(stream))
         wait_until(lambda: noted(gateway.journal) is not None)
         last = last_request(gateway.journal)
-        assert last is not None and reading(last).opinion is SensorOpinion.CLOSES
+        assert last is not None and reading(last, 10.0).opinion is SensorOpinion.CLOSES
         list(stream)
     wait_until(lambda: (last_request(gateway.journal) or LastRequest(1, 0)).under_way == 0)
 

@@ -53,7 +53,7 @@ class Home:
         self.now, self.last = 1000.0, LastRequest(0, 1e6)
         self.rows: list[dict[str, Any]] = []
         midnight = datetime(2026, 11, 23, tzinfo=UTC)
-        self.watch = WindowWatch(sensors, self.read, say or self.rows.append, lambda: midnight, lambda: self.now)
+        self.watch = WindowWatch(sensors, self.read, say or self.rows.append, 10.0, lambda: midnight, lambda: self.now)
 
     def read(self) -> LastRequest | None:
         return self.last

@@ -75,8 +75,9 @@ class Server:
 def serving(
     home: Path, model: Path | str | None = None, program: str | None = None, **settings: object
 ) -> Iterator[Server]:
-    """`turnwise serve` in this home until the block ends. Settings have two underscores for the dot. It trains as soon as
-    there is a batch, unless `train__when` says otherwise: nobody is away in a test.
+    """`turnwise serve` in this home until the block ends. Settings have two underscores for the dot.
+
+    It trains as soon as there is a batch, unless `train__when` says otherwise: nobody is away in a test.
 
     `program` is Python that runs the command line after what it changes.
     """

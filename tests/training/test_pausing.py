@@ -11,11 +11,14 @@ import pytest
 
 from tests.support.servers import wait_until
 from tests.training.homes import Bench, Killed, feed, same
+from tests.training.tiny import batch
 from turnwise.errors import ConfigError
 from turnwise.journal.deletion.forgetting import forget
+from turnwise.journal.queue.refusals import configuration
 from turnwise.journal.skills.records import SkillChange
 from turnwise.schedule.asked import ask_to_train, train_request
 from turnwise.training import worker
+from turnwise.training.checkpoints import origin_of
 from turnwise.training.leave import Leave
 from turnwise.training.update import Trainer
 from turnwise.training.worker import run, work
@@ -232,7 +235,7 @@ def test_a_shut_window_takes_no_batch_and_says_why(make: Callable[..., Bench]) -
 def test_asked_for_it_trains_at_once_also_less_than_a_batch(make: Callable[..., Bench], when: str) -> None:
     window = Window()
     window.open = False
-    bench = make(when, **{"train.when": when})
+    bench = make(when, **{"train.when": when, "train.max_age_s": 1e9})
     feed(bench.journal, range(2))
     thread = loop(bench, Leave(bench.config, bench.journal, window))  # type: ignore[arg-type]
     wait_until(lambda: bench.journal.status.figures()["loops"].get("trainer", {}).get("state") == "waiting", 60)
@@ -263,7 +266,17 @@ def test_who_asks_meanwhile_joins(make: Callable[..., Bench]) -> None:
     assert ask_to_train(bench.journal) != first.id
 
 
+def test_when_is_no_part_of_what_an_update_depends_on(make: Callable[..., Bench]) -> None:
+    """A paused update goes on where it is, and what the gate refused stays refused, when only the hour is changed."""
+    idle, always = make("idle", **{"train.when": "idle"}).config, make("always").config
+    assert configuration(idle) == configuration(always)
+    assert origin_of(batch([]), {}, idle.train) == origin_of(batch([]), {}, always.train)
+    assert origin_of(batch([]), {}, idle.train) != origin_of(
+        batch([]), {}, make("lr", **{"train.lr": 1e-5}).config.train
+    )
+
+
 def test_with_off_there_is_no_loop(make: Callable[..., Bench]) -> None:
     bench = make(**{"train.when": "off"})
-    with pytest.raises(ConfigError, match='train.when is "off"'):
+    with pytest.raises(ConfigError, match=r'train\.when is "off"'):
         Leave(bench.config, bench.journal)

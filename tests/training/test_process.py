@@ -29,7 +29,8 @@ def write_config(home: Path, model: Path) -> Path:
     file = home.parent / f"{home.name}.toml"
     file.write_text(
         f'home = "{home}"\n[model]\npath = "{model}"\n'
-        "[train]\nlr = 3e-3\nlora_rank = 4\nmin_batch = 4\nmax_batch = 4\nminibatch = 1\nepochs = 4\n"
+        '[train]\nwhen = "always"\n'
+        "lr = 3e-3\nlora_rank = 4\nmin_batch = 4\nmax_batch = 4\nminibatch = 1\nepochs = 4\n"
         'microbatch_tokens = 64\ndevice = "cpu"\ndtype = "float32"\nthreads = 1\nlease_s = 1.0\n'
         "[gate]\nanswers = 0\n" + "".join(f"{n[5:]} = {v}\n" for n, v in NO_LIMITS.items())
     )

@@ -203,7 +203,8 @@ def test_a_process_that_slept_over_its_lease_touches_nothing(tmp_path: Path, tin
     config = settings(home, tiny_dir, **{"gate.enabled": False, "train.epochs": 40, "train.lease_s": 1.0})
     file = tmp_path / "config.toml"
     file.write_text(
-        f'home = "{home}"\n[model]\npath = "{tiny_dir}"\n[train]\nlr = 3e-3\nlora_rank = 4\nmin_batch = 4\n'
+        f'home = "{home}"\n[model]\npath = "{tiny_dir}"\n[train]\nwhen = "always"\nlr = 3e-3\n'
+        "lora_rank = 4\nmin_batch = 4\n"
         'max_batch = 4\nminibatch = 2\nmicrobatch_tokens = 64\ndevice = "cpu"\ndtype = "float32"\nthreads = 1\n'
         "lease_s = 1.0\nepochs = 40\n[gate]\nenabled = false\n"
     )

@@ -99,6 +99,8 @@ def serve(
         # Where it is no terminal this goes into a log, which others may read and which is kept.
         key = (address.token if sys.stdout.isatty() else "TOKEN") if address.token else "none"
         where = f"; `turnwise token --home {settings.home}` prints it" if key == "TOKEN" else ""
+        idle = settings.trains and settings.train.when == "idle"
+        later = "\nWeights are trained while you are away: see `turnwise status`, and `turnwise train now`.\n"
         out.print(f"\nturnwise serves [bold]{address.url}[/] (ready in {time.monotonic() - started:.1f} s)")
         out.print(f"token: {key}{where}\n\nConnect any OpenAI client:", highlight=False, markup=False, soft_wrap=True)
         out.print(
@@ -107,7 +109,8 @@ def serve(
             "or any client that reads one of these pairs (Anthropic's take the address without /v1):\n\n"
             f"  export OPENAI_BASE_URL={address.url}/v1 OPENAI_API_KEY={key}\n"
             f"  export ANTHROPIC_BASE_URL={address.url} ANTHROPIC_AUTH_TOKEN={key}\n\n"
-            "or one that `turnwise connect CLIENT` knows: openclaw, opencode, codex, claude-code, …\n",
+            "or one that `turnwise connect CLIENT` knows: openclaw, opencode, codex, claude-code, …\n"
+            + (later if idle else ""),
             highlight=False,
             markup=False,
             soft_wrap=True,
@@ -158,7 +161,7 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     table.add_row("verdicts", ", ".join(f"{n} {kind}" for kind, n in figures["verdicts"].items()) or "none yet")
     table.add_row("hints", str(figures["hints"]))
     table.add_row("samples waiting", f"{figures['samples_ready']} (a step starts at {settings.train.min_batch})")
-    table.add_row("training", escape(when_trained(settings, figures["samples_ready"], figures["loops"])))
+    table.add_row("training", escape(when_trained(settings, figures["samples_ready"], figures["loops"], states)))
     if settings.mode != "both":
         table.add_row("mode", settings.mode)
     part = figures["version"]["part"]

@@ -11,8 +11,7 @@ WHEN = (
 )
 Mode = Literal["both", "skills-only", "weights-only"]
 MODE = (
-    "What is learned with: 'both'; 'skills-only' (no trainer; works on any upstream API); 'weights-only' (no skill in a "
-    "prompt)."
+    "What learns: 'both'; 'skills-only' (no trainer; on any upstream API, too); 'weights-only' (no skill in a prompt)."
 )
 
 Setting = tuple[str, str]
@@ -28,9 +27,10 @@ SUGGESTS: dict[Mode, dict[Setting, bool]] = {"skills-only": {("skills", "evolve"
 
 def as_the_mode_says(given: Any) -> Any:
     """A tree of settings with what its mode means, where the tree does not say."""
-    if not isinstance(given, dict) or given.get("mode") not in MEANS:
+    mode = given.get("mode") if isinstance(given, dict) else None
+    if not isinstance(mode, str) or mode not in MEANS:
         return given
-    tree, mode = dict(given), given["mode"]
+    tree = dict(given)
     for (section, key), value in (SUGGESTS.get(mode, {}) | MEANS[mode]).items():
         settings = tree.get(section, {})
         if isinstance(settings, dict):

@@ -15,7 +15,7 @@ from turnwise.schedule.window import NOT_KNOWN
 
 def examine_schedule(config: Config) -> Iterator[Said]:
     """Each sensor's word. A calendar that cannot be read is a fault; a machine without a display is none."""
-    if not config.train.enabled:
+    if not config.trains or config.train.when != "idle":
         return
     sensors = sensors_of(config, keep=False)
     for sensor, reading in zip(sensors, read_all(sensors, datetime.now(UTC)), strict=True):

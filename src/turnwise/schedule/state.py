@@ -14,10 +14,9 @@ from turnwise.config import Config
 from turnwise.errors import JournalError
 from turnwise.journal.read_only import exists, read_ours
 from turnwise.schedule.sensor import Sensor, sensors_of
+from turnwise.schedule.watch import STATUS_KEY
 from turnwise.schedule.window import QUIET_SECONDS, SensorOpinion, SensorReading, WindowState
 
-STATUS_KEY = "schedule"
-"""Under which the trainer's watch says in the journal what it sees."""
 STALE_S = 60.0
 """Seconds after which what a trainer said is no longer news: it says it anew every few."""
 _SAID = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from turnwise.capabilities import capabilities
@@ -12,8 +13,12 @@ NOTES = frozenset((traffic.STATUS_KEY, watch.STATUS_KEY, asked.STATUS_KEY))
 """What stands among the words of loops and is none: it has its place in the sentence, and falls silent as it likes."""
 
 
-def when_trained(config: Config, ready: int, loops: dict[str, Any]) -> str:
-    """What comes of `ready` samples, and when; `loops` is what loops say of themselves."""
+def when_trained(config: Config, ready: int, loops: dict[str, Any], supervised: Collection[str] = ()) -> str:
+    """What comes of `ready` samples, and when.
+
+    `loops` is what loops say of themselves; `supervised` names those of the server that runs, which may have been
+    started with other settings than `config` has.
+    """
     if not capabilities(config).trainable:
         return f"never: the engine is of the kind {config.engine.kind}, which takes messages"
     if not config.train.enabled:
@@ -22,6 +27,8 @@ def when_trained(config: Config, ready: int, loops: dict[str, Any]) -> str:
     at_once = ", or `turnwise train now`" if ready else ""
     trainer = loops.get("trainer", {})
     when = trainer.get("when", config.train.when)  # it may have been started with another
+    if supervised and "trainer" not in supervised:
+        return f"{said}; the server that runs has no trainer: see train.when, train.enabled and mode"
     if config.train.when == "off":
         return f'{said}; nothing is trained: train.when is "off"'
     if trainer.get("state") == "paused":
@@ -30,7 +37,7 @@ def when_trained(config: Config, ready: int, loops: dict[str, Any]) -> str:
         return f"{said}; `turnwise train now` trains"
     if when == "always":
         return f"{said}; trains as soon as there are {config.train.min_batch}{at_once}"
-    quiet = f"{traffic.QUIET_MIN:g} minutes"
+    quiet = f"{config.schedule.quiet_min:g} minutes"
     return f"{said}; trains when the machine has been quiet for {quiet}{at_once}"
 
 

@@ -21,7 +21,6 @@ STATUS_KEY = "traffic"
 NAME = "gateway"
 RECENT_S = 60.0
 """After a request somebody reads the answer, and may have the next question."""
-QUIET_MIN = 10.0  # stands in for `schedule.quiet_min`, a setting of the schedule
 NOTED_EVERY_S = 1.0
 REFRESHED_S = 10.0
 """While an answer is under way: a note that is as old as `RECENT_S` would look like the end of it."""
@@ -88,7 +87,7 @@ def last_request(journal: Journal) -> LastRequest | None:
     return None if noted is None else LastRequest(int(noted[0]["under_way"]), noted[1])
 
 
-def reading(last: LastRequest | None, quiet_min: float = QUIET_MIN) -> SensorReading:
+def reading(last: LastRequest | None, quiet_min: float) -> SensorReading:
     """The gateway's opinion: it closes for a minute after a request, and opens after `quiet_min` without one."""
     if last is None:
         return SensorReading(NAME, SensorOpinion.OPENS, "No request has come yet.")

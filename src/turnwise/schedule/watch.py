@@ -20,7 +20,7 @@ from turnwise.journal.journal import Journal
 from turnwise.schedule import traffic
 from turnwise.schedule.sensor import Sensor, sensors_of
 from turnwise.schedule.traffic import LastRequest
-from turnwise.schedule.window import SensorOpinion, SensorReading, Window, WindowState, next_window
+from turnwise.schedule.window import NOT_KNOWN, SensorOpinion, SensorReading, Window, WindowState, next_window
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +63,8 @@ class Outlook:
 class WindowWatch:
     """The window of one trainer.
 
-    `last_request` and `say` (the status row) are the journal's. `clock` is the time of day for the sensors,
-    `monotonic` gives seconds that never go back.
+    `last_request` and `say` (the status row) are the journal's; `quiet_min` as in the schedule. `clock` is the time of
+    day for the sensors, `monotonic` gives seconds that never go back.
     """
 
     def __init__(
@@ -72,10 +72,12 @@ class WindowWatch:
         sensors: Sequence[Sensor],
         last_request: Callable[[], LastRequest | None],
         say: Callable[[dict[str, Any]], None],
+        quiet_min: float = 10.0,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._last_request, self._say, self._monotonic = last_request, say, monotonic
+        self._quiet_min = quiet_min
         self._readers = [_Reader(sensor, clock, monotonic) for sensor in sensors]
         self._outlook = Outlook(Window(), [])
         self._asked: tuple[bool, bool] | None = None
@@ -90,7 +92,7 @@ class WindowWatch:
         def say(data: dict[str, Any]) -> None:
             journal.status.say(STATUS_KEY, data)
 
-        return cls(sensors_of(config), lambda: traffic.last_request(journal), say)
+        return cls(sensors_of(config), lambda: traffic.last_request(journal), say, config.schedule.quiet_min)
 
     def look(self, *, due: bool, stopped: bool) -> Outlook:
         """The window now. `due` and `stopped` as `next_window` has them. Sensors are asked a few times a second."""
@@ -111,7 +113,7 @@ class WindowWatch:
 
     def _traffic(self) -> SensorReading:
         try:
-            return traffic.reading(self._last_request())
+            return traffic.reading(self._last_request(), self._quiet_min)
         except TurnwiseError as e:  # better to stand than to work beside a person who cannot be seen
             return SensorReading(traffic.NAME, SensorOpinion.CLOSES, f"Whether somebody talks cannot be read: {e}")
 
@@ -136,7 +138,7 @@ class _Reader:
 
     def __init__(self, sensor: Sensor, clock: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
         self._sensor, self._clock, self._monotonic = sensor, clock, monotonic
-        self._last = SensorReading(sensor.name, SensorOpinion.NONE, "Not known: it has not answered yet.")
+        self._last = SensorReading(sensor.name, SensorOpinion.NONE, f"{NOT_KNOWN}it has not answered yet.")
         self._read_at = monotonic()
         self._closing = threading.Event()
         threading.Thread(target=self._run, name=f"sensor {sensor.name}", daemon=True).start()
@@ -146,7 +148,7 @@ class _Reader:
         last, silent = self._last, now - self._read_at
         if silent <= self._sensor.every_s + HANGS_S:
             return last
-        return SensorReading(self._sensor.name, SensorOpinion.NONE, f"Not known: no answer for {silent:.0f} seconds.")
+        return SensorReading(self._sensor.name, SensorOpinion.NONE, f"{NOT_KNOWN}no answer for {silent:.0f} seconds.")
 
     def close(self) -> None:
         self._closing.set()
@@ -157,7 +159,7 @@ class _Reader:
                 self._last = self._sensor.read(self._clock())
             except Exception as e:  # it should not raise; one that does has no opinion, and training no end
                 log.warning("the sensor %s failed", self._sensor.name, exc_info=True)
-                why = f"Not known: it failed with {type(e).__name__}: {e}"
+                why = f"{NOT_KNOWN}it failed with {type(e).__name__}: {e}"
                 self._last = SensorReading(self._sensor.name, SensorOpinion.NONE, why)
             self._read_at = self._monotonic()
             self._closing.wait(max(LOOKED_EVERY_S, self._sensor.every_s))

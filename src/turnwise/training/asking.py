@@ -43,7 +43,8 @@ def sample_answers(
     """An answer of at most ``most`` tokens to each prompt; None when that takes longer than ``time_s``.
 
     At temperature 0 each token is the likeliest one, and log-probs are those at temperature 1.
-    ``alive`` is called every few tokens and may raise; how long it takes itself does not count. The process's own random state stays as it is.
+    ``alive`` is called every few tokens and may raise; how long it takes itself does not count. The process's own
+    random state stays as it is.
     """
     patience = _Patience(time_s, alive)
     generator = torch.Generator(policy.device).manual_seed(seed)
@@ -57,7 +58,7 @@ def sample_answers(
 
 
 class _Patience:
-    """How long sampling may take. The time in which `alive` stands, for hours while the person is there, is not counted."""
+    """How long sampling may take. What `alive` takes, hours while the person is there, does not count."""
 
     def __init__(self, time_s: float, alive: Callable[[], None]) -> None:
         self._deadline = time.monotonic() + time_s

@@ -52,7 +52,7 @@ def origin_of(batch: Batch, parent: Mapping[str, Any], config: TrainConfig) -> s
         batch.hints,
         batch.parent,
         parent,
-        config.model_dump(mode="json"),
+        config.model_dump(mode="json", exclude={"when"}),
     ]
     return hashlib.sha256(json.dumps(story, sort_keys=True).encode()).hexdigest()
 

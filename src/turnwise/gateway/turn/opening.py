@@ -120,10 +120,10 @@ class TurnOpener:
         limit = await self._max_model_len()
         turn, new = await asyncio.to_thread(self._opened, request, caller, format_name, version, pinned, limit)
         self.in_hand.take(turn.id)
-        if new is None or new.kind is TurnKind.MAIN:
-            self.traffic.began(turn.id)
         try:
-            if new is not None:
+            if new is None:
+                self.traffic.began(turn.id)
+            else:
                 await self._record(turn, new)
         except BaseException:
             self.let_go(turn.id)
@@ -309,7 +309,10 @@ class TurnOpener:
 
     async def _record(self, turn: OpenTurn, new: NewTurn) -> None:
         try:
-            await asyncio.shield(asyncio.wrap_future(self.journal.turns.begin_soon(new)))
+            written = self.journal.turns.begin_soon(new)
+            if new.kind is TurnKind.MAIN:
+                self.traffic.began(turn.id)  # noted behind it, so that no request waits for that
+            await asyncio.shield(asyncio.wrap_future(written))
         except JournalFull as e:
             if not self.unrecorded.serve:
                 raise

@@ -37,7 +37,11 @@ _LOOKED_BACK = 50
 
 def configuration(config: Config) -> str:
     """What a refusal depends on beside the samples, in a few letters."""
-    of = [config.model.path, config.train.model_dump(mode="json"), config.gate.model_dump(mode="json")]
+    of = [
+        config.model.path,
+        config.train.model_dump(mode="json", exclude={"when"}),
+        config.gate.model_dump(mode="json"),
+    ]
     return hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:16]
 
 
