@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tests.schedule.calendars import calendar, event
 from turnwise.cli.main import app
 from turnwise.config import load_config
-from turnwise.doctor.checks import examine
+from turnwise.doctor.schedule import examine_schedule
 from turnwise.errors import ConfigError
 from turnwise.journal import Journal
 from turnwise.schedule.state import schedule_state
@@ -74,8 +74,8 @@ def test_a_calendar_that_is_gone_is_said(home: Path, tmp_path: Path) -> None:
     written(home, f'calendar = "{tmp_path}/none.ics"', 'sleep = ["00:00-24:00"]')
     told = json.loads(typed(home, "next", "--json"))
     assert "cannot be read: No such file" in told["calendar_fault"] and len(told["away"]) == 1
-    faults = [f for f in examine(None, home) if f.check == "schedule" and f.level == "fault"]
-    assert len(faults) == 1 and "calendar" in faults[0].text
+    faults = [text for _, level, text in examine_schedule(load_config(overrides={"home": home})) if level == "fault"]
+    assert len(faults) == 1 and "calendar" in faults[0]
 
 
 def test_nothing_to_foretell(home: Path) -> None:
@@ -109,7 +109,7 @@ def test_what_another_version_wrote_is_not_taken(home: Path, told: dict[str, obj
 def test_doctor_names_each_sensor_and_writes_nothing(home: Path) -> None:
     written(home, 'sleep = ["23:00-07:00"]', f'calendar = "{home}/c.ics"')
     (home / "c.ics").write_bytes(calendar())
-    found = [(f.level, f.text.split(":")[0]) for f in examine(None, home) if f.check == "schedule"]
+    found = [(level, text.split(":")[0]) for _, level, text in examine_schedule(load_config(overrides={"home": home}))]
     assert found == [("ok", "sleep hours"), ("note", "keyboard and mouse"), ("ok", "calendar")]
     assert not (home / "calendar.json").exists()
 

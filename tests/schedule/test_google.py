@@ -33,6 +33,11 @@ CLIENT = GoogleClient("me.apps.example", "not-so-secret")
 SCOPE = "https://www.googleapis.com/auth/calendar.freebusy"
 
 
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(google, "CONSENT_S", 30.0)
+
+
 class FakeGoogle:
     """What Google's three endpoints do, as far as it is asked of them."""
 
