@@ -24,8 +24,6 @@ from turnwise.training.lessons.making import (
     OpenQuestion,
     everyday_questions,
     followed,
-    kept,
-    least_kept,
     make_lessons,
     questions_of,
 )
@@ -272,78 +270,21 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_are_no_lessons(
         "Hamlet was written by William Shakespeare.",
         "I am here to help you. Cheers!",
     ]
-    again = ["Hamlet was written by William Shakespeare. Cheers!", "Here is my answer. Cheers!"]
-    said = iter([plain, rewritten, again])
+    said = iter([plain, rewritten])
 
     def given(*_: object, **__: object) -> list[GivenAnswer]:
         texts = [policy.tokenizer.encode(text, add_special_tokens=False).ids for text in next(said)]
         return [GivenAnswer(ids, [0.0] * len(ids), True) for ids in texts]
 
     monkeypatch.setattr(making, "sample_answers", given)
-    lesson, second = make_lessons(
+    (lesson,) = make_lessons(
         policy, renderer, questions, Standing(['End every answer with "Cheers!".']), 32, 0, no_tick
     )
-    assert renderer.decode(second.answer) == again[0], "what was not rewritten is asked for once more, in other words"
-    assert second.asked == questions[1].ids and second.told != lesson.told
     assert renderer.decode(lesson.answer) == "The capital of Japan is Tokyo. Cheers!"
     assert lesson.asked == questions[0].ids
     told = renderer.decode(lesson.told)
     assert plain[0] in told and "End every answer" in told
     assert f"Question: {asked[0]}\nAnswer: {plain[0]}\n" in told, "the request is in plain words"
-
-
-JAPAN = ("What is the capital of Japan?", "The capital of Japan is Tokyo.")
-
-
-@pytest.mark.parametrize(
-    ("question", "plain", "answer", "share"),
-    [
-        (*JAPAN, "Ahoy! Tokyo is the capital of Japan.", 1.0),
-        (*JAPAN, "TOKYO", 1.0),
-        (*JAPAN, "Ahoy!", 0.0),
-        (*JAPAN, "Ahoy, the capital of Japan!", 0.0),
-        ("How do I boil an egg?", "For 8 minutes.", "8 minutes. Cheers!", 2 / 3),
-        ("Say it again.", "Again!", "Cheers!", 1.0),
-    ],
-)
-def test_an_answer_keeps_what_the_plain_one_says_beyond_its_question(
-    question: str, plain: str, answer: str, share: float
-) -> None:
-    assert kept(question, plain, answer) == pytest.approx(share)
-
-
-@pytest.mark.parametrize(
-    ("shares", "least"),
-    [
-        ([], 0.0),
-        ([1.0, 1.0, 0.2], 0.5),
-        ([0.0, 0.0, 0.3], 0.0),
-        ([0.0] * 6 + [0.3, 0.2, 0.2, 0.9], 0.2),
-    ],
-)
-def test_how_much_a_lesson_has_to_keep_is_seen_by_the_others(shares: list[float], least: float) -> None:
-    assert least_kept(shares) == least
-
-
-def test_what_keeps_far_less_than_the_others_of_its_wish_is_no_lesson(
-    monkeypatch: pytest.MonkeyPatch, model_dir: Path
-) -> None:
-    policy, renderer = Policy(model_dir, TrainConfig(device="cpu", lora_rank=4)), load_renderer(model_dir)
-    asked = ["What is the capital of Japan?", "Who wrote Hamlet?", "How do I boil an egg?"]
-    prompts = [renderer.render([saying("user", text)], None) for text in asked]
-    questions = [OpenQuestion(p.ids, text, p.hint_at or 0) for p, text in zip(prompts, asked, strict=True)]
-    plain = ["It is Tokyo.", "It was Shakespeare.", "For 8 minutes."]
-    rewritten = ["It is Tokyo. Cheers!", "Cheers!", "For 8 minutes. Cheers!"]
-    said = iter([plain, rewritten, ["Cheers, it is!"]])
-
-    def given(*_: object, **__: object) -> list[GivenAnswer]:
-        texts = [policy.tokenizer.encode(text, add_special_tokens=False).ids for text in next(said)]
-        return [GivenAnswer(ids, [0.0] * len(ids), True) for ids in texts]
-
-    monkeypatch.setattr(making, "sample_answers", given)
-    monkeypatch.setattr(making, "_fitting", lambda policy, asked, *_: [True] * len(asked))
-    lessons = make_lessons(policy, renderer, questions, Standing(["Cheers!"]), 32, 0, no_tick)
-    assert [lesson.asked for lesson in lessons] == [questions[0].ids, questions[2].ids]
 
 
 @pytest.mark.slow

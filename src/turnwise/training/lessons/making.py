@@ -19,7 +19,6 @@ from importlib.resources import files
 import torch
 
 from turnwise.messages import saying
-from turnwise.patterns import pattern
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.asking import repetition, sample_answers
 from turnwise.training.batching import microbatches, row_of
@@ -33,11 +32,6 @@ Answer: {answer}
 
 Rewrite this answer so that it follows the wish, and keep its content. Wish: {wish}
 Write only the new answer."""
-SAY_AGAIN = """{question}
-
-{wish}
-What to say, in the form that is wished for: {answer}"""
-"""Asked where rewriting gave no answer that fits, or one that lost what the plain one said."""
 TEMPERATURE = 0.0
 """Greedy: a sampled token that goes astray takes the content with it (docs/decisions/0013-lessons.md)."""
 LONGEST_QUESTION = 200
@@ -50,10 +44,6 @@ LOOPS = 0.3
 """Share of an answer's 4-grams that may be repetitions; what goes on for ever is learned first of all."""
 
 
-WHOLE = 1.0
-"""What an answer keeps of the plain one that says all that it says."""
-SOME = 4
-"""Lessons that keep something, so that those that keep nothing can be done without."""
 MOST_LOOKED_AT = 24
 """Answers of which it is asked, for each batch, whether they follow an earlier wish."""
 
@@ -158,71 +148,31 @@ def _rewritten(
         return []
     wish = " ".join(wishes)
     told = [OpenQuestion(hinted_prompt(q.ids, wish, q.hint_at, policy.tokenizer), q.text, q.hint_at) for q in questions]
-    said = [renderer.decode(policy.without_end(answer)).strip() for answer in plain]
-    best: dict[int, LessonAttempt] = {}
-    for form in (REWRITE, SAY_AGAIN):
-        at = [i for i in range(len(questions)) if i not in best or best[i].kept < WHOLE]
-        requests = [
-            renderer.render([saying("user", form.format(question=questions[i].text, answer=said[i], wish=wish))], None)
-            for i in at
-        ]
-        answers = _sample(policy, [r.ids for r in requests], longest, seed, "rewriting", tick)
-        asked, hinted = [questions[i] for i in at], [told[i] for i in at]
-        fit = _fitting(policy, asked, hinted, [told[(i + 1) % len(told)] for i in at], answers, tick)
-        for i, request, answer, fits in zip(at, requests, answers, fit, strict=True):
-            new = kept(questions[i].text, said[i], renderer.decode(policy.without_end(answer)))
-            if fits and (i not in best or best[i].kept < new):
-                best[i] = LessonAttempt(Lesson(questions[i].ids, request.ids, answer), new)
-    least = least_kept([one.kept for one in best.values()])
-    return [best[i].lesson for i in sorted(best) if best[i].kept >= least]
-
-
-@dataclass(frozen=True, slots=True)
-class LessonAttempt:
-    """A lesson, and the share of what the plain answer says that its answer says too."""
-
-    lesson: Lesson
-    kept: float
-
-
-def kept(question: str, plain: str, answer: str) -> float:
-    """The share of the words of a plain answer that are not its question's and that another answer has, too.
-
-    In a language or a form in which no word stays it is low for all answers alike.
-    """
-    says = _words(plain) - _words(question)
-    return len(says & _words(answer)) / len(says) if says else WHOLE
-
-
-def _words(text: str) -> set[str]:
-    return set(_WORD.findall(text.lower()))
-
-
-_WORD = pattern(r"[^\W_]+")
-
-
-def least_kept(shares: Sequence[float]) -> float:
-    """What a lesson has to keep, by what all of a wish do: half of what the one in the middle keeps.
-
-    What keeps less has lost what the others say still. Where most keep nothing, and some do, those are the lessons.
-    """
-    least = sorted(shares)[len(shares) // 2] / 2 if shares else 0.0
-    some = [share for share in shares if share > 0]
-    return least or (min(some) if len(some) >= SOME else 0.0)
+    rewriting = []
+    for question, answer in zip(questions, plain, strict=True):
+        said = renderer.decode(policy.without_end(answer)).strip()
+        request = REWRITE.format(question=question.text, answer=said, wish=wish)
+        rewriting.append(renderer.render([saying("user", request)], None).ids)
+    answers = _sample(policy, rewriting, longest, seed, "rewriting", tick)
+    fit = _fitting(policy, questions, told, answers, tick)
+    return [
+        Lesson(question.ids, prompt, answer)
+        for question, prompt, answer, fits in zip(questions, rewriting, answers, fit, strict=True)
+        if fits
+    ]
 
 
 def _fitting(
     policy: Policy,
     questions: Sequence[OpenQuestion],
     told: Sequence[OpenQuestion],
-    others: Sequence[OpenQuestion],
     answers: Sequence[list[int]],
     tick: Tick,
 ) -> list[bool]:
-    """Whether each answer follows the wish, and is about its question rather than about the one of ``others``."""
+    """Whether each answer follows the wish, and is about its question rather than about the next one."""
     with_wish = _likelihood(policy, told, answers, tick)
     without = _likelihood(policy, questions, answers, tick)
-    elsewhere = _likelihood(policy, others, answers, tick)
+    elsewhere = _likelihood(policy, [*told[1:], told[0]], answers, tick)
     return [
         bool(answer)
         and told_ - plain > FOLLOWS
