@@ -93,7 +93,7 @@ def test_what_cannot_be_used_at_all_is_left_and_said(
     turns = fail(journal)
     endpoint.reply = lambda _: "I cannot."
     evolver = evolve(told, journal)
-    assert "was not taken" in (evolver._error or "")
+    assert "was not taken" in (evolver._unusable or "")
     evolve(told, journal)
     assert {journal.failures.state(turn) for turn in turns} == {"left"} and len(endpoint.asked) == 4
     evolve(told, journal)
