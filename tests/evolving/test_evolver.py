@@ -298,3 +298,12 @@ def test_the_same_wish_in_other_words_changes_nothing(
         say(journal, words)
         evolve(home_config, journal)
     assert len(injected(library)) == 1 and journal.skills.current().number == 1
+
+
+def test_no_log_has_the_words_of_a_wish(
+    home_config: Config, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    say(journal, "Please end every answer with Zanzibar.")
+    evolve(home_config, journal)
+    assert "extractive: 1 changes of skills" in caplog.text and "zanzibar" not in caplog.text.lower()

@@ -1,8 +1,9 @@
 """The evolver's loop: looks at what was judged, makes skills of wishes and of failures, and decides on candidates.
 
 It meets the other loops in the journal alone. A wish is acted on at the next look, four times a second, also while a
-model writes; failures when enough of one kind are there. Logs name no skill, for names are made of what people said. Killed at any moment it leaves a whole library: what was looked at, and what was made of
-it, are each recorded in one transaction.
+model writes; failures when enough of one kind are there. Killed at any moment it leaves a whole library: what was
+looked at, and what was made of it, are each recorded in one transaction. Logs name no skill: names are made of what
+people said.
 """
 
 from __future__ import annotations

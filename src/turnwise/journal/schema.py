@@ -22,8 +22,8 @@ from sqlalchemy import (
     MetaData,
     Table,
     false,
-    true,
     text,
+    true,
 )
 from sqlalchemy import Text as PlainText
 

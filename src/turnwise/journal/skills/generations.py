@@ -27,7 +27,7 @@ def generation(c: Connection) -> int:
 
 
 def why_left_out(c: Connection, store: Store, turn_id: str) -> Exclusion | None:
-    """Why a turn may be no sample: a skill was made from its failure, or it is of an earlier generation. None where it may."""
+    """Why a turn may be no sample: a skill was made of its failure, or it is of an earlier generation; None: it may."""
     sources = schema.skill_sources.c
     made = select(sources.turn_id).where(sources.turn_id == turn_id, sources.support).limit(1)
     now = generation(c)
