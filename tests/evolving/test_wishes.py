@@ -1,7 +1,7 @@
 """Which sentences of a person are wishes that last, on labelled sentences in several languages.
 
-`wishes-dev.jsonl` is what the patterns were made with; `wishes-kept-aside.jsonl` was scored once, at the end: the figure
-in docs/skills.md is of those.
+`wishes-dev.jsonl` is what the patterns were made with; `wishes-kept-aside.jsonl` was scored once, at the end: the
+figure in docs/skills.md is of those.
 """
 
 from __future__ import annotations

@@ -56,12 +56,12 @@ _HOST = pattern(
 )
 """What may be an address without a scheme: names with dots, the last of them, and a path or a port."""
 _TOP_LEVELS = frozenset(
-    "com org net io dev ai app co info biz xyz top site online store shop cloud link live club tech me ly gg to tk ml cc"
+    "com org net io dev ai app co info biz xyz top site online store shop cloud link live club tech me ly gg to tk ml"
     " tv us uk de fr es it nl pt ru ua cn jp kr in br au ca ch at be se no eu edu gov mil example test invalid onion"
     " internal local".split()
 )
 _FILES = frozenset(
-    "py js ts jsx tsx sh md rs pl go c h cpp java kt rb php html css json yaml yml toml txt csv log xml sql ini cfg lock"
+    "py js ts jsx tsx sh md rs pl go c h cpp java kt rb php html css json yaml yml toml txt csv log xml sql ini cfg"
     " pdf png jpg svg zip gz tar db".split()
 )
 """Endings of files: such a name is an address only with a path behind it."""
@@ -76,8 +76,8 @@ _COMMAND = any_of(
     r"[^`\n]{0,200}",
     r"\b(?:pip3?|npm|apt|apt-get|brew|cargo|gem|uv pip) (?:install|add|i)\b[^`\n]{0,200}"
     r"|\bgit (?:push|clone)\b[^`\n]{0,200}",
-    r"\b(?:run|execute|type|launch|invoke|call|start|enter)(?: the)?(?: command)? ?[:\"']? ?(?:rm|dd|nc|kill|bash|sh|zsh"
-    r"|python3?|perl|ruby|node|cmd|ssh|telnet|docker|kubectl|export|eval) [^`\n]{1,200}",
+    r"\b(?:run|execute|type|launch|invoke|call|start|enter)(?: the)?(?: command)? ?[:\"']? ?(?:rm|dd|nc|kill|bash|sh"
+    r"|zsh|python3?|perl|ruby|node|cmd|ssh|telnet|docker|kubectl|export|eval) [^`\n]{1,200}",
     r"\| ?(?:sudo |/\w{1,20}/)?(?:bash|sh|zsh|python3?|perl|ruby|node)\b",
 )
 _FENCE_LINE = "---"
