@@ -383,7 +383,7 @@ main()
 @pytest.mark.timeout(600)
 def test_each_real_loop_that_is_stopped_is_replaced(tmp_path: Path, model_dir: Path) -> None:
     model = make_tiny_model(tmp_path / "model", model_dir)
-    settings = {"engine__threads": 1, "train__threads": 1, "train__lora_rank": 2, "skills__evolve": True}
+    settings = {"engine__threads": 1, "train__threads": 1, "train__lora_rank": 2}
     with serving(tmp_path / "home", model, program=SERVE % AS_ON_MACOS, **settings) as server:
         home = server.config.home
         wait_until(lambda: {s.state for s in read_states(home).values()} == {"running"}, 120)

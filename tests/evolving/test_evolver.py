@@ -15,13 +15,14 @@ from tests.support.versions import answered
 from turnwise.config import Config, load_config
 from turnwise.evolving.worker import Evolver
 from turnwise.journal import Journal, schema
+from turnwise.journal.deletion.forgetting import forget
 from turnwise.journal.packing import pack_json
 from turnwise.judges.signals.verdict import judge_by_words
 from turnwise.messages import from_chat, saying, to_chat
 from turnwise.skills.library import Library
 from turnwise.skills.retrieval import SkillIndex, choose
 from turnwise.skills.vectors import word_vectors
-from turnwise.types import Exclusion, Message, SkillState, TurnKind, Verdict
+from turnwise.types import Exclusion, Message, SkillState, TurnKind, TurnState, Verdict
 
 RICE = "How do I boil rice?"
 
@@ -88,8 +89,8 @@ def test_a_wish_that_is_said_once_is_a_skill_at_the_next_look(
     for question in ("What is the capital of Mongolia?", "Write a poem.", ""):
         assert told(library, question) == {known.skill.name}, "it is about every answer"
     whole = journal.turns.get(turn)
-    assert whole is not None and whole.exclusion is Exclusion.SUPPORT_DATA
-    assert journal.skills.current().generation == 1
+    assert whole is not None and whole.state is TurnState.READY, "it is learned all the same"
+    assert journal.skills.current().generation == 0, "what a person changes begins no generation"
 
 
 def test_a_wish_about_a_topic_comes_with_the_topic(home_config: Config, journal: Journal, library: Library) -> None:
@@ -135,7 +136,7 @@ def test_the_same_wish_again_changes_nothing_and_may_be_trained_on(home_config: 
     evolve(home_config, journal)
     again = say(journal, "Always use metric units.")
     evolve(home_config, journal)
-    assert journal.skills.current().generation == 1 and journal.failures.state(again) == "left"
+    assert journal.skills.current().number == 1 and journal.failures.state(again) == "left"
     whole = journal.turns.get(again)
     assert whole is not None and whole.exclusion is not Exclusion.SUPPORT_DATA
 
@@ -179,11 +180,12 @@ def test_words_of_a_model_judge_are_not_the_persons(home_config: Config, journal
     assert injected(library) == {} and journal.failures.state(turn) == "pending"
 
 
-def bad_call(journal: Journal, tool: str = "read_file") -> str:
+def bad_call(journal: Journal, tool: str = "read_file", **changes: object) -> str:
     """A call without a required argument."""
     parameters = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     tools = [{"type": "function", "function": {"name": tool, "parameters": parameters}}]
-    turn = answered(journal, session_id=uuid.uuid4().hex, messages=[saying("user", "Read the notes")], tools=tools)
+    asked = [saying("user", "Read the notes")]
+    turn = answered(journal, session_id=uuid.uuid4().hex, messages=asked, tools=tools, **changes)
     call = {"id": "c1", "type": "function", "function": {"name": tool, "arguments": "{}"}}
     made = from_chat({"role": "assistant", "content": "", "tool_calls": [call]})
     with journal.store.transaction() as c:
@@ -234,13 +236,50 @@ def test_a_skill_of_the_person_is_never_rewritten(home_config: Config, journal: 
     assert mine in [known.skill.content for known in library.sync().injected]
 
 
-def test_hints_that_became_skills_reach_no_lesson(home_config: Config, journal: Journal) -> None:
+def hints(journal: Journal) -> list[str]:
+    with journal.store.reading() as c:
+        return [hint for _, hint in journal.batches._last_hints(c)]
+
+
+def test_a_wish_that_became_a_skill_still_reaches_the_lessons(home_config: Config, journal: Journal) -> None:
+    other = say(journal, "Thanks, that is exactly right!")
     say(journal, "Please end every answer with Cheers.")
-    with journal.store.reading() as c:
-        assert [hint for _, hint in journal.batches._last_hints(c)] == ["Please end every answer with Cheers."]
+    assert hints(journal) == ["Please end every answer with Cheers."]
     evolve(home_config, journal)
-    with journal.store.reading() as c:
-        assert journal.batches._last_hints(c) == []
+    assert hints(journal) == ["Please end every answer with Cheers."]
+    whole = journal.turns.get(other)
+    assert whole is not None and whole.state is TurnState.READY, "and the queue is as long as it was"
+
+
+def test_hints_of_failures_that_became_a_skill_reach_no_lesson(home_config: Config, journal: Journal) -> None:
+    for _ in range(3):
+        journal.verdicts.feedback(bad_call(journal), -1, "The path was left out.")
+    assert len(hints(journal)) == 3
+    evolve(home_config, journal)
+    assert journal.skills.current().generation == 1 and hints(journal) == []
+
+
+def test_a_wish_that_is_taken_back_names_its_turn_too(home_config: Config, journal: Journal, library: Library) -> None:
+    said = []
+    for words in ("Please end every answer with Cheers.", "Stop saying Cheers."):
+        said.append(say(journal, words))
+        evolve(home_config, journal)
+    [known] = library.sync().skills.values()
+    assert known.state is SkillState.RETIRED
+    assert {turn for turn, _ in journal.skills.sources(known.version.id)} == set(said)
+    assert journal.failures.counts() == {"used": 2} and journal.skills.current().generation == 0
+
+
+def test_forgetting_a_session_takes_the_skill_of_its_wish(
+    home_config: Config, journal: Journal, library: Library
+) -> None:
+    turn = say(journal, "Please end every answer with Cheers.")
+    evolve(home_config, journal)
+    whole = journal.turns.get(turn)
+    assert whole is not None
+    told = forget(journal, whole.session_id)
+    assert told.skills == {"wish-end-every-answer-cheers": 0}
+    assert library.sync().skills == {} and not list(home_config.skills_dir.glob("*/SKILL.md"))
 
 
 @pytest.mark.parametrize(
@@ -252,10 +291,19 @@ def test_hints_that_became_skills_reach_no_lesson(home_config: Config, journal: 
         ("Never use emojis.", "From now on no emojis."),
     ],
 )
-def test_the_same_wish_in_other_words_begins_no_generation(
+def test_the_same_wish_in_other_words_changes_nothing(
     home_config: Config, journal: Journal, library: Library, first: str, again: str
 ) -> None:
     for words in (first, again):
         say(journal, words)
         evolve(home_config, journal)
-    assert len(injected(library)) == 1 and journal.skills.current().generation == 1
+    assert len(injected(library)) == 1 and journal.skills.current().number == 1
+
+
+def test_no_log_has_the_words_of_a_wish(
+    home_config: Config, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    say(journal, "Please end every answer with Zanzibar.")
+    evolve(home_config, journal)
+    assert "extractive: 1 changes of skills" in caplog.text and "zanzibar" not in caplog.text.lower()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from sqlalchemy import select
 
+from tests.evolving.test_evolver import bad_call
 from tests.support.versions import answered
 from turnwise.config import load_config
 from turnwise.errors import JournalError, SkillError
@@ -23,7 +24,7 @@ from turnwise.journal import Journal, schema
 from turnwise.messages import saying
 from turnwise.types import Batch, PolicyVersion, TurnState, Verdict
 
-T = schema.turns.c
+T, S = schema.turns.c, schema.skill_sources.c
 WISHES = (
     "Please end every answer with Cheers.",
     "Stop saying Cheers.",
@@ -32,6 +33,7 @@ WISHES = (
     "Always use metric units.",
     "Never apologise.",
 )
+TOOLS = ("read_file", "write_file", "search", "run", "fetch", "list_files")
 turns = st.integers(0, 30)
 
 
@@ -42,7 +44,7 @@ class TrainingBesideEvolving(RuleBasedStateMachine):
         super().__init__()
         self.home = Path(tempfile.mkdtemp())
         fixed = {"home": self.home, "train.min_batch": 2, "train.max_batch": 3, "gate.probe_share": 0.0,
-                 "skills.failures_before": 2}  # fmt: skip
+                 "skills.failures_before": 1}  # fmt: skip
         self.config = load_config(overrides=fixed)
         self.journal = Journal.open(self.config)
         self.evolver = Evolver(self.config, self.journal)
@@ -69,6 +71,12 @@ class TrainingBesideEvolving(RuleBasedStateMachine):
         stamp = max(now - late, 0)
         turn = answered(self.journal, session_id=uuid.uuid4().hex, generation=None if unstamped else stamp)
         self.stamps[turn] = 0 if unstamped else stamp
+
+    @rule(late=st.booleans(), tool=st.sampled_from(TOOLS))
+    def fail(self, late: bool, tool: str) -> None:
+        """A failure, of which the evolver makes a skill: the bump of a generation."""
+        stamp = max(self.journal.skills.current().generation - late, 0)
+        self.stamps[bad_call(self.journal, tool, generation=stamp)] = stamp
 
     @precondition(lambda self: self.stamps)
     @rule(number=turns, words=st.sampled_from([*WISHES, "no", "great, thanks"]))
@@ -109,7 +117,7 @@ class TrainingBesideEvolving(RuleBasedStateMachine):
         for generation in range(before + 1, now + 1):
             self.trained_at[generation] = self._trained()
             with self.journal.store.reading() as c:
-                self.support_at[generation] = set(c.execute(select(schema.skill_sources.c.turn_id)).scalars())
+                self.support_at[generation] = set(c.execute(select(S.turn_id).where(S.support)).scalars())
 
     @invariant()
     def nothing_earlier_is_trained_later(self) -> None:

@@ -92,7 +92,7 @@ def played(
     outside = [path.name for path in home.iterdir() if not path.name.startswith(OWN_FILES)]
     assert outside == [] and [path.name for path in folder.iterdir()] == ["home"]
     lying = {path.relative_to(config.skills_dir).as_posix() for path in config.skills_dir.rglob("*") if path.is_file()}
-    assert lying <= {".written.json", *(f"{name}/SKILL.md" for name in view.skills)}
+    assert lying <= {f"{name}/SKILL.md" for name in view.skills}
     assert not view.faults and (reply is None or reached.endpoint.asked)
     return view
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from tests.evolving.endpoint import ScriptedEndpoint
 from tests.evolving.hostile import BODY, FINE, body, reply
 from tests.evolving.test_evolver import say
-from tests.support.servers import running
+from tests.support.servers import running, wait_until
 from turnwise.config import Config, load_config
 from turnwise.evolving.endpoint import SkillWriter, WriterUnavailable
 from turnwise.evolving.worker import Evolver
@@ -93,7 +94,7 @@ def test_what_cannot_be_used_at_all_is_left_and_said(
     turns = fail(journal)
     endpoint.reply = lambda _: "I cannot."
     evolver = evolve(told, journal)
-    assert "was not taken" in (evolver._error or "")
+    assert "was not taken" in (evolver._unusable or "")
     evolve(told, journal)
     assert {journal.failures.state(turn) for turn in turns} == {"left"} and len(endpoint.asked) == 4
     evolve(told, journal)
@@ -159,3 +160,33 @@ def test_skills_that_exist_are_named_and_foreign_text_is_fenced(
     assert json.dumps("kettles: What to do when a kettle leaks") in asked
     mark = asked.split("<data ")[1].split(">")[0]
     assert asked.count(f"<data {mark}>\n") == asked.count(f"\n</data {mark}>")
+
+
+def test_a_wish_does_not_wait_for_a_model_that_writes(
+    told: Config, journal: Journal, endpoint: ScriptedEndpoint
+) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(_: str) -> str:
+        asked.set()
+        go_on.wait(60)
+        return FINE
+
+    endpoint.reply = slow
+    fail(journal)
+
+    async def beside() -> dict[str, SkillState]:
+        stop, writer = asyncio.Event(), SkillWriter(told)
+        loop = asyncio.create_task(Evolver(told, journal, writer=writer).run(stop))
+        await asyncio.to_thread(asked.wait, 60)
+        await asyncio.to_thread(say, journal, "From now on answer in German.")
+        found = await asyncio.to_thread(wait_until, lambda: states(told, journal), 60)
+        go_on.set()
+        await asyncio.to_thread(wait_until, lambda: "boil-rice" in states(told, journal), 60)
+        stop.set()
+        await loop
+        await writer.close()
+        return found
+
+    assert asyncio.run(beside()) == {"wish-answer-german": SkillState.ACTIVE}, "while the model still writes"
+    assert states(told, journal)["boil-rice"] is SkillState.CANDIDATE, "and what it wrote is taken after it"

@@ -28,6 +28,7 @@ LATEST = 1.3
 
 NURSERY = """
 import asyncio, os, signal, sys, uuid
+from tests.evolving.test_evolver import bad_call
 from tests.support.versions import answered
 from turnwise.config import load_config
 from turnwise.evolving.worker import Evolver
@@ -50,30 +51,29 @@ def told(*given):
 
 Library.evolve = told
 
-def evolve(home, words):
-    config = load_config(overrides={"home": home, "gate.probe_share": 0.0, "train.min_batch": 2})
+def evolve(home, tool):
+    config = load_config(overrides={"home": home, "gate.probe_share": 0.0, "train.min_batch": 2,
+                                    "skills.failures_before": 1})
     journal = Journal.open(config)
     generation = journal.skills.current().generation or None
-    for score, said in ((1, None), (1, None), (-1, f"From now on answer in {words}.")):
-        turn = answered(journal, session_id=uuid.uuid4().hex, generation=generation)
-        journal.verdicts.feedback(turn, score, said)
+    for _ in range(2):
+        journal.verdicts.feedback(answered(journal, session_id=uuid.uuid4().hex, generation=generation), 1, None)
+    bad_call(journal, tool, generation=generation)
     journal.batches.claim("trainer", 60)
     say("looks")
     asyncio.run(Evolver(config, journal).step())
     say("done")
 
 for line in sys.stdin:
-    home, _, words = line.strip().partition(" ")
+    home, _, tool = line.strip().partition(" ")
     if os.fork() == 0:
-        evolve(home, words)
+        evolve(home, tool)
         os._exit(0)
 """
-LANGUAGES = ("German", "French", "Spanish", "Italian", "Dutch", "Russian", "Japanese", "Polish")
-"""Each wish takes the place of the one before it, so that each look changes the library."""
 
 
 class Nursery:
-    """Makes processes that have a new wish in their journal, and evolve."""
+    """Makes processes that have a new failure in their journal, and evolve."""
 
     def __init__(self, process: subprocess.Popen[str], home: Path) -> None:
         assert process.stdin is not None and process.stdout is not None
@@ -81,9 +81,9 @@ class Nursery:
         self._said: IO[str] = process.stdout
         self._home = home
 
-    def begin(self, words: str) -> int:
-        """The pid of a process that begins to look for what is new."""
-        self._orders.write(f"{self._home} {words}\n")
+    def begin(self, tool: str) -> int:
+        """The pid of a process that begins to look for what is new: a failure of a tool that never failed before."""
+        self._orders.write(f"{self._home} {tool}\n")
         self._orders.flush()
         return self.wait("looks")
 
@@ -114,7 +114,8 @@ def check(config: Config) -> None:
             used = set(c.execute(select(F.turn_id).where(F.state == "used")).scalars())
             assert used == set(c.execute(select(S.turn_id)).scalars()), "used and made of in one transaction"
             support = c.execute(select(T.exclusion).where(T.id.in_(used))).scalars().all()
-            assert set(support) <= {Exclusion.SUPPORT_DATA}
+            # What a killed one left waits for the next look, where another failure may begin a generation before it.
+            assert set(support) <= {Exclusion.SUPPORT_DATA, Exclusion.EARLIER_GENERATION}
             ready = T.state.in_([TurnState.READY, TurnState.LEASED])
             oldest = c.execute(select(func.min(func.coalesce(T.generation, 0))).where(ready)).scalar_one()
             assert oldest is None or oldest >= view.revision.generation
@@ -129,7 +130,7 @@ def test_a_killed_evolver_leaves_library_and_journal_whole(
     if place == "postgres":  # what another process opens is told by the home's own configuration
         url = request.getfixturevalue("postgres").database()
         (home / "config.toml").write_text(f'[journal]\nurl = "{url}"\n')
-    config = load_config(overrides={"home": home, "gate.probe_share": 0.0})
+    config = load_config(overrides={"home": home, "gate.probe_share": 0.0, "skills.failures_before": 1})
     Journal.open(config).close()
     chance = random.Random(11)
     generations: list[int] = []
@@ -139,14 +140,14 @@ def test_a_killed_evolver_leaves_library_and_journal_whole(
         nursery = Nursery(process, home)
         took: dict[str, float] = {}
         for phase in ("looks", "evolves"):  # how long each takes that is not killed
-            pid = nursery.begin({"looks": "Korean", "evolves": "Chinese"}[phase])
+            pid = nursery.begin(f"first_{phase}")
             if phase == "evolves":
                 nursery.wait(phase, pid)
             started = time.monotonic()
             nursery.wait("done")
             took[phase] = time.monotonic() - started
         for n in range(KILLS[place]):
-            pid = nursery.begin(LANGUAGES[n % len(LANGUAGES)])
+            pid = nursery.begin(f"tool_{n}")
             phase = "looks" if n % 5 == 0 else "evolves"
             if phase == "evolves":
                 nursery.wait(phase, pid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -71,6 +72,25 @@ def test_an_edit_by_hand_is_a_version(library: Library) -> None:
     assert lying(library) == {"one": text("one", body="Do it.")}
     library.rollback(2)
     assert lying(library) == {"one": text("one", body="By hand.")}, "and back"
+
+
+def test_a_library_that_is_deleted_as_a_whole_is_retired_and_a_rollback_brings_it_back(library: Library) -> None:
+    library.add([skill("one"), skill("two")], ACTIVE, "person")
+    shutil.rmtree(library.folder.path)
+    view = library.sync()
+    assert {known.state for known in view.skills.values()} == {SkillState.RETIRED} and lying(library) == {}
+    assert view.revision.what == "by hand: one, two"
+    library.rollback(1)
+    assert set(lying(library)) == {"one", "two"}
+
+
+def test_what_an_earlier_turnwise_wrote_down_within_the_folder_still_counts(library: Library) -> None:
+    library.add([skill("one")], ACTIVE, "person")
+    inside, beside = library.folder.path / ".written.json", library.folder.path.parent / "skills.written.json"
+    beside.rename(inside)
+    file_of(library, "one").unlink()
+    assert library.sync().skills["one"].state is SkillState.RETIRED, "deleted by hand, not cut off"
+    assert beside.exists() and not inside.exists()
 
 
 def test_a_folder_made_by_hand_is_a_skill_and_one_that_is_deleted_is_retired(library: Library) -> None:

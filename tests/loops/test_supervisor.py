@@ -193,7 +193,7 @@ def test_leases_that_a_full_disk_keeps_do_not_keep_the_loops_from_starting(
     supervisor = Supervisor(Config.model_validate({"home": tmp_path, "server": {"port": 0}}), [])
     with socket.create_server(("127.0.0.1", 0)) as sock, supervisor._open:
         supervisor._prepare(sock)
-    assert {loop.name for loop in supervisor._loops} == {"engine", "gateway", "judge", "trainer"}
+    assert {loop.name for loop in supervisor._loops} == {"engine", "gateway", "judge", "evolver", "trainer"}
 
 
 async def test_asking_that_fails_for_a_fault_of_ours_ends_the_supervisor_with_its_reason(tmp_path: Path) -> None:

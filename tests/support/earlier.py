@@ -115,7 +115,12 @@ def _from_0011(op: Operations) -> None:
     op.drop_column("skill_uses", "withheld")
 
 
+def _from_0012(op: Operations) -> None:
+    op.drop_column("skill_sources", "support")
+
+
 STEPS = {
+    "0012": _from_0012,
     "0011": _from_0011,
     "0010": _from_0010,
     "0009": _from_0009,

@@ -309,9 +309,9 @@ class SkillsConfig(Section):
         default=False, description="Train also on turns that were made before skills last came of failures."
     )
     evolve: bool = Field(
-        default=False,
+        default=True,
         description="Make skills of what a person wishes, and of failures of one kind that come again. "
-        "Weights do not learn what has become a skill.",
+        "Weights learn the wishes all the same, and no failure that a skill was made of.",
     )
     failures_before: int = Field(default=3, ge=1, description="Failures of one kind that a skill is made of.")
     evolver_url: str | None = Field(

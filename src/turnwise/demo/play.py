@@ -238,6 +238,7 @@ class _Run:
             {
                 "model": {"path": self.options.model},
                 "train": {"method": self.options.method, "seed": self.options.seed, "enabled": learning},
+                "skills": {"evolve": False},  # what is measured is what the weights learn
             },
         )
 

@@ -4,6 +4,7 @@ A reply is one JSON object `{"skills": [...]}` and nothing around it: a fenced o
 has a name that is a slug, a description of one line and a body of 6 to 15 lines. What tries to steer more than its
 topic, or names addresses and commands that the person never did, is refused. Pure functions.
 """
+# ruff: noqa: SIM905  (word lists read better as text)
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any
 
 from turnwise.errors import SkillError
 from turnwise.messages import clean
-from turnwise.patterns import IGNORECASE, any_of, pattern
+from turnwise.patterns import IGNORECASE, Match, any_of, pattern
 from turnwise.skills.retrieval import ALWAYS
 from turnwise.skills.skill_file import check_name, write
 from turnwise.types import Skill
@@ -45,14 +46,39 @@ _MARKUP = any_of(
 )  # fmt: skip
 _ADDRESS = pattern(
     r"(?:https?|ftp|file|data|javascript|ssh)\s?:\s?/{0,2}[^\s\"')>\]]{1,200}|\bwww\.[^\s\"')>\]]{1,200}"
-    r"|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.]{1,64}|\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b",
+    r"|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.]{1,64}|\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b|\blocalhost\b"
+    r"|\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}\b",
     IGNORECASE,
 )
-_COMMAND = pattern(
+_HOST = pattern(
+    r"\b(?:[a-z0-9-]{1,63}(?:\.|\[\.\]| ?\(dot\) ?| dot )){1,6}([a-z]{2,24})\b(?:(/|:\d)[^\s\"')>\]]{0,200})?",
+    IGNORECASE,
+)
+"""What may be an address without a scheme: names with dots, the last of them, and a path or a port."""
+_TOP_LEVELS = frozenset(
+    "com org net io dev ai app co info biz xyz top site online store shop cloud link live club tech me ly gg to tk ml"
+    " tv us uk de fr es it nl pt ru ua cn jp kr in br au ca ch at be se no eu edu gov mil example test invalid onion"
+    " internal local".split()
+)
+_FILES = frozenset(
+    "py js ts jsx tsx sh md rs pl go c h cpp java kt rb php html css json yaml yml toml txt csv log xml sql ini cfg"
+    " pdf png jpg svg zip gz tar db".split()
+)
+"""Endings of files: such a name is an address only with a path behind it."""
+_COMMAND = any_of(
     r"(?:^|[`$|;&]) ?(?:sudo|curl|wget|rm|dd|mkfs|chmod|chown|bash|sh|zsh|python3?|perl|ruby|node|npm|npx|pip3?|ssh"
     r"|scp|nc|ncat"
     r"|telnet|powershell|cmd|crontab|systemctl|kill|git push|docker|kubectl|export|eval)\b[^`\n]{0,200}",
-    IGNORECASE,
+    r"\b(?:sudo|curl|wget|mkfs|chmod|chown|ncat|scp|crontab|systemctl|powershell|invoke-webrequest|iex|npx)\b"
+    r" ?[^`\n]{0,200}",
+    r"\b(?:rm|nc|kill|bash|sh|zsh|python3?|perl|ruby|node|cmd|ssh|docker|kubectl)"
+    r" (?:-|/|~|\.{1,2}/|\$|\S{1,60}\.(?:sh|py|js|rb|pl)\b)"
+    r"[^`\n]{0,200}",
+    r"\b(?:pip3?|npm|apt|apt-get|brew|cargo|gem|uv pip) (?:install|add|i)\b[^`\n]{0,200}"
+    r"|\bgit (?:push|clone)\b[^`\n]{0,200}",
+    r"\b(?:run|execute|type|launch|invoke|call|start|enter)(?: the)?(?: command)? ?[:\"']? ?(?:rm|dd|nc|kill|bash|sh"
+    r"|zsh|python3?|perl|ruby|node|cmd|ssh|telnet|docker|kubectl|export|eval) [^`\n]{1,200}",
+    r"\| ?(?:sudo |/\w{1,20}/)?(?:bash|sh|zsh|python3?|perl|ruby|node)\b",
 )
 _FENCE_LINE = "---"
 
@@ -119,10 +145,17 @@ def unsafe(text: str, said: str) -> str | None:
     if _STEERS.search(plain) or _MARKUP.search(plain):
         return "the text asks for more than its topic: instructions about instructions, secrets, or markup"
     lower = said.lower()
-    for found in (*_ADDRESS.finditer(plain), *_COMMAND.finditer(plain)):
+    hosts = (found for found in _HOST.finditer(plain) if _is_address(found))
+    for found in (*_ADDRESS.finditer(plain), *hosts, *_COMMAND.finditer(plain)):
         if found.group().strip("`$|;& ").lower() not in lower:
             return "the text names an address or a command that the person never did"
     return None
+
+
+def _is_address(found: Match[str]) -> bool:
+    last = found.group(1).lower()
+    behind = found.group(2)
+    return last in _TOP_LEVELS or (behind is not None and (last not in _FILES or behind == "/"))
 
 
 def _without_accents(text: str) -> str:

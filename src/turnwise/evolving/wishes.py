@@ -29,17 +29,68 @@ TAKEN_BACK = 0.6
 """Share of the words of what is taken back that a wish must have."""
 
 _LEADS = r"(?:(?:please|ok|okay|and|but|now|also|so|thanks|thank you|no|great|good)\b[,.!:]? ){0,4}"
-_STANDING = pattern(
+_FROM_NOW_ON = pattern(
     rf"\bfrom now on\b|\bgoing forward\b|^{_LEADS}in (?:the )?future\b|\bin (?:the )?future[.!]?$"
-    r"|\b(?:every|each|all|any)(?: of)?(?: your| my)? (?:answers?|repl(?:y|ies)|responses?|messages?)\b"
-    rf"|^{_LEADS}(?:(?:you (?:should|must)|i (?:want|need|would like) you to|remember to|make sure to) )?"
-    r"(?:always|never)\b"
-    rf"|^{_LEADS}remember\b"
+    rf"|^{_LEADS}remember (?:to|me|my|i|that i|that you|that my)\b"
     rf"|^{_LEADS}(?:(?:you (?:can|may|could)|could you|can you) )?(?:stop|quit) (?:\w+ing|it|with)\b|^{_LEADS}no more\b"
     rf"|^{_LEADS}(?:don't|do not|you don't|you do not|you needn't|no need to)\b.{{1,200}}\b(?:any ?more|any longer)\b"
-    rf"|^{_LEADS}you (?:don't|do not|no longer) (?:have|need) to\b",
+    rf"|^{_LEADS}you (?:don't|do not|no longer) (?:have|need) to\b"
+    r"|\b(?:ab jetzt|ab sofort|von nun an|von jetzt an|künftig|zukünftig|in zukunft|nie wieder)\b"
+    r"|\b(?:désormais|dorénavant|à partir de maintenant|à l'avenir)\b"
+    r"|\b(?:de ahora en adelante|a partir de ahora|en adelante|de agora em diante|a partir de agora)\b"
+    r"|\b(?:d'ora in poi|da ora in poi|d'ora in avanti)\b|\b(?:vanaf nu|voortaan|in het vervolg)\b"
+    r"|\b(?:отныне|впредь|с этого момента)\b|\b(?:od teraz|odtąd)\b|\b(?:från och med nu|hädanefter)\b"
+    r"|以后|从现在|今后|今後|これから",
     IGNORECASE,
 )
+"""Words that say outright that something is meant to last, whatever the sentence is about."""
+_EACH_TIME = pattern(
+    r"\b(?:every|each|all|any)(?: of)?(?: your| my)? (?:answers?|repl(?:y|ies)|responses?|messages?)\b"
+    rf"|^{_LEADS}(?:(?:you (?:should|must)|i (?:want|need|would like) you to|remember to|make sure to) )?"
+    r"(?:always|never)\b"
+    r"|^(?:your |my |the )?(?:answers?|repl(?:y|ies)|responses?) (?:should|must|shall|have to|need to)\b"
+    r"|\b(?:jede[rsn]?|alle[n]?) (?:deiner |deine )?antwort(?:en)?\b|\bchaque réponse\b|\btoutes (?:tes|vos) réponses\b"
+    r"|\b(?:cada|todas? (?:tus|sus)|tus) respuestas?\b|\b(?:ogni risposta|le tue risposte)\b"
+    r"|\b(?:elk antwoord|je antwoorden)\b"
+    r"|^(?:bitte )?(?:antworte|schreibe?|benutze?|verwende|nenne?|beende|beginne|sprich|sage?|erkläre?|gib)"
+    r"(?: mir| mich)? (?:bitte )?(?:immer|stets|nie|niemals)\b"
+    r"|^(?:réponds|répondez|écris|écrivez|utilise|utilisez|termine|terminez|commence|commencez|explique)"
+    r" (?:toujours|jamais)\b"
+    r"|^(?:responde|contesta|escribe|usa|termina|empieza|explica|rispondi|scrivi|inizia|spiega)"
+    r" (?:siempre|sempre|nunca)\b"
+    r"|^(?:nunca|siempre|jamás) (?:uses|digas|escribas|respondas|pongas|responde|contesta|usa|escribe"
+    r"|termina|empieza)\b"
+    r"|^(?:antwoord|schrijf|gebruik|noem) (?:altijd|nooit)\b|^(?:отвечай|пиши|используй)(?:те)? (?:всегда|только)\b"
+    r"|^(?:请)?(?:总是|一直|永远)|^(?:いつも|常に)",
+    IGNORECASE,
+)
+"""Words that ask for something each time; a sentence about a thing has them as well ("it must never fail")."""
+_OF_A_THING = anchored(
+    rf"{_LEADS}(?:(?:please )?(?:make sure|be sure|ensure|see to it)(?: that)? )?"
+    r"((?:[^.!?\n]{1,80}, )?[^,.!?\n]{1,60}?) "
+    r"(must|should|shall|ha(?:s|ve) to|needs? to|always|never|is|are|muss|müssen|soll|sollen|darf|dürfen"
+    r"|(?:ne )?doi(?:t|vent)|(?:siempre |nunca )?deben?|deve|devono|moet|moeten|mag) (\w+(?: \w+)?)",
+    IGNORECASE,
+)
+_THINGS = frozenset(
+    "it this that these those he she they we there the a an our my its his her their each every all any no some both"
+    " der die das ein eine le la les un une el los las il lo gli het de".split()
+)
+"""What a sentence about something else begins with, where no such word as "must" says it."""
+_MODALS = frozenset("must should shall has have need needs muss müssen soll sollen darf dürfen moet moeten".split())
+_OURS = frozenset(
+    "you your yours i me answer answers reply replies response responses explanation explanations antwort antworten"
+    " réponse réponses respuesta respuestas risposta risposte antwoord antwoorden du dein deine tu tes vous vos".split()
+)
+"""A sentence with one of these words before its verb is about the answers."""
+_IT = frozenset("it this that they these those".split())
+_CODE_TASK = pattern(
+    r"\b(?:write|implement|create|build|make|code|develop|design|refactor|fix|add|extend)\b.{0,60}\b(?:functions?|methods?"
+    r"|class|classes|scripts?|programs?|endpoints?|apis?|quer(?:y|ies)|regex|modules?|components?|tests?|parsers?|servers?"
+    r"|apps?|pages?|websites?|cli|services?|handlers?|library|package|schema|tables?|databases?|bots?|caches?)\b",
+    IGNORECASE,
+)
+"""A task, whose other sentences say what its result must do."""
 _TAKES_BACK = anchored(
     rf"{_LEADS}(?:(?:you (?:can|may|could)|could you|can you) )?(?:please )?"
     r"(?:(?:stop|quit)(?: it)?(?: with)?(?: the)?|no more|forget(?: about)?|enough(?: of)?"
@@ -122,6 +173,8 @@ ALIKE = 0.8
 """Cosine of two wishes from which the second says nothing new, where both deny or neither does."""
 _DENIES = pattern(r"\b(?:no|not|never|less|fewer|without|stop|avoid|too|don't|doesn't|isn't|so)\b", IGNORECASE)
 
+_FORBIDS = pattern(r"\b(?:never|don't|do not|no|not|without|avoid)\b", IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True)
 class PersonsWish:
@@ -136,18 +189,44 @@ def wishes_among(said: Sequence[str], hint: str | None) -> list[PersonsWish]:
     """The wishes among a person's sentences: those that the judge took into its hint, and those that say outright that
     they are meant to last."""
     given = clean(" ".join((hint or "").split()))
+    of_a_task = any(_CODE_TASK.search(sentence) for sentence in said)
     found: list[PersonsWish] = []
     for sentence in said:
         words = " ".join(clean(sentence).split())
-        if not LEAST_CHARS <= len(words) <= MOST_CHARS or set(stems(words)) <= NOTHING_SAID:
+        if not LEAST_CHARS <= len(words) <= MOST_CHARS or _tells_nothing(words):
             continue
         if _NOTHING.search(words) or (_STATES.match(words) and not _WANTS.search(words)):
             continue  # "it always crashes"
-        standing = bool(_STANDING.search(words))
+        lasts = bool(_FROM_NOW_ON.search(words))
+        if not lasts and (of_a_task or _is_of_a_thing(words)):
+            continue  # "it must always return a list"
         asks = bool(_ASKS.search(words)) and not _TAKES_BACK.match(words)
-        if (standing and not asks) or (given and words in given):
+        if ((lasts or _EACH_TIME.search(words)) and not asks) or (given and words in given):
             found.append(wish_of(words))
     return found[:MOST_WISHES]
+
+
+def _tells_nothing(words: str) -> bool:
+    return set(stems(words)) <= NOTHING_SAID
+
+
+def _is_of_a_thing(words: str) -> bool:
+    """Whether a sentence says what something else than the answers has to do."""
+    found = _OF_A_THING.match(words)
+    if found is None:
+        return False
+    subject = found.group(1).lower().rpartition(", ")[2].split()
+    verb, then = found.group(2).lower().split()[0], stems(found.group(3))
+    if not subject or _OURS.intersection(subject):
+        return False
+    if (
+        subject[0] in _IT
+        and len(subject) == 1
+        and found.group(3).lower().startswith("be ")
+        and MANNER.intersection(then)
+    ):
+        return False  # "it should be shorter"
+    return subject[0] in _THINGS or (verb in _MODALS and len(subject) <= 3)
 
 
 def wish_of(words: str) -> PersonsWish:
@@ -160,7 +239,8 @@ def wish_of(words: str) -> PersonsWish:
 def _is_general(words: str) -> bool:
     if _CONDITION.search(words):
         return False
-    return bool(_STANDING.search(words)) or bool(MANNER.intersection(stems(words)))
+    lasts = _FROM_NOW_ON.search(words) or _EACH_TIME.search(words)
+    return bool(lasts) or bool(MANNER.intersection(stems(words)))
 
 
 def ends(wish: PersonsWish, earlier: str) -> bool:
@@ -171,14 +251,23 @@ def ends(wish: PersonsWish, earlier: str) -> bool:
 
 
 def same_thing(wish: str, others: Sequence[str], vectors: WordVectors) -> list[bool]:
-    """Whether each of the other wishes is about what this one is about, whichever way it goes."""
+    """Whether each of the other wishes is about what this one is about, whichever way it goes.
+
+    Of two of which one forbids something, the words must be the same: "never sort by price" leaves "sort by date".
+    """
     if not others:
         return []
     mine, *theirs = (set(stems(text)) for text in (wish, *others))
     embedded = vectors.embed([_core(text) for text in (wish, *others)])
     near = embedded[1:] @ embedded[0]
     aspects = [any(mine & aspect and their & aspect for aspect in ASPECTS) for their in theirs]
-    return [float(close) >= SAME or aspect for close, aspect in zip(near, aspects, strict=True)]
+    denies = [bool(_FORBIDS.search(wish) or _FORBIDS.search(other)) for other in others]
+    told = [mine - FILLER, *(their - FILLER for their in theirs)]
+    within = [told[0] <= other or other <= told[0] for other in told[1:]]
+    return [
+        aspect or (within[n] or float(near[n]) >= ALIKE if denies[n] else float(near[n]) >= SAME)
+        for n, aspect in enumerate(aspects)
+    ]
 
 
 def says_nothing_new(wish: str, earlier: str, vectors: WordVectors) -> bool:

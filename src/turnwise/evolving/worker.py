@@ -1,8 +1,9 @@
 """The evolver's loop: looks at what was judged, makes skills of wishes and of failures, and decides on candidates.
 
-It meets the other loops in the journal alone. A wish is acted on at the next look, four times a second; failures when
-enough of one kind are there. Killed at any moment it leaves a whole library: what was looked at, and what was made of
-it, are each recorded in one transaction.
+It meets the other loops in the journal alone. A wish is acted on at the next look, four times a second, also while a
+model writes; failures when enough of one kind are there. Killed at any moment it leaves a whole library: what was
+looked at, and what was made of it, are each recorded in one transaction. Logs name no skill: names are made of what
+people said.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import contextlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from turnwise.config import Config
 from turnwise.errors import JournalError, SkillError, TurnwiseError
@@ -63,6 +65,15 @@ async def run(config: Config, stop: asyncio.Event) -> None:
         journal.close()
 
 
+@dataclass(slots=True)
+class _Round:
+    """What is done again and again: the last verdict that it saw, when it may go on after an error, and the error."""
+
+    seen: int = -1
+    again_at: float = float("-inf")
+    error: str | None = None
+
+
 class Evolver:
     """One evolver process. `work` is where foreign text is read; without a `writer` skills are quoted, not written."""
 
@@ -74,52 +85,66 @@ class Evolver:
         self._library = Library(config, journal)
         self._work = work
         self._writer = writer
-        self._seen = -1
-        self._again_at = float("-inf")
-        self._error: str | None = None
+        self._listening, self._mending = _Round(), _Round()
+        self._unusable: str | None = None  # why a model's last reply was left
         self._known: OrderedDict[tuple[str, int], ShownTurn | None] = OrderedDict()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Look for what is new until `stop` is set. What cannot be done now is said, and tried again."""
         said = float("-inf")
+        mending = asyncio.create_task(self._again_and_again(self._mending, self.mend, stop))
+        listening = asyncio.create_task(self._again_and_again(self._listening, self.listen, stop))
         try:
             while not stop.is_set():
                 if time.monotonic() - said >= HEARTBEAT_S:
                     said = time.monotonic()
                     await self._say("waiting")
-                if time.monotonic() >= self._again_at:
-                    await self._look()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), POLL_S)
+                await _until(stop, POLL_S)
+            await listening
         finally:
+            for task in (mending, listening):  # a model that writes is not waited for: its failures stay
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
             await self._say("stopped")
 
-    async def _look(self) -> None:
-        try:
-            await self.step()
-        except (JournalError, SkillError, WriterUnavailable, ChildUnavailable) as e:
-            self._wait(str(e))
-        except Exception as e:
-            log.exception("a fault that was not foreseen")
-            self._wait(f"{type(e).__name__}: {e}")
-
-    def _wait(self, error: str) -> None:
-        if error != self._error:
-            log.warning("skills wait: %s", error)
-        self._error = storable(error)
-        self._seen, self._again_at = -1, time.monotonic() + RETRY_S
+    async def _again_and_again(self, one: _Round, do: Callable[[], Awaitable[bool]], stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            if time.monotonic() >= one.again_at:
+                try:
+                    await do()
+                except (JournalError, SkillError, WriterUnavailable, ChildUnavailable) as e:
+                    _wait(one, e)
+                except Exception as e:
+                    log.exception("a fault that was not foreseen")
+                    _wait(one, e)
+            await _until(stop, POLL_S)
 
     async def step(self) -> bool:
         """Do all there is to do now; gives whether there was a new verdict. Raises TurnwiseError."""
+        heard = await self.listen()
+        await self.mend()
+        return heard
+
+    async def listen(self) -> bool:
+        """Read what was judged, and act on wishes; gives whether there was a new verdict. Raises TurnwiseError."""
         newest = await asyncio.to_thread(self._journal.failures.newest)
-        if newest == self._seen:
+        if newest == self._listening.seen:
             return False
-        vectors = await asyncio.to_thread(word_vectors)
         await self._read()
-        await self._make_of_wishes(vectors)
-        await self._make_of_failures(vectors)
+        await self._make_of_wishes(await asyncio.to_thread(word_vectors))
+        self._listening.seen, self._listening.error = newest, None
+        return True
+
+    async def mend(self) -> bool:
+        """Make skills of failures among what was read, which may take a model minutes, and decide on candidates; gives
+        whether there was anything new. Raises TurnwiseError."""
+        newest = self._listening.seen
+        if newest == self._mending.seen:
+            return False
+        await self._make_of_failures(await asyncio.to_thread(word_vectors))
         await self._decide()
-        self._seen, self._error = newest, self._error if self._error and self._error.startswith("a model") else None
+        self._mending.seen, self._mending.error = newest, None
         return True
 
     # -- what is new ---------------------------------------------------------------------------------------------------
@@ -175,7 +200,7 @@ class Evolver:
         turns = await self._pending("wish", lambda shown, _: bool(shown.wishes))
         if turns:
             view = await asyncio.to_thread(self._library.sync)
-            await self._carry_out(plan_wishes(turns, view, vectors), view, MADE_BY)
+            await self._carry_out(plan_wishes(turns, view, vectors), view, MADE_BY, self._library.take_wishes)
 
     async def _make_of_failures(self, vectors: WordVectors) -> None:
         turns = await self._pending("failure", lambda shown, judged: shown.failed and not judged.trained)
@@ -194,12 +219,13 @@ class Evolver:
         except BadReply as e:
             await self._left_by_the_model(cluster, str(e))
             return
-        self._error = None
+        self._unusable = None
+        view = await asyncio.to_thread(self._library.sync)  # a wish may have come meanwhile
         await self._carry_out(plan_written(cluster, written, view, request.review, vectors), view, EVOLVER)
 
     async def _left_by_the_model(self, cluster: Cluster, why: str) -> None:
-        self._error = storable(f"a model's skill for {len(cluster.turns)} failures was not taken: {why}")
-        log.warning("%s", self._error)
+        self._unusable = storable(f"a model's skill for {len(cluster.turns)} failures was not taken: {why}")
+        log.warning("a model's skill was not taken; `turnwise status` says why")
         ids = [turn.turn_id for turn in cluster.turns]
         pending = await asyncio.to_thread(self._journal.failures.pending, "failure")
         spent = [turn.turn_id for turn in pending if turn.turn_id in ids and turn.tries + 1 >= MOST_TRIES]
@@ -207,11 +233,14 @@ class Evolver:
         if spent:
             await asyncio.to_thread(self._journal.failures.leave, spent, storable(why))
 
-    async def _carry_out(self, plan: PlannedChanges, view: LibraryView, made_by: str) -> None:
+    async def _carry_out(
+        self, plan: PlannedChanges, view: LibraryView, made_by: str, change: Callable[..., LibraryView] | None = None
+    ) -> None:
         if plan.changes:
             what = f"{made_by}: {plan.names()}"
-            now = await asyncio.to_thread(self._library.evolve, view, what, plan.changes, made_by)
-            log.info("%s (generation %d)", what, now.revision.generation)
+            now = await asyncio.to_thread(change or self._library.evolve, view, what, plan.changes, made_by)
+            told = (made_by, len(plan.changes), now.revision.number, now.revision.generation)
+            log.info("%s: %d changes of skills (library %d, generation %d)", *told)
         by_reason: dict[str, list[str]] = {}
         for turn, why in plan.left.items():
             by_reason.setdefault(why, []).append(turn)
@@ -231,7 +260,7 @@ class Evolver:
             if to is not None:
                 what = "proven:" if to is SkillState.PROVEN else "does not help:"
                 trial = trials[version]
-                log.info("%s %s (%s; chance that it helps %.2f)", what, known.skill.name, trial, chance_of_help(trial))
+                log.info("%s text %d (%s; chance that it helps %.2f)", what, version, trial, chance_of_help(trial))
                 candidate = frozenset({SkillState.CANDIDATE})
                 await asyncio.to_thread(self._library.move, known.skill.name, to, what, candidate)
 
@@ -240,7 +269,23 @@ class Evolver:
         by = self._writer.who if self._writer is not None else "the person's own words"
         try:
             counts = await asyncio.to_thread(self._journal.failures.counts)
-            told = {"state": state, "error": self._error, "by": by, "failures": counts.get("pending", 0)}
+            error = self._listening.error or self._mending.error or self._unusable
+            told = {"state": state, "error": error, "by": by, "failures": counts.get("pending", 0)}
             await asyncio.to_thread(self._journal.status.say, "evolver", told)
         except TurnwiseError as e:
             log.warning("the journal takes no sign of life: %s", e)
+
+
+def _wait(one: _Round, e: Exception) -> None:
+    """Remember what was wrong, for a later try. What a skill's error says names skills, so no log has it."""
+    known = isinstance(e, TurnwiseError)
+    error = storable(str(e) if known else f"{type(e).__name__}: {e}")
+    if error != one.error:
+        shown = "the library cannot be changed; `turnwise status` says why" if isinstance(e, SkillError) else error
+        log.warning("skills wait: %s", shown)
+    one.error, one.seen, one.again_at = error, -1, time.monotonic() + RETRY_S
+
+
+async def _until(stop: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)

@@ -87,7 +87,7 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
         answering = Relaying(journal, engine)
     skills = ServingSkills(config, journal)
     await asyncio.to_thread(skills.take_up)
-    if not config.skills.evolve:
+    if not (config.skills.enabled and config.skills.evolve):
         await asyncio.to_thread(journal.failures.pass_over)
     opener = TurnOpener(config, journal, renderer, versions, answering.max_model_len, skills)
     tokens = load_tokens(config)

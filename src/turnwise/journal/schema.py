@@ -23,6 +23,7 @@ from sqlalchemy import (
     Table,
     false,
     text,
+    true,
 )
 from sqlalchemy import Text as PlainText
 
@@ -292,12 +293,13 @@ skill_versions = Table(  # every text that a skill ever had
     Index("ix_skill_versions_name", "name", "number", unique=True),
 )
 
-skill_sources = Table(  # the failures that a version of a skill was made from: ids, and no text
+skill_sources = Table(  # the failures and wishes that a version of a skill was made from: ids, and no text
     "skill_sources",
     metadata,
     Column("version", Id, primary_key=True),
     Column("turn_id", Text, primary_key=True),
     Column("session_id", Text, nullable=False),
+    Column("support", Boolean, nullable=False, server_default=true()),  # never trained on; a wish's turn is none
     Index("ix_skill_sources_session", "session_id"),
     Index("ix_skill_sources_turn", "turn_id"),
     sqlite_with_rowid=False,

@@ -1,7 +1,8 @@
 """The folder of the library: `HOME/skills/<name>/SKILL.md`, read and written without ever leaving it.
 
-No link is followed, no pipe is waited for, and no file is read further than a skill may be long. Beside the skills lies
-`.written.json`: what turnwise itself last wrote there, by which an edit by hand is told from a write that was cut off.
+No link is followed, no pipe is waited for, and no file is read further than a skill may be long. Beside the folder lies
+`skills.written.json`: what turnwise itself last wrote there, by which an edit by hand is told from a write that was cut
+off, and a folder that was deleted from one that was not made yet.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from turnwise.errors import SkillError
 from turnwise.files import sync_all, write_atomically
 from turnwise.skills.skill_file import FILE, MOST_BYTES, check_name
 
-WRITTEN = ".written.json"
+WRITTEN_INSIDE = ".written.json"
+"""Where that lay before, within the folder."""
 MOST_SKILLS = 1000
 """In a library."""
 
@@ -36,6 +38,7 @@ class SkillFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._written = path.parent / f"{path.name}.written.json"
 
     def read(self) -> FolderContent:
         """Every skill's file. Raises SkillError where the folder itself cannot be used."""
@@ -97,8 +100,9 @@ class SkillFolder:
 
     def written(self) -> dict[str, str]:
         """By name, the hash of what was last written or found here; nothing where that is not known."""
+        place = self._written if self._written.exists() else self.path / WRITTEN_INSIDE
         try:
-            said = json.loads((self.path / WRITTEN).read_text(encoding="utf-8"))
+            said = json.loads(place.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         if not isinstance(said, dict):
@@ -108,11 +112,13 @@ class SkillFolder:
     def note_written(self, hashes: dict[str, str]) -> None:
         """Remember what lies here now, once all of it is on disk."""
         try:
-            if self._is_folder(self.path):
+            if there := self._is_folder(self.path):
                 sync_all(self.path)
-                write_atomically(self.path / WRITTEN, json.dumps(hashes, sort_keys=True).encode())
+            write_atomically(self._written, json.dumps(hashes, sort_keys=True).encode())
+            if there:
+                (self.path / WRITTEN_INSIDE).unlink(missing_ok=True)
         except OSError as e:
-            raise SkillError(f"{self.path / WRITTEN} cannot be written: {e.strerror}") from e
+            raise SkillError(f"{self._written} cannot be written: {e.strerror}") from e
 
     def _file(self, name: str) -> bytes | None:
         """The file of a skill's folder; None where there is none. Raises SkillError and OSError."""

@@ -121,15 +121,17 @@ class Library:
             change = SkillChange(known.skill.name, to)
             return self._change(view, f"{what} {known.skill.name}", "person", [change])
 
+    def take_wishes(self, view: LibraryView, what: str, changes: Sequence[SkillChange], made_by: str) -> LibraryView:
+        """Changes that a person asked for in their own words: no generation begins. Raises SkillError as `evolve`."""
+        with self._alone():
+            now = self._as_shown(view, changes)
+            return self._settled(self._records.change(now.revision, what, made_by, changes), self._found(now))
+
     def evolve(self, view: LibraryView, what: str, changes: Sequence[SkillChange], made_by: str) -> LibraryView:
         """Begin a generation with changes that came of failures. Raises SkillError where the library is not any more as
         `view` showed it."""
         with self._alone():
-            now = self._sync()
-            if now.revision.number != view.revision.number:
-                raise SkillError("the library was changed meanwhile by another; say it again")
-            if fault := next((now.faults[change.name] for change in changes if change.name in now.faults), None):
-                raise SkillError(f"{fault} (mend or delete it first)")
+            now = self._as_shown(view, changes)
             return self._settled(self._records.evolve(now.revision, what, changes, made_by), self._found(now))
 
     def rollback(self, number: int) -> LibraryView:
@@ -171,6 +173,15 @@ class Library:
             yield
         finally:
             lock.release()
+
+    def _as_shown(self, view: LibraryView, changes: Sequence[SkillChange]) -> LibraryView:
+        """The library, which is still as `view` showed it, and whose files may be changed so. Raises SkillError."""
+        now = self._sync()
+        if now.revision.number != view.revision.number:
+            raise SkillError("the library was changed meanwhile by another; say it again")
+        if fault := next((now.faults[change.name] for change in changes if change.name in now.faults), None):
+            raise SkillError(f"{fault} (mend or delete it first)")
+        return now
 
     def _change(self, view: LibraryView, what: str, made_by: str, changes: Sequence[SkillChange]) -> LibraryView:
         return self._settled(self._records.change(view.revision, what, made_by, changes), self._found(view))

@@ -153,6 +153,7 @@ def _model_at(options: MetaclawOptions, config: Config, say: Callable[[str], Non
             "model": {"path": str(config.model.path)},
             "engine": {"max_model_len": max(CONTEXT, config.engine.max_model_len)},
             "train": {"enabled": options.learn},
+            "skills": {"evolve": False},  # what is measured is what the weights learn
         }
         with running_server(home, settings) as server:
             label = Path(config.model.path).name

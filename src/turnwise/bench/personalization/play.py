@@ -91,7 +91,9 @@ def play(course: Course, folder: Path, say: Callable[[str], None]) -> list[Exami
     home = (folder / f"home-{course.name}").resolve()
     shutil.rmtree(home, ignore_errors=True)
     train: dict[str, object] = {"seed": course.seed, **ARMS[course.arm]}
-    with running_server(home, {"model": {"path": course.model}, "train": train}) as server:
+    weights_alone: dict[str, object] = {"evolve": False}
+    settings = {"model": {"path": course.model}, "train": train, "skills": weights_alone}
+    with running_server(home, settings) as server:
         points = asyncio.run(_Player(course, server, say).play(file))
     shutil.rmtree(home, ignore_errors=True)
     return points

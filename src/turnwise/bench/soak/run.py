@@ -50,6 +50,7 @@ SETTINGS: dict[str, dict[str, object]] = {
         "lease_s": 10,
     },
     "gate": {"enabled": False},
+    "skills": {"evolve": False},
 }
 """Small batches, short leases and no gate, so that half an hour has as many versions and recoveries as months have."""
 

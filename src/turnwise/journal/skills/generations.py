@@ -27,8 +27,9 @@ def generation(c: Connection) -> int:
 
 
 def why_left_out(c: Connection, store: Store, turn_id: str) -> Exclusion | None:
-    """Why a turn may be no sample: a skill was made from it, or it is of an earlier generation. None where it may."""
-    made = select(schema.skill_sources.c.turn_id).where(schema.skill_sources.c.turn_id == turn_id).limit(1)
+    """Why a turn may be no sample: a skill was made of its failure, or it is of an earlier generation; None: it may."""
+    sources = schema.skill_sources.c
+    made = select(sources.turn_id).where(sources.turn_id == turn_id, sources.support).limit(1)
     now = generation(c)
     if not now:
         return None

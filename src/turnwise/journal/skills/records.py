@@ -43,7 +43,7 @@ class SkillVersion:
 @dataclass(frozen=True, slots=True)
 class SkillChange:
     """What becomes of one skill. ``content``: its new text; None keeps the version it has. ``sources``: the failures
-    that the text was made from, as turn and session."""
+    or wishes that it comes of, as turn and session."""
 
     name: str
     state: SkillState
@@ -118,18 +118,24 @@ class SkillRecords:
                     for row in rows}  # fmt: skip
 
     def change(self, base: LibraryRevision, what: str, made_by: str, changes: Sequence[SkillChange]) -> LibraryRevision:
-        """The library after these changes to `base`. Raises SkillError where `base` is not in force any more."""
+        """The library after these changes to `base`, by a person or as a person wished, which begin no generation.
+
+        The turns that they come of are used up and stay samples. Raises SkillError where `base` is not in force any
+        more.
+        """
         with self._store.transaction() as c:
             entries = dict(_in_force(c, base).entries)
             for change in changes:
                 known = entries.get(change.name)
                 if change.content is not None:
-                    version = self._add_version(c, change, made_by)
+                    version = self._add_version(c, change, made_by, support=False)
                 elif known is not None:
                     version = known.version
+                    self._add_sources(c, version, change, support=False)
                 else:
                     raise SkillError(f"there is no skill {change.name!r} in the library")
                 entries[change.name] = SkillEntry(version, change.state)
+            use_up(c, [source for change in changes for source in change.sources])
             return self._write(c, base, what, entries)
 
     def evolve(
@@ -146,9 +152,9 @@ class SkillRecords:
             for change in changes:
                 known = entries.get(change.name)
                 if change.content is not None:
-                    entries[change.name] = SkillEntry(self._add_version(c, change, made_by), change.state)
+                    entries[change.name] = SkillEntry(self._add_version(c, change, made_by, support=True), change.state)
                 elif known is not None and change.state is SkillState.RETIRED:
-                    self._add_sources(c, known.version, change)
+                    self._add_sources(c, known.version, change, support=True)
                     entries[change.name] = replace(known, state=change.state)
                 else:
                     raise SkillError(f"the skill {change.name!r} comes of a failure and has no text")
@@ -166,7 +172,7 @@ class SkillRecords:
             return self._write(c, _in_force(c, base), f"rollback to {number}", earlier.entries)
 
     def sources(self, version: int) -> list[tuple[str, str]]:
-        """The failures that a version was made from, as turn and session."""
+        """The turns that a version was made from, each with its session."""
         S = schema.skill_sources.c
         with self._store.reading() as c:
             rows = c.execute(select(S.turn_id, S.session_id).where(S.version == version).order_by(S.turn_id))
@@ -211,7 +217,7 @@ class SkillRecords:
                     found[version] = replace(found[version], **{name: n})
         return found
 
-    def _add_version(self, c: Connection, change: SkillChange, made_by: str) -> int:
+    def _add_version(self, c: Connection, change: SkillChange, made_by: str, support: bool) -> int:
         last = c.execute(select(func.coalesce(func.max(V.number), 0)).where(V.name == change.name)).scalar_one()
         values = {
             "name": change.name,
@@ -221,12 +227,13 @@ class SkillRecords:
             "created_at": self._store.clock(),
         }
         version = c.execute(insert(schema.skill_versions).values(values).returning(V.id)).scalar_one()
-        self._add_sources(c, version, change)
+        self._add_sources(c, version, change, support)
         return version
 
     @staticmethod
-    def _add_sources(c: Connection, version: int, change: SkillChange) -> None:
-        rows = [{"version": version, "turn_id": turn, "session_id": session} for turn, session in change.sources]
+    def _add_sources(c: Connection, version: int, change: SkillChange, support: bool) -> None:
+        of = {"version": version, "support": support}
+        rows = [of | {"turn_id": turn, "session_id": session} for turn, session in change.sources]
         known = set(c.execute(_SOURCES, {"which": version}).scalars()) if rows else set()
         if rows := [row for row in rows if row["turn_id"] not in known]:
             c.execute(insert(schema.skill_sources), rows)
