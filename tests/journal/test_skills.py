@@ -86,7 +86,7 @@ def test_a_library_that_is_deleted_as_a_whole_is_retired_and_a_rollback_brings_i
 
 def test_what_an_earlier_turnwise_wrote_down_within_the_folder_still_counts(library: Library) -> None:
     library.add([skill("one")], ACTIVE, "person")
-    inside, beside = library.folder.path / ".written.json", library.folder.path.parent / "skills.written.json"
+    inside, beside = library.folder.path / ".written.json", library.folder.path.parent / "skills-written.json"
     beside.rename(inside)
     file_of(library, "one").unlink()
     assert library.sync().skills["one"].state is SkillState.RETIRED, "deleted by hand, not cut off"

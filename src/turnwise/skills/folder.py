@@ -1,7 +1,7 @@
 """The folder of the library: `HOME/skills/<name>/SKILL.md`, read and written without ever leaving it.
 
 No link is followed, no pipe is waited for, and no file is read further than a skill may be long. Beside the folder lies
-`skills.written.json`: what turnwise itself last wrote there, by which an edit by hand is told from a write that was cut
+`skills-written.json`: what turnwise itself last wrote there, by which an edit by hand is told from a write that was cut
 off, and a folder that was deleted from one that was not made yet.
 """
 
@@ -38,7 +38,7 @@ class SkillFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._written = path.parent / f"{path.name}.written.json"
+        self._written = path.parent / f"{path.name}-written.json"
 
     def read(self) -> FolderContent:
         """Every skill's file. Raises SkillError where the folder itself cannot be used."""
