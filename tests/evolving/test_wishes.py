@@ -23,7 +23,7 @@ def labelled(name: str) -> list[tuple[str, bool]]:
     return [(row["said"], row["wish"]) for row in map(json.loads, lines)]
 
 
-@pytest.mark.parametrize(("said", "wish"), labelled("dev"))
+@pytest.mark.parametrize(("said", "wish"), [*labelled("dev"), *labelled("kept-aside")])
 def test_a_wish_is_told_from_a_sentence_about_something_else(said: str, wish: bool) -> None:
     assert bool(wishes_among(sentences(said), None)) == wish
 

@@ -128,7 +128,8 @@ class ServingSkills:
             else:
                 self._picture = _Picture(view.revision.generation, None, {}) if self.ever else None
             self._seen = (view.revision.number, self._library.folder.seen())
-            self._say("; ".join(view.faults.values()))
+            count = len(view.faults)  # their names may be made of what a person said
+            self._say(f"{count} files cannot be taken; `turnwise skills list` says why" if count else "")
         except TurnwiseError as e:
             self._say(str(e))
 
