@@ -23,7 +23,7 @@ def test_both_is_the_default(tmp_path: Path) -> None:
     config = load_config(overrides={"home": tmp_path})
     assert (config.mode, config.train.when, config.train.enabled, config.skills.enabled) == ("both", "idle", True, True)
     assert config.trains
-    assert loops(tmp_path) == {"gateway", "judge", "trainer"}
+    assert loops(tmp_path) == {"gateway", "judge", "trainer", "evolver"}
 
 
 def test_skills_only_has_no_trainer_and_makes_skills(tmp_path: Path) -> None:
@@ -42,8 +42,8 @@ def test_weights_only_has_no_skills(tmp_path: Path) -> None:
 
 
 def test_off_judges_and_does_not_train(tmp_path: Path) -> None:
-    assert loops(tmp_path, train__when="off") == {"gateway", "judge"}
-    assert loops(tmp_path, train__when="manual") == {"gateway", "judge", "trainer"}
+    assert loops(tmp_path, train__when="off") == {"gateway", "judge", "evolver"}
+    assert loops(tmp_path, train__when="manual") == {"gateway", "judge", "trainer", "evolver"}
 
 
 @pytest.mark.parametrize(

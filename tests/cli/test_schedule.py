@@ -48,7 +48,9 @@ def test_without_a_trainer_the_sensors_are_read_here(home: Path) -> None:
     written(home, 'sleep = ["00:00-24:00"]')
     said = typed(home, "status")
     assert "No trainer runs. The window would open after 60 seconds: sleep hours says so." in said
-    assert "keyboard and mouse" in said and "$DISPLAY is not set" in said
+    assert "keyboard and mouse" in said
+    readings = {r["sensor"]: r["why"] for r in json.loads(typed(home, "status", "--json"))["readings"]}
+    assert "$DISPLAY is not set" in readings["keyboard and mouse"]
     assert not (home / "journal.db").exists()
 
 

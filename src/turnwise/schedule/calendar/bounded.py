@@ -27,7 +27,7 @@ def bounded_busy_times(content: bytes, start: datetime, end: datetime, zone: Zon
     asked |= {"memory": MEMORY_BYTES, "seconds": int(LIMIT_S) + 1}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", __name__],
+            [sys.executable, "-P", "-m", __name__],
             input=json.dumps(asked).encode() + b"\n" + content,
             capture_output=True,
             timeout=LIMIT_S,
