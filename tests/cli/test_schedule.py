@@ -54,6 +54,22 @@ def test_without_a_trainer_the_sensors_are_read_here(home: Path) -> None:
     assert not (home / "journal.db").exists()
 
 
+@pytest.mark.parametrize(
+    ("settings", "words", "opens"),
+    [
+        ('when = "always"', "whenever there is enough", True),
+        ('when = "manual"', "only `turnwise train now` trains", False),
+        ('when = "off"', "Nothing is trained", False),
+        ("enabled = false", "Nothing is trained", False),
+    ],
+)
+def test_where_no_window_is_waited_for_that_is_said(home: Path, settings: str, words: str, opens: bool) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config.toml").write_text(f"[train]\n{settings}")
+    told = json.loads(typed(home, "status", "--json"))
+    assert words in told["said"] and told["open"] is opens and told["readings"] == []
+
+
 def test_nobody_is_known_to_be_away(home: Path) -> None:
     told = json.loads(typed(home, "status", "--json"))
     assert told["open"] is False and told["seen_by"] == "this command" and "no sensor says" in told["said"]

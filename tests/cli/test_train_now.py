@@ -95,9 +95,9 @@ def test_its_wait_has_a_limit(trainer: Journal, config: Config, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("settings", "ready", "loops", "words"),
     [
-        ({}, 8, {}, "8 samples are ready; trains when the machine has been quiet for 10 minutes, or `turnwise train"),
-        ({}, 3, {}, "3 of 8 samples are ready; trains when"),
-        ({}, 0, {}, "no sample is ready (a step begins by itself at 8); trains when"),
+        ({}, 8, {}, "8 samples are ready; trains while you are away (`turnwise schedule status`), or `turnwise train"),
+        ({}, 3, {}, "3 of 8 samples are ready; trains while"),
+        ({}, 0, {}, "no sample is ready (a step begins by itself at 8); trains while"),
         ({}, 8, {"trainer": {"state": "paused", "for": "A request."}}, "a step, and stands: A request."),
         ({"train.when": "always"}, 8, {}, "trains as soon as there are 8"),
         ({}, 8, {"trainer": {"state": "waiting", "when": "always"}}, "trains as soon as there are 8"),

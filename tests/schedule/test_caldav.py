@@ -97,6 +97,8 @@ BOMB = b'<!DOCTYPE a [<!ENTITY a "x"><!ENTITY b "&a;&a;">]><multistatus xmlns="D
     ("content", "status", "words"),
     [
         (BOMB, 207, "XML with definitions of its own"),
+        (BOMB.decode().encode("utf-16"), 207, "XML with definitions of its own"),
+        (b"<a>" + b"<b/>" * (1 << 19) + b"</a>", 207, "more than 2 MB"),
         (b"<html>Sign in", 207, "127.0.0.1 sent no XML"),
         (b"<html>Sign in</html>", 200, "no answer of a CalDAV server"),
         (b"", 405, "give the address of the calendar, not of the account"),

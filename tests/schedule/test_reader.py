@@ -169,7 +169,12 @@ async def test_a_redirect_never_leads_from_encryption_into_the_open() -> None:
 
 def test_a_host_that_is_none() -> None:
     with pytest.raises(SensorFault, match="cannot be reached"):
-        answered(httpx.Request("GET", "http://127.0.0.1:1/c"))
+        answered("GET", "http://127.0.0.1:1/c")
+    for url in ("https://exa\x07mple/c", "https://" + "a" * 300 + ".example/c"):
+        with pytest.raises(SensorFault):
+            answered("GET", url)
+    with pytest.raises(SensorFault):
+        answered("GET", "http://127.0.0.1:1/c", headers={"If-None-Match": "\u2603"})
 
 
 def test_name_and_password_are_sent_where_they_are_given(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.support.servers import wait_until
 from tests.training.homes import Bench, Killed, feed, same
 from tests.training.tiny import batch
 from turnwise.errors import ConfigError
+from turnwise.journal import Journal
 from turnwise.journal.deletion.forgetting import forget
 from turnwise.journal.queue.refusals import configuration
 from turnwise.journal.skills.records import SkillChange
@@ -165,7 +167,7 @@ def bump(bench: Bench) -> None:
     """A skill is made of a failure that is in no batch: generation 1 begins."""
     feed(bench.journal, range(50, 51))
     change = SkillChange("brief", SkillState.ACTIVE, b"---\nname: brief\n---\n", (("turn-50", "session-50"),))
-    bench.journal.skills.evolve(bench.journal.skills.current(), "a wish", [change])
+    bench.journal.skills.evolve(bench.journal.skills.current(), "failures", [change])
 
 
 def test_a_batch_that_was_claimed_before_a_bump_is_not_trained_after_it(make: Callable[..., Bench]) -> None:
@@ -253,6 +255,27 @@ def test_asked_for_it_trains_at_once_also_less_than_a_batch(make: Callable[..., 
     assert ask_to_train(bench.journal) != asked, "what is done is asked anew"
     feed(bench.journal, range(2, 4))
     wait_until(lambda: bench.journal.versions.latest() == 2, 60)
+    bench.stop.set()
+    thread.join(30)
+
+
+@pytest.mark.usefixtures("nice")
+def test_asked_for_it_is_not_done_while_a_killed_trainers_batch_is_open(make: Callable[..., Bench]) -> None:
+    bench = make("manual", **{"train.when": "manual", "train.max_age_s": 1e9, "train.lease_s": 4.0})
+    feed(bench.journal, range(2))
+    with closing(Journal.open(bench.config)) as killed:  # with the clock that the loop has
+        assert killed.batches.claim("one that was killed", 4.0, True) is not None
+    asked = ask_to_train(bench.journal)
+    thread = loop(bench, Leave(bench.config, bench.journal))
+
+    def done() -> bool:
+        request = train_request(bench.journal)
+        assert request is not None and request.id == asked
+        if request.step == "done":
+            assert bench.journal.versions.latest() == 1, "it is taken up once its lease is over"
+        return request.step == "done"
+
+    wait_until(done, 60)
     bench.stop.set()
     thread.join(30)
 

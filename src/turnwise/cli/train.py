@@ -50,8 +50,11 @@ def train_now(
 
 def _never(settings: Config, figures: dict[str, Any]) -> str | None:
     """Why no trainer would ever take up the request, and what to do; None where one may."""
+    from turnwise.capabilities import capabilities
     from turnwise.loops.states import read_states
 
+    if not capabilities(settings).trainable:
+        return f"in the home {settings.home}: the engine is of the kind {settings.engine.kind}, which takes messages"
     if settings.mode == "skills-only" or not settings.train.enabled:
         key = 'mode is "skills-only"' if settings.mode == "skills-only" else "train.enabled is false"
         return f"in the home {settings.home}: {key}"

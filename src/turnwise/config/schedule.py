@@ -135,7 +135,7 @@ class ScheduleConfig(Section):
         description="Minutes without keyboard and mouse after which the person is away; 0: they are not looked at.",
     )
     quiet_min: float = Field(
-        default=10.0, ge=0, description="Minutes without a request after which the gateway says that it is quiet."
+        default=10.0, ge=1, description="Minutes without a request after which the gateway says that it is quiet."
     )
     calendar: CalendarAddress = Field(
         default="",

@@ -1,1 +1,1 @@
-"""When training may run without getting in a person's way: decisions only, no clock and no I/O."""
+"""When training may run without getting in a person's way: sensors, the window, and what it tells."""

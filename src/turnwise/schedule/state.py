@@ -29,7 +29,20 @@ _SAID = {
 
 def schedule_state(config: Config) -> dict[str, Any]:
     """What `said` sums up, whether the window is `open`, who `seen_by`, and the `readings` of the sensors."""
-    return _of_the_trainer(config) or _of_now(config)
+    return _whatever_is_seen(config) or _of_the_trainer(config) or _of_now(config)
+
+
+def _whatever_is_seen(config: Config) -> dict[str, Any] | None:
+    """Where the configuration alone decides; None with `train.when = "idle"`."""
+    if not config.trains:
+        said, opens = "Nothing is trained: see train.enabled, train.when and mode.", False
+    elif config.train.when == "always":
+        said, opens = 'train.when is "always": a step begins whenever there is enough for one, whoever is there.', True
+    elif config.train.when == "manual":
+        said, opens = 'train.when is "manual": only `turnwise train now` trains.', False
+    else:
+        return None
+    return {"said": said, "open": opens, "window": None, "seen_by": "the configuration", "readings": []}
 
 
 def read_all(sensors: list[Sensor], now: datetime) -> list[SensorReading]:
@@ -45,8 +58,9 @@ def _of_the_trainer(config: Config) -> dict[str, Any] | None:
     try:
         if not exists(config):
             return None
-        told = read_ours(config, lambda journal: journal.status.figures())["loops"].get(STATUS_KEY)
-        if told is None or told["seconds_ago"] > STALE_S:
+        loops = read_ours(config, lambda journal: journal.status.figures())["loops"]
+        told = loops.get(STATUS_KEY)
+        if told is None or told["seconds_ago"] > STALE_S or loops.get("trainer", {}).get("state") == "stopped":
             return None
         window = WindowState(told["window"])
         readings = [{key: str(each[key]) for key in ("sensor", "opinion", "why")} for each in told["readings"]]

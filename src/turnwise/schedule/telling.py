@@ -37,8 +37,7 @@ def when_trained(config: Config, ready: int, loops: dict[str, Any], supervised: 
         return f"{said}; `turnwise train now` trains"
     if when == "always":
         return f"{said}; trains as soon as there are {config.train.min_batch}{at_once}"
-    quiet = f"{config.schedule.quiet_min:g} minutes"
-    return f"{said}; trains when the machine has been quiet for {quiet}{at_once}"
+    return f"{said}; trains while you are away (`turnwise schedule status`){at_once}"
 
 
 def waiting(config: Config, ready: int) -> str:

@@ -76,7 +76,7 @@ def run(config: Config, stop: Stop, leave: Leave | None = None) -> None:
                 fault = work(config, journal, trainer, batch, stop, journal.store.steady, leave)
                 heartbeat = float("-inf")
                 continue
-            if leave.asked:
+            if leave.asked and not journal.batches.any_open():
                 leave.done(_outcome(journal, fault))
             if time.monotonic() - heartbeat >= HEARTBEAT_S:
                 heartbeat, serving = time.monotonic(), journal.versions.latest()
@@ -102,7 +102,7 @@ def _outcome(journal: Journal, fault: str | None) -> str:
         return f"nothing can be trained: {fault}"
     if refused := journal.batches.refused_in_a_row()["count"]:
         return f"the gate refused the last {refused} batches, so version {journal.versions.latest()} still serves"
-    return f"version {journal.versions.latest()} serves, and no sample waits"
+    return f"version {journal.versions.latest()} serves, and no sample that teaches something waits"
 
 
 def work(

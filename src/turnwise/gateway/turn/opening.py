@@ -316,6 +316,8 @@ class TurnOpener:
         except JournalFull as e:
             if not self.unrecorded.serve:
                 raise
+            if new.kind is TurnKind.MAIN:
+                self.traffic.began(turn.id)
             self.unrecorded.note(turn.id, e)
             turn.recorded = False
         else:

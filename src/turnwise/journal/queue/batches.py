@@ -277,6 +277,11 @@ class Batches:
         newest = newest.where(~exists().where(made.turn_id == given.turn_id, made.support))
         return [(row.turn_id, row.hint) for row in reversed(c.execute(newest.limit(LAST_HINTS)).all())]
 
+    def any_open(self) -> bool:
+        """Whether a batch is being trained, or was left by a trainer that ended."""
+        with self._store.reading() as c:
+            return c.execute(select(B.id).where(B.state == "open").limit(1)).one_or_none() is not None
+
     def refused_in_a_row(self) -> dict[str, Any]:
         """How many batches the gate refused since the last version, and why the newest of them."""
         with self._store.reading() as c:

@@ -9,6 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -58,11 +59,12 @@ def from_file(path: Path, mark: str) -> Fetched | None:
 
 def from_address(url: str, auth: tuple[str, str] | None, mark: str) -> Fetched | None:
     """What stands at an address, or None where the server says that it still has this mark. Raises SensorFault."""
-    answer = answered(httpx.Request("GET", url, headers={"If-None-Match": mark} if mark else {}), auth)
+    answer = answered("GET", url, auth, headers={"If-None-Match": mark} if mark else {})
     if answer.status == 304 and mark:
         return None
     expect_success(url, answer)
-    return Fetched(answer.content, answer.headers.get("etag", ""))
+    mark = answer.headers.get("etag", "")
+    return Fetched(answer.content, mark if mark.isascii() and mark.isprintable() else "")
 
 
 def expect_success(url: str, answer: ServerAnswer) -> None:
@@ -77,14 +79,18 @@ def expect_success(url: str, answer: ServerAnswer) -> None:
     raise SensorFault(f"{host_of(url)} answered with status {answer.status}{advice}")
 
 
-def answered(request: httpx.Request, auth: tuple[str, str] | None = None) -> ServerAnswer:
-    """A server's whole answer to a request. Raises SensorFault where there is none, or it is too large or too slow."""
-    host = host_of(str(request.url))
+def answered(method: str, url: str, auth: tuple[str, str] | None = None, **parts: Any) -> ServerAnswer:
+    """A server's whole answer to a request, whose other `parts` are those of `httpx.Request`.
+
+    Raises SensorFault where there is none, or it is too large or too slow.
+    """
+    host = host_of(url)
     try:
+        request = httpx.Request(method, url, **parts)
         return asyncio.run(_answered(request, auth))
     except TimeoutError:
         raise SensorFault(f"{host} did not answer within {LIMIT_S:g} seconds") from None
-    except (httpx.HTTPError, httpx.InvalidURL) as e:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as e:  # the last: a header or a name that is no ASCII
         raise SensorFault(f"{host} cannot be reached ({type(e).__name__})") from None
 
 
@@ -94,7 +100,7 @@ def host_of(url: str) -> str:
 
 
 async def stays_secure(secure: bool, request: httpx.Request) -> None:
-    """A server may send us on, but not into the open, nor to a server of this machine that it cannot reach itself.
+    """A server may send us on, but not into the open.
 
     `secure`: whether the first request was encrypted. Raises SensorFault.
     """

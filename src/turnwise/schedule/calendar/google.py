@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-import httpx
-
 from turnwise.errors import SensorFault
 from turnwise.files import write_atomically
 from turnwise.schedule.calendar.busy import Busy, is_meeting, joined
@@ -89,7 +87,7 @@ def busy_at_google(kept: Path, start: datetime, end: datetime, at: GoogleAddress
     access = _token(at, client, {"grant_type": "refresh_token", "refresh_token": refresh}).get("access_token")
     asked = {"timeMin": _stamp(start), "timeMax": _stamp(end), "items": [{"id": "primary"}]}
     headers = {"Authorization": f"Bearer {access}"}
-    answer = answered(httpx.Request("POST", at.free_busy, headers=headers, json=asked))
+    answer = answered("POST", at.free_busy, headers=headers, json=asked)
     if answer.status != 200:
         raise SensorFault(f"Google answered with status {answer.status}{_reason(answer)}")
     try:
@@ -103,7 +101,7 @@ def busy_at_google(kept: Path, start: datetime, end: datetime, at: GoogleAddress
 def _token(at: GoogleAddresses, client: GoogleClient, asked: dict[str, str]) -> dict[str, Any]:
     """What the token endpoint gives. Raises SensorFault."""
     form = asked | {"client_id": client.id, "client_secret": client.secret}
-    answer = answered(httpx.Request("POST", at.token, data=form))
+    answer = answered("POST", at.token, data=form)
     if answer.status != 200:
         raise SensorFault(f"Google refused{_reason(answer)}; {CONNECT}")
     try:
