@@ -120,5 +120,5 @@ def test_status_says_it_too(trainer: Journal, config: Config) -> None:
     feed(trainer, range(8))
     trainer.status.say("traffic", {"under_way": 0})
     done = CliRunner().invoke(app, ["status", "--home", str(config.home)], env={"COLUMNS": "200"})
-    assert "8 samples are ready; trains when the machine has been quiet" in done.output
+    assert "8 samples are ready; trains while you are away" in done.output
     assert "under_way" not in done.output
