@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from turnwise.config import load_config
 from turnwise.doctor.schedule import examine_schedule
 from turnwise.errors import ConfigError
 from turnwise.journal import Journal
+from turnwise.schedule.asked import answer, ask_to_train, take_up, train_request
 from turnwise.schedule.state import schedule_state
 
 
@@ -113,6 +115,17 @@ def test_what_a_running_trainer_sees_is_shown(home: Path) -> None:
     said = typed(home, "status")
     assert "The window is shutting" in said and "A request came 3 seconds ago." in said
     assert schedule_state(config)["seen_by"] == "trainer"
+    with closing(Journal.open(config)) as journal:
+        asked = ask_to_train(journal)
+        assert "The window is shutting" in typed(home, "status"), "no trainer has taken it up yet"
+        request = train_request(journal)
+        assert request is not None and request.id == asked
+        take_up(journal, request)
+        assert "The trainer works whatever the window says" in typed(home, "status")
+        answer(journal, request, "done")
+        assert "The window is shutting" in typed(home, "status")
+        journal.status.say("trainer", {"state": "stopped"})
+        assert "No trainer runs." in typed(home, "status")
 
 
 @pytest.mark.parametrize("told", [{}, {"window": "ajar"}, {"window": "training", "readings": [{}]}, {"readings": 3}])

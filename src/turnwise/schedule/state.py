@@ -13,6 +13,8 @@ from typing import Any
 from turnwise.config import Config
 from turnwise.errors import JournalError
 from turnwise.journal.read_only import exists, read_ours
+from turnwise.schedule.asked import HOLDS_S
+from turnwise.schedule.asked import STATUS_KEY as ASKED_KEY
 from turnwise.schedule.sensor import Sensor, sensors_of
 from turnwise.schedule.watch import STATUS_KEY
 from turnwise.schedule.window import QUIET_SECONDS, SensorOpinion, SensorReading, WindowState
@@ -67,7 +69,11 @@ def _of_the_trainer(config: Config) -> dict[str, Any] | None:
     except (JournalError, ValueError, LookupError, TypeError):
         return None  # of another program's version, or a journal that `doctor` has more to say about
     opens = window in (WindowState.WINDOW_OPEN, WindowState.TRAINING)
-    said = f"The window is {_SAID[window]}. {told.get('why', '')}".strip()
+    asked = loops.get(ASKED_KEY, {})
+    if asked.get("step") == "training" and asked["seconds_ago"] < HOLDS_S:
+        said = "The trainer works whatever the window says: somebody asked for it (`turnwise train now`)."
+    else:
+        said = f"The window is {_SAID[window]}. {told.get('why', '')}".strip()
     return {"said": said, "open": opens, "window": str(window), "seen_by": "trainer",
             "readings": readings}  # fmt: skip
 
