@@ -13,6 +13,7 @@ from tests.support.postgres import cluster, programs
 from tests.support.versions import answered
 from turnwise.bench.journal.beside import copy_rows
 from turnwise.bench.journal.fill import LONG_SESSION, Size, fill, session_name, turn_name
+from turnwise.bench.journal.routes import ROUTES, time_routes
 from turnwise.config import load_config
 from turnwise.errors import TurnwiseError
 from turnwise.journal import Journal, schema
@@ -38,6 +39,14 @@ def test_a_filled_journal_serves_its_newest_version_and_has_a_batch(tmp_path: Pa
         assert journal.versions.latest() == 5
         batch = journal.batches.claim("trainer", 60)
         assert batch is not None and len(batch.samples) == config.train.max_batch
+
+
+def test_its_routes_are_timed_while_a_version_serves(tmp_path: Path) -> None:
+    config = load_config(overrides={"home": tmp_path})
+    fill(config, Size(TURNS, 5, 100))
+    times = time_routes(config, repeats=2)
+    assert set(times) == set(ROUTES)
+    assert all(len(taken) == 2 and min(taken) > 0 for taken in times.values())
 
 
 def test_a_journal_is_copied_as_it_is(tmp_path: Path, url: str) -> None:

@@ -1,8 +1,9 @@
 """The engine of the latency bench: answers at once, in a process of its own, for as little processor time as it can.
 
 It speaks vLLM's token-id completions (for turnwise) and OpenAI's chat completions (for everybody else), both streamed,
-one write a token as from a real engine. It never looks into what it is asked, so its share of a measurement is small
-and the same for everyone. `python -m turnwise.bench.latency.instant_engine PIECES` prints its port.
+one write a token as from a real engine, and takes every adapter. It never looks into what it is asked, so its share of
+a measurement is small and the same for everyone. `python -m turnwise.bench.latency.instant_engine PIECES` prints its
+port.
 """
 
 from __future__ import annotations
@@ -119,6 +120,8 @@ async def serve(pieces: list[tuple[int, str]]) -> None:
         b"POST /v1/completions": completions(pieces),
         b"POST /v1/chat/completions": chat(pieces),
         b"GET /v1/models": _plain("200 OK", models),
+        b"POST /v1/load_lora_adapter": _plain("200 OK", {}),
+        b"POST /v1/unload_lora_adapter": _plain("200 OK", {}),
         b"GET /health": _plain("200 OK", {}),
     }
     server = await asyncio.get_running_loop().create_server(
