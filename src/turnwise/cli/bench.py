@@ -87,7 +87,7 @@ def bench_train(
 
 @bench_app.command("journal", epilog="Example: turnwise bench journal --turns 100000")
 def bench_journal_command(
-    turns: Annotated[int, typer.Option(min=1000, help="Turns in the journal.")] = 1_000_000,
+    turns: Annotated[int, typer.Option(min=100_000, help="Turns in the journal.")] = 1_000_000,
     versions: Annotated[int, typer.Option(min=10, help="Published versions.")] = 3000,
     backlog: Annotated[int, typer.Option(min=100, help="Turns that wait for the judge or the trainer.")] = 30_000,
     repeats: Repeats = 50,
@@ -102,6 +102,8 @@ def bench_journal_command(
     from turnwise.bench.journal.fill import Size
     from turnwise.bench.journal.operations import bench_journal
 
+    if backlog > turns // 3 or versions > turns // 10:
+        raise typer.BadParameter("at most a third of --turns may be --backlog, and a tenth --versions")
     size = Size(turns, versions, backlog)
     finish_bench(bench_journal(size, repeats) if url is None else bench_beside(size, repeats, url), write)
 
