@@ -189,7 +189,7 @@ def bridged() -> list[Sample]:
 
 
 def forked() -> list[Sample]:
-    """Seven turns behind one system message: of a session without its earlier thinking, and two answers to one prompt."""
+    """Seven turns behind one system message: one without the thinking before it, and two answers to one prompt."""
     system = ids(90, 30)
     first = sample(0, session_id="s", prompt_ids=[*system, *ids(91, 6)], response_ids=ids(92, 12), hint_at=34)
     second = [*first.prompt_ids, *first.response_ids[8:], *ids(93, 6)]
