@@ -10,7 +10,7 @@ from turnwise.training.batching import (
     WIDEST_FORKED,
     Row,
     Span,
-    Text,
+    TokenText,
     distinct_tokens,
     merge_prefixes,
     microbatches,
@@ -102,7 +102,7 @@ def test_a_little_in_common_is_no_reason_to_look_over_all_the_rest() -> None:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.text("ab", min_size=1, max_size=9), st.text("ab", min_size=1, max_size=5)), max_size=12))
 def test_every_answer_is_there_once_behind_the_ids_of_its_own_prompt(texts: list[tuple[str, str]]) -> None:
-    given_texts = [Text(i, [ord(c) for c in p], [ord(c) for c in r]) for i, (p, r) in enumerate(texts)]
+    given_texts = [TokenText(i, [ord(c) for c in p], [ord(c) for c in r]) for i, (p, r) in enumerate(texts)]
     for forks in (True, False):
         rows = merge_prefixes(given_texts, forks)
         found = {span.sample: read_back(row, span) for row in rows for span in row.spans}

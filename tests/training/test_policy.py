@@ -11,7 +11,7 @@ from transformers import GraniteConfig, GraniteForCausalLM, MistralConfig, Mistr
 
 from tests.training.tiny import VOCABULARY, by_the_model, ids, make_model, plain_model, sample, shake, train_config
 from turnwise.errors import AdapterError, ModelError
-from turnwise.training.batching import Text, merge_prefixes, row_of, texts_of
+from turnwise.training.batching import TokenText, merge_prefixes, row_of, texts_of
 from turnwise.training.policy import HINT_HEADER, Policy, hinted_prompt, pick_device, sampling_temperature
 
 
@@ -55,11 +55,11 @@ def test_answers_at_forks_score_as_they_do_alone(policy: Policy) -> None:
     shake(policy)
     trunk = ids(3, 40)
     texts = [
-        Text(0, trunk, ids(20, 6)),
-        Text(1, trunk, ids(21, 9)),
-        Text(2, [*trunk[:30], *ids(22, 7)], ids(23, 5)),
-        Text(3, [*trunk, *ids(21, 9), *ids(24, 8)], ids(25, 4)),
-        Text(4, ids(26, 12), ids(27, 3)),
+        TokenText(0, trunk, ids(20, 6)),
+        TokenText(1, trunk, ids(21, 9)),
+        TokenText(2, [*trunk[:30], *ids(22, 7)], ids(23, 5)),
+        TokenText(3, [*trunk, *ids(21, 9), *ids(24, 8)], ids(25, 4)),
+        TokenText(4, ids(26, 12), ids(27, 3)),
     ]
     rows = merge_prefixes(texts)
     assert policy.reads_forks and sorted(len(row.forks) for row in rows) == [0, 2]

@@ -20,7 +20,7 @@ from turnwise.config import Config, TrainConfig
 from turnwise.models import resolve_model
 from turnwise.training.batching import (
     Row,
-    Text,
+    TokenText,
     distinct_tokens,
     merge_prefixes,
     microbatches,
@@ -109,19 +109,19 @@ def _session(policy: Policy, train: TrainConfig, turns: int, repeats: int) -> li
     def ids(count: int) -> list[int]:
         return [rng.randrange(policy.vocabulary) for _ in range(count)]
 
-    context, texts, told = ids(SYSTEM_TOKENS), list[Text](), list[Text]()
+    context, texts, told = ids(SYSTEM_TOKENS), list[TokenText](), list[TokenText]()
     for i in range(turns):
         asked, answer = [*context, *ids(QUESTION_TOKENS)], ids(ANSWER_TOKENS)
-        texts.append(Text(i, asked, [*ids(THINKING_TOKENS), *answer]))
+        texts.append(TokenText(i, asked, [*ids(THINKING_TOKENS), *answer]))
         hinted = hinted_prompt(asked, HINT, len(asked) - 5, policy.tokenizer)
-        told.append(Text(turns + i, hinted, texts[-1].response_ids))
+        told.append(TokenText(turns + i, hinted, texts[-1].response_ids))
         context = [*asked, *answer]
 
-    def groups(of: list[Text], merged: bool) -> list[list[Row]]:
+    def groups(of: list[TokenText], merged: bool) -> list[list[Row]]:
         rows = merge_prefixes(of, policy.reads_forks) if merged else [row_of(*astuple(text)) for text in of]
         return microbatches(rows, train.microbatch_tokens)
 
-    def computed(of: list[Text], merged: bool) -> int:
+    def computed(of: list[TokenText], merged: bool) -> int:
         return sum(padded_tokens(group) for group in groups(of, merged))
 
     times: dict[bool, float] = {

@@ -60,7 +60,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TokenText:
     """An answer and what stands before it, as ids; ``sample`` names it."""
 
     sample: int
@@ -73,12 +73,12 @@ def row_of(sample: int, prompt_ids: Sequence[int], response_ids: Sequence[int]) 
     return Row([*prompt_ids, *response_ids], [Span(sample, len(prompt_ids), len(prompt_ids) + len(response_ids))])
 
 
-def texts_of(samples: Sequence[Sample], chosen: Sequence[int]) -> list[Text]:
+def texts_of(samples: Sequence[Sample], chosen: Sequence[int]) -> list[TokenText]:
     """The texts of the samples at ``chosen``."""
-    return [Text(i, samples[i].prompt_ids, samples[i].response_ids) for i in chosen]
+    return [TokenText(i, samples[i].prompt_ids, samples[i].response_ids) for i in chosen]
 
 
-def merge_prefixes(texts: Sequence[Text], forks: bool = True) -> list[Row]:
+def merge_prefixes(texts: Sequence[TokenText], forks: bool = True) -> list[Row]:
     """Rows for these texts in which what they have in common at their beginnings stands once, where that costs less.
 
     A text that extends another one goes on in its row; causal attention gives it the log-probs of a row of its own.
@@ -98,11 +98,11 @@ def merge_prefixes(texts: Sequence[Text], forks: bool = True) -> list[Row]:
 class _Growing:
     """A row, and where in it the ids of the text stand that it took last."""
 
-    def __init__(self, text: Text, ids: list[int]) -> None:
+    def __init__(self, text: TokenText, ids: list[int]) -> None:
         self.row = row_of(text.sample, text.prompt_ids, text.response_ids)
         self._last, self._places = ids, list(range(len(ids)))
 
-    def take(self, text: Text, ids: list[int], forks: bool) -> bool:
+    def take(self, text: TokenText, ids: list[int], forks: bool) -> bool:
         """Put the text behind what it has in common with the last one; False, and nothing is changed, where not."""
         # The last id of its prompt stands before its answer, whose first id it predicts.
         shared = min(_common(self._last, ids), len(text.prompt_ids) - 1)
@@ -134,7 +134,7 @@ def _cost(width: int) -> float:
     return width * (1 + width / REACH)
 
 
-def distinct_tokens(texts: Sequence[Text]) -> int:
+def distinct_tokens(texts: Sequence[TokenText]) -> int:
     """The tokens that any computation over these texts has to read: each beginning that they share counts once."""
     total, last = 0, list[int]()
     for ids in sorted([*t.prompt_ids, *t.response_ids] for t in texts):

@@ -22,7 +22,7 @@ from turnwise.errors import TurnwiseError
 from turnwise.methods import METHODS
 from turnwise.training import losses
 from turnwise.training.algorithms.base import Seen, algorithm_of
-from turnwise.training.batching import Row, Text, merge_prefixes, microbatches, minibatches, texts_of
+from turnwise.training.batching import Row, TokenText, merge_prefixes, microbatches, minibatches, texts_of
 from turnwise.training.policy import Policy, hinted_prompt, sampling_temperature
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.streams import Signals, StreamWeights, backward
@@ -256,13 +256,13 @@ def _gradient(
     return sums, norm
 
 
-def _micro(policy: Policy, texts: Sequence[Text], config: TrainConfig) -> list[list[Row]]:
+def _micro(policy: Policy, texts: Sequence[TokenText], config: TrainConfig) -> list[list[Row]]:
     return microbatches(merge_prefixes(texts, policy.reads_forks), config.microbatch_tokens)
 
 
-def _hinted(policy: Policy, sample: Sample, index: int) -> Text:
+def _hinted(policy: Policy, sample: Sample, index: int) -> TokenText:
     prompt = hinted_prompt(sample.prompt_ids, sample.hint, sample.hint_at, policy.tokenizer)
-    return Text(index, prompt, sample.response_ids)
+    return TokenText(index, prompt, sample.response_ids)
 
 
 def _by_sample(rows: Sequence[Row], hidden: Tensor) -> dict[int, Tensor]:
