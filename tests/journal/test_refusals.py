@@ -235,6 +235,17 @@ def test_a_young_home_whose_gate_holds_waits_and_spends_nothing(queue: Journal) 
     assert batch is not None and ids(batch) == samples
 
 
+def test_a_gate_that_holds_lets_no_silent_turns_pile_up(queue: Journal) -> None:
+    holding(queue)
+    only = []
+    for n in range(9):
+        only.append(answered(queue, session_id=f"only {n}"))
+        queue.sessions.close(f"only {n}", "idle")
+    assert queue.batches.claim("t", 60) is None and queue.batches.waits_for() is not None
+    states = [queue.turns.get(i).state for i in only]
+    assert states == [TurnState.EXCLUDED] * 3 + [TurnState.READY] * 6
+
+
 def test_what_was_only_held_is_no_fault_of_the_samples(queue: Journal) -> None:
     held = REFUSED | {"reasons": ["not measured: answer_drift (gate.unmeasured = hold)"], "held": True}
     first = {judged(queue), judged(queue)}

@@ -86,8 +86,6 @@ class Batches:
                 reason += f"; the last time: {left.last_error}" if left.last_error else ""
                 log.error("batch %d is given up: %s", left.id, reason)
                 self._refuse(c, left.id, {"accepted": False, "reasons": [reason]}, {}, Exclusion.FAILED_IN_TRAINING)
-            if self._waits_for_probes(c):
-                return None
             revive(self._store, c, _MOST_EXCLUDED)
             found = choose(c, now_serving, train, configuration(self._store.config), _MOST_EXCLUDED)
             self._store.move_all(c, found.stale, TurnState.EXCLUDED, Exclusion.STALE)
@@ -95,7 +93,7 @@ class Batches:
             self._store.move_all(c, needless, TurnState.EXCLUDED, Exclusion.NO_SIGNAL)
             new = [row.id for row in found.teaching]
             enough = at_once or len(new) >= train.min_batch
-            if not new or not (enough or self._old_enough(c, new, now, train.max_age_s)):
+            if self._waits_for_probes(c) or not new or not (enough or self._old_enough(c, new, now, train.max_age_s)):
                 return None
             teaching = share_places(found.teaching, found.refused, train.max_batch)
             fresh = with_silent(teaching, found.silent[len(needless) :], train.max_batch)
