@@ -27,7 +27,7 @@ from turnwise.journal.journal import Journal
 from turnwise.journal.packing import pack_json, unpack_json
 from turnwise.journal.records.edits import read_records, rewrite_records
 from turnwise.journal.skills.forgetting import erase, made_from
-from turnwise.journal.turns.set_aside import keep_branches_aside
+from turnwise.journal.turns.set_aside import note_deleted
 from turnwise.types import Exclusion, TurnState
 
 T, S, B, V, E = schema.turns.c, schema.sessions.c, schema.batches.c, schema.versions.c, schema.events.c
@@ -241,7 +241,7 @@ def _erase_rest(journal: Journal, c: Connection, done: Forgotten, session_id: st
     """The sessions themselves, and what was noted; False where one of them went on meanwhile."""
     if c.execute(select(T.id).where(T.session_id.in_(done.sessions)).limit(1)).first():
         return False
-    keep_branches_aside(c, done.sessions, journal.store.config.gate)
+    note_deleted(c, done.sessions, journal.store.config.gate, may_return=False)
     c.execute(update(schema.sessions).where(S.parent_id.in_(done.sessions)).values(parent_id=None))
     erase(c, journal.store, done.sessions)
     c.execute(delete(schema.sessions).where(S.id.in_(done.sessions)))
