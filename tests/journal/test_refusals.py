@@ -333,7 +333,7 @@ def test_a_branch_of_a_trained_session_is_no_probe_when_that_one_is_forgotten(sh
 
 
 def test_a_branch_of_an_early_session_is_no_probe_when_retention_deleted_that_one(sharing: Journal) -> None:
-    """All is learned from the first sessions of a home; a deleted one is known by its id alone, which says otherwise."""
+    """All is learned from the first sessions of a home; of a deleted one the id alone is known, and says otherwise."""
     gate = sharing.store.config.gate.model_copy(update={"probe_after": 2})
     sharing.store.config = sharing.store.config.model_copy(update={"gate": gate})
     early = some_session(True)

@@ -83,7 +83,8 @@ def plan(journal: Journal, session_id: str, with_branches: bool = False) -> Forg
         )
         trained = select(T.id, B.version).join(schema.batches, B.id == T.batch_id).where(schema.TRAINED)
         pruned = select(P.turn_id, P.version).where(P.session_id.in_(going))
-        for query in (trained.where(of_them), trained.where(reacted), pruned):
+        before = select(P.turn_id, P.version).join(schema.turns, T.id == P.turn_id).where(reacted)
+        for query in (trained.where(of_them), trained.where(reacted), pruned, before):
             for turn_id, version in c.execute(query):
                 done.learned(version, turn_id)
         ids = set(c.execute(select(T.id).where(of_them)).scalars())
@@ -216,6 +217,8 @@ def _forget_reaction(journal: Journal, c: Connection, other: Any, done: Forgotte
     if other.state == TurnState.LEASED:
         _release(journal, c, other.batch_id, done)
         other = c.execute(select(T.id, T.state, T.exclusion, T.batch_id).where(T.id == other.id)).one()
+    for version in c.execute(select(P.version).where(P.turn_id == other.id)).scalars().all():
+        done.learned(version, other.id)
     if other.state == TurnState.TRAINED:
         done.learned(c.execute(select(B.version).where(B.id == other.batch_id)).scalar_one_or_none(), other.id)
     done.reactions.append(other.id)
