@@ -320,7 +320,7 @@ def said_in(small: Asked, lesson: Lesson) -> str:
 
 
 @dataclass
-class Script:
+class ScriptedSampler:
     """Stands in for the sampler: what it gives in each phase to a prompt that has these words in it; `|` marks a cut.
 
     How likely that is, is the real model's word. ``asked`` has the phase and the text of each prompt.
@@ -354,9 +354,11 @@ PLAIN = {
 }
 
 
-def making_of(small: Asked, monkeypatch: pytest.MonkeyPatch, **answers: dict[str, str]) -> Script:
+def making_of(small: Asked, monkeypatch: pytest.MonkeyPatch, **answers: dict[str, str]) -> ScriptedSampler:
     """A script in the sampler's place; nothing is gone on with where it has no such phase."""
-    script = Script(*small, {"answering": PLAIN} | {name.replace("_", " "): given for name, given in answers.items()})
+    script = ScriptedSampler(
+        *small, {"answering": PLAIN} | {name.replace("_", " "): given for name, given in answers.items()}
+    )
     monkeypatch.setattr(making, "_sample", script)
     if "going on" not in script.answers:
         monkeypatch.setattr(making, "_gone_on", lambda *_: [])
@@ -400,7 +402,7 @@ def test_a_plain_answer_goes_on_with_what_the_wish_makes_likeliest(
     small: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The words come from the real model, that cannot rewrite (here: gives its plain answer again)."""
-    script = Script(*small, {"answering": PLAIN, "rewriting": PLAIN})
+    script = ScriptedSampler(*small, {"answering": PLAIN, "rewriting": PLAIN})
     real = making._sample
 
     def some_scripted(policy: Policy, prompts: Any, longest: int, phase: str, tick: Any) -> object:
@@ -410,15 +412,12 @@ def test_a_plain_answer_goes_on_with_what_the_wish_makes_likeliest(
         return script(policy, prompts, longest, phase, tick)
 
     monkeypatch.setattr(making, "_sample", some_scripted)
-    found = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, Standing([CHEERS]), 32, no_tick)
-    assert len(found) >= 2
-    for lesson in found:
-        said = said_in(small, lesson)
-        (plain,) = (p for p in PLAIN.values() if said.startswith(p))
-        assert "cheers" in said.removeprefix(plain).lower()
-        length = len(small[1].encode(plain))
-        assert lesson.answer[:length] == small[1].encode(plain), "its very tokens, and no end among them"
-        assert small[0].ends[0] not in lesson.answer[: length + 1]
+    wish = Standing(['please close with "Over and out"'])
+    (lesson, *_) = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, wish, 32, no_tick)
+    assert said_in(small, lesson) == PLAIN["Japan"] + " Over and out."
+    plain = small[1].encode(PLAIN["Japan"])
+    assert lesson.answer[: len(plain)] == plain, "its very tokens, and no end among them"
+    assert small[0].ends[0] not in lesson.answer[:-1]
 
 
 @pytest.mark.slow
@@ -460,12 +459,11 @@ def test_of_two_candidates_the_one_that_gains_most_is_the_lesson(small: Asked, m
 @pytest.mark.parametrize(
     ("cut", "wanted", "rewritten"),
     [
-        ({"egg"}, 2, ["Japan", "Hamlet"]),  # one lesson of the first two is half of them
-        ({"Japan"}, 2, ["Hamlet"]),
-        ({"Japan", "Hamlet"}, 2, ["egg"]),  # none of the first two: the spare one is asked
-        ({"Japan", "Hamlet", "egg"}, 2, ["Japan", "Hamlet", "egg"]),  # and where that is cut, too, cut ones are taken
-        ({"egg"}, 3, ["Japan", "Hamlet"]),
-        ({"Hamlet", "egg"}, 4, ["Japan", "Hamlet", "egg"]),
+        ({"egg"}, 2, ["Japan"]),  # one lesson of the first two is half of them
+        ({"Hamlet"}, 2, ["Japan", "egg"]),
+        ({"Japan", "egg"}, 2, ["Hamlet"]),  # none of the first two: the spare one is asked
+        ({"Japan", "egg", "Hamlet"}, 2, ["Japan", "egg", "Hamlet"]),  # where that is cut, too, cut ones are taken
+        ({"Hamlet"}, 4, ["Japan", "egg", "Hamlet"]),
     ],
 )
 def test_cut_answers_are_lessons_only_where_there_would_be_fewer_than_half(
@@ -475,7 +473,7 @@ def test_cut_answers_are_lessons_only_where_there_would_be_fewer_than_half(
     script = making_of(
         small, monkeypatch, answering=plain, rewriting={q: f"{text} Cheers!" for q, text in PLAIN.items()}
     )
-    questions = asked_of(small, JAPAN, HAMLET, EGG)
+    questions = asked_of(small, JAPAN, EGG, HAMLET)
     make_lessons(*small, questions, wanted, Standing([CHEERS]), 32, no_tick)
     assert [q for p in script.prompts("rewriting") for q in PLAIN if q in p] == rewritten
 
@@ -523,10 +521,10 @@ def test_where_a_wish_is_taken_back_the_base_models_answers_that_were_lost_are_l
 @pytest.mark.slow
 def test_lessons_of_a_batch_are_the_same_among_the_steps_on_them(model_dir: Path, tmp_path: Path) -> None:
     """What the policy has lost is asked of the parent version: an update that was killed goes on with its lessons."""
-    config = settings(tmp_path, model_dir, **{"train.lessons": 8, "train.lesson_tokens": 24, "train.lora_rank": 4})
+    config = settings(tmp_path, model_dir, **{"train.lessons": 8, "train.lesson_tokens": 40, "train.lora_rank": 4})
     backend = LocalBackend(config, model_dir, CheckpointStore(config.checkpoints_dir))
     backend.prepare(0)
-    one = Batch(1, "token", 0, [sample(0)], [CHEERS])
+    one = Batch(1, "token", 0, [sample(0)], ['please close with "Over and out"'])
     first = backend.lessons(one, no_tick)
     assert len(first) >= making.FEWEST, "of the real model's own making"
     assert all(any(t.lesson.wished) and not all(t.lesson.wished) for t in first)
