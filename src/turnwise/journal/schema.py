@@ -318,6 +318,21 @@ skill_uses = Table(  # which versions stood in a turn's prompt, or would have
     sqlite_with_rowid=False,
 )
 
+replays = Table(  # what came of asking the failing turns of a version of a skill again: figures, and no text of theirs
+    "replays",
+    metadata,
+    Column("version", Id, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),  # passed, failed, unclear (nothing could be judged), waits (for the engine)
+    Column("better", Integer, nullable=False, server_default="0"),  # turns that went better with it
+    Column("worse", Integer, nullable=False, server_default="0"),
+    Column("same", Integer, nullable=False, server_default="0"),
+    Column("unclear", Integer, nullable=False, server_default="0"),
+    Column("tries", Integer, nullable=False, server_default="1"),
+    Column("why", Text, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Index("ix_replays_state", "state"),
+)
+
 failures = Table(  # turns with evidence of a failure or with a wish: ids, and no text
     "failures",
     metadata,
