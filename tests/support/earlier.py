@@ -119,7 +119,13 @@ def _from_0012(op: Operations) -> None:
     op.drop_column("skill_sources", "support")
 
 
+def _from_0013(op: Operations) -> None:
+    op.drop_column("skill_versions", "after")
+    op.drop_column("turns", "placed")
+
+
 STEPS = {
+    "0013": _from_0013,
     "0012": _from_0012,
     "0011": _from_0011,
     "0010": _from_0010,
