@@ -18,7 +18,7 @@ from turnwise.types import Message, Text
 
 LEAST_ROOM = 256
 """Tokens that skills must leave for an answer; where they do not, the prompt is made without them."""
-JOIN = " "
+JOIN = "\n"
 """Between a question and the wishes behind it."""
 
 
