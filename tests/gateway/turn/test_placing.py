@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.conftest import Running
+from tests.gateway.starting import gateway_on, settings, stub_engine
 from tests.gateway.turn.test_skills import ask, at_once, prompt, words
 from tests.skills.texts import text
 from tests.support.servers import wait_until
@@ -268,3 +270,29 @@ def made(content: bytes, made_by: str = placing.EXTRACTIVE) -> KnownSkill:
 )
 def test_auto_goes_by_the_model(config: Config, settings: dict[str, object], place: str) -> None:
     assert place_of_wishes(load_config(overrides={"home": config.home, **settings})) == place
+
+
+def test_when_wishes_are_placed_elsewhere_the_next_prompt_is_made_anew_in_the_same_session(
+    tmp_path: Path, model_dir: Path
+) -> None:
+    def on(place: str) -> Config:
+        return settings(tmp_path / "home", model_dir, skills__placing=place)
+
+    said = [ASK]
+    with stub_engine(model_dir) as (stub, url):
+        turns = []
+        for place in ("question", "question", "system", "system", "question"):
+            with gateway_on(on(place), stub, url) as running:
+                if not turns:
+                    skill = skill_of_wish(PersonsWish(WISH, general=True), "hi", ())
+                    library = Library(running.config, running.journal)
+                    change = SkillChange(skill.name, SkillState.ACTIVE, skill.content)
+                    library.take_wishes(library.sync(), "a wish", [change], placing.EXTRACTIVE)
+                    wait_until(lambda: WISH in prompt(running, ask(running, ["Is it there?"], "X-Session-Id", "seen")))  # type: ignore[arg-type]
+                answer = ask(running, said)  # type: ignore[arg-type]
+                turns.append(running.turn(answer))
+                said += [words(answer), THEN]
+    assert [turn.bridged for turn in turns] == [False, True, False, True, False]
+    assert [len(turn.placed) for turn in turns] == [1, 2, 0, 0, 1]
+    assert len({turn.session_id for turn in turns}) == 1
+    assert [turn.parent_id for turn in turns[1:]] == [turn.id for turn in turns[:-1]]
