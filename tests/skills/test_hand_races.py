@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -173,30 +172,3 @@ def test_where_files_cannot_be_exchanged_a_text_is_written_all_the_same(
     monkeypatch.setattr(files, "_EXCHANGE", {})
     evolve(library)
     assert file.read_bytes() == OURS and not list(file.parent.glob(".SKILL.md.*"))
-
-
-def test_many_edits_beside_many_writes(config: Config, journal: Journal, library: Library, file: Path) -> None:
-    """Whatever falls together: the last edit and every text that turnwise wrote are in the journal at the end."""
-    written = [text(body=f"1. Written {n}.") for n in range(25)]
-    edited = [text(body=f"1. Edited {n}.") for n in range(60)]
-    done = threading.Event()
-
-    def person() -> None:
-        for n, content in enumerate(edited):
-            (in_place if n % 2 else as_a_new_file)(file, content)()
-            done.wait(0.002)
-
-    hand = threading.Thread(target=person)
-    hand.start()
-    for content in written:
-        while True:
-            try:
-                view = library.sync()
-                library.evolve(view, "w", [SkillChange("tidy-dates", SkillState.ACTIVE, content)], "evolver")
-                break
-            except Exception:  # a file that is half written, or an edit that came between
-                done.wait(0.001)
-    hand.join(30)
-    library.sync()
-    kept = texts(journal)
-    assert set(written) <= set(kept) and edited[-1] in kept
