@@ -141,7 +141,13 @@ def _from_0014(op: Operations) -> None:
     op.drop_table("provenance_after")
 
 
+def _from_0015(op: Operations) -> None:
+    op.drop_column("skill_versions", "after")
+    op.drop_column("turns", "placed")
+
+
 STEPS = {
+    "0015": _from_0015,
     "0014": _from_0014,
     "0013": _from_0013,
     "0012": _from_0012,
