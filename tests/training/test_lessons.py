@@ -370,14 +370,13 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_or_loop_are_no_lesson
     small: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rewritten = {
+        "Name": "The capital of Japan is Tokyo." + " Cheers!" * 8,
         "Japan": "The capital of Japan is Tokyo. Cheers!",
         "Hamlet": PLAIN["Hamlet"],
-        "egg": "I am here to help you. Cheers!",
-        "France": "Paris." + " Cheers! It is Paris." * 6,
+        "egg": "Here is my answer. Cheers!",
     }
-    plain = PLAIN | {"France": "Paris."}
-    script = making_of(small, monkeypatch, answering=plain, rewriting=rewritten)
-    questions = asked_of(small, JAPAN, HAMLET, EGG, "What is the capital of France?")
+    script = making_of(small, monkeypatch, rewriting=rewritten)
+    questions = asked_of(small, JAPAN, HAMLET, EGG, "Name the capital of Japan.")
     (lesson,) = make_lessons(*small, questions, 4, Standing([CHEERS]), 32, no_tick)
     assert said_in(small, lesson) == "The capital of Japan is Tokyo. Cheers!"
     assert lesson.asked == questions[0].ids, "the question is asked without the wish"
