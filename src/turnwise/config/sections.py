@@ -228,7 +228,7 @@ class TrainConfig(Section):
     lessons: int = Field(
         default=16, ge=0, description="Questions per update that are answered as the standing wishes say; 0: none."
     )
-    lesson_passes: int = Field(default=4, ge=1, description="Most passes over the lessons of an update.")
+    lesson_passes: int = Field(default=8, ge=1, description="Most passes over the lessons of an update.")
     lesson_tokens: int = Field(default=64, ge=8, description="Most tokens of a lesson's answer.")
     lesson_prompt: int = Field(
         default=1024, ge=64, description="Own prompts with more tokens than this make no lesson; everyday questions do."

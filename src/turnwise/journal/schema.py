@@ -175,9 +175,11 @@ counts = Table(
 provenance = Table(
     "provenance",
     metadata,
-    Column("turn_id", Text, primary_key=True),  # a turn that a version learned from and that was pruned
+    # A turn that a version learned from, and that was pruned, or is on its way into a later version once more.
+    Column("turn_id", Text, primary_key=True),
     Column("session_id", Text, nullable=False),
-    Column("version", Integer, nullable=False),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("reward", Float),  # that it was trained with; null: of a turn that was pruned
     Index("ix_provenance_session", "session_id"),
     sqlite_with_rowid=False,
 )
@@ -210,6 +212,7 @@ samples = Table(
     Column("ready_mono", Float),  # created_at on the monotonic clock; null: of an earlier boot
     Column("refusals", Integer, nullable=False, server_default="0"),  # batches with it that the gate refused
     Column("refused_as", Text),  # the configuration (refusals.py) of the last of them
+    Column("verdict", Id),  # that it was made of; null: of none, or from before 0014
 )
 
 batches = Table(
