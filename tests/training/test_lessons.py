@@ -544,6 +544,48 @@ def test_lessons_of_a_batch_are_the_same_among_the_steps_on_them(model_dir: Path
 
 
 @pytest.mark.slow
+def test_lessons_ask_the_question_without_the_wish_that_stood_behind_it(
+    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = settings(tmp_path, model_dir, **{"train.lessons": 8, "train.lora_rank": 4})
+    backend = LocalBackend(config, model_dir, CheckpointStore(config.checkpoints_dir))
+    backend.prepare(0)
+    renderer = load_renderer(model_dir)
+    plain = renderer.render([saying("user", "What is a glacier?")], None)
+    placed = plain.with_words(renderer.encode("\nEnd every answer with Cheers."))
+    of = {
+        "prompt_ids": placed.ids,
+        "hint_at": placed.hint_at,
+        "placed": placed.placed,
+        "question": "What is a glacier?",
+    }
+    one = sample(0, **of)
+    seen: list[list[int]] = []
+
+    def make(policy: Policy, _: PromptRenderer, questions: Sequence[OpenQuestion], *__: Any) -> list[Lesson]:
+        seen.extend(q.ids for q in questions if q.text == "What is a glacier?")
+        return []
+
+    def follow(policy: Policy, samples: Sequence[Sample | None], *_: Any) -> list[bool]:
+        seen.extend(s.prompt_ids for s in samples if s is not None)
+        return [False] * len(samples)
+
+    monkeypatch.setattr("turnwise.training.backends.local.make_lessons", make)
+    monkeypatch.setattr("turnwise.training.backends.local.followed", follow)
+    hints = ["please write everything in capital letters", "no more capital letters please"]
+    backend.lessons(Batch(1, "token", 0, [one], hints, ["gone", one.turn_id], [one]), no_tick)
+    assert len(seen) >= 2 and all(ids == plain.ids for ids in seen)
+
+
+def test_what_the_person_asked_has_no_wish_of_any_turn_and_its_hint_where_it_was() -> None:
+    one = sample(0, prompt_ids=list(range(20)), hint_at=15, placed=((3, 5), (12, 15)))
+    asked = one.as_asked()
+    assert asked.prompt_ids == [0, 1, 2, *range(5, 12), *range(15, 20)] and asked.hint_at == 10
+    assert asked.placed == () and asked.as_asked() == asked and sample(0).as_asked() == sample(0)
+    assert sample(0, hint_at=None, placed=((0, 2),)).as_asked().hint_at is None
+
+
+@pytest.mark.slow
 def test_the_real_model_sees_who_only_says_no(model_dir: Path) -> None:
     policy = Policy(model_dir, TrainConfig(device="cpu"))
     wishes = ["write in capital letters please", "use metric units", "no, shorter", "call me Sam", "in German please"]

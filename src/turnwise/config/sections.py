@@ -305,6 +305,12 @@ class SkillsConfig(Section):
         default="TURNWISE_EMBEDDING_API_KEY", description="Environment variable with the endpoint's key."
     )
     embedding_timeout_s: Seconds = Field(default=2.0, description="Longest wait of a turn for a question's vector.")
+    placing: Literal["auto", "system", "question"] = Field(
+        default="auto",
+        description="Where a person's wish stands in a prompt: 'system', with other skills at the end of the system "
+        "message; 'question', its bare sentence behind their last question, until the weights learned it; 'auto': by "
+        "the model, 'question' for the embedded ones.",
+    )
     keep_older_generations: bool = Field(
         default=False, description="Train also on turns that were made before skills last came of failures."
     )
@@ -323,6 +329,13 @@ class SkillsConfig(Section):
         default="TURNWISE_EVOLVER_API_KEY", description="Environment variable with that endpoint's key."
     )
     evolver_timeout_s: Seconds = Field(default=120.0, description="Time limit of one request to it.")
+    replay: bool = Field(
+        default=True,
+        description="Ask the failing turns again before a skill that was made of them is used; "
+        "it is used where that helps, or where nothing can be told.",
+    )
+    replay_turns: int = Field(default=3, ge=1, le=20, description="Most of them that are asked again.")
+    replay_s: Seconds = Field(default=60.0, description="Longest time that takes; then it is tried again later.")
     withhold_share: float = Field(
         default=0.1, ge=0, le=0.5, description="Share of sessions without a candidate, to see what it does; 0: none."
     )
