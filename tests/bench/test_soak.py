@@ -104,7 +104,7 @@ def test_a_turn_that_a_late_score_took_into_a_second_version_is_no_fault(planted
     assert "taken" in planted.journal.verdicts.feedback(turn, -1, None)
     publish(planted.journal, turn)
     assert [turn in v.turn_ids for v in planted.journal.versions.all()] == [False, True, True]
-    assert planted.found() == []
+    assert planted.found(serving=3, answered_by=3) == []
 
 
 def test_a_batch_without_an_end_is_found(planted: Planted) -> None:
