@@ -31,6 +31,10 @@ class LeaseLost(JournalError):
     """The lease expired or another worker took it over: drop the work, it is not yours any more."""
 
 
+class PlaceTaken(JournalError):
+    """Another trainer is at work in this home, and only one may be."""
+
+
 class EngineError(TurnwiseError):
     """The engine refused or failed. ``status`` is the HTTP status that fits the fault.
 

@@ -119,7 +119,12 @@ def _from_0012(op: Operations) -> None:
     op.drop_column("skill_sources", "support")
 
 
+def _from_0013(op: Operations) -> None:
+    op.drop_column("batches", "source")
+
+
 STEPS = {
+    "0013": _from_0013,
     "0012": _from_0012,
     "0011": _from_0011,
     "0010": _from_0010,
