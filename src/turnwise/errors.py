@@ -79,6 +79,10 @@ class TooLate(JournalError):
     """The turn is past the point where this could be done to it."""
 
 
+class DataError(TurnwiseError):
+    """A file of conversations cannot be read, or holds what cannot be learned."""
+
+
 class SkillError(TurnwiseError):
     """A skill's file cannot be read as one, or the library cannot do with it what was asked."""
 

@@ -47,7 +47,7 @@ def version_dir(versions: Path, number: int) -> Path:
 
 @contextmanager
 def staged_version(
-    version: PolicyVersion, weights: dict[str, Tensor], lora: LoraConfig, checkpoint: str, base_model: str
+    version: PolicyVersion, weights: dict[str, Tensor], lora: LoraConfig, checkpoint: str | None, base_model: str
 ) -> Iterator[Callable[[], None]]:
     """Write a version beside ``version.path``, whole and synced. What is given puts it in place; unused, it is deleted.
 

@@ -1,8 +1,8 @@
 """The trainer's place of a home, held by a supervised fine-tuning while it runs.
 
-It is a batch without turns, with what it learns from as its `source`. Only one trainer works in a home: whoever holds an
-open batch. Such a batch that its holder let run out is over, and nobody goes on with it: what is done of it stands in
-files of its own (`training/sft`), from which the same command begins a new one.
+It is a batch without turns, with what it learns from as its `source`. Only one trainer works in a home: whoever holds
+an open batch. Such a batch that its holder let run out is over, and nobody goes on with it: what is done of it stands
+in files of its own (`training/sft`), from which the same command begins a new one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from turnwise.errors import PlaceTaken
 from turnwise.journal import schema
@@ -30,17 +30,20 @@ class TuningPlace:
         self._store = store
         self._batches = batches
 
-    def take(self, worker: str, lease_s: float) -> Batch:
+    def refuse_if_taken(self, lease_s: float, run: str | None) -> None:
+        """Raises PlaceTaken while a trainer works: before anything long is begun. ``run``: as `take`."""
+        with self._store.reading() as c:
+            self._left(c, lease_s, run)
+
+    def take(self, worker: str, lease_s: float, run: str) -> Batch:
         """An open batch without turns, on top of the version that serves.
 
         A batch that a trainer left in the middle goes back: its samples are ready again. Raises PlaceTaken while one
-        works.
+        works. The caller is the only one with the run ``run``: whoever holds the place for that run is dead.
         """
         with self._store.transaction() as c:
-            left = c.execute(select(schema.batches).where(B.state == "open").order_by(B.id).limit(1)).one_or_none()
+            left = self._left(c, lease_s, run)
             if left is not None:
-                if self._batches.is_held(c, left, lease_s):
-                    raise PlaceTaken(_who(left))
                 self._batches.put_back(c, left.id)
             token, parent = uuid.uuid4().hex, serving(c)
             batch_id = c.execute(
@@ -49,7 +52,7 @@ class TuningPlace:
                     state="open",
                     parent=parent,
                     turn_ids=pack_json([]),
-                    source=pack_json({}),
+                    source=pack_json({"run": run}),
                     created_at=self._store.clock(),
                     attempts=1,
                     lease_owner=worker,
@@ -59,6 +62,15 @@ class TuningPlace:
                 .returning(B.id)
             ).scalar_one()
             return Batch(batch_id, token, parent, [])
+
+    def _left(self, c: Connection, lease_s: float, run: str | None) -> Row[Any] | None:
+        """The open batch, if there is one, that nobody holds any more. Raises PlaceTaken where somebody does."""
+        left = c.execute(select(schema.batches).where(B.state == "open").order_by(B.id).limit(1)).one_or_none()
+        if left is None or not self._batches.is_held(c, left, lease_s):
+            return left
+        if left.source is not None and run is not None and unpack_json(left.source).get("run") == run:
+            return left
+        raise PlaceTaken(_who(left))
 
     def say_source(self, batch: Batch, source: dict[str, Any]) -> None:
         """What the batch learns from, which the version that comes of it keeps. Raises LeaseLost."""

@@ -16,6 +16,7 @@ from turnwise.config import Config
 from turnwise.errors import AdapterError, EngineError, ModelError
 from turnwise.methods import METHODS
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
+from turnwise.training.batching import Row
 from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.gate.gate import Gate
 from turnwise.training.lessons.learning import FEWEST, Taught, learn_step, loss_of, with_teacher
@@ -25,6 +26,7 @@ from turnwise.training.policy import Policy
 from turnwise.training.publish import load_adapter_dir, staged_version, version_dir
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import Signals, Tick, compute_signals, step_without_guilty, without_faults
+from turnwise.training.supervised import likelihood_loss, supervised_step
 from turnwise.types import BASE_VERSION, Batch, PolicyVersion, Sample
 
 log = logging.getLogger(__name__)
@@ -55,12 +57,13 @@ class LocalBackend:
     def device(self) -> str:
         return str(self.policy.device)
 
-    def prepare(self, version: int) -> dict[str, Any]:
+    def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
         if version != BASE_VERSION:
             adapter = load_adapter_dir(version_dir(self._versions, version))
             self._check_scale(version, adapter.lora)
-            self._go_on_from(version, adapter.meta)
+            if not fresh:
+                self._go_on_from(version, adapter.meta)
             self._parent, meta = adapter.weights, adapter.meta
         self.policy.load(self._parent)
         self._history = ScoreHistory.of(meta.get("metrics", {}))
@@ -122,6 +125,15 @@ class LocalBackend:
     def lesson_loss(self, lessons: Sequence[Taught], tick: Tick) -> float:
         return loss_of(self.policy, lessons, self._config.microbatch_tokens, tick, learn=False)
 
+    def imitate(self, rows: Sequence[Row], lr: float, tick: Tick) -> dict[str, float]:
+        return supervised_step(self.policy, self._optimizer, rows, lr, self._config, tick)
+
+    def imitation_loss(self, rows: Sequence[Row], tick: Tick) -> float:
+        return likelihood_loss(self.policy, rows, self._config.microbatch_tokens, tick, learn=False)
+
+    def figures(self, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
+        return self._gate.measure(self._parent, probes, tick)
+
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return self.policy.state(), self._optimizer.state_dict()
 
@@ -133,7 +145,7 @@ class LocalBackend:
         return self._gate.examine(self._parent, batch, probes, self._standing(batch, tick).wishes, tick)
 
     def stage(
-        self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str
+        self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str | None
     ) -> AbstractContextManager[Callable[[], None]]:
         return staged_version(version, adapter, self.policy.lora_config, checkpoint, self._model)
 
@@ -156,7 +168,11 @@ class LocalBackend:
                 )
 
     def _go_on_from(self, version: int, meta: dict[str, Any]) -> None:
-        left = self._checkpoints.load(str(meta.get("checkpoint")))
+        name = meta.get("checkpoint")
+        left = self._checkpoints.load(str(name)) if name else None
+        if left is None and meta.get("source"):
+            log.info("v%d was fine-tuned; the update starts with a fresh optimiser", version)
+            return
         if left is None:
             log.warning("the optimiser state of v%d is gone; the update starts with a fresh one", version)
             return
