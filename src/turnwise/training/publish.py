@@ -57,6 +57,8 @@ def staged_version(
     settings |= {"base_model_name_or_path": base_model, "inference_mode": True}
     meta = dataclasses.asdict(version) | {"checkpoint": checkpoint}
     del meta["path"], meta["pruned"]  # the folder may be moved or copied
+    if version.source is None:  # it learned from turns
+        del meta["source"]
     target = Path(version.path)
     with staged(target) as folder:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / WEIGHTS)
