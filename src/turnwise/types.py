@@ -115,10 +115,11 @@ TRANSITIONS: dict[TurnState, frozenset[TurnState]] = {
     # waiting -> judged: the person scored the turn; waiting -> ready: the only turn of a session
     TurnState.WAITING: frozenset({TurnState.JUDGING, TurnState.JUDGED, TurnState.READY, TurnState.EXCLUDED}),
     TurnState.JUDGING: frozenset({TurnState.JUDGED, TurnState.EXCLUDED}),
-    TurnState.JUDGED: frozenset({TurnState.READY, TurnState.EXCLUDED}),
+    # judged -> trained: the person took back what made a sample of it once more
+    TurnState.JUDGED: frozenset({TurnState.READY, TurnState.EXCLUDED, TurnState.TRAINED}),
     TurnState.READY: frozenset({TurnState.LEASED, TurnState.JUDGED, TurnState.EXCLUDED}),
     TurnState.LEASED: frozenset({TurnState.TRAINED, TurnState.READY, TurnState.EXCLUDED}),
-    TurnState.TRAINED: frozenset(),
+    TurnState.TRAINED: frozenset({TurnState.JUDGED}),  # the person says otherwise than it was trained with
     # A person's explicit feedback brings back a turn that was excluded for want of a signal, or refused too often.
     TurnState.EXCLUDED: frozenset({TurnState.JUDGED}),
 }

@@ -174,9 +174,11 @@ counts = Table(
 provenance = Table(
     "provenance",
     metadata,
-    Column("turn_id", Text, primary_key=True),  # a turn that a version learned from and that was pruned
+    # A turn that a version learned from, and that was pruned, or is on its way into a later version once more.
+    Column("turn_id", Text, primary_key=True),
     Column("session_id", Text, nullable=False),
-    Column("version", Integer, nullable=False),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("reward", Float),  # that it was trained with; null: of a turn that was pruned
     Index("ix_provenance_session", "session_id"),
     sqlite_with_rowid=False,
 )
@@ -209,6 +211,7 @@ samples = Table(
     Column("ready_mono", Float),  # created_at on the monotonic clock; null: of an earlier boot
     Column("refusals", Integer, nullable=False, server_default="0"),  # batches with it that the gate refused
     Column("refused_as", Text),  # the configuration (refusals.py) of the last of them
+    Column("verdict", Id),  # that it was made of; null: of none, or from before 0014
 )
 
 batches = Table(
@@ -314,6 +317,21 @@ skill_uses = Table(  # which versions stood in a turn's prompt, or would have
     Column("withheld", Boolean, nullable=False, server_default=false()),  # it fitted, and was left out to compare
     Index("ix_skill_uses_version", "version"),
     sqlite_with_rowid=False,
+)
+
+replays = Table(  # what came of asking the failing turns of a version of a skill again: figures, and no text of theirs
+    "replays",
+    metadata,
+    Column("version", Id, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),  # passed, failed, unclear (nothing could be judged), waits (for the engine)
+    Column("better", Integer, nullable=False, server_default="0"),  # turns that went better with it
+    Column("worse", Integer, nullable=False, server_default="0"),
+    Column("same", Integer, nullable=False, server_default="0"),
+    Column("unclear", Integer, nullable=False, server_default="0"),
+    Column("tries", Integer, nullable=False, server_default="1"),
+    Column("why", Text, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Index("ix_replays_state", "state"),
 )
 
 failures = Table(  # turns with evidence of a failure or with a wish: ids, and no text

@@ -12,11 +12,21 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from turnwise.config import TrainConfig
 from turnwise.training import losses
-from turnwise.training.batching import Row, microbatches
+from turnwise.training.batching import Row, TokenText, merge_prefixes, microbatches
 from turnwise.training.policy import HEAD_CHUNK, Policy
 from turnwise.training.step import NotFinite, Tick
+
+
+def rows_of(policy: Policy, texts: Sequence[TokenText]) -> list[Row]:
+    """Rows for the answers of several conversations: what those of one have in common stands once.
+
+    Conversations stay apart: rows that grew together would be too long for a pass.
+    """
+    of: dict[int, list[TokenText]] = {}
+    for text in texts:
+        of.setdefault(text.sample, []).append(text)
+    return [row for together in of.values() for row in merge_prefixes(together, policy.reads_forks)]
 
 
 def packs_of(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
@@ -74,7 +84,13 @@ def _head(policy: Policy, hidden: Tensor, tokens: Tensor, count: int, learn: boo
 
 
 def supervised_step(
-    policy: Policy, optimizer: torch.optim.Optimizer, rows: Sequence[Row], lr: float, config: TrainConfig, tick: Tick
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    rows: Sequence[Row],
+    lr: float,
+    max_tokens: int,
+    grad_clip: float,
+    tick: Tick,
 ) -> dict[str, float]:
     """One optimiser step at this learning rate; gives its ``loss`` before it and the ``grad_norm`` before the clip.
 
@@ -82,8 +98,8 @@ def supervised_step(
     """
     optimizer.zero_grad()
     try:
-        loss = likelihood_loss(policy, rows, config.microbatch_tokens, tick, learn=True)
-        norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
+        loss = likelihood_loss(policy, rows, max_tokens, tick, learn=True)
+        norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), grad_clip))
     except BaseException:
         optimizer.zero_grad()
         raise

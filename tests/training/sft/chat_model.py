@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from tests.support.models import make_tokenizer
 from tests.training.homes import settings
 from turnwise.config import Config
-from turnwise.training.batching import Row, Span
+from turnwise.training.batching import Row, Span, TokenText
 
 MARKS = {"<|endoftext|>": True, "<|im_start|>": True, "<|im_end|>": True}
 TEMPLATE = (
@@ -75,3 +75,14 @@ def random_rows(count: int, vocabulary: int, seed: int = 0) -> list[Row]:
         ids = torch.randint(0, vocabulary, (length,), generator=g).tolist()
         rows.append(Row(ids, [Span(n, 3, 7), Span(n, 9, length)] if n % 2 else [Span(n, 5, length)]))
     return rows
+
+
+def random_texts(count: int, vocabulary: int, seed: int = 0) -> list[TokenText]:
+    """Conversations of one answer, of two of which one goes on from the other, and of two that fork behind a prompt."""
+    texts = []
+    for row in random_rows(count, vocabulary, seed):
+        n, ids = row.spans[0].sample, row.ids
+        texts += [TokenText(n, ids[: s.start], ids[s.start : s.end]) for s in row.spans]
+        if n % 3 == 0:
+            texts.append(TokenText(n, [*ids[:5], *ids[:4]], ids[4:9]))
+    return texts

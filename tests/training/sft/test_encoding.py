@@ -15,8 +15,9 @@ from tests.support.models import make_qwen3
 from turnwise.errors import DataError
 from turnwise.messages import history_from_chat
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
+from turnwise.training.batching import merge_prefixes
 from turnwise.training.sft.conversations import Dialogue
-from turnwise.training.sft.encoding import Encoded, Told, encode, encode_all, rows_of
+from turnwise.training.sft.encoding import Encoded, Told, encode, encode_all, texts_of
 
 TOOL = {"type": "function", "function": {"name": "look", "description": "looks", "parameters": {"type": "object"}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "it"}'}}
@@ -197,10 +198,13 @@ def test_what_a_template_does_not_take_is_named_by_its_line(tmp_path: Path) -> N
         encode_all(renderer, [dialogue(chat("a", "b")), bad], 4096, lambda: None)
 
 
-def test_rows_carry_all_of_it(smollm: PromptRenderer) -> None:
+def test_texts_carry_all_of_it(smollm: PromptRenderer) -> None:
     found = encoded(smollm, dialogue(chat("a", "first", "b", "second")))
-    [row] = rows_of(found, 5)
+    texts = texts_of(found, 5)
+    assert [t.sample for t in texts] == [5, 5]
+    assert [*texts[1].prompt_ids, *texts[1].response_ids] == list(found.texts[0].ids)
+    assert [list(t.response_ids) for t in texts] == learned(found)
+    [row] = merge_prefixes(texts)
     assert row.ids == list(found.texts[0].ids)
-    assert [(s.sample, s.start, s.end) for s in row.spans] == [(5, *taught) for taught in found.texts[0].taught]
     assert found.tokens == len(row.ids)
     assert found.learned == sum(s.end - s.start for s in row.spans)

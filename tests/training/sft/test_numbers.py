@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,16 +13,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import get_cosine_schedule_with_warmup
 
-from tests.training.sft.chat_model import random_rows, sft_home
+from tests.training.sft.chat_model import random_rows, random_texts, sft_home
 from tests.training.tiny import VOCABULARY, no_tick, shake, train_config
+from turnwise.errors import ModelError
 from turnwise.training.backends.local import LocalBackend
-from turnwise.training.batching import Row, Span
+from turnwise.training.batching import Row, Span, TokenText, row_of
 from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.policy import Policy
 from turnwise.training.sft.plan import set_aside, steps_of_epoch
 from turnwise.training.sft.schedule import cosine
 from turnwise.training.step import NotFinite
-from turnwise.training.supervised import learned_tokens, likelihood_loss, packs_of, supervised_step
+from turnwise.training.supervised import learned_tokens, likelihood_loss, packs_of, rows_of, supervised_step
 
 
 def naive_loss(policy: Policy, rows: list[Row]) -> Tensor:
@@ -34,20 +36,29 @@ def naive_loss(policy: Policy, rows: list[Row]) -> Tensor:
     return torch.stack(terms).mean()
 
 
+def apart(texts: list[TokenText]) -> list[Row]:
+    return [row_of(t.sample, t.prompt_ids, t.response_ids) for t in texts]
+
+
 def gradient(policy: Policy) -> list[Tensor]:
     found = [p.grad.clone() for p in policy.parameters() if p.grad is not None]
     assert len(found) == len(policy.parameters())
     return found
 
 
-@pytest.mark.parametrize("room", [64, 96, 4096])
-def test_loss_and_gradient_equal_the_naive_ones(policy: Policy, room: int) -> None:
+@pytest.mark.parametrize("forks", [True, False])
+@pytest.mark.parametrize("room", [16, 64, 96, 4096])
+def test_loss_and_gradient_equal_the_naive_ones(policy: Policy, room: int, forks: bool) -> None:
+    """Each answer alone beside rows in which a conversation's texts share what they have in common, packed or not."""
     policy.model.double()
+    policy.reads_forks = forks
     shake(policy)
-    rows = random_rows(7, VOCABULARY)
+    texts = random_texts(7, VOCABULARY)
+    rows = rows_of(policy, texts)
+    assert any(row.forks for row in rows) is forks
     found = likelihood_loss(policy, rows, room, no_tick, learn=True)
     ours = gradient(policy)
-    expected = naive_loss(policy, rows)
+    expected = naive_loss(policy, apart(texts))
     theirs = torch.autograd.grad(expected, policy.parameters())
     assert found == pytest.approx(expected.item(), abs=1e-9)
     assert max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True)) < 1e-9
@@ -65,9 +76,40 @@ def test_what_is_only_measured_has_the_same_loss_and_no_gradient(policy: Policy)
 
 def test_packed_rows_say_what_padded_ones_do(policy: Policy) -> None:
     shake(policy)
-    rows = random_rows(6, VOCABULARY)
+    rows = rows_of(policy, random_texts(6, VOCABULARY))
     assert policy.packs
+    assert any(row.forks for row in rows)
     assert torch.allclose(policy.packed_hidden(rows), policy.hidden(rows), atol=1e-5)
+    plain = [row for row in rows if not row.forks]
+    assert torch.allclose(policy.packed_hidden(plain), policy.hidden(plain), atol=1e-5)
+
+
+def test_where_memory_runs_out_passes_become_smaller_and_the_step_is_the_same(
+    tmp_path: Path, tiny_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = sft_home(tmp_path, tiny_dir, **{"train.microbatch_tokens": 512})
+    texts, found = random_texts(12, VOCABULARY), []
+    for room in (10_000, 130):
+        backend = LocalBackend(config, tiny_dir, CheckpointStore(config.checkpoints_dir))
+        backend.policy.model.double()
+        backend.prepare(0, fresh=True)
+        forward = backend.policy.packed_hidden
+
+        def with_little_memory(rows: list[Row], recompute: bool = False, room: int = room, of: Any = forward) -> Tensor:
+            if sum(len(row.ids) for row in rows) > room:
+                raise torch.OutOfMemoryError
+            return of(rows, recompute)
+
+        monkeypatch.setattr(backend.policy, "packed_hidden", with_little_memory)
+        before = backend.imitation_loss(texts, no_tick)
+        found.append((before, backend.imitate(texts, 1e-3, no_tick), backend.snapshot()[0]))
+    (loss, step, weights), (less, same_step, same_weights) = found
+    assert less == pytest.approx(loss, abs=1e-9)
+    assert same_step == pytest.approx(step, abs=1e-9)
+    assert all(torch.allclose(weights[name], same_weights[name], atol=1e-9) for name in weights)
+    monkeypatch.setattr(backend.policy, "packed_hidden", lambda rows, recompute: with_little_memory(rows, room=1))
+    with pytest.raises(ModelError, match="lower --context"):
+        backend.imitate(texts, 1e-3, no_tick)
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "mistral", "gemma2", "gpt_neox"])
@@ -135,16 +177,16 @@ def test_a_run_of_steps_equals_a_naive_loop(tmp_path: Path, tiny_dir: Path) -> N
     for policy in (backend.policy, reference):
         policy.model.double()
         shake(policy)
-    batches = [random_rows(4, VOCABULARY, seed) for seed in range(steps)]
+    batches = [random_texts(4, VOCABULARY, seed) for seed in range(steps)]
     norms = [
-        backend.imitate(rows, lr * cosine(i, steps, warm_up), no_tick)["grad_norm"] for i, rows in enumerate(batches)
+        backend.imitate(texts, lr * cosine(i, steps, warm_up), no_tick)["grad_norm"] for i, texts in enumerate(batches)
     ]
 
     optimizer = torch.optim.AdamW(reference.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.1)
     schedule = get_cosine_schedule_with_warmup(optimizer, warm_up, steps)
-    for rows, norm in zip(batches, norms, strict=True):
+    for texts, norm in zip(batches, norms, strict=True):
         optimizer.zero_grad()
-        naive_loss(reference, rows).backward()
+        naive_loss(reference, apart(texts)).backward()
         assert float(torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.5)) == pytest.approx(norm, rel=1e-9)
         optimizer.step()
         schedule.step()
@@ -157,17 +199,17 @@ def test_a_step_without_a_finite_gradient_moves_nothing(policy: Policy) -> None:
     optimizer = torch.optim.AdamW(policy.parameters())
     rows = random_rows(3, VOCABULARY)
     shake(policy)
-    supervised_step(policy, optimizer, rows, 1e-3, train_config(), no_tick)
+    supervised_step(policy, optimizer, rows, 1e-3, 256, 1.0, no_tick)
     before, moments = policy.state(), len(optimizer.state)
     name, weight = next((n, p) for n, p in policy.model.named_parameters() if not p.requires_grad and "mlp" in n)
     kept = weight.data.clone()
     weight.data[0, 0] = math.nan
     with pytest.raises(NotFinite):
-        supervised_step(policy, optimizer, rows, 1e-3, train_config(), no_tick)
+        supervised_step(policy, optimizer, rows, 1e-3, 256, 1.0, no_tick)
     assert all(torch.equal(policy.state()[n], t) for n, t in before.items()), name
     assert len(optimizer.state) == moments
     weight.data = kept
-    supervised_step(policy, optimizer, rows, 1e-3, train_config(), no_tick)
+    supervised_step(policy, optimizer, rows, 1e-3, 256, 1.0, no_tick)
 
 
 @given(lengths=st.lists(st.integers(2, 90), min_size=1, max_size=40), room=st.integers(16, 128))

@@ -17,6 +17,7 @@ from turnwise.journal import schema
 from turnwise.journal.packing import pack_json, unpack_json
 from turnwise.journal.skills.failures import use_up
 from turnwise.journal.skills.generations import batches_with, leave_out
+from turnwise.journal.skills.replays import ReplayResult, write_replay
 from turnwise.journal.store import Store
 from turnwise.types import LibraryRevision, SkillEntry, SkillState
 
@@ -43,12 +44,14 @@ class SkillVersion:
 @dataclass(frozen=True, slots=True)
 class SkillChange:
     """What becomes of one skill. ``content``: its new text; None keeps the version it has. ``sources``: the failures
-    or wishes that it comes of, as turn and session."""
+    or wishes that it comes of, as turn and session. ``replay``: what came of asking the failures again with that text.
+    """
 
     name: str
     state: SkillState
     content: bytes | None = None
     sources: tuple[tuple[str, str], ...] = ()
+    replay: ReplayResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +231,8 @@ class SkillRecords:
         }
         version = c.execute(insert(schema.skill_versions).values(values).returning(V.id)).scalar_one()
         self._add_sources(c, version, change, support)
+        if change.replay is not None:
+            write_replay(c, version, change.replay, self._store.clock())
         return version
 
     @staticmethod

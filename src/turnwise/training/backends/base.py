@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from turnwise.training.batching import Row
+from turnwise.training.batching import TokenText
 from turnwise.training.lessons.learning import Taught
 from turnwise.training.step import Signals, Tick
 from turnwise.types import Batch, PolicyVersion, Sample
@@ -59,15 +59,16 @@ class Backend(Protocol):
         """How far the weights are from the teacher, in nats per token."""
         ...
 
-    def imitate(self, rows: Sequence[Row], lr: float, tick: Tick) -> dict[str, float]:
-        """One optimiser step on answers as they stand; gives its ``loss`` and ``grad_norm``.
+    def imitate(self, texts: Sequence[TokenText], lr: float, tick: Tick) -> dict[str, float]:
+        """One optimiser step on answers as they stand; gives its ``loss`` and ``grad_norm``. Texts with one ``sample``
+        are of one conversation.
 
         Raises NotFinite, with nothing moved.
         """
         ...
 
-    def imitation_loss(self, rows: Sequence[Row], tick: Tick) -> float:
-        """The mean −log π of the tokens that are learned in these rows, in nats."""
+    def imitation_loss(self, texts: Sequence[TokenText], tick: Tick) -> float:
+        """The mean −log π of the answers' tokens, in nats."""
         ...
 
     def figures(self, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:

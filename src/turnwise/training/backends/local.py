@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,20 +16,26 @@ from turnwise.config import Config
 from turnwise.errors import AdapterError, EngineError, ModelError
 from turnwise.methods import METHODS
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
-from turnwise.training.batching import Row
+from turnwise.training.batching import TokenText
 from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.gate.gate import Gate
-from turnwise.training.lessons.learning import FEWEST, Taught, learn_step, loss_of, with_teacher
-from turnwise.training.lessons.making import followed, make_lessons, questions_of
+from turnwise.training.lessons.comparing import followed
+from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
+from turnwise.training.lessons.making import FEWEST, make_lessons
+from turnwise.training.lessons.questions import questions_of
 from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
 from turnwise.training.publish import load_adapter_dir, staged_version, version_dir
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import Signals, Tick, compute_signals, step_without_guilty, without_faults
-from turnwise.training.supervised import likelihood_loss, supervised_step
+from turnwise.training.supervised import likelihood_loss, rows_of, supervised_step
 from turnwise.types import BASE_VERSION, Batch, PolicyVersion, Sample
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+LEAST_ROOM = 64
+"""Tokens in a pass: fewer would not fit any more. A longer text goes alone, with its activations computed twice."""
 
 
 class LocalBackend:
@@ -46,6 +52,7 @@ class LocalBackend:
         self._parent: dict[str, Tensor] | None = None
         self._said: tuple[int, Standing] | None = None  # of the batch with this id
         self._history = ScoreHistory()
+        self._room = config.train.microbatch_tokens
         self._optimizer = self._new_optimizer()
 
     @cached_property
@@ -88,22 +95,23 @@ class LocalBackend:
         if not said.wishes and not said.taken_back:
             return []
         seed = config.seed * 1_000_003 + batch.id
+        now = self.policy.state()
+        self.policy.load(self._parent)  # lessons are the same among the steps on them, when a killed update goes on
         try:
             renderer = self._renderer
             most = config.lessons
             questions = questions_of(batch.samples, renderer, most, config.lesson_prompt, str(seed), spare=most)
-            make = partial(make_lessons, self.policy, renderer)
-            lessons = make(questions[:most], said, config.lesson_tokens, seed, tick)
-            if 0 < len(lessons) < most // 2:  # the policy would learn these few answers rather than the wish
-                lessons += make(questions[most:], said, config.lesson_tokens, seed + 1, tick)
+            lessons = make_lessons(self.policy, renderer, questions, most, said, config.lesson_tokens, tick)
         except (ModelError, EngineError) as e:
             log.warning("no lessons: the model cannot be asked: %s", e)
             return []
+        finally:
+            self.policy.load(now)
         told = (len(lessons), len(said.wishes), len(said.taken_back))
         log.info("%d lessons in %d standing wishes, %d taken back", *told)
         if len(lessons) < FEWEST:
             return []
-        return with_teacher(self.policy, lessons, config.microbatch_tokens, tick)
+        return with_base(self.policy, lessons, config.microbatch_tokens, tick)
 
     def _standing(self, batch: Batch, tick: Tick) -> Standing:
         """What the person wishes for now, as far as hints say."""
@@ -125,11 +133,34 @@ class LocalBackend:
     def lesson_loss(self, lessons: Sequence[Taught], tick: Tick) -> float:
         return loss_of(self.policy, lessons, self._config.microbatch_tokens, tick, learn=False)
 
-    def imitate(self, rows: Sequence[Row], lr: float, tick: Tick) -> dict[str, float]:
-        return supervised_step(self.policy, self._optimizer, rows, lr, self._config, tick)
+    def imitate(self, texts: Sequence[TokenText], lr: float, tick: Tick) -> dict[str, float]:
+        return self._within_memory(
+            lambda room: supervised_step(
+                self.policy, self._optimizer, rows_of(self.policy, texts), lr, room, self._config.grad_clip, tick
+            )
+        )
 
-    def imitation_loss(self, rows: Sequence[Row], tick: Tick) -> float:
-        return likelihood_loss(self.policy, rows, self._config.microbatch_tokens, tick, learn=False)
+    def imitation_loss(self, texts: Sequence[TokenText], tick: Tick) -> float:
+        return self._within_memory(
+            lambda room: likelihood_loss(self.policy, rows_of(self.policy, texts), room, tick, learn=False)
+        )
+
+    def _within_memory(self, work: Callable[[int], T]) -> T:
+        """Work with half as many tokens in a pass where the memory does not hold them, from then on.
+
+        The result is the same. Raises ModelError where they cannot become fewer.
+        """
+        while True:
+            try:
+                return work(self._room)
+            except torch.OutOfMemoryError as e:
+                if self._room <= LEAST_ROOM:
+                    raise ModelError(
+                        f"the memory of {self.device} does not hold the longest conversation; lower --context"
+                    ) from e
+                self._room = max(LEAST_ROOM, self._room // 2)
+                log.warning("out of memory: %d tokens in a pass from now on", self._room)
+            torch.cuda.empty_cache()
 
     def figures(self, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         return self._gate.measure(self._parent, probes, tick)

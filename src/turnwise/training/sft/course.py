@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from turnwise.errors import DataError
 from turnwise.training.backends.base import Backend
-from turnwise.training.batching import Row
+from turnwise.training.batching import TokenText
 from turnwise.training.checkpoints import Checkpoint, CheckpointStore
-from turnwise.training.sft.encoding import Encoded, rows_of
+from turnwise.training.sft.encoding import Encoded, texts_of
 from turnwise.training.sft.plan import all_steps
 from turnwise.training.sft.schedule import cosine, warm_up_steps
 from turnwise.training.sft.unfinished import SftSettings
@@ -78,7 +78,7 @@ class TuningCourse:
             while True:
                 at = len(metrics) - 1
                 if at in points and self.aside and "held_out" not in metrics[at]:
-                    metrics[at]["held_out"] = self.backend.imitation_loss(self._rows(self.aside), tick)
+                    metrics[at]["held_out"] = self.backend.imitation_loss(self._texts(self.aside), tick)
                 if at or "held_out" in metrics[at]:
                     report(_progress(metrics, len(steps)))
                 if at == len(steps):
@@ -107,7 +107,7 @@ class TuningCourse:
         tokens, learned = sum(e.tokens for e in chosen), sum(e.learned for e in chosen)
         measured = {"lr": lr, "tokens": float(tokens), "learned": float(learned)}
         try:
-            measured |= self.backend.imitate(self._rows(chosen), lr, tick)
+            measured |= self.backend.imitate(self._texts(chosen), lr, tick)
         except NotFinite as e:
             lines = sorted({one.line for one in chosen})
             shown = ", ".join(map(str, lines[:10])) + (", …" if len(lines) > 10 else "")
@@ -115,8 +115,8 @@ class TuningCourse:
             measured["skipped"] = 1.0
         return measured | {"seconds": time.monotonic() - began}
 
-    def _rows(self, chosen: Sequence[Encoded]) -> list[Row]:
-        return [row for i, one in enumerate(chosen) for row in rows_of(one, i)]
+    def _texts(self, chosen: Sequence[Encoded]) -> list[TokenText]:
+        return [text for i, one in enumerate(chosen) for text in texts_of(one, i)]
 
     def _points(self, steps: int) -> set[int]:
         """Behind which steps the held-out loss is taken."""

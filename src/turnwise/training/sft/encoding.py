@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from turnwise.errors import DataError, EngineError
 from turnwise.messages import thinking_in
 from turnwise.tokens.rendering import Prompt, PromptRenderer
-from turnwise.training.batching import Row, Span
+from turnwise.training.batching import TokenText
 from turnwise.training.sft.conversations import SHOWN_FAULTS, Dialogue
 
 Taught = tuple[int, int]
@@ -24,7 +24,7 @@ Taught = tuple[int, int]
 
 
 @dataclass(slots=True)
-class TokenText:
+class LearnedText:
     """Ids, and the answers in them that are learned."""
 
     ids: array[int]
@@ -36,7 +36,7 @@ class Encoded:
     """A conversation as texts of ids: one, unless its template rewrites what was said before."""
 
     line: int
-    texts: list[TokenText]
+    texts: list[LearnedText]
 
     @property
     def tokens(self) -> int:
@@ -114,7 +114,7 @@ def encode(renderer: PromptRenderer, conversation: Dialogue, context: int, told:
     not to stop.
     """
     messages, tools = conversation.messages, conversation.tools
-    texts: list[TokenText] = []
+    texts: list[LearnedText] = []
     last: tuple[int, list[int], list[int]] | None = None
     fits = True
     for at, message in enumerate(messages):
@@ -143,9 +143,13 @@ def encode(renderer: PromptRenderer, conversation: Dialogue, context: int, told:
     return None
 
 
-def rows_of(encoded: Encoded, number: int) -> list[Row]:
-    """The texts as rows, whose spans name the conversation by ``number``."""
-    return [Row(text.ids.tolist(), [Span(number, start, end) for start, end in text.taught]) for text in encoded.texts]
+def texts_of(encoded: Encoded, number: int) -> list[TokenText]:
+    """Each answer that is learned and the ids before it; ``number`` names the conversation."""
+    return [
+        TokenText(number, text.ids[:start].tolist(), text.ids[start:end].tolist())
+        for text in encoded.texts
+        for start, end in text.taught
+    ]
 
 
 def _prompt(
@@ -161,7 +165,7 @@ def _prompt(
     return renderer.render(messages[:at], tools)
 
 
-def _add(texts: list[TokenText], prompt: list[int], answer: list[int], learned: bool) -> None:
+def _add(texts: list[LearnedText], prompt: list[int], answer: list[int], learned: bool) -> None:
     """Put a turn into the text that it goes on from, or begin a new one."""
     ids = array("i", [*prompt, *answer])
     taught = [(len(prompt), len(ids))] if learned else []
@@ -169,4 +173,4 @@ def _add(texts: list[TokenText], prompt: list[int], answer: list[int], learned: 
     if last is not None and len(last.ids) <= len(prompt) and ids[: len(last.ids)] == last.ids:
         last.ids, last.taught = ids, last.taught + taught
     else:
-        texts.append(TokenText(ids, taught))
+        texts.append(LearnedText(ids, taught))
