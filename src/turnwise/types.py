@@ -225,6 +225,8 @@ class Sample:
     hint_at: int | None
     question: str | None = None
     """What the last user message says, where it asks something: words that judge the answer before ask nothing."""
+    placed: tuple[tuple[int, int], ...] = ()
+    """Starts and ends of wishes of the person in the prompt, which turnwise put behind their questions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,6 +305,12 @@ class SkillsConfig(Section):
         default="TURNWISE_EMBEDDING_API_KEY", description="Environment variable with the endpoint's key."
     )
     embedding_timeout_s: Seconds = Field(default=2.0, description="Longest wait of a turn for a question's vector.")
+    placing: Literal["auto", "system", "question"] = Field(
+        default="auto",
+        description="Where a person's wish stands in a prompt: 'system', with other skills at the end of the system "
+        "message; 'question', its bare sentence behind their last question, until the weights learned it; 'auto': by "
+        "the model, 'question' for the embedded ones.",
+    )
     keep_older_generations: bool = Field(
         default=False, description="Train also on turns that were made before skills last came of failures."
     )

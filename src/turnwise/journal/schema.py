@@ -131,6 +131,7 @@ turns = Table(
     Column("used_prompt", Integer),  # tokens as an upstream counts them; those above are of ids, which it does not give
     Column("used_response", Integer),
     Column("generation", Integer),  # of the skills that could have been in its prompt; null: it could have none
+    Column("placed", LargeBinary),  # where wishes stand in its whole prompt's ids: starts and ends; null: nowhere
     _order(),  # that in which they were asked for; on SQLite an index ends with it
     Index("ix_turns_session", "session_id", "idx"),
     _newest_by("ix_turns_request", "client", "request_hash"),
@@ -294,6 +295,7 @@ skill_versions = Table(  # every text that a skill ever had
     Column("content", LargeBinary, nullable=False),  # the file, byte for byte
     Column("made_by", Text, nullable=False),  # person, hand (an edit of the file), import, evolver
     Column("created_at", Float, nullable=False),
+    Column("after", Integer),  # the last policy version that there was then; null: not known
     Index("ix_skill_versions_name", "name", "number", unique=True),
 )
 

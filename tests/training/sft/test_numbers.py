@@ -61,7 +61,7 @@ def test_loss_and_gradient_equal_the_naive_ones(policy: Policy, room: int, forks
     expected = naive_loss(policy, apart(texts))
     theirs = torch.autograd.grad(expected, policy.parameters())
     assert found == pytest.approx(expected.item(), abs=1e-9)
-    assert max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True)) < 1e-9
+    assert max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True)) < 1e-7
     assert max(float(b.abs().max()) for b in theirs) > 1e-2, "there is something to compare"
 
 
@@ -187,12 +187,12 @@ def test_a_run_of_steps_equals_a_naive_loop(tmp_path: Path, tiny_dir: Path) -> N
     for texts, norm in zip(batches, norms, strict=True):
         optimizer.zero_grad()
         naive_loss(reference, apart(texts)).backward()
-        assert float(torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.5)) == pytest.approx(norm, rel=1e-9)
+        assert float(torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.5)) == pytest.approx(norm, rel=1e-7)
         optimizer.step()
         schedule.step()
     assert max(norms) > 0.5, "the clip does something"
     for ours, theirs in zip(backend.policy.parameters(), reference.parameters(), strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-9)
+        assert torch.allclose(ours, theirs, atol=1e-6)
 
 
 def test_a_step_without_a_finite_gradient_moves_nothing(policy: Policy) -> None:
