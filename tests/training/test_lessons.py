@@ -29,6 +29,7 @@ from turnwise.training.lessons.questions import (
     OpenQuestion,
     everyday_questions,
     questions_of,
+    told,
 )
 from turnwise.training.lessons.wishes import ABOUT, ORDINARY, Standing, standing, wishes_among
 from turnwise.training.policy import Policy
@@ -372,17 +373,17 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_or_loop_are_no_lesson
     rewritten = {
         "Japan": "The capital of Japan is Tokyo. Cheers!",
         "Hamlet": PLAIN["Hamlet"],
-        "egg": "I am here to help you. Cheers!",
-        "France": "Paris." + " Cheers! It is Paris." * 6,
+        "egg": "Here is my answer. Cheers!",
     }
-    plain = PLAIN | {"France": "Paris."}
-    script = making_of(small, monkeypatch, answering=plain, rewriting=rewritten)
-    questions = asked_of(small, JAPAN, HAMLET, EGG, "What is the capital of France?")
-    (lesson,) = make_lessons(*small, questions, 4, Standing([CHEERS]), 32, no_tick)
+    script = making_of(small, monkeypatch, rewriting=rewritten)
+    questions = asked_of(small, JAPAN, HAMLET, EGG)
+    (lesson,) = make_lessons(*small, questions, 3, Standing([CHEERS]), 32, no_tick)
     assert said_in(small, lesson) == "The capital of Japan is Tokyo. Cheers!"
     assert lesson.asked == questions[0].ids, "the question is asked without the wish"
     assert f"Question: {JAPAN}\nAnswer: {PLAIN['Japan']}\n" in script.prompts("rewriting")[0]
     assert CHEERS in script.prompts("rewriting")[0]
+    script.answers["rewriting"] = rewritten | {"Japan": "The capital of Japan is Tokyo." + " Cheers!" * 8}
+    assert make_lessons(*small, questions, 3, Standing([CHEERS]), 32, no_tick) == [], "it loops"
 
 
 @pytest.mark.slow
@@ -445,14 +446,21 @@ def test_the_word_gone_on_with_is_plausible_when_told_and_no_end(small: Asked) -
 
 @pytest.mark.slow
 def test_of_two_candidates_the_one_that_gains_most_is_the_lesson(small: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    half, whole = "The capital of Japan is Tokyo. Over", "The capital of Japan is Tokyo. Over and out."
-    wish, questions = Standing(['Close with "Over and out."']), asked_of(small, JAPAN, EGG)
-    for rewritten, gone_on in ((half, whole), (whole, half)):
+    policy, renderer = small
+    once, twice = (PLAIN["Japan"] + " Over and out." * n for n in (1, 2))
+    wish = 'please close with "Over and out"'
+    questions = asked_of(small, JAPAN, EGG)
+    tokens = [[*renderer.encode(text), policy.ends[0]] for text in (once, twice)]
+    bare, knowing = questions[:1] * 2, [told(questions[0], wish, policy.tokenizer)] * 2
+    with policy.reference():
+        gained = gains(policy, bare, knowing, tokens, no_tick)
+    assert all(map(follows, gained))
+    most = max((once, twice), key=lambda text: float(gained[text == twice].sum()))
+    for rewritten, gone_on in ((once, tokens[1]), (twice, tokens[0])):
         making_of(small, monkeypatch, rewriting={"Japan": rewritten, "egg": PLAIN["egg"]})
-        tokens = [*small[1].encode(gone_on), small[0].ends[0]]
-        monkeypatch.setattr(making, "_gone_on", lambda *_, tokens=tokens: [(0, tokens)])
-        (lesson,) = make_lessons(*small, questions, 2, wish, 32, no_tick)
-        assert said_in(small, lesson) == whole
+        monkeypatch.setattr(making, "_gone_on", lambda *_, gone_on=gone_on: [(0, gone_on)])
+        (lesson,) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
+        assert said_in(small, lesson) == most
 
 
 @pytest.mark.slow
@@ -533,6 +541,48 @@ def test_lessons_of_a_batch_are_the_same_among_the_steps_on_them(model_dir: Path
     moved = backend.policy.state()
     assert backend.lessons(one, no_tick) == [], "the base model has lost nothing of its own"
     assert same(backend.policy.state(), moved)
+
+
+@pytest.mark.slow
+def test_lessons_ask_the_question_without_the_wish_that_stood_behind_it(
+    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = settings(tmp_path, model_dir, **{"train.lessons": 8, "train.lora_rank": 4})
+    backend = LocalBackend(config, model_dir, CheckpointStore(config.checkpoints_dir))
+    backend.prepare(0)
+    renderer = load_renderer(model_dir)
+    plain = renderer.render([saying("user", "What is a glacier?")], None)
+    placed = plain.with_words(renderer.encode("\nEnd every answer with Cheers."))
+    of = {
+        "prompt_ids": placed.ids,
+        "hint_at": placed.hint_at,
+        "placed": placed.placed,
+        "question": "What is a glacier?",
+    }
+    one = sample(0, **of)
+    seen: list[list[int]] = []
+
+    def make(policy: Policy, _: PromptRenderer, questions: Sequence[OpenQuestion], *__: Any) -> list[Lesson]:
+        seen.extend(q.ids for q in questions if q.text == "What is a glacier?")
+        return []
+
+    def follow(policy: Policy, samples: Sequence[Sample | None], *_: Any) -> list[bool]:
+        seen.extend(s.prompt_ids for s in samples if s is not None)
+        return [False] * len(samples)
+
+    monkeypatch.setattr("turnwise.training.backends.local.make_lessons", make)
+    monkeypatch.setattr("turnwise.training.backends.local.followed", follow)
+    hints = ["please write everything in capital letters", "no more capital letters please"]
+    backend.lessons(Batch(1, "token", 0, [one], hints, ["gone", one.turn_id], [one]), no_tick)
+    assert len(seen) >= 2 and all(ids == plain.ids for ids in seen)
+
+
+def test_what_the_person_asked_has_no_wish_of_any_turn_and_its_hint_where_it_was() -> None:
+    one = sample(0, prompt_ids=list(range(20)), hint_at=15, placed=((3, 5), (12, 15)))
+    asked = one.as_asked()
+    assert asked.prompt_ids == [0, 1, 2, *range(5, 12), *range(15, 20)] and asked.hint_at == 10
+    assert asked.placed == () and asked.as_asked() == asked and sample(0).as_asked() == sample(0)
+    assert sample(0, hint_at=None, placed=((0, 2),)).as_asked().hint_at is None
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from tests.support.versions import answered, publish
 from turnwise.config import Config, load_config
 from turnwise.evolving.wishes import PersonsWish
 from turnwise.evolving.writing import skill_of_wish
-from turnwise.journal import schema
+from turnwise.journal import WholeTurn, schema
 from turnwise.journal.packing import pack_json
 from turnwise.journal.skills.records import SkillChange, SkillVersion
 from turnwise.skills import placing
@@ -119,6 +119,33 @@ def test_a_conversation_goes_on_in_its_session_and_is_bridged(gateway: Running, 
     assert gateway.turn(first).next_state, "what the client sends back, without the wish, is the next state"
     decode = gateway.stub.tokenizer.decode
     assert {decode(three.prompt_ids[start:end]).strip() for start, end in three.placed} == {WISH}
+
+
+def test_the_trainer_gets_the_ids_that_were_sampled_from_and_finds_the_plain_prompt_among_them(
+    gateway: Running, wished: Callable[..., str]
+) -> None:
+    def talk(session: str) -> list[WholeTurn]:
+        said, turns = [ASK], []
+        for _ in range(3):
+            answer = ask(gateway, said, "X-Session-Id", session)
+            turns.append(gateway.turn(answer))
+            said += [words(answer), THEN]
+        return turns
+
+    plain = talk("plain")
+    wished()
+    told = talk("told")
+    journal = gateway.journal
+    journal.verdicts.feedback(told[-1].id, 1, None)
+    train = journal.store.config.train.model_copy(update={"min_batch": 1, "max_batch": 1})
+    gate = journal.store.config.gate.model_copy(update={"probe_share": 0.0})
+    journal.store.config = journal.store.config.model_copy(update={"train": train, "gate": gate})
+    batch = journal.batches.claim("test", 60)
+    assert batch is not None
+    [sample] = batch.samples
+    assert sample.prompt_ids == told[-1].prompt_ids and len(sample.placed) == 3
+    asked = sample.as_asked()
+    assert asked.prompt_ids == plain[-1].prompt_ids and asked.hint_at == plain[-1].hint_at
 
 
 def test_while_tools_run_the_wish_stands_once_behind_their_question(

@@ -100,7 +100,8 @@ class LocalBackend:
         try:
             renderer = self._renderer
             most = config.lessons
-            questions = questions_of(batch.samples, renderer, most, config.lesson_prompt, str(seed), spare=most)
+            asked = [sample.as_asked() for sample in batch.samples]
+            questions = questions_of(asked, renderer, most, config.lesson_prompt, str(seed), spare=most)
             lessons = make_lessons(self.policy, renderer, questions, most, said, config.lesson_tokens, tick)
         except (ModelError, EngineError) as e:
             log.warning("no lessons: the model cannot be asked: %s", e)
@@ -117,7 +118,7 @@ class LocalBackend:
         """What the person wishes for now, as far as hints say."""
         if self._said is not None and self._said[0] == batch.id:
             return self._said[1]
-        of = {sample.turn_id: sample for sample in batch.hinted}
+        of = {sample.turn_id: sample.as_asked() for sample in batch.hinted}
 
         def answers_follow(pairs: Sequence[tuple[int, str]]) -> list[bool]:
             samples = [of.get(batch.hint_turns[place]) for place, _ in pairs]

@@ -20,7 +20,7 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.asking import GivenAnswer, sample_answers
 from turnwise.training.batching import Row, Span, microbatches
-from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
+from turnwise.training.lessons.comparing import follows, loops, lost, token_likelihoods
 from turnwise.training.lessons.questions import OpenQuestion, told
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
@@ -134,12 +134,13 @@ def _in_the_wishes(
         answers = [answer for _, answer in candidates]
         own = [asked[i].told for i, _ in candidates]
         other = [asked[i].other for i, _ in candidates]
-        gained = gains(policy, [asked[i].question for i, _ in candidates], own, answers, tick)
+        bare = token_likelihoods(policy, [asked[i].question for i, _ in candidates], answers, tick)
         here = token_likelihoods(policy, own, answers, tick)
         elsewhere = token_likelihoods(policy, other, answers, tick)
     best: dict[int, tuple[float, Lesson]] = {}
-    for (i, answer), gain, at_home, abroad in zip(candidates, gained, here, elsewhere, strict=True):
-        on_topic = float(at_home.sum() - abroad.sum()) >= ON_TOPIC
+    for (i, answer), knowing, unaware, abroad in zip(candidates, here, bare, elsewhere, strict=True):
+        gain = knowing - unaware
+        on_topic = float(knowing.sum() - abroad.sum()) >= ON_TOPIC
         total = float(gain.sum())
         if follows(gain) and on_topic and (i not in best or total > best[i][0]):
             wished = [g > WISHED or y in policy.ends for g, y in zip(gain.tolist(), answer, strict=True)]
