@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -99,14 +100,14 @@ def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = 
     for v in versions:
         mark = " (serving)" if v.number == serving else ""
         loss = f"{v.metrics['loss']:.4f}" if "loss" in v.metrics else ""
-        gate = "pruned" if v.pruned else _passed(v.gate)
-        table.add_row(f"{v.number}{mark}", str(v.parent), ago(v.created_at), str(len(v.turn_ids)), loss, gate)
+        gate = "pruned" if v.pruned else _came_of(v.source) if v.source else _passed(v.gate)
+        table.add_row(f"{v.number}{mark}", str(v.parent), ago(v.created_at), str(len(v.turn_ids)), loss, escape(gate))
     out.print(table)
 
 
 @versions_app.command("show", epilog="Example: turnwise versions show 3")
 def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> None:
-    """One version as JSON: parent, turns it was trained on, metrics, gate."""
+    """One version as JSON: parent, turns or file it was trained on, metrics, gate."""
     version = read_journal(read_config(config, home, None), lambda journal: journal.versions.get(number))
     if version is None:
         raise TurnwiseError(f"there is no published version {number}; see `turnwise versions list`")
@@ -165,6 +166,11 @@ def _passed(gate: dict[str, Any]) -> str:
     return f"{said}; not measured: {', '.join(missing)}" if missing else said
 
 
+def _came_of(source: dict[str, Any]) -> str:
+    """The file of a fine-tuning, for a line."""
+    return f"not asked: fine-tuned on {source['file']} (sha256 {source['sha256'][:12]}…)"
+
+
 def version_body(version: Any) -> dict[str, Any]:
-    names = ("number", "parent", "path", "created_at", "metrics", "gate", "turn_ids", "pruned")
+    names = ("number", "parent", "path", "created_at", "metrics", "gate", "turn_ids", "pruned", "source")
     return {name: getattr(version, name) for name in names}
