@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,8 +10,20 @@ from rich.table import Table
 from rich.text import Text
 
 from turnwise.cli.chat import chat_lines, session_lines
-from turnwise.cli.options import ConfigFile, Home, Json, ago, change_journal, out, print_json, read_config, read_journal
+from turnwise.cli.options import (
+    ConfigFile,
+    Home,
+    Json,
+    Set,
+    ago,
+    change_journal,
+    out,
+    print_json,
+    read_config,
+    read_journal,
+)
 from turnwise.errors import TurnwiseError
+from turnwise.models import resolve_model
 
 if TYPE_CHECKING:
     from turnwise.journal import Journal
@@ -105,6 +118,44 @@ def versions_rollback(number: int, config: ConfigFile = None, home: Home = None)
     """Serve an earlier version again (0: the base model); what is learned from now on builds on it."""
     change_journal(read_config(config, home, None), lambda journal: journal.versions.serve(number))
     out.print(f"{f'version {number}' if number else 'the base model'} serves from now on", highlight=False)
+
+
+@versions_app.command("export", epilog="Example: turnwise versions export 3 ./my-model --merged")
+def versions_export(
+    number: Annotated[int, typer.Argument(help="The version; 0, the base model, only with --merged.")],
+    folder: Annotated[Path, typer.Argument(help="Where to; it must not be there yet.")],
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    merged: Annotated[bool, typer.Option("--merged", help="The whole model; without it, its PEFT adapter.")] = False,
+    bfloat16: Annotated[
+        bool, typer.Option("--bfloat16", help="Half the size; rounds a part of what was learned away.")
+    ] = False,
+) -> None:
+    """Write a version for use elsewhere: a PEFT adapter, or a model folder in safetensors with it merged in."""
+    settings = read_config(config, home, sets)
+    if folder.exists():
+        raise TurnwiseError(f"{folder} is there already; give a folder that is not")
+    if bfloat16 and not merged:
+        raise TurnwiseError("an adapter goes out as it is; --bfloat16 is for --merged")
+    if number == 0 and not merged:
+        raise TurnwiseError("version 0 is the base model and has no adapter; say --merged for the whole model")
+    version = read_journal(settings, lambda journal: journal.versions.get(number)) if number else None
+    if number and version is None:
+        raise TurnwiseError(f"there is no published version {number}; see `turnwise versions list`")
+    if version is not None and version.pruned:
+        raise TurnwiseError(f"the weights of version {number} were pruned; see `turnwise versions list`")
+    from turnwise.training.export import export_adapter, export_merged
+
+    base, source = resolve_model(settings.model.path), None if version is None else Path(version.path)
+    if not merged and source is not None:
+        export_adapter(source, base.name if isinstance(base, Path) else base, folder)
+    elif isinstance(base, Path):
+        export_merged(source, base, folder, bfloat16=bfloat16)
+    else:
+        raise TurnwiseError(f"'{base}' is the name of a model on a hub; merging takes the folder that holds it")
+    what = "the base model" if number == 0 else f"version {number}"
+    out.print(f"{what} is in {folder}", highlight=False, soft_wrap=True)
 
 
 def _passed(gate: dict[str, Any]) -> str:
