@@ -43,6 +43,9 @@ class Capabilities:
     pooling: bool = False
     """Gives hidden states of the base model, which the free judge reads what a person says by."""
 
+    given_logprobs: bool = False
+    """Gives the log-probs of given tokens: new skills are checked by them."""
+
     @property
     def trainable(self) -> bool:
         """Whether what it answers can be trained on and what is trained can be served."""
@@ -50,7 +53,7 @@ class Capabilities:
 
 
 CAPABILITIES: dict[Kind, Capabilities] = {
-    "local": Capabilities(token_ids=True, logprobs=True, adapters=True, pooling=True),
+    "local": Capabilities(token_ids=True, logprobs=True, adapters=True, pooling=True, given_logprobs=True),
     "vllm": Capabilities(
         token_ids=True,
         logprobs=True,
@@ -60,6 +63,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         forced_calls=True,
         external=True,
         replicas=True,
+        given_logprobs=True,
     ),
     "sglang": Capabilities(token_ids=True, logprobs=True, adapters=True, structured=True, external=True, replicas=True),
     "upstream": Capabilities(structured=True, grammars=True, forced_calls=True, images=True, external=True),

@@ -20,6 +20,7 @@ from turnwise.errors import JournalError, UnknownTurn
 from turnwise.journal import Answer, Journal, schema
 from turnwise.journal.deletion.forgetting import forget, plan
 from turnwise.journal.records.export import RecordsExporter
+from turnwise.journal.skills.replays import ReplayResult
 from turnwise.messages import saying, text_of
 from turnwise.skills.library import Library
 from turnwise.skills.skill_file import parse
@@ -130,6 +131,7 @@ def test_skills_that_were_made_from_it_go_with_it(journal: Journal, config: Conf
     version = library.sync().skills["of-secrets"].version.id
     with journal.store.transaction() as c:
         c.execute(insert(schema.skill_uses).values(turn_id=other, version=version))
+    journal.replays.note(version, ReplayResult("failed", "it helped nobody", same=3))
     assert "skills/of-secrets/SKILL.md" in files_with(home, SECRET)
     assert plan(journal, "private").skills == {"of-secrets": 1}
     if place == "postgres":  # another process would not find this test's database
@@ -141,7 +143,7 @@ def test_skills_that_were_made_from_it_go_with_it(journal: Journal, config: Conf
     assert files_with(home, SECRET) == [] and files_with(home, "of-secrets") == []
     assert set(library.sync().skills) == {"theirs"}
     assert set(library.rollback(before + 1).skills) == {"theirs"}, "no rollback brings it back"
-    assert journal.skills.used(other) == ()
+    assert journal.skills.used(other) == () and journal.replays.of(version) is None
 
 
 @pytest.mark.files
@@ -282,6 +284,7 @@ def test_every_table_with_a_turn_is_known_to_be_cleared(journal: Journal) -> Non
     without = {"sessions", "turns", "blobs", "counts", "batches", "versions", "loops", "meta"}
     """Cleared by name; shared content that nobody has any more; figures; ids only; ids only; heartbeats; positions."""
     without |= {"skill_versions", "libraries"}  # files of the person's, and which of them there were
+    without |= {"replays"}  # figures of such files, which go with them
     assert {name for name, table in schema.metadata.tables.items() if "turn_id" not in table.c} <= without
 
 

@@ -82,6 +82,26 @@ def test_what_cannot_be_pooled_is_refused_by_name(url: str, changes: dict[str, A
     assert says in answer.json()["error"]["message"]
 
 
+def test_log_probs_of_a_prompt_are_those_of_transformers_and_the_shape_is_vllms(url: str, model: Path) -> None:
+    tokens = ids(5, 150)  # more than two pieces
+    found = complete(url, tokens, max_tokens=1, prompt_logprobs=0)["choices"][0]["prompt_logprobs"]
+    given = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    with torch.inference_mode():
+        logprobs = given(input_ids=torch.tensor([tokens])).logits[0].log_softmax(-1)
+    assert found[0] is None and [list(each) for each in found[1:]] == [[str(token)] for token in tokens[1:]]
+    right = logprobs[:-1].gather(1, torch.tensor(tokens[1:])[:, None])[:, 0]
+    read = torch.tensor([each[str(token)]["logprob"] for each, token in zip(found[1:], tokens[1:], strict=True)])
+    torch.testing.assert_close(read, right, atol=2e-4, rtol=1e-3)
+    assert complete(url, tokens[:1], max_tokens=1, prompt_logprobs=0)["choices"][0]["prompt_logprobs"] == [None]
+    assert "prompt_logprobs" not in complete(url, tokens, max_tokens=1)["choices"][0]
+
+
+@pytest.mark.parametrize("changes", [{"stream": True}, {"prompt_logprobs": 3}, {"prompt": [1] * 511}])
+def test_log_probs_of_a_prompt_that_cannot_be_given_are_refused(url: str, changes: dict[str, Any]) -> None:
+    body = {"model": "base", "prompt": [1, 2, 3], "max_tokens": 4, "prompt_logprobs": 0} | changes
+    assert httpx.post(f"{url}/v1/completions", json=body, timeout=60).status_code == 400
+
+
 def test_answers_are_the_same_beside_pooling(url: str) -> None:
     prompt = ids(4, 40)
     alone = complete(url, prompt, max_tokens=60, ignore_eos=True)["choices"][0]["token_ids"]

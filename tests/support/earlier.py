@@ -120,6 +120,11 @@ def _from_0012(op: Operations) -> None:
     op.drop_column("skill_sources", "support")
 
 
+def _from_0013(op: Operations) -> None:
+    op.drop_index("ix_replays_state", table_name="replays")
+    op.drop_table("replays")
+
+
 def _from_0014(op: Operations) -> None:
     op.drop_column("samples", "verdict")
     op.rename_table("provenance", "provenance_after")
@@ -136,8 +141,15 @@ def _from_0014(op: Operations) -> None:
     op.drop_table("provenance_after")
 
 
+def _from_0015(op: Operations) -> None:
+    op.drop_column("skill_versions", "after")
+    op.drop_column("turns", "placed")
+
+
 STEPS = {
+    "0015": _from_0015,
     "0014": _from_0014,
+    "0013": _from_0013,
     "0012": _from_0012,
     "0011": _from_0011,
     "0010": _from_0010,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -20,6 +21,7 @@ from turnwise.types import SkillState
 if TYPE_CHECKING:
     from turnwise.journal import Journal
     from turnwise.journal.skills.records import SkillTrial
+    from turnwise.journal.skills.replays import ReplayResult
     from turnwise.skills.library import KnownSkill, Library, LibraryView
 
 T = TypeVar("T")
@@ -77,19 +79,23 @@ def skills_show(
 ) -> None:
     """One skill's text as it stands in its file, and how turns went with it and without it."""
 
-    def read(library: Library, journal: Journal) -> tuple[KnownSkill, list[Any], list[tuple[str, str]], SkillTrial]:
+    def read(
+        library: Library, journal: Journal
+    ) -> tuple[KnownSkill, list[Any], list[tuple[str, str]], SkillTrial, ReplayResult | None]:
         known = library.find(library.sync(), name)
         version = known.version.id
         trial = journal.skills.trials([version])[version]
-        return known, journal.skills.history(known.skill.name), journal.skills.sources(version), trial
+        history, sources = journal.skills.history(known.skill.name), journal.skills.sources(version)
+        return known, history, sources, trial, journal.replays.of(version)
 
-    known, history, sources, trial = _with_library(config, home, read)
+    known, history, sources, trial, replay = _with_library(config, home, read)
     if as_json:
         versions = [{"number": v.number, "made_by": v.made_by, "created_at": v.created_at} for v in history]
         made_from = [{"turn": turn, "session": session} for turn, session in sources]
         tried = {"with": {"good": trial.good_with, "bad": trial.bad_with},
                  "without": {"good": trial.good_without, "bad": trial.bad_without}}  # fmt: skip
-        told = {"body": known.skill.body, "versions": versions, "sources": made_from, "judged_turns": tried}
+        told = {"body": known.skill.body, "versions": versions, "sources": made_from, "judged_turns": tried,
+                "replay": None if replay is None else asdict(replay)}  # fmt: skip
         print_json(_body(known) | told)
         return
     texts = {each.number: each.content for each in history}
@@ -100,6 +106,8 @@ def skills_show(
     out.print(text.rstrip("\n"), markup=False, highlight=False, soft_wrap=True)
     if sources or known.state is SkillState.CANDIDATE:
         _say(_life(known, len(sources), trial))
+    if replay is not None:
+        _say(_replayed(replay))
 
 
 def _life(known: KnownSkill, sources: int, trial: SkillTrial) -> str:
@@ -110,6 +118,14 @@ def _life(known: KnownSkill, sources: int, trial: SkillTrial) -> str:
     stood = f"with it {trial.good_with} judged turns were good and {trial.bad_with} bad"
     out_of = f"without it {trial.good_without} and {trial.bad_without}"
     return f"\n({made}; {stood}, {out_of}; chance that it helps: {chance_of_help(trial):.2f})"
+
+
+def _replayed(result: ReplayResult) -> str:
+    """What came of asking the turns again that the skill was made of."""
+    if result.state == "waits":
+        return f"(its turns will be asked again: {result.why})"
+    counts = f"{result.better} better, {result.worse} worse, {result.same} the same, {result.unclear} not to be told"
+    return f"(its turns were asked again with it and without it: {counts}; {result.why})"
 
 
 @skills_app.command("add", epilog="Example: turnwise skills add tidy-dates/SKILL.md")

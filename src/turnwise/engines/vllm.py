@@ -81,6 +81,21 @@ class VllmEngine(TokenServer):
         if not finished:
             raise EngineUnreachable("the engine ended the stream before the answer was complete", 502)
 
+    async def logprobs_of(self, prompt_ids: list[int], answer_ids: list[int]) -> list[float]:
+        """The log-prob [N] of each of N given answer ids behind a prompt, by the base model at temperature 1.
+
+        Nothing is sampled from it. Raises EngineError where the server gives none.
+        """
+        ids = [*prompt_ids, *answer_ids]
+        body = {"model": BASE_MODEL, "prompt": ids, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+        response = await self._send("POST", "/v1/completions", body)
+        try:
+            given = response.json()["choices"][0]["prompt_logprobs"][len(prompt_ids) :]
+            found = [float(each[str(token)]["logprob"]) for each, token in zip(given, answer_ids, strict=True)]
+        except (ValueError, LookupError, TypeError) as e:
+            raise EngineError(f"the engine at {self.url} gives no log-probs of given tokens", 502) from e
+        return found
+
     async def logprobs_follow_temperature(self) -> bool:
         if self.logprob_check.known is None:
             await self.max_model_len()  # our own engine is known by it

@@ -9,8 +9,12 @@ from turnwise.loops.process import loop_main
 
 
 async def evolve(config: Config, args: argparse.Namespace, stop: asyncio.Event) -> None:
-    await run(config, stop)
+    await run(config, stop, args.engine_url)
 
 
 if __name__ == "__main__":
-    loop_main("evolver", argparse.ArgumentParser(description="the evolver loop of turnwise, alone"), evolve)
+    parser = argparse.ArgumentParser(description="the evolver loop of turnwise, alone")
+    parser.add_argument(
+        "--engine-url", help="the local engine, which is asked failing turns again before a skill of them is used"
+    )
+    loop_main("evolver", parser, evolve)

@@ -6,17 +6,19 @@ What a person wrote or changed by hand is never rewritten here; only skills that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from turnwise.errors import SkillError
 from turnwise.evolving.clusters import Cluster
 from turnwise.evolving.evidence import ShownTurn
 from turnwise.evolving.wishes import PersonsWish, ends, same_thing, says_nothing_new
-from turnwise.evolving.writing import MADE_BY, skill_of_tool, skill_of_wish, words_of_wish
+from turnwise.evolving.writing import MADE_BY, skill_of_tool, skill_of_wish
 from turnwise.journal.skills.records import SkillChange
+from turnwise.journal.skills.replays import ReplayResult
 from turnwise.skills.folder import MOST_SKILLS
 from turnwise.skills.library import KnownSkill, LibraryView
-from turnwise.skills.skill_file import write
+from turnwise.skills.placing import words_of_wish
+from turnwise.skills.skill_file import parse, write
 from turnwise.skills.vectors import WordVectors
 from turnwise.types import INJECTED, Skill, SkillState
 
@@ -24,6 +26,7 @@ EVOLVER = "evolver"
 OURS = frozenset({MADE_BY, EVOLVER})
 NEAR = 0.9
 """Cosine of two skills' whole texts from which the second is an edit of the first."""
+NOT_YET = ReplayResult("waits", "its turns are asked again soon", tries=0)
 FULL = f"the library has its {MOST_SKILLS} skills; retire some of them"
 
 
@@ -141,6 +144,44 @@ def plan_written(
     if not plan.changes:
         plan.left = {turn.turn_id: "the library says so already, or gave it up" for turn in cluster.turns}
     return plan
+
+
+def text_to_try(change: SkillChange) -> Skill | None:
+    """The text of a change that would stand in prompts."""
+    if change.content is None or change.state not in INJECTED:
+        return None
+    return parse(change.content, f"the new text of {change.name}")
+
+
+def asked_later(change: SkillChange) -> SkillChange:
+    """A wish works at once; what becomes of the turn with it is looked at when there is time."""
+    return change if text_to_try(change) is None else replace(change, replay=NOT_YET)
+
+
+def after_replay(
+    plan: PlannedChanges, view: LibraryView, results: Mapping[str, ReplayResult]
+) -> tuple[PlannedChanges, PlannedChanges]:
+    """What is taken of a plan, and what is given up, by what came of the failing turns (by the text's body).
+
+    A new skill that is given up is kept, retired. One that would have been a new text of another skill is dropped: the
+    text before it stands.
+    """
+    taken, given_up = PlannedChanges(left=plan.left), PlannedChanges()
+    for change in plan.changes:
+        skill = text_to_try(change)
+        result = results.get(skill.body) if skill is not None else None
+        if result is None or result.state != "failed":
+            taken.changes.append(replace(change, replay=result))
+            continue
+        known = view.skills.get(change.name)
+        if known is None or known.state is SkillState.RETIRED:
+            given_up.changes.append(replace(change, state=SkillState.RETIRED, replay=result))
+        else:
+            why = f"a new text of {change.name} was not taken: {result.why}"
+            given_up.left |= {turn: why for turn, _ in change.sources}
+    used = {turn for change in (*taken.changes, *given_up.changes) for turn, _ in change.sources}
+    given_up.left = {turn: why for turn, why in given_up.left.items() if turn not in used}
+    return taken, given_up
 
 
 def free_name(name: str, taken: set[str]) -> str:

@@ -193,7 +193,7 @@ def wishes_among(said: Sequence[str], hint: str | None) -> list[PersonsWish]:
     found: list[PersonsWish] = []
     for sentence in said:
         words = " ".join(clean(sentence).split())
-        if not LEAST_CHARS <= len(words) <= MOST_CHARS or _tells_nothing(words):
+        if not LEAST_CHARS <= len(words) <= MOST_CHARS or tells_nothing(words):
             continue
         if _NOTHING.search(words) or (_STATES.match(words) and not _WANTS.search(words)):
             continue  # "it always crashes"
@@ -206,7 +206,8 @@ def wishes_among(said: Sequence[str], hint: str | None) -> list[PersonsWish]:
     return found[:MOST_WISHES]
 
 
-def _tells_nothing(words: str) -> bool:
+def tells_nothing(words: str) -> bool:
+    """Whether a sentence is a mere rejection, which names nothing to do instead."""
     return set(stems(words)) <= NOTHING_SAID
 
 

@@ -23,15 +23,26 @@ from turnwise.evolving.clusters import Cluster, clusters
 from turnwise.evolving.endpoint import SkillWriter, WriterUnavailable
 from turnwise.evolving.evidence import ShownTurn, look_at
 from turnwise.evolving.lifecycle import chance_of_help, decide_on
-from turnwise.evolving.planning import EVOLVER, PlannedChanges, plan_tool, plan_wishes, plan_written
+from turnwise.evolving.planning import (
+    EVOLVER,
+    PlannedChanges,
+    after_replay,
+    asked_later,
+    plan_tool,
+    plan_wishes,
+    plan_written,
+    text_to_try,
+)
+from turnwise.evolving.replay import Replayer
 from turnwise.evolving.replies import BadReply
 from turnwise.evolving.wishes import wishes_among
 from turnwise.evolving.writing import MADE_BY
 from turnwise.journal import Journal
 from turnwise.journal.skills.failures import FailureKind, JudgedTurn
+from turnwise.journal.skills.replays import ReplayResult
 from turnwise.judges.child import Child, ChildUnavailable, TooSlow, Work, right_here
 from turnwise.messages import answer_of, storable
-from turnwise.skills.library import Library, LibraryView
+from turnwise.skills.library import KnownSkill, Library, LibraryView
 from turnwise.skills.vectors import WordVectors, word_vectors
 from turnwise.types import FinishReason, JudgeTask, SkillState
 
@@ -45,20 +56,28 @@ AT_ONCE = 20
 """Verdicts that are looked at before it is noted."""
 MOST_TRIES = 2
 """Times that the model is asked about a cluster whose replies cannot be used."""
+ASK_S = 5.0
+"""How often is looked whether failing turns wait to be asked again."""
+AGAIN_S = 300.0
+"""Wait before an engine is asked again that did not answer in time; it doubles."""
+GIVEN_UP = "given up, since failing turns went no better with "
 KEPT = 400
 """Turns whose reading is kept in memory."""
 
 
-async def run(config: Config, stop: asyncio.Event) -> None:
-    """Evolve until `stop` is set."""
+async def run(config: Config, stop: asyncio.Event, engine_url: str | None = None) -> None:
+    """Evolve until `stop` is set. `engine_url`: the local engine, which is asked failing turns again."""
     journal = Journal.open(config)
     child = Child(config.judge.deadline_s)
     writer = SkillWriter(config) if config.skills.evolver_url else None
+    replayer = Replayer(config, journal, [engine_url] if engine_url else []) if config.skills.replay else None
     try:
         with contextlib.suppress(TurnwiseError, RuntimeError):
             await child(wishes_among, (), None)  # what it imports is no part of a turn's time
-        await Evolver(config, journal, child, writer).run(stop)
+        await Evolver(config, journal, child, writer, replayer).run(stop)
     finally:
+        if replayer is not None:
+            await replayer.close()
         if writer is not None:
             await writer.close()
         await child.close()
@@ -75,17 +94,25 @@ class _Round:
 
 
 class Evolver:
-    """One evolver process. `work` is where foreign text is read; without a `writer` skills are quoted, not written."""
+    """One evolver process. `work` is where foreign text is read; without a `writer` skills are quoted, not written, and
+    without a `replayer` none is checked before it is used."""
 
     def __init__(
-        self, config: Config, journal: Journal, work: Work = right_here, writer: SkillWriter | None = None
+        self,
+        config: Config,
+        journal: Journal,
+        work: Work = right_here,
+        writer: SkillWriter | None = None,
+        replayer: Replayer | None = None,
     ) -> None:
         self._skills = config.skills
         self._journal = journal
         self._library = Library(config, journal)
         self._work = work
         self._writer = writer
-        self._listening, self._mending = _Round(), _Round()
+        self._replayer = replayer
+        self._again_at: dict[int, float] = {}  # when failing turns that wait are asked again, by the skill's version
+        self._listening, self._mending, self._asking = _Round(), _Round(), _Round()
         self._unusable: str | None = None  # why a model's last reply was left
         self._known: OrderedDict[tuple[str, int], ShownTurn | None] = OrderedDict()
 
@@ -93,6 +120,7 @@ class Evolver:
         """Look for what is new until `stop` is set. What cannot be done now is said, and tried again."""
         said = float("-inf")
         mending = asyncio.create_task(self._again_and_again(self._mending, self.mend, stop))
+        asking = asyncio.create_task(self._again_and_again(self._asking, self.ask_again, stop, ASK_S))
         listening = asyncio.create_task(self._again_and_again(self._listening, self.listen, stop))
         try:
             while not stop.is_set():
@@ -102,13 +130,15 @@ class Evolver:
                 await _until(stop, POLL_S)
             await listening
         finally:
-            for task in (mending, listening):  # a model that writes is not waited for: its failures stay
+            for task in (mending, listening, asking):  # a model that writes is not waited for: its failures stay
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
             await self._say("stopped")
 
-    async def _again_and_again(self, one: _Round, do: Callable[[], Awaitable[bool]], stop: asyncio.Event) -> None:
+    async def _again_and_again(
+        self, one: _Round, do: Callable[[], Awaitable[bool]], stop: asyncio.Event, every_s: float = POLL_S
+    ) -> None:
         while not stop.is_set():
             if time.monotonic() >= one.again_at:
                 try:
@@ -118,7 +148,7 @@ class Evolver:
                 except Exception as e:
                     log.exception("a fault that was not foreseen")
                     _wait(one, e)
-            await _until(stop, POLL_S)
+            await _until(stop, every_s)
 
     async def step(self) -> bool:
         """Do all there is to do now; gives whether there was a new verdict. Raises TurnwiseError."""
@@ -146,6 +176,38 @@ class Evolver:
         await self._decide()
         self._mending.seen, self._mending.error = newest, None
         return True
+
+    async def ask_again(self) -> bool:
+        """Have those failing turns asked again for which the engine was away, or which nobody waited for; gives whether
+        there were any. Raises TurnwiseError."""
+        if self._replayer is None:
+            return False
+        waiting = await asyncio.to_thread(self._journal.replays.waiting)
+        view = await asyncio.to_thread(self._library.sync) if waiting else None
+        for version, before in waiting.items():  # a wish that was not asked yet is due at once
+            self._again_at.setdefault(version, time.monotonic() + (AGAIN_S if before.tries else 0.0))
+        due = [
+            known
+            for known in (view.injected if view else ())
+            if known.version.id in waiting and time.monotonic() >= self._again_at[known.version.id]
+        ]
+        for known in due:
+            await self._ask_again(self._replayer, known, waiting[known.version.id])
+        self._asking.error = None
+        return bool(due)
+
+    async def _ask_again(self, replayer: Replayer, known: KnownSkill, before: ReplayResult) -> None:
+        sources = await asyncio.to_thread(self._journal.skills.sources, known.version.id)
+        words = await asyncio.to_thread(self._journal.failures.last_words, [turn for turn, _ in sources])
+        turns = [shown for judged in words if (shown := await self._shown(judged)) is not None]
+        result = await replayer.replay(turns, known.skill, before.tries)
+        self._again_at[known.version.id] = time.monotonic() + AGAIN_S * 2 ** (result.tries - 1)
+        await asyncio.to_thread(self._journal.replays.note, known.version.id, result)
+        if result.state == "failed" and known.state is SkillState.CANDIDATE:  # a wish is the person's to end
+            log.info("text %d is retired: %s", known.version.id, result.why)
+            candidate = frozenset({SkillState.CANDIDATE})
+            what = f"asked again, {result.why}:"
+            await asyncio.to_thread(self._library.move, known.skill.name, SkillState.RETIRED, what, candidate)
 
     # -- what is new ---------------------------------------------------------------------------------------------------
 
@@ -200,7 +262,10 @@ class Evolver:
         turns = await self._pending("wish", lambda shown, _: bool(shown.wishes))
         if turns:
             view = await asyncio.to_thread(self._library.sync)
-            await self._carry_out(plan_wishes(turns, view, vectors), view, MADE_BY, self._library.take_wishes)
+            plan = plan_wishes(turns, view, vectors)
+            if self._replayer is not None:  # nobody waits for it
+                plan.changes = [asked_later(change) for change in plan.changes]
+            await self._carry_out(plan, view, MADE_BY, self._library.take_wishes)
 
     async def _make_of_failures(self, vectors: WordVectors) -> None:
         turns = await self._pending("failure", lambda shown, judged: shown.failed and not judged.trained)
@@ -209,19 +274,37 @@ class Evolver:
                 await self._make_of(cluster, vectors)
 
     async def _make_of(self, cluster: Cluster, vectors: WordVectors) -> None:
-        view = await asyncio.to_thread(self._library.sync)
         if self._writer is None:
-            await self._carry_out(plan_tool(cluster, view), view, MADE_BY)
+            await self._try_out(cluster, lambda view: plan_tool(cluster, view), MADE_BY)
             return
-        request = request_for(cluster, view)
+        request = request_for(cluster, await asyncio.to_thread(self._library.sync))
         try:
             written = await self._writer.write(request)
         except BadReply as e:
             await self._left_by_the_model(cluster, str(e))
             return
         self._unusable = None
-        view = await asyncio.to_thread(self._library.sync)  # a wish may have come meanwhile
-        await self._carry_out(plan_written(cluster, written, view, request.review, vectors), view, EVOLVER)
+        await self._try_out(
+            cluster, lambda view: plan_written(cluster, written, view, request.review, vectors), EVOLVER
+        )
+
+    async def _try_out(self, cluster: Cluster, plan: Callable[[LibraryView], PlannedChanges], made_by: str) -> None:
+        """Ask the failing turns again with each new text, and take those that they do not speak against."""
+        results: dict[str, ReplayResult] = {}
+        while True:
+            view = await asyncio.to_thread(self._library.sync)  # a wish may have come meanwhile
+            planned = plan(view)
+            texts = {skill.body: skill for skill in map(text_to_try, planned.changes) if skill is not None}
+            new = [skill for body, skill in texts.items() if body not in results]
+            if self._replayer is None or not new:
+                break
+            for skill in new:
+                results[skill.body] = await self._replayer.replay(cluster.turns, skill)
+        taken, given_up = after_replay(planned, view, results)
+        if given_up.changes or given_up.left:
+            log.info("%s: %d skills were given up before they were used", made_by, len(results))
+        view = await self._carry_out(taken, view, made_by)
+        await self._carry_out(given_up, view, made_by, self._library.give_up, GIVEN_UP)
 
     async def _left_by_the_model(self, cluster: Cluster, why: str) -> None:
         self._unusable = storable(f"a model's skill for {len(cluster.turns)} failures was not taken: {why}")
@@ -234,18 +317,24 @@ class Evolver:
             await asyncio.to_thread(self._journal.failures.leave, spent, storable(why))
 
     async def _carry_out(
-        self, plan: PlannedChanges, view: LibraryView, made_by: str, change: Callable[..., LibraryView] | None = None
-    ) -> None:
+        self,
+        plan: PlannedChanges,
+        view: LibraryView,
+        made_by: str,
+        change: Callable[..., LibraryView] | None = None,
+        said: str = "",
+    ) -> LibraryView:
         if plan.changes:
-            what = f"{made_by}: {plan.names()}"
-            now = await asyncio.to_thread(change or self._library.evolve, view, what, plan.changes, made_by)
-            told = (made_by, len(plan.changes), now.revision.number, now.revision.generation)
+            what = f"{made_by}: {said}{plan.names()}"
+            view = await asyncio.to_thread(change or self._library.evolve, view, what, plan.changes, made_by)
+            told = (made_by, len(plan.changes), view.revision.number, view.revision.generation)
             log.info("%s: %d changes of skills (library %d, generation %d)", *told)
         by_reason: dict[str, list[str]] = {}
         for turn, why in plan.left.items():
             by_reason.setdefault(why, []).append(turn)
         for why, turns in by_reason.items():
             await asyncio.to_thread(self._journal.failures.leave, turns, why)
+        return view
 
     # -- what becomes of it --------------------------------------------------------------------------------------------
 

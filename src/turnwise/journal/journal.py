@@ -17,6 +17,7 @@ from turnwise.journal.queue.verdicts import Verdicts
 from turnwise.journal.queue.versions import Versions
 from turnwise.journal.skills.failures import RecordedFailures
 from turnwise.journal.skills.records import SkillRecords
+from turnwise.journal.skills.replays import SkillReplays
 from turnwise.journal.status import Status
 from turnwise.journal.store import Store
 from turnwise.journal.turns.lookups import Lookups
@@ -39,6 +40,7 @@ class Journal:
         self.versions = Versions(store, self.batches)
         self.skills = SkillRecords(store, self.batches.put_back)
         self.failures = RecordedFailures(store)
+        self.replays = SkillReplays(store)
         self.status = Status(store)
 
     @classmethod

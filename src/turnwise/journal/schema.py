@@ -131,6 +131,7 @@ turns = Table(
     Column("used_prompt", Integer),  # tokens as an upstream counts them; those above are of ids, which it does not give
     Column("used_response", Integer),
     Column("generation", Integer),  # of the skills that could have been in its prompt; null: it could have none
+    Column("placed", LargeBinary),  # where wishes stand in its whole prompt's ids: starts and ends; null: nowhere
     _order(),  # that in which they were asked for; on SQLite an index ends with it
     Index("ix_turns_session", "session_id", "idx"),
     _newest_by("ix_turns_request", "client", "request_hash"),
@@ -293,6 +294,7 @@ skill_versions = Table(  # every text that a skill ever had
     Column("content", LargeBinary, nullable=False),  # the file, byte for byte
     Column("made_by", Text, nullable=False),  # person, hand (an edit of the file), import, evolver
     Column("created_at", Float, nullable=False),
+    Column("after", Integer),  # the last policy version that there was then; null: not known
     Index("ix_skill_versions_name", "name", "number", unique=True),
 )
 
@@ -316,6 +318,21 @@ skill_uses = Table(  # which versions stood in a turn's prompt, or would have
     Column("withheld", Boolean, nullable=False, server_default=false()),  # it fitted, and was left out to compare
     Index("ix_skill_uses_version", "version"),
     sqlite_with_rowid=False,
+)
+
+replays = Table(  # what came of asking the failing turns of a version of a skill again: figures, and no text of theirs
+    "replays",
+    metadata,
+    Column("version", Id, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),  # passed, failed, unclear (nothing could be judged), waits (for the engine)
+    Column("better", Integer, nullable=False, server_default="0"),  # turns that went better with it
+    Column("worse", Integer, nullable=False, server_default="0"),
+    Column("same", Integer, nullable=False, server_default="0"),
+    Column("unclear", Integer, nullable=False, server_default="0"),
+    Column("tries", Integer, nullable=False, server_default="1"),
+    Column("why", Text, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Index("ix_replays_state", "state"),
 )
 
 failures = Table(  # turns with evidence of a failure or with a wish: ids, and no text

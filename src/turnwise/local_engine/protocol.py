@@ -41,6 +41,7 @@ class CompletionRequest(_Strict):
     skip_special_tokens: bool = True
     ignore_eos: bool = False
     logprobs: int | None = Field(None, ge=0, le=0)
+    prompt_logprobs: Annotated[int, Field(ge=0, le=0, description="Not streamed, and of the base model.")] | None = None
     n: int = Field(1, ge=1, le=1)
     stream: bool = False
     stream_options: StreamOptions | None = None
@@ -93,8 +94,17 @@ class UnloadAdapter(_Strict):
     lora_int_id: int | None = None
 
 
-def choice(body: CompletionRequest, out: Output, pieces: list[str], *, with_prompt: bool) -> dict[str, Any]:
-    """``choices[0]`` of a whole answer or of a chunk. ``pieces`` are the texts of the single tokens."""
+def choice(
+    body: CompletionRequest,
+    out: Output,
+    pieces: list[str],
+    *,
+    with_prompt: bool,
+    of_prompt: list[float] | None = None,
+) -> dict[str, Any]:
+    """``choices[0]`` of a whole answer or of a chunk. ``pieces`` are the texts of the single tokens; ``of_prompt`` the
+    log-probs of the prompt's tokens from the second one on, where they were asked for."""
+    asked = {} if of_prompt is None else {"prompt_logprobs": _of_prompt(body.prompt, of_prompt)}
     return {
         "index": 0,
         "text": out.text,
@@ -110,7 +120,13 @@ def choice(body: CompletionRequest, out: Output, pieces: list[str], *, with_prom
         "stop_reason": out.stop_reason,
         "token_ids": out.token_ids if body.return_token_ids else None,
         "prompt_token_ids": body.prompt if body.return_token_ids and with_prompt else None,
+        **asked,
     }
+
+
+def _of_prompt(ids: list[int], logprobs: list[float]) -> list[dict[str, dict[str, float]] | None]:
+    """As vLLM has it: nothing is said of the first token."""
+    return [None, *({str(token): {"logprob": value}} for token, value in zip(ids[1:], logprobs, strict=True))]
 
 
 def pooled(body: PoolingRequest, identity: str, created: int, vectors: list[list[float]]) -> dict[str, Any]:

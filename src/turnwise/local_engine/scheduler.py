@@ -21,7 +21,7 @@ from turnwise.local_engine.model.attention import Pack, SequencePiece
 from turnwise.local_engine.model.kv import KVStore
 from turnwise.local_engine.model.runner import Runner, Weights
 from turnwise.local_engine.penalties import penalised
-from turnwise.local_engine.pooling import PoolingJob, PoolingQueue
+from turnwise.local_engine.pooling import PauseJob, PoolingQueue
 from turnwise.local_engine.requests import Finish, Output, Request
 from turnwise.local_engine.sampling import sample
 from turnwise.local_engine.threads import ThreadChoice
@@ -93,8 +93,8 @@ class Scheduler:
             self._waiting.append(request)
             self._wake.notify()
 
-    def pool(self, job: PoolingJob) -> None:
-        """Queue a pooling job, behind the answers. Raises EngineError 429 when too many wait, 503 when stopping."""
+    def pool(self, job: PauseJob) -> None:
+        """Queue a job behind the answers. Raises EngineError 429 when too many wait, 503 when stopping."""
         with self._wake:
             if self._abort_at is not None:
                 raise EngineError("the engine is stopping", 503)

@@ -22,7 +22,7 @@ from turnwise.errors import EngineError
 from turnwise.local_engine import protocol
 from turnwise.local_engine.access import KeyGuard
 from turnwise.local_engine.model.runner import BASE
-from turnwise.local_engine.pooling import PoolingJob
+from turnwise.local_engine.pooling import MAX_TOKENS, Deliver, LogprobJob, PauseJob, PoolingJob
 from turnwise.local_engine.protocol import CompletionRequest, LoadAdapter, PoolingRequest, UnloadAdapter
 from turnwise.local_engine.registry import WeightsRegistry
 from turnwise.local_engine.requests import Output
@@ -103,10 +103,11 @@ def make_app(engine: EngineApp, key: str | None = None) -> FastAPI:
     @app.post("/v1/completions")
     async def completions(body: CompletionRequest, http: Request) -> Response:
         _check(body, engine)
+        of_prompt = None if body.prompt_logprobs is None else await _logprobs(body.prompt, engine)
         answer = await _submit(body, engine)
         if body.stream:
             return _EventStream(_events(body, answer, engine.decoder), lambda: engine.scheduler.cancel(answer.request))
-        return await _whole(body, answer, engine, http)
+        return await _whole(body, answer, engine, http, of_prompt)
 
     @app.post("/pooling")
     async def pooling(body: PoolingRequest) -> JSONResponse:
@@ -171,6 +172,20 @@ def _check_pooling(body: PoolingRequest, engine: EngineApp) -> None:
 
 async def _pool(body: PoolingRequest, engine: EngineApp) -> list[list[float]]:
     """The vectors. Raises EngineError 429 and 503 where the request should come again."""
+    return await _in_pauses(
+        lambda deliver: PoolingJob(engine.registry.base, body.input, body.layers, body.spans, deliver), engine
+    )
+
+
+async def _logprobs(prompt: list[int], engine: EngineApp) -> list[float]:
+    """The log-prob of each token of a prompt but the first. Raises EngineError as `_pool`."""
+    if len(prompt) < 2:
+        return []
+    return (await _in_pauses(lambda deliver: LogprobJob(engine.registry.base, prompt, deliver), engine))[0]
+
+
+async def _in_pauses(make: Callable[[Deliver], PauseJob], engine: EngineApp) -> list[list[float]]:
+    """What a job gives that runs between answers. Raises EngineError 429 and 503 where it should come again."""
     loop = asyncio.get_running_loop()
     done: asyncio.Queue[list[list[float]] | str] = asyncio.Queue()
 
@@ -178,7 +193,7 @@ async def _pool(body: PoolingRequest, engine: EngineApp) -> list[list[float]]:
         if not loop.is_closed():
             loop.call_soon_threadsafe(done.put_nowait, result)
 
-    job = PoolingJob(engine.registry.base, body.input, body.layers, body.spans, deliver)
+    job = make(deliver)
     engine.scheduler.pool(job)
     try:
         result = await asyncio.wait_for(done.get(), POOLING_S)
@@ -201,6 +216,10 @@ def _check(body: CompletionRequest, engine: EngineApp) -> None:
         )
     if body.include_stop_str_in_output:
         raise EngineError("include_stop_str_in_output: only false is supported", 400)
+    if body.prompt_logprobs is not None and (body.stream or body.model != BASE):
+        raise EngineError(f"prompt_logprobs: only without stream, and of {BASE!r}", 400)
+    if body.prompt_logprobs is not None and len(body.prompt) > MAX_TOKENS:
+        raise EngineError(f"prompt_logprobs: for prompts of at most {MAX_TOKENS} tokens", 400)
     if body.stream_options is not None and not body.stream:
         raise EngineError("stream_options: only allowed with stream = true", 400)
 
@@ -256,7 +275,9 @@ async def _events(body: CompletionRequest, answer: _Answer, decoder: Decoder) ->
     yield b"data: [DONE]\n\n"
 
 
-async def _whole(body: CompletionRequest, answer: _Answer, engine: EngineApp, http: Request) -> JSONResponse:
+async def _whole(
+    body: CompletionRequest, answer: _Answer, engine: EngineApp, http: Request, of_prompt: list[float] | None
+) -> JSONResponse:
     """The answer in one body. A client that hangs up cancels it."""
     parts: list[Output] = []
 
@@ -282,7 +303,8 @@ async def _whole(body: CompletionRequest, answer: _Answer, engine: EngineApp, ht
         text="".join(p.text for p in parts),
     )
     counts = protocol.usage(len(body.prompt), len(whole.token_ids), last.cached_tokens)
-    choice = protocol.choice(body, whole, _pieces(body, whole, engine.decoder), with_prompt=True)
+    pieces = _pieces(body, whole, engine.decoder)
+    choice = protocol.choice(body, whole, pieces, with_prompt=True, of_prompt=of_prompt)
     return JSONResponse({**_head(body), "choices": [choice], "usage": counts})
 
 

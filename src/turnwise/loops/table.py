@@ -117,7 +117,9 @@ def loop_table(config: Config, model: Path | str, places: Places, common: list[s
         command = [*python, "turnwise.judges", *asked, *common]
         rows.append(Loop("judge", command, limits=watching.JUDGE, environment=key))
     if config.skills.enabled and config.skills.evolve:
-        rows.append(Loop("evolver", [*python, "turnwise.evolving", *common], limits=watching.EVOLVER))
+        asked = engines if config.skills.replay and places.engine_fd is not None else []
+        command = [*python, "turnwise.evolving", *asked, *common]
+        rows.append(Loop("evolver", command, limits=watching.EVOLVER, environment=key))
     if config.trains:
         rows.append(Loop("trainer", [*python, "turnwise.training", *common], limits=watching.TRAINER))
     return rows

@@ -127,6 +127,11 @@ class Library:
             now = self._as_shown(view, changes)
             return self._settled(self._records.change(now.revision, what, made_by, changes), self._found(now))
 
+    def give_up(self, view: LibraryView, what: str, changes: Sequence[SkillChange], made_by: str) -> LibraryView:
+        """Keep skills that are not used, retired from the beginning: no generation begins. Raises SkillError as
+        `evolve`."""
+        return self.take_wishes(view, what, changes, made_by)
+
     def evolve(self, view: LibraryView, what: str, changes: Sequence[SkillChange], made_by: str) -> LibraryView:
         """Begin a generation with changes that came of failures. Raises SkillError where the library is not any more as
         `view` showed it."""
@@ -227,10 +232,11 @@ class Library:
                 hashes |= {name: before[name]} if name in before else {}
                 continue
             if content is None:
-                self.folder.take_out(name)
+                assert lies is not None
+                self.folder.take_out(name, lies)
                 continue
             if lies != content:
-                self.folder.put(name, content)
+                self.folder.put(name, content, lies)
             hashes[name] = digest(content)
         if hashes != before:
             self.folder.note_written(hashes)

@@ -17,11 +17,12 @@ from sqlalchemy import Connection, Row, and_, exists, insert, or_, select, updat
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
 from turnwise.journal.clocks import one_less, set_meta
-from turnwise.journal.packing import pack_json, unpack_ids, unpack_json, unpack_logprobs
+from turnwise.journal.packing import pack_json, unpack_ids, unpack_json, unpack_logprobs, unpack_spans
 from turnwise.journal.queue.choosing import choose, share_places, with_silent
 from turnwise.journal.queue.refusals import configuration, give_back, in_a_row, revive
 from turnwise.journal.queue.serving import last_number, next_in_line, serving
 from turnwise.journal.queue.verdicts import Verdicts
+from turnwise.journal.skills.taught import had_lessons
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import last_question, read_prompt_ids
 from turnwise.types import Batch, Exclusion, PolicyVersion, Sample, TurnState
@@ -349,6 +350,7 @@ class Batches:
                 hint=row.hint,
                 hint_at=row.hint_at,
                 question=None if row.id in replies else last_question(row),
+                placed=unpack_spans(row.placed),
             )
         return [found[turn_id] for turn_id in turn_ids if turn_id in found]
 
@@ -364,4 +366,4 @@ def _replies(c: Connection, rows: Sequence[Row[Any]]) -> set[str]:
 
 def _taught(batch: Batch, version: PolicyVersion) -> set[str]:
     """The turns whose hints a version learned from beside its samples: where it had lessons, all that it was told."""
-    return set(batch.hint_turns) if "lesson" in version.metrics else set()
+    return set(batch.hint_turns) if had_lessons(version.metrics) else set()

@@ -91,6 +91,12 @@ class RecordedFailures:
             found = [_judged_turn({**row._mapping, "tries": tries.get(row.turn_id, 0)}) for row in last.values()]
             return sorted(found, key=lambda turn: turn.verdict)
 
+    def last_words(self, turns: Sequence[str]) -> list[JudgedTurn]:
+        """The last word on each of these turns, oldest first."""
+        with self._store.reading() as c:
+            found = [_judged_turn(dict(row._mapping)) for row in c.execute(_last_words(turns))]
+            return sorted(found, key=lambda turn: turn.verdict)
+
     def leave(self, turns: Sequence[str], why: str) -> None:
         """Nothing is made of these; they may be trained on as any other turn."""
         with self._store.transaction() as c:

@@ -38,6 +38,7 @@ def erase(c: Connection, store: Store, sessions: Sequence[str]) -> None:
     for table, column in (
         (schema.skill_sources, W.version),
         (schema.skill_uses, U.version),
+        (schema.replays, schema.replays.c.version),
         (schema.skill_versions, V.id),
     ):
         c.execute(delete(table).where(column.in_(ids)))

@@ -6,7 +6,7 @@ from alembic import op
 from turnwise.journal.schema import Id, Text
 
 revision = "0014"
-down_revision = "0012"
+down_revision = "0013"
 
 
 def upgrade() -> None:
