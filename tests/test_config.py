@@ -39,6 +39,7 @@ def test_the_home_folder_has_its_own_file(tmp_path: Path) -> None:
         ("[server]\nport = 'x'", "server.port"),
         ("[train]\nlr = 0", "train.lr"),
         ("[train]\nmin_batch = 64", "max_batch"),
+        ("[train]\nmin_batch = 1\nmax_batch = 1", "train.max_batch = 1 .*set train.max_batch to 2 or more"),
         ("[train]\nmethod = 'sft'", "train.method: .*there is no method 'sft', only combined, binary, opd"),
         ("[train]\nmethod = 'opd'\nw_opd = 0", "train.w_opd = 0 with"),
         ("[train]\nmethod = 'binary'\nw_binary = 0", "train.w_binary = 0 with"),
@@ -75,6 +76,33 @@ def test_a_mistake_is_said_in_our_words_alone(tmp_path: Path, text: str, words: 
         load_config(file)
     assert f"  {words}" in str(caught.value)
     assert "Value error" not in str(caught.value) and "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[gate]\nunmeasured = 'hold'\nprobe_share = 0", "gate.probe_share = 0 .*set gate.probe_share above 0"),
+        ("[gate]\nunmeasured = 'hold'\nanswers = 0", "gate.answers = 0 .*set gate.answers to 2 or more"),
+        ("[gate]\nunmeasured = 'hold'\nanswers = 1", "gate.answers = 1 .*set gate.answers to 2 or more"),
+    ],
+)
+def test_a_gate_that_holds_and_can_never_let_go_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        load_config(file)
+    for harmless in ("enabled = false", "unmeasured = 'pass'"):
+        file.write_text(text.replace("unmeasured = 'hold'", harmless))
+        load_config(file)
+    file.write_text(f"{text}\n[train]\nwhen = 'off'")
+    assert not load_config(file).trains
+
+
+def test_a_gate_that_holds_needs_no_share_where_praise_alone_is_never_trained_on(tmp_path: Path) -> None:
+    """There well-judged turns without a hint are what it looks at."""
+    file = tmp_path / "c.toml"
+    file.write_text("[gate]\nunmeasured = 'hold'\nprobe_share = 0\n[train]\nmethod = 'opd'")
+    assert load_config(file).trains
 
 
 @pytest.mark.parametrize("weights", ["method = 'opd'\nw_binary = 0", "method = 'binary'\nw_opd = 0", "w_opd = 0"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -89,6 +91,14 @@ def remove(path: Path) -> None:
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
     """The whole content with this mode, durable, or the file as it was. No reader sees a half of it or a wider mode."""
+    with written_beside(path, content, mode) as written:
+        written.replace(path)
+        _sync(path.parent)
+
+
+@contextlib.contextmanager
+def written_beside(path: Path, content: bytes, mode: int = 0o600) -> Iterator[Path]:
+    """Yield a durable file with this content beside ``path``; it is gone at the exit unless it was moved."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -96,11 +106,33 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        Path(name).replace(path)
-        _sync(path.parent)
-    except BaseException:
+        yield Path(name)
+    finally:
         Path(name).unlink(missing_ok=True)
-        raise
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Give two files each other's names in one step, so that none is ever missing or lost; False where the system or
+    the file system cannot. Raises OSError where one of them is not there."""
+    name, *arguments = _EXCHANGE.get(sys.platform, ("",))
+    call = getattr(ctypes.CDLL(None, use_errno=True), name, None) if name else None
+    if call is None:
+        return False
+    paths = (os.fsencode(one), os.fsencode(other))
+    done = call(_HERE, paths[0], _HERE, paths[1], _SWAP) if arguments else call(*paths, _SWAP)
+    if done == 0:
+        _sync(one.parent)
+        return True
+    error = ctypes.get_errno()
+    if error in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+        return False
+    raise OSError(error, os.strerror(error), str(one))
+
+
+_EXCHANGE: dict[str, tuple[str, ...]] = {"linux": ("renameat2", "at"), "darwin": ("renamex_np",)}
+"""The call of the C library by system; the first takes a folder before each path."""
+_HERE, _SWAP = -100, 2
+"""AT_FDCWD, and RENAME_EXCHANGE, which is RENAME_SWAP."""
 
 
 def _beside(target: Path) -> Path:

@@ -6,7 +6,7 @@ and the transition table below is the only place that says which move of a turn 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -115,10 +115,11 @@ TRANSITIONS: dict[TurnState, frozenset[TurnState]] = {
     # waiting -> judged: the person scored the turn; waiting -> ready: the only turn of a session
     TurnState.WAITING: frozenset({TurnState.JUDGING, TurnState.JUDGED, TurnState.READY, TurnState.EXCLUDED}),
     TurnState.JUDGING: frozenset({TurnState.JUDGED, TurnState.EXCLUDED}),
-    TurnState.JUDGED: frozenset({TurnState.READY, TurnState.EXCLUDED}),
+    # judged -> trained: the person took back what made a sample of it once more
+    TurnState.JUDGED: frozenset({TurnState.READY, TurnState.EXCLUDED, TurnState.TRAINED}),
     TurnState.READY: frozenset({TurnState.LEASED, TurnState.JUDGED, TurnState.EXCLUDED}),
     TurnState.LEASED: frozenset({TurnState.TRAINED, TurnState.READY, TurnState.EXCLUDED}),
-    TurnState.TRAINED: frozenset(),
+    TurnState.TRAINED: frozenset({TurnState.JUDGED}),  # the person says otherwise than it was trained with
     # A person's explicit feedback brings back a turn that was excluded for want of a signal, or refused too often.
     TurnState.EXCLUDED: frozenset({TurnState.JUDGED}),
 }
@@ -224,6 +225,18 @@ class Sample:
     hint_at: int | None
     question: str | None = None
     """What the last user message says, where it asks something: words that judge the answer before ask nothing."""
+    placed: tuple[tuple[int, int], ...] = ()
+    """Starts and ends of wishes of the person in the prompt, which turnwise put behind their questions."""
+
+    def as_asked(self) -> Sample:
+        """The same without these wishes in its prompt: what the person asked by themselves, and what is to be answered
+        as wished when nothing says so any more. Its log-probs are those of the prompt that had them."""
+        kept = list(self.prompt_ids)
+        for start, end in sorted(self.placed, reverse=True):
+            del kept[start:end]
+        before = sum(end - start for start, end in self.placed if self.hint_at is not None and end <= self.hint_at)
+        hint_at = None if self.hint_at is None else self.hint_at - before
+        return replace(self, prompt_ids=kept, hint_at=hint_at, placed=())
 
 
 @dataclass(frozen=True, slots=True)

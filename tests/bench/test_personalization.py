@@ -27,7 +27,7 @@ from turnwise.bench.personalization.unseen import UNSEEN
 from turnwise.demo.questions import HELD_OUT, KEPT_ASIDE, TALKED
 from turnwise.demo.stats import has_one_of
 from turnwise.errors import ConfigError
-from turnwise.training.lessons.making import everyday_questions
+from turnwise.training.lessons.questions import everyday_questions
 
 PLAIN = "The capital of Japan is Tokyo. It has many people."
 

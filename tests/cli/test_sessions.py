@@ -114,7 +114,7 @@ def test_an_id_is_itself_although_another_begins_with_it(journal: Journal) -> No
     assert journal.sessions.find("s1") == "s1"
     assert journal.sessions.short_ids(["s1", "s10"]) == {"s1": "s1", "s10": "s10"}
     with journal.store.transaction() as c:
-        c.exec_driver_sql("INSERT INTO provenance VALUES ('t', 's', 1)")
+        c.exec_driver_sql("INSERT INTO provenance (turn_id, session_id, version) VALUES ('t', 's', 1)")
     assert journal.sessions.find("s") == "s"
 
 

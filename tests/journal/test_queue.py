@@ -296,7 +296,7 @@ def test_refused_and_released_batches(queue: Journal) -> None:
 
 
 def test_a_sample_of_long_ago_is_stale(home, clock) -> None:
-    journal = open_journal(home, clock, min_batch=1, max_batch=1, max_staleness=1)
+    journal = open_journal(home, clock, min_batch=1, max_batch=2, max_staleness=1)
     old = answered(journal, session_id="old")
     for _ in range(2):
         judged(journal, session_id="new")
@@ -309,7 +309,7 @@ def test_a_sample_of_long_ago_is_stale(home, clock) -> None:
 
 def test_after_a_rollback_age_is_counted_along_parents(home, clock) -> None:
     """v4 is left for v1. A sample of v1 is new then; one of v4 is three updates away."""
-    journal = open_journal(home, clock, min_batch=1, max_batch=1, max_staleness=2)
+    journal = open_journal(home, clock, min_batch=1, max_batch=2, max_staleness=2)
     for n in range(4):
         judged(journal, session_id="new", version=n)
         publish_next(journal)

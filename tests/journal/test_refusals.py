@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from tests.journal.test_queue import Clock, judged, open_journal, publish_next, waiting_for_judge
 from tests.support.rows import turn_row
@@ -15,6 +15,7 @@ from tests.support.versions import answered, set_aside
 from turnwise.config import load_config
 from turnwise.journal import Journal, schema
 from turnwise.journal.deletion.forgetting import forget
+from turnwise.journal.deletion.retention import prune
 from turnwise.journal.packing import pack_json
 from turnwise.journal.queue import batches
 from turnwise.journal.queue.refusals import MOST_REFUSALS, wall
@@ -235,6 +236,17 @@ def test_a_young_home_whose_gate_holds_waits_and_spends_nothing(queue: Journal) 
     assert batch is not None and ids(batch) == samples
 
 
+def test_a_gate_that_holds_lets_no_silent_turns_pile_up(queue: Journal) -> None:
+    holding(queue)
+    only = []
+    for n in range(9):
+        only.append(answered(queue, session_id=f"only {n}"))
+        queue.sessions.close(f"only {n}", "idle")
+    assert queue.batches.claim("t", 60) is None and queue.batches.waits_for() is not None
+    states = [queue.turns.get(i).state for i in only]
+    assert states == [TurnState.EXCLUDED] * 3 + [TurnState.READY] * 6
+
+
 def test_what_was_only_held_is_no_fault_of_the_samples(queue: Journal) -> None:
     held = REFUSED | {"reasons": ["not measured: answer_drift (gate.unmeasured = hold)"], "held": True}
     first = {judged(queue), judged(queue)}
@@ -306,6 +318,54 @@ def test_a_branch_stays_set_aside_when_what_it_branched_off_from_is_forgotten(sh
     with sharing.store.reading() as c:
         names = c.execute(select(schema.meta.c.name)).scalars().all()
     assert not [name for name in names if other in name or third in name], "nothing of it is kept"
+
+
+def test_a_branch_of_a_trained_session_is_no_probe_when_that_one_is_forgotten(sharing: Journal) -> None:
+    """Its words were trained on, also where its own id would set it aside."""
+    trained, branch, third = some_session(False), some_session(True), f"{some_session(True)} of its own"
+    judged(sharing, session_id=trained)
+    answered(sharing, session_id=branch, branch_of=trained)
+    forget(sharing, trained)
+    assert sharing.turns.get(judged(sharing, session_id=branch)).state is TurnState.READY
+    answered(sharing, session_id=third, branch_of=branch)
+    forget(sharing, branch)
+    assert sharing.turns.get(judged(sharing, session_id=third)).state is TurnState.READY
+
+
+def test_a_branch_of_an_early_session_is_no_probe_when_retention_deleted_that_one(sharing: Journal) -> None:
+    """All is learned from the first sessions of a home; of a deleted one the id alone is known, and says otherwise."""
+    gate = sharing.store.config.gate.model_copy(update={"probe_after": 2})
+    sharing.store.config = sharing.store.config.model_copy(update={"gate": gate})
+    early = some_session(True)
+    assert sharing.turns.get(judged(sharing, session_id=early)).state is TurnState.READY
+    answered(sharing, session_id="branch", branch_of=early)
+    sharing.sessions.close(early, "idle")
+    drop_session(sharing, early)
+    assert sharing.turns.get(judged(sharing, session_id="branch")).state is TurnState.READY
+    again = judged(sharing, session_id=early)
+    assert sharing.turns.get(again).state is TurnState.READY, "a client goes on with it"
+
+
+def test_a_branch_stays_set_aside_when_retention_deleted_what_it_branched_off_from(sharing: Journal) -> None:
+    aside, other, third = some_session(True), some_session(False), f"{some_session(False)} of its own"
+    answered(sharing, session_id=aside)
+    answered(sharing, session_id=other, branch_of=aside)
+    answered(sharing, session_id=third, branch_of=other)
+    for name in (aside, other):
+        sharing.sessions.close(name, "idle")
+        drop_session(sharing, name)
+    assert sharing.turns.get(judged(sharing, session_id=third)).exclusion is Exclusion.SET_ASIDE
+
+
+def drop_session(journal: Journal, session_id: str) -> None:
+    """Let its turns be the only old ones, and have retention delete them."""
+    with journal.store.transaction() as c:
+        of_it = schema.turns.c.session_id == session_id
+        gone = {"created_at": 1.0, "state": TurnState.EXCLUDED, "exclusion": Exclusion.SUPERSEDED}
+        c.execute(update(schema.turns).where(of_it).values(gone))
+    prune(journal, 100.0, None)
+    with journal.store.reading() as c:
+        assert c.execute(select(schema.sessions.c.id).where(schema.sessions.c.id == session_id)).first() is None
 
 
 def test_the_first_sessions_of_a_home_are_all_learned_from(queue: Journal, home: Path) -> None:

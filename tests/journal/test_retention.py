@@ -153,7 +153,7 @@ def test_what_a_version_learned_from_stays_known(journal: Journal, clock: Clock)
     assert journal.turns.get(learned[0]) is None
     assert journal.versions.get(number).turn_ids == learned  # type: ignore[union-attr]
     with journal.store.reading() as c:
-        assert c.execute(schema.provenance.select()).all() == [(learned[0], session, number)]
+        assert c.execute(schema.provenance.select()).all() == [(learned[0], session, number, None)]
 
 
 def test_the_gate_keeps_what_it_looks_at(journal: Journal, clock: Clock) -> None:

@@ -8,6 +8,7 @@ from alembic.runtime.migration import MigrationContext
 
 from turnwise.journal import Journal
 from turnwise.journal.dialects.sql import where
+from turnwise.journal.schema import Text
 from turnwise.journal.triggers import TRIGGERS
 
 OLD_INDEXES = [
@@ -124,7 +125,30 @@ def _from_0013(op: Operations) -> None:
     op.drop_table("replays")
 
 
+def _from_0014(op: Operations) -> None:
+    op.drop_column("samples", "verdict")
+    op.rename_table("provenance", "provenance_after")
+    op.drop_index("ix_provenance_session", table_name="provenance_after")
+    op.create_table(
+        "provenance",
+        sa.Column("turn_id", Text, primary_key=True),
+        sa.Column("session_id", Text, nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_provenance_session", "provenance", ["session_id"])
+    op.execute("INSERT INTO provenance SELECT turn_id, session_id, max(version) FROM provenance_after GROUP BY 1, 2")
+    op.drop_table("provenance_after")
+
+
+def _from_0015(op: Operations) -> None:
+    op.drop_column("skill_versions", "after")
+    op.drop_column("turns", "placed")
+
+
 STEPS = {
+    "0015": _from_0015,
+    "0014": _from_0014,
     "0013": _from_0013,
     "0012": _from_0012,
     "0011": _from_0011,
@@ -138,6 +162,10 @@ STEPS = {
 }
 
 
+ORDER = dict(zip(STEPS, [*list(STEPS)[1:], "0003"], strict=True))
+"""Which version each was made from."""
+
+
 def take_back(journal: Journal, to: str) -> None:
     """Bring the schema back to that of a version."""
     with journal.store.transaction() as c:
@@ -146,5 +174,5 @@ def take_back(journal: Journal, to: str) -> None:
             if version > to:
                 assert found.get_current_revision() == version
                 step(Operations(found))
-                before = f"{int(version) - 1:04}"
+                before = ORDER[version]
                 c.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{before}'")

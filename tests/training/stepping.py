@@ -37,8 +37,9 @@ def gradient(folder: Path, samples: list[Sample], config: TrainConfig, chosen: l
     return [p.grad.clone() for p in policy.parameters() if p.grad is not None]
 
 
-def assert_close(a: list[Tensor], b: list[Tensor]) -> None:
+def assert_close(a: list[Tensor], b: list[Tensor], part: float = 1e-4) -> None:
+    """No number differs by more than this part of the largest one."""
     scale = max(x.abs().max().item() for x in a)
     assert scale > 0
     for x, y in zip(a, b, strict=True):
-        assert (x - y).abs().max().item() < 1e-4 * scale
+        assert (x - y).abs().max().item() < part * scale

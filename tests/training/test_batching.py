@@ -6,7 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.training.tiny import ids, sample
-from turnwise.training.batching import Span, merge_prefixes, microbatches, minibatches, padded_tokens, row_of
+from turnwise.training.batching import (
+    WIDEST_FORKED,
+    Row,
+    Span,
+    TokenText,
+    distinct_tokens,
+    merge_prefixes,
+    microbatches,
+    minibatches,
+    padded_tokens,
+    row_of,
+    texts_of,
+)
 
 
 def conversation(turns: int, session: str = "s") -> list:
@@ -19,44 +31,99 @@ def conversation(turns: int, session: str = "s") -> list:
     return samples
 
 
+def read_back(row: Row, span: Span) -> tuple[list[int], list[int]]:
+    """The prompt and the response of a span, as its own tokens see them: fork by fork back to the row's beginning."""
+    begins = [(0, -1), *((fork.at, fork.after) for fork in row.forks)]
+    seen, at = [], span.end - 1
+    while at >= 0:
+        begin, after = max(b for b in begins if b[0] <= at)
+        seen[:0] = row.ids[begin : at + 1]
+        at = after
+    length = span.end - span.start
+    return seen[:-length], seen[-length:]
+
+
+def merged(samples: list, forks: bool = True) -> list[Row]:
+    return merge_prefixes(texts_of(samples, range(len(samples))), forks)
+
+
 def test_a_bridged_session_is_read_once() -> None:
     turns = conversation(5)
-    rows = merge_prefixes(turns, range(5))
+    rows = merged(turns)
     assert len(rows) == 1
-    assert rows[0].ids == turns[4].prompt_ids + turns[4].response_ids
+    assert rows[0].ids == turns[4].prompt_ids + turns[4].response_ids and not rows[0].forks
     assert [s.sample for s in rows[0].spans] == [0, 1, 2, 3, 4]
     for span in rows[0].spans:
         assert rows[0].ids[span.start : span.end] == turns[span.sample].response_ids
 
 
 def test_the_order_of_the_turns_does_not_matter() -> None:
-    turns = conversation(3)
-    assert merge_prefixes(turns, [2, 0, 1]) == merge_prefixes(turns, [0, 1, 2])
+    texts = texts_of(conversation(3), range(3))
+    assert merge_prefixes(texts[::-1]) == merge_prefixes(texts)
 
 
 def test_a_later_turn_that_stands_first_in_the_batch_still_joins_its_row() -> None:
     turns = conversation(3)[::-1]
-    (row,) = merge_prefixes(turns, range(3))
+    (row,) = merged(turns)
     assert [s.sample for s in row.spans] == [2, 1, 0]
 
 
-def test_a_prompt_that_does_not_extend_the_last_turn_begins_a_new_row() -> None:
+def test_a_prompt_that_does_not_extend_the_last_turn_is_a_fork_of_it() -> None:
     turns = conversation(2)
     turns[1].prompt_ids[12] += 1  # re-rendered: one id of the old answer differs
-    rows = merge_prefixes(turns, range(2))
-    assert sorted(len(r.spans) for r in rows) == [1, 1]
+    (row,) = merged(turns)
+    assert len(row.forks) == 1
+    assert len(row.ids) == 16 + 20 + 6 - 12  # the first twelve ids of the second turn stand in the first one
+    assert [len(r.spans) for r in merged(turns, forks=False)] == [1, 1]
 
 
-def test_branches_of_one_session_share_only_one_row_with_the_trunk() -> None:
-    turns = conversation(2)
-    other = sample(9, session_id="s", prompt_ids=[*turns[1].prompt_ids[:-1], 255], response_ids=[1, 2])
-    rows = merge_prefixes([*turns, other], range(3))
-    assert sorted(len(r.spans) for r in rows) == [1, 2]
+def test_several_answers_to_one_prompt_read_it_once_but_for_its_last_id() -> None:
+    group = [sample(n, prompt_ids=ids(1, 100), response_ids=ids(50 + n, 6)) for n in range(4)]
+    (row,) = merged(group)
+    assert len(row.ids) == 100 + 6 + 3 * (1 + 6)
+    assert sorted(row.depths())[-4:] == [105] * 4, "each answer stands where it stood"
 
 
-def test_sessions_do_not_mix() -> None:
-    turns = conversation(1, "a") + conversation(2, "b")[1:]
-    assert len(merge_prefixes(turns, range(2))) == 2
+def test_sessions_share_their_system_message_and_nothing_else() -> None:
+    system = ids(1, 200)
+    turns = [sample(n, session_id=f"{n}", prompt_ids=system + ids(10 + n, 9), response_ids=ids(n, 6)) for n in range(3)]
+    (row,) = merged(turns)
+    assert len(row.ids) == 200 + 3 * 15 == distinct_tokens(texts_of(turns, range(3)))
+    assert len(merged([sample(1), sample(2)])) == 2
+
+
+def test_a_little_in_common_is_no_reason_to_look_over_all_the_rest() -> None:
+    far = [sample(n, prompt_ids=[7, 8, *ids(n, 500)], response_ids=ids(n + 9, 20)) for n in range(2)]
+    assert len(merged(far)) == 2
+    wide = [sample(n, prompt_ids=ids(1, 5000), response_ids=ids(n + 9, 2000)) for n in range(3)]
+    assert all(len(row.ids) <= WIDEST_FORKED for row in merged(wide) if row.forks)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.text("ab", min_size=1, max_size=9), st.text("ab", min_size=1, max_size=5)), max_size=12))
+def test_every_answer_is_there_once_behind_the_ids_of_its_own_prompt(texts: list[tuple[str, str]]) -> None:
+    given_texts = [TokenText(i, [ord(c) for c in p], [ord(c) for c in r]) for i, (p, r) in enumerate(texts)]
+    for forks in (True, False):
+        rows = merge_prefixes(given_texts, forks)
+        found = {span.sample: read_back(row, span) for row in rows for span in row.spans}
+        assert found == {t.sample: (list(t.prompt_ids), list(t.response_ids)) for t in given_texts}
+        assert sum(len(row.spans) for row in rows) == len(texts)
+        for row in rows:
+            assert forks or not row.forks
+            for span in row.spans:  # what predicts the first id of an answer stands right before it
+                assert span.start - 1 not in {fork.at - 1 for fork in row.forks}
+
+
+def test_twenty_turns_whose_thinking_is_taken_out_cost_little_more_than_what_is_new_in_them() -> None:
+    samples, context = [], ids(1, 300)
+    for n in range(20):
+        question, thinking, answer = ids(200 + n, 40), ids(300 + n, 60), ids(400 + n, 50)
+        samples.append(sample(n, session_id="s", prompt_ids=context + question, response_ids=thinking + answer))
+        context = context + question + answer
+    texts = texts_of(samples, range(20))
+    computed = sum(len(row.ids) for row in merge_prefixes(texts))
+    assert computed <= 1.05 * distinct_tokens(texts)
+    assert sum(len(row.ids) for row in merge_prefixes(texts, forks=False)) > 5 * computed
 
 
 def test_a_row_joins_ids() -> None:
@@ -85,13 +152,27 @@ def test_a_microbatch_is_filled_to_the_limit_and_padding_counts() -> None:
 @settings(deadline=None)
 @given(st.integers(1, 50), st.integers(1, 20))
 def test_minibatches_hold_every_sample_once_and_differ_by_at_most_one(count: int, size: int) -> None:
-    parts = minibatches(count, size, seed=0, batch=1, epoch=0)
+    parts = minibatches([str(i) for i in range(count)], size, seed=0, batch=1, epoch=0)
     assert sorted(i for part in parts for i in part) == list(range(count))
     assert max(map(len, parts)) <= size
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
+@settings(deadline=None)
+@given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=40), st.integers(1, 10))
+def test_the_turns_of_a_session_share_a_step_in_their_order(sessions: list[str], size: int) -> None:
+    steps = minibatches(sessions, size, seed=0, batch=1, epoch=0)
+    assert all(steps) and sorted(i for step in steps for i in step) == list(range(len(sessions)))
+    longest = max(sessions.count(s) for s in sessions)
+    assert max(map(len, steps)) < size + longest
+    for session in set(sessions):
+        turns = [i for i, s in enumerate(sessions) if s == session]
+        (step,) = (step for step in steps if turns[0] in step)
+        assert step[step.index(turns[0]) :][: len(turns)] == turns
+
+
 def test_the_order_is_fixed_by_seed_batch_and_epoch() -> None:
-    assert minibatches(5, 2, seed=0, batch=1, epoch=0) == minibatches(5, 2, seed=0, batch=1, epoch=0)
-    orders = {str(minibatches(9, 9, seed=s, batch=b, epoch=e)) for s in (0, 1) for b in (1, 2) for e in (0, 1)}
+    nine = list("abcdefghi")
+    assert minibatches(nine, 2, seed=0, batch=1, epoch=0) == minibatches(nine, 2, seed=0, batch=1, epoch=0)
+    orders = {str(minibatches(nine, 9, seed=s, batch=b, epoch=e)) for s in (0, 1) for b in (1, 2) for e in (0, 1)}
     assert len(orders) == 8

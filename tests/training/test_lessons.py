@@ -1,30 +1,33 @@
-"""Lessons: which wishes stand, which rewritten answers are taken, and what a step on them does."""
+"""Lessons: which wishes stand, which answers are taken, and what a step on them does."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.training.homes import Bench, Killed, feed, same
-from tests.training.tiny import ids, no_tick, plain_model, sample, shake, train_config
+from tests.training.homes import Bench, Killed, feed, same, settings
+from tests.training.tiny import by_the_model, ids, no_tick, plain_model, sample, shake, train_config
 from turnwise.config import TrainConfig
 from turnwise.messages import saying
-from turnwise.tokens.rendering import load_renderer
+from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.backends.local import LocalBackend
-from turnwise.training.checkpoints import origin_of
+from turnwise.training.checkpoints import CheckpointStore, origin_of
 from turnwise.training.lessons import making
-from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_teacher
-from turnwise.training.lessons.making import (
-    Lesson,
+from turnwise.training.lessons.comparing import FOLLOWS, followed, follows, gains, loops
+from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_base
+from turnwise.training.lessons.making import PLAUSIBLE, Lesson, make_lessons
+from turnwise.training.lessons.questions import (
+    LONGEST_QUESTION,
     OpenQuestion,
     everyday_questions,
-    followed,
-    make_lessons,
     questions_of,
 )
 from turnwise.training.lessons.wishes import ABOUT, ORDINARY, Standing, standing, wishes_among
@@ -122,32 +125,37 @@ def test_what_only_says_no_is_no_wish() -> None:
 
 
 def lessons(count: int) -> list[Lesson]:
-    return [Lesson(ids(3 * n, 9), ids(3 * n, 9) + ids(3 * n + 1, 6), ids(3 * n + 2, 5 + n % 3)) for n in range(count)]
+    """Of each answer the second token and the last one were wished for."""
+    answers = [ids(3 * n + 2, 5 + n % 3) for n in range(count)]
+    return [Lesson(ids(3 * n, 9), a, [at in (1, len(a) - 1) for at in range(len(a))]) for n, a in enumerate(answers)]
 
 
-def test_the_loss_is_the_forward_divergence_from_the_base_model_that_was_told(policy: Policy, tiny_dir: Path) -> None:
+def test_the_loss_is_of_the_tokens_wished_for_and_the_divergence_from_the_bare_base_model_elsewhere(
+    policy: Policy, tiny_dir: Path
+) -> None:
     config = train_config()
     adapter = shake(policy)
-    taught = with_teacher(policy, lessons(3), 32, no_tick)
+    taught = with_base(policy, lessons(3), 32, no_tick)
     got = loss_of(policy, taught, 32, no_tick, learn=False)
 
     base, adapted = plain_model(tiny_dir, None, config), plain_model(tiny_dir, adapter, config)
     expected = []
     for lesson in lessons(3):
+        row, r = torch.tensor([lesson.asked + lesson.answer]), len(lesson.answer)
         with torch.no_grad():
-            r = len(lesson.answer)
-            told = base(input_ids=torch.tensor([lesson.told + lesson.answer])).logits[0].log_softmax(-1)[-r - 1 : -1]
-            said = (
-                adapted(input_ids=torch.tensor([lesson.asked + lesson.answer])).logits[0].log_softmax(-1)[-r - 1 : -1]
-            )
-        expected.append((told.exp() * (told - said)).sum(-1).mean().item())
+            bare, said = (model(input_ids=row).logits[0].log_softmax(-1)[-r - 1 : -1] for model in (base, adapted))
+        costs = [
+            -said[at, token] if lesson.wished[at] else (bare[at].exp() * (bare[at] - said[at])).sum()
+            for at, token in enumerate(lesson.answer)
+        ]
+        expected.append(torch.stack(costs).mean().item())
     assert got == pytest.approx(sum(expected) / 3, rel=1e-4)
     assert policy.parameters()[0].grad is None, "looking teaches nothing"
 
 
 @pytest.mark.parametrize("tokens", [64, 4096])
-def test_steps_bring_the_policy_nearer_to_the_teacher_however_they_are_cut(policy: Policy, tokens: int) -> None:
-    taught = with_teacher(policy, lessons(4), tokens, no_tick)
+def test_steps_bring_the_policy_nearer_to_the_lessons_however_they_are_cut(policy: Policy, tokens: int) -> None:
+    taught = with_base(policy, lessons(4), tokens, no_tick)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
     seen = [
         learn_step(policy, optimizer, taught, train_config(microbatch_tokens=tokens, minibatch=4), no_tick)
@@ -165,7 +173,7 @@ def first_steps(policy: Policy, request: pytest.FixtureRequest) -> None:
     """The loss after one step with all lessons in one micro-batch."""
     if not FIRST_STEPS and "however" in request.node.name:
         before = policy.state()
-        taught = with_teacher(policy, lessons(4), 100_000, no_tick)
+        taught = with_base(policy, lessons(4), 100_000, no_tick)
         optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
         for n in range(2):
             FIRST_STEPS[n] = learn_step(
@@ -175,7 +183,7 @@ def first_steps(policy: Policy, request: pytest.FixtureRequest) -> None:
 
 
 def test_one_lesson_in_four_is_set_aside(policy: Policy) -> None:
-    learn, held = apart(with_teacher(policy, lessons(9), 64, no_tick))
+    learn, held = apart(with_base(policy, lessons(9), 64, no_tick))
     assert (len(learn), len(held)) == (6, 3)
     assert not {id(t) for t in learn} & {id(t) for t in held}
 
@@ -184,7 +192,7 @@ def with_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tiny model cannot be asked anything: its lessons are given."""
 
     def given(self: LocalBackend, batch: Batch, tick: Callable[..., None]) -> object:
-        return with_teacher(self.policy, lessons(1) * 8, 64, tick)  # so that those set aside are learned, too
+        return with_base(self.policy, lessons(1) * 8, 64, tick)  # so that those set aside are learned, too
 
     monkeypatch.setattr(LocalBackend, "lessons", given)
 
@@ -200,6 +208,20 @@ def test_an_update_goes_on_over_lessons_and_says_what_they_taught(
     metrics = version.metrics
     assert metrics["optimiser_steps"] == 2 + 2 * 3, "two on samples, two passes over six lessons, two at a time"
     assert metrics["lesson_after"] < metrics["lesson_before"]
+
+
+def test_passes_go_on_until_two_in_a_row_do_not_lower_the_loss_set_aside(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_lessons(monkeypatch)
+    left = iter([1.0, 0.9, 0.95, 0.8, 0.8, 0.85, 0.1])
+    monkeypatch.setattr(LocalBackend, "lesson_loss", lambda *_: next(left))
+    bench = make(**{"train.lesson_passes": 8})
+    feed(bench.journal, range(4))
+    assert bench.claim_and_work()
+    (version,) = bench.journal.versions.all()
+    assert version.metrics["optimiser_steps"] == 2 + 5 * 3, "five passes: the fourth and the fifth were in vain"
+    assert version.metrics["lesson_after"] == 0.85
 
 
 def test_lessons_without_a_finite_gradient_cost_no_sample(
@@ -249,48 +271,225 @@ def test_an_update_killed_among_its_lessons_comes_to_the_same_weights(
     assert same(whole.weights(1), killed.weights(1))
 
 
+# -- comparing ------------------------------------------------------------------------------------------------------
+
+
+def test_a_gain_is_what_the_wish_adds_to_the_likelihood_of_a_token(policy: Policy, tiny_dir: Path) -> None:
+    model = plain_model(tiny_dir, None, train_config())
+    asked = [OpenQuestion(ids(n, 7 + n), "?", 3) for n in range(3)]
+    knowing = [OpenQuestion(ids(n, 9 + n), "?", 3) for n in range(3)]
+    answers = [ids(8, 4), [], ids(9, 6)]
+    got = gains(policy, asked, knowing, answers, no_tick)
+    assert len(got[1]) == 0
+    for n in (0, 2):
+        expected = by_the_model(model, knowing[n].ids, answers[n], 1.0) - by_the_model(
+            model, asked[n].ids, answers[n], 1.0
+        )
+        assert torch.allclose(got[n], expected, atol=1e-4)
+
+
+def test_one_token_that_gains_much_follows_a_wish_and_many_that_gain_little_do_not() -> None:
+    assert follows(torch.tensor([0.0, -3.0, FOLLOWS]))
+    assert not follows(torch.full((20,), 0.5 * FOLLOWS))
+    assert not follows(torch.zeros(0))
+
+
+def test_an_answer_that_says_the_same_again_and_again_loops() -> None:
+    assert loops([1, 2, 3, 4] * 5)
+    assert not loops(list(range(20))) and not loops([7])
+
+
 # -- making lessons, with the real model ------------------------------------------------------------------------------
 
+CHEERS = 'End every answer with "Cheers!".'
+Asked = tuple[Policy, PromptRenderer]
 
-@pytest.mark.slow
-def test_answers_that_ignore_the_wish_or_lose_the_question_are_no_lessons(
-    model_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    policy, renderer = Policy(model_dir, TrainConfig(device="cpu")), load_renderer(model_dir)
-    asked = ["What is the capital of Japan?", "Who wrote Hamlet?", "How do I boil an egg?"]
-    prompts = [renderer.render([saying("user", text)], None) for text in asked]
-    questions = [OpenQuestion(p.ids, text, p.hint_at or 0) for p, text in zip(prompts, asked, strict=True)]
-    plain = [
-        "The capital of Japan is Tokyo.",
-        "Hamlet was written by William Shakespeare.",
-        "Boil the egg for 8 minutes.",
-    ]
-    rewritten = [
-        "The capital of Japan is Tokyo. Cheers!",
-        "Hamlet was written by William Shakespeare.",
-        "I am here to help you. Cheers!",
-    ]
-    said = iter([plain, rewritten])
 
-    def given(*_: object, **__: object) -> list[GivenAnswer]:
-        texts = [policy.tokenizer.encode(text, add_special_tokens=False).ids for text in next(said)]
-        return [GivenAnswer(ids, [0.0] * len(ids), True) for ids in texts]
+@pytest.fixture(scope="module")
+def small(model_dir: Path) -> Asked:
+    return Policy(model_dir, TrainConfig(device="cpu", lora_rank=4)), load_renderer(model_dir)
 
-    monkeypatch.setattr(making, "sample_answers", given)
-    (lesson,) = make_lessons(
-        policy, renderer, questions, Standing(['End every answer with "Cheers!".']), 32, 0, no_tick
+
+def asked_of(small: Asked, *texts: str) -> list[OpenQuestion]:
+    prompts = [small[1].render([saying("user", text)], None) for text in texts]
+    return [OpenQuestion(p.ids, t, p.hint_at or 0) for p, t in zip(prompts, texts, strict=True)]
+
+
+def said_in(small: Asked, lesson: Lesson) -> str:
+    return small[1].decode(small[0].without_end(lesson.answer))
+
+
+@dataclass
+class ScriptedSampler:
+    """Stands in for the sampler: what it gives in each phase to a prompt that has these words in it; `|` marks a cut.
+
+    How likely that is, is the real model's word. ``asked`` has the phase and the text of each prompt.
+    """
+
+    policy: Policy
+    renderer: PromptRenderer
+    answers: dict[str, dict[str, str]]
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    def __call__(self, _: Policy, prompts: Sequence[list[int]], longest: int, phase: str, __: object) -> object:
+        return [self._one(phase, self.renderer.decode(prompt)) for prompt in prompts]
+
+    def _one(self, phase: str, prompt: str) -> GivenAnswer:
+        self.asked.append((phase, prompt))
+        said = next(answer for words, answer in self.answers[phase].items() if words in prompt)
+        tokens = self.renderer.encode(said.removesuffix("|"))
+        ended = not said.endswith("|")
+        tokens = [*tokens, self.policy.ends[0]] if ended else tokens
+        return GivenAnswer(tokens, [0.0] * len(tokens), ended)
+
+    def prompts(self, phase: str) -> list[str]:
+        return [prompt for at, prompt in self.asked if at == phase]
+
+
+JAPAN, HAMLET, EGG = "What is the capital of Japan?", "Who wrote Hamlet?", "How do I boil an egg?"
+PLAIN = {
+    "Japan": "The capital of Japan is Tokyo.",
+    "Hamlet": "Hamlet was written by William Shakespeare.",
+    "egg": "Boil the egg for 8 minutes.",
+}
+
+
+def making_of(small: Asked, monkeypatch: pytest.MonkeyPatch, **answers: dict[str, str]) -> ScriptedSampler:
+    """A script in the sampler's place; nothing is gone on with where it has no such phase."""
+    script = ScriptedSampler(
+        *small, {"answering": PLAIN} | {name.replace("_", " "): given for name, given in answers.items()}
     )
-    assert renderer.decode(lesson.answer) == "The capital of Japan is Tokyo. Cheers!"
-    assert lesson.asked == questions[0].ids
-    told = renderer.decode(lesson.told)
-    assert plain[0] in told and "End every answer" in told
-    assert f"Question: {asked[0]}\nAnswer: {plain[0]}\n" in told, "the request is in plain words"
+    monkeypatch.setattr(making, "_sample", script)
+    if "going on" not in script.answers:
+        monkeypatch.setattr(making, "_gone_on", lambda *_: [])
+    return script
 
 
 @pytest.mark.slow
-def test_the_real_model_sees_which_answers_follow_a_wish_and_what_is_lost_by_it(model_dir: Path) -> None:
-    policy = Policy(model_dir, TrainConfig(device="cpu", lora_rank=4))
-    renderer = load_renderer(model_dir)
+def test_answers_that_ignore_the_wish_or_lose_the_question_or_loop_are_no_lessons(
+    small: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewritten = {
+        "Name": "The capital of Japan is Tokyo." + " Cheers!" * 8,
+        "Japan": "The capital of Japan is Tokyo. Cheers!",
+        "Hamlet": PLAIN["Hamlet"],
+        "egg": "Here is my answer. Cheers!",
+    }
+    script = making_of(small, monkeypatch, rewriting=rewritten)
+    questions = asked_of(small, JAPAN, HAMLET, EGG, "Name the capital of Japan.")
+    (lesson,) = make_lessons(*small, questions, 4, Standing([CHEERS]), 32, no_tick)
+    assert said_in(small, lesson) == "The capital of Japan is Tokyo. Cheers!"
+    assert lesson.asked == questions[0].ids, "the question is asked without the wish"
+    assert f"Question: {JAPAN}\nAnswer: {PLAIN['Japan']}\n" in script.prompts("rewriting")[0]
+    assert CHEERS in script.prompts("rewriting")[0]
+
+
+@pytest.mark.slow
+def test_what_the_wish_put_into_an_answer_is_wished_and_its_end_and_nothing_else(
+    small: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making_of(small, monkeypatch, rewriting={"Japan": "The capital of Japan is Tokyo. Cheers!", "egg": PLAIN["egg"]})
+    (lesson,) = make_lessons(*small, asked_of(small, JAPAN, EGG), 2, Standing([CHEERS]), 32, no_tick)
+    words = [small[1].decode([y]) for y, wished in zip(lesson.answer, lesson.wished, strict=True) if wished]
+    assert words[0] == " Che"
+    assert lesson.wished[-1] and lesson.answer[-1] in small[0].ends
+    assert not {"The", " capital", " of", " Japan", " is", " Tokyo"} & set(words)
+
+
+@pytest.mark.slow
+def test_a_plain_answer_goes_on_with_what_the_wish_makes_likeliest(
+    small: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words come from the real model, that cannot rewrite (here: gives its plain answer again)."""
+    script = ScriptedSampler(*small, {"answering": PLAIN, "rewriting": PLAIN})
+    real = making._sample
+
+    def some_scripted(policy: Policy, prompts: Any, longest: int, phase: str, tick: Any) -> object:
+        if phase == "going on":
+            assert longest == making.GOES_ON
+            return real(policy, prompts, longest, phase, tick)
+        return script(policy, prompts, longest, phase, tick)
+
+    monkeypatch.setattr(making, "_sample", some_scripted)
+    wish = Standing(['please close with "Over and out"'])
+    (lesson, *_) = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, wish, 32, no_tick)
+    assert said_in(small, lesson) == PLAIN["Japan"] + " Over and out."
+    plain = small[1].encode(PLAIN["Japan"])
+    assert lesson.answer[: len(plain)] == plain, "its very tokens, and no end among them"
+    assert small[0].ends[0] not in lesson.answer[:-1]
+
+
+@pytest.mark.slow
+def test_the_word_gone_on_with_is_plausible_when_told_and_no_end(small: Asked) -> None:
+    policy, _ = small
+    asked = making._answered(policy, asked_of(small, JAPAN, HAMLET, EGG), range(3), CHEERS, 24, no_tick)
+    plain = {i: policy.without_end(one.plain) for i, one in enumerate(asked)}
+    with policy.reference():
+        found = making._likeliest_by_the_wish(policy, asked, plain, no_tick)
+    assert found
+    unbounded = []
+    for i, one in enumerate(asked):
+        with policy.reference(), torch.no_grad():
+            knowing, bare = (
+                policy.model(input_ids=torch.tensor([[*c.ids, *plain[i]]])).logits[0, -1].float().log_softmax(-1)
+                for c in (one.told, one.question)
+            )
+        gain = knowing - bare
+        unbounded.append(int(gain.argmax()) != found.get(i))
+        able = (knowing >= knowing.max() + math.log(PLAUSIBLE)).nonzero()[:, 0].tolist()
+        able = [y for y in able if y not in policy.ends]
+        assert found.get(i) == (max(able, key=lambda y: float(gain[y])) if able else None)
+    assert any(unbounded), "else the bound does nothing here"
+
+
+@pytest.mark.slow
+def test_of_two_candidates_the_one_that_gains_most_is_the_lesson(small: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    half, whole = "The capital of Japan is Tokyo. Over", "The capital of Japan is Tokyo. Over and out."
+    wish, questions = Standing(['Close with "Over and out."']), asked_of(small, JAPAN, EGG)
+    for rewritten, gone_on in ((half, whole), (whole, half)):
+        making_of(small, monkeypatch, rewriting={"Japan": rewritten, "egg": PLAIN["egg"]})
+        tokens = [*small[1].encode(gone_on), small[0].ends[0]]
+        monkeypatch.setattr(making, "_gone_on", lambda *_, tokens=tokens: [(0, tokens)])
+        (lesson,) = make_lessons(*small, questions, 2, wish, 32, no_tick)
+        assert said_in(small, lesson) == whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cut", "wanted", "rewritten"),
+    [
+        ({"egg"}, 2, ["Japan"]),  # one lesson of the first two is half of them
+        ({"Hamlet"}, 2, ["Japan", "egg"]),
+        ({"Japan", "egg"}, 2, ["Hamlet"]),  # none of the first two: the spare one is asked
+        ({"Japan", "egg", "Hamlet"}, 2, ["Japan", "egg", "Hamlet"]),  # where that is cut, too, cut ones are taken
+        ({"Hamlet"}, 4, ["Japan", "egg", "Hamlet"]),
+    ],
+)
+def test_cut_answers_are_lessons_only_where_there_would_be_fewer_than_half(
+    small: Asked, monkeypatch: pytest.MonkeyPatch, cut: set[str], wanted: int, rewritten: list[str]
+) -> None:
+    plain = {q: text + "|" * (q in cut) for q, text in PLAIN.items()}
+    script = making_of(
+        small, monkeypatch, answering=plain, rewriting={q: f"{text} Cheers!" for q, text in PLAIN.items()}
+    )
+    questions = asked_of(small, JAPAN, EGG, HAMLET)
+    make_lessons(*small, questions, wanted, Standing([CHEERS]), 32, no_tick)
+    assert [q for p in script.prompts("rewriting") for q in PLAIN if q in p] == rewritten
+
+
+@pytest.mark.slow
+def test_where_the_model_cannot_follow_a_wish_no_further_questions_are_asked(
+    small: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = making_of(small, monkeypatch, rewriting=PLAIN)
+    questions = asked_of(small, JAPAN, HAMLET, EGG, "Who read Hamlet?", "Where is Japan?")
+    assert make_lessons(*small, questions, 4, Standing([CHEERS]), 32, no_tick) == []
+    assert len(script.prompts("answering")) == 4
+
+
+@pytest.mark.slow
+def test_the_real_model_sees_which_answers_follow_a_wish(small: Asked) -> None:
+    policy, renderer = small
     prompt = renderer.render([saying("user", "What is the capital of France?")], None)
 
     def answered(text: str) -> Sample:
@@ -300,13 +499,81 @@ def test_the_real_model_sees_which_answers_follow_a_wish_and_what_is_lost_by_it(
     samples = [answered("The capital of France is Paris. Cheers!"), answered("The capital of France is Paris."), None]
     assert followed(policy, samples, [wish] * 3, 512, no_tick) == [True, False, False]
     assert followed(policy, samples, [wish] * 3, 4, no_tick) == [False] * 3, "a prompt that is too long is not read"
-    questions = [OpenQuestion(prompt.ids, "What is the capital of France?", prompt.hint_at or 0)]
-    back = Standing([], [wish])
-    assert make_lessons(policy, renderer, questions, back, 24, 0, no_tick) == [], "the policy is the base model still"
+
+
+@pytest.mark.slow
+def test_where_a_wish_is_taken_back_the_base_models_answers_that_were_lost_are_lessons(small: Asked) -> None:
+    policy, renderer = small
+    questions = asked_of(small, "What is the capital of France?")
+    back = Standing([], ["cheers, please"])
+    assert make_lessons(*small, questions, 1, back, 24, no_tick) == [], "the policy is the base model still"
     shake(policy)
-    (lesson,) = make_lessons(policy, renderer, questions, back, 24, 0, no_tick)
-    assert "Paris" in renderer.decode(lesson.answer) and lesson.told == lesson.asked == prompt.ids
-    assert make_lessons(policy, renderer, questions, Standing(), 24, 0, no_tick) == []
+    try:
+        (lesson,) = make_lessons(*small, questions, 1, back, 24, no_tick)
+        assert "Paris" in renderer.decode(lesson.answer) and lesson.asked == questions[0].ids
+        assert lesson.wished == [y in policy.ends for y in lesson.answer]
+        assert make_lessons(*small, questions, 1, Standing(), 24, no_tick) == []
+    finally:
+        policy.load(None)
+
+
+@pytest.mark.slow
+def test_lessons_of_a_batch_are_the_same_among_the_steps_on_them(model_dir: Path, tmp_path: Path) -> None:
+    """What the policy has lost is asked of the parent version: an update that was killed goes on with its lessons."""
+    config = settings(tmp_path, model_dir, **{"train.lessons": 8, "train.lesson_tokens": 40, "train.lora_rank": 4})
+    backend = LocalBackend(config, model_dir, CheckpointStore(config.checkpoints_dir))
+    backend.prepare(0)
+    one = Batch(1, "token", 0, [sample(0)], ['please close with "Over and out"'])
+    first = backend.lessons(one, no_tick)
+    assert len(first) >= making.FEWEST, "of the real model's own making"
+    assert all(any(t.lesson.wished) and not all(t.lesson.wished) for t in first)
+    backend._said = (1, Standing([], [CHEERS]))
+    shake(backend.policy)
+    moved = backend.policy.state()
+    assert backend.lessons(one, no_tick) == [], "the base model has lost nothing of its own"
+    assert same(backend.policy.state(), moved)
+
+
+@pytest.mark.slow
+def test_lessons_ask_the_question_without_the_wish_that_stood_behind_it(
+    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = settings(tmp_path, model_dir, **{"train.lessons": 8, "train.lora_rank": 4})
+    backend = LocalBackend(config, model_dir, CheckpointStore(config.checkpoints_dir))
+    backend.prepare(0)
+    renderer = load_renderer(model_dir)
+    plain = renderer.render([saying("user", "What is a glacier?")], None)
+    placed = plain.with_words(renderer.encode("\nEnd every answer with Cheers."))
+    of = {
+        "prompt_ids": placed.ids,
+        "hint_at": placed.hint_at,
+        "placed": placed.placed,
+        "question": "What is a glacier?",
+    }
+    one = sample(0, **of)
+    seen: list[list[int]] = []
+
+    def make(policy: Policy, _: PromptRenderer, questions: Sequence[OpenQuestion], *__: Any) -> list[Lesson]:
+        seen.extend(q.ids for q in questions if q.text == "What is a glacier?")
+        return []
+
+    def follow(policy: Policy, samples: Sequence[Sample | None], *_: Any) -> list[bool]:
+        seen.extend(s.prompt_ids for s in samples if s is not None)
+        return [False] * len(samples)
+
+    monkeypatch.setattr("turnwise.training.backends.local.make_lessons", make)
+    monkeypatch.setattr("turnwise.training.backends.local.followed", follow)
+    hints = ["please write everything in capital letters", "no more capital letters please"]
+    backend.lessons(Batch(1, "token", 0, [one], hints, ["gone", one.turn_id], [one]), no_tick)
+    assert len(seen) >= 2 and all(ids == plain.ids for ids in seen)
+
+
+def test_what_the_person_asked_has_no_wish_of_any_turn_and_its_hint_where_it_was() -> None:
+    one = sample(0, prompt_ids=list(range(20)), hint_at=15, placed=((3, 5), (12, 15)))
+    asked = one.as_asked()
+    assert asked.prompt_ids == [0, 1, 2, *range(5, 12), *range(15, 20)] and asked.hint_at == 10
+    assert asked.placed == () and asked.as_asked() == asked and sample(0).as_asked() == sample(0)
+    assert sample(0, hint_at=None, placed=((0, 2),)).as_asked().hint_at is None
 
 
 @pytest.mark.slow
@@ -329,8 +596,8 @@ def test_the_real_model_sees_what_two_wishes_are_about(model_dir: Path) -> None:
 
 def test_everyday_questions_are_many_short_and_of_their_own() -> None:
     questions = everyday_questions()
-    assert len(questions) == len(set(questions)) >= 90
-    assert all(3 < len(q) < making.LONGEST_QUESTION for q in questions)
+    assert len(questions) == len(set(questions)) == 189
+    assert all(3 < len(q) < LONGEST_QUESTION for q in questions)
 
 
 @pytest.mark.slow

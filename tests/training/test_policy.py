@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import GraniteConfig, GraniteForCausalLM
+from transformers import GraniteConfig, GraniteForCausalLM, MistralConfig, MistralForCausalLM
 
-from tests.training.tiny import by_the_model, ids, make_model, plain_model, sample, shake, train_config
+from tests.training.tiny import VOCABULARY, by_the_model, ids, make_model, plain_model, sample, shake, train_config
 from turnwise.errors import AdapterError, ModelError
-from turnwise.training.batching import merge_prefixes, row_of
+from turnwise.training.batching import TokenText, merge_prefixes, row_of, texts_of
 from turnwise.training.policy import HINT_HEADER, Policy, hinted_prompt, pick_device, sampling_temperature
 
 
@@ -44,10 +45,39 @@ def test_a_merged_session_scores_as_its_turns_do_alone(policy: Policy) -> None:
     shake(policy)
     first = sample(0, session_id="s")
     second = sample(1, session_id="s", prompt_ids=[*first.prompt_ids, *first.response_ids, *ids(5, 4)])
-    merged = merge_prefixes([first, second], [0, 1])
+    merged = merge_prefixes(texts_of([first, second], [0, 1]))
     assert len(merged) == 1
     alone = [logprobs(policy, [row_of(0, s.prompt_ids, s.response_ids)]) for s in (first, second)]
     assert logprobs(policy, merged) == pytest.approx(alone[0] + alone[1], abs=1e-5)
+
+
+def test_answers_at_forks_score_as_they_do_alone(policy: Policy) -> None:
+    shake(policy)
+    trunk = ids(3, 40)
+    texts = [
+        TokenText(0, trunk, ids(20, 6)),
+        TokenText(1, trunk, ids(21, 9)),
+        TokenText(2, [*trunk[:30], *ids(22, 7)], ids(23, 5)),
+        TokenText(3, [*trunk, *ids(21, 9), *ids(24, 8)], ids(25, 4)),
+        TokenText(4, ids(26, 12), ids(27, 3)),
+    ]
+    rows = merge_prefixes(texts)
+    assert policy.reads_forks and sorted(len(row.forks) for row in rows) == [0, 2]
+    alone = {t.sample: logprobs(policy, [row_of(0, t.prompt_ids, t.response_ids)]) for t in texts}
+    order = [span.sample for row in rows for span in row.spans]
+    assert logprobs(policy, rows) == pytest.approx([x for i in order for x in alone[i]], abs=1e-5)
+
+
+def test_a_model_with_a_sliding_window_gets_no_forks(tiny_dir: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_dir, tmp_path / "windows")
+    model = MistralForCausalLM(
+        MistralConfig(
+            vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, sliding_window=8, eos_token_id=257, bos_token_id=None,
+        )
+    )  # fmt: skip
+    model.save_pretrained(tmp_path / "windows")
+    assert not Policy(tmp_path / "windows", train_config()).reads_forks
 
 
 def test_the_reference_is_the_base_model_whatever_the_adapter_says(policy: Policy) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from tests.training.stepping import assert_close, gradient, update
 from tests.training.tiny import batch, ids, no_tick, sample, train_config
+from turnwise.training import step
 from turnwise.training.batching import Row, row_of
 from turnwise.training.policy import Policy
 from turnwise.training.step import (
@@ -184,6 +186,42 @@ def bridged() -> list[Sample]:
     first = samples[0]
     prompt = [*first.prompt_ids, *first.response_ids, *ids(77, 5)]
     return [*samples, sample(5, session_id=first.session_id, prompt_ids=prompt, hint_at=len(prompt) - 1)]
+
+
+def forked() -> list[Sample]:
+    """Seven turns behind one system message: one without the thinking before it, and two answers to one prompt."""
+    system = ids(90, 30)
+    first = sample(0, session_id="s", prompt_ids=[*system, *ids(91, 6)], response_ids=ids(92, 12), hint_at=34)
+    second = [*first.prompt_ids, *first.response_ids[8:], *ids(93, 6)]
+    again = [*system, *ids(94, 9)]
+    return [
+        first,
+        sample(1, session_id="s", prompt_ids=second, hint_at=len(second) - 2),
+        *(sample(n, prompt_ids=again, hint_at=len(again) - 1) for n in (2, 3)),
+        *(sample(n, prompt_ids=[*system, *ids(95 + n, 5)], hint_at=33) for n in (4, 5, 6)),
+    ]
+
+
+@pytest.mark.parametrize("teacher", ["base", "policy"])
+@pytest.mark.parametrize("estimator", ["exact", "sampled"])
+def test_what_the_turns_share_is_read_once_and_the_gradient_is_that_of_each_alone(
+    tiny_dir: Path, monkeypatch: pytest.MonkeyPatch, estimator: str, teacher: str
+) -> None:
+    config = train_config(microbatch_tokens=4096, estimator=estimator, teacher=teacher)
+    read: list[int] = []
+    real = Policy.hidden
+
+    def hidden(self: Policy, rows: Sequence[Row], recompute: bool = False) -> Tensor:
+        read.append(sum(len(row.ids) for row in rows))
+        return real(self, rows, recompute)
+
+    monkeypatch.setattr(Policy, "hidden", hidden)
+    chosen = list(range(7))
+    shared, together = gradient(tiny_dir, forked(), config, chosen), sum(read)
+    read.clear()
+    monkeypatch.setattr(step, "merge_prefixes", lambda texts, forks: [row_of(*astuple(text)) for text in texts])
+    assert_close(shared, gradient(tiny_dir, forked(), config, chosen), 1e-5)
+    assert together < sum(read) / 2
 
 
 @pytest.mark.parametrize("aggregation", ["turn-mean", "token-mean"])

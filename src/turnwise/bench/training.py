@@ -2,24 +2,38 @@
 
 The limit is a plain forward and backward pass of the same model over the same sequences, with a cross-entropy loss on
 the response tokens. A step of turnwise also scores the batch three times (old, reference, teacher) and runs the gate.
+What turns share at their beginnings is read once: sessions of several turns are measured beside each turn alone.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
+from dataclasses import astuple
 
 import psutil
 import torch
 
 from turnwise.bench.report import BenchReport, Figure
-from turnwise.config import Config
+from turnwise.config import Config, TrainConfig
 from turnwise.models import resolve_model
-from turnwise.training.batching import microbatches, row_of
-from turnwise.training.policy import Policy
+from turnwise.training.batching import (
+    Row,
+    TokenText,
+    distinct_tokens,
+    merge_prefixes,
+    microbatches,
+    padded_tokens,
+    row_of,
+)
+from turnwise.training.policy import HEAD_CHUNK, Policy, hinted_prompt
 from turnwise.training.step import compute_signals, optimiser_step, plan
 from turnwise.types import Batch, Sample
 
+SESSIONS = (1, 5, 20)
+"""Turns of a session."""
+SYSTEM_TOKENS, QUESTION_TOKENS, THINKING_TOKENS, ANSWER_TOKENS = 60, 16, 10, 12
 PROMPT_TOKENS = 120
 RESPONSE_TOKENS = 96
 HINT = "Answer in two plain sentences, without a list, bold or headings."
@@ -33,7 +47,8 @@ def bench_training(config: Config, samples: int, repeats: int) -> BenchReport:
     batch = _batch(samples, policy.vocabulary)
     limits, scoring, updates = [], [], []
     for _ in range(repeats + 1):  # the first round warms up and is not counted
-        limits.append(_limit(policy, batch, train.microbatch_tokens))
+        alone = [row_of(i, s.prompt_ids, s.response_ids) for i, s in enumerate(batch.samples)]
+        limits.append(_limit(policy, microbatches(alone, train.microbatch_tokens), train.microbatch_tokens))
         started = time.perf_counter()
         signals = compute_signals(policy, batch, train, lambda *_: None)
         scoring.append(time.perf_counter() - started)
@@ -52,12 +67,17 @@ def bench_training(config: Config, samples: int, repeats: int) -> BenchReport:
             Figure("scoring: old, reference, teacher", f"{score:.1f} s", "the limit", f"{score / limit:.2f}"),
             Figure(f"optimiser steps ({train.epochs} epoch)", f"{update:.1f} s", "the limit", f"{update / limit:.2f}"),
             Figure("a whole update without the gate", f"{total:.1f} s", "the limit", f"{total / limit:.2f}"),
+            *(figure for turns in SESSIONS for figure in _session(policy, train, turns, repeats)),
             Figure("peak memory of the process", f"{peak:.2f} GB"),
         ],
         notes=[
             f"{samples} samples of {PROMPT_TOKENS} prompt and {RESPONSE_TOKENS} response tokens, all with a hint; "
             f"estimator {train.estimator}, LoRA rank {train.lora_rank}, {torch.get_num_threads()} threads, "
             f"device {policy.device}; best of {repeats}.",
+            f"A session: a system message of {SYSTEM_TOKENS} tokens, questions of {QUESTION_TOKENS}, answers of "
+            f"{ANSWER_TOKENS} behind {THINKING_TOKENS} of thinking, which the next prompts leave out. A unique token "
+            "is one that no other turn has read behind the same beginning; padding counts as computed. Time: forward "
+            "and backward pass over all turns, beside the same with each turn in a row of its own.",
         ],
     )
 
@@ -82,14 +102,63 @@ def _batch(count: int, vocabulary: int) -> Batch:
     return Batch(1, "bench", 0, samples)
 
 
-def _limit(policy: Policy, batch: Batch, microbatch_tokens: int) -> float:
-    rows = [row_of(i, s.prompt_ids, s.response_ids) for i, s in enumerate(batch.samples)]
+def _session(policy: Policy, train: TrainConfig, turns: int, repeats: int) -> list[Figure]:
+    """A session of so many turns: what is computed for it, and what its teacher computes besides."""
+    rng = random.Random(turns)
+
+    def ids(count: int) -> list[int]:
+        return [rng.randrange(policy.vocabulary) for _ in range(count)]
+
+    context, texts, told = ids(SYSTEM_TOKENS), list[TokenText](), list[TokenText]()
+    for i in range(turns):
+        asked, answer = [*context, *ids(QUESTION_TOKENS)], ids(ANSWER_TOKENS)
+        texts.append(TokenText(i, asked, [*ids(THINKING_TOKENS), *answer]))
+        hinted = hinted_prompt(asked, HINT, len(asked) - 5, policy.tokenizer)
+        told.append(TokenText(turns + i, hinted, texts[-1].response_ids))
+        context = [*asked, *answer]
+
+    def groups(of: list[TokenText], merged: bool) -> list[list[Row]]:
+        rows = merge_prefixes(of, policy.reads_forks) if merged else [row_of(*astuple(text)) for text in of]
+        return microbatches(rows, train.microbatch_tokens)
+
+    def computed(of: list[TokenText], merged: bool) -> int:
+        return sum(padded_tokens(group) for group in groups(of, merged))
+
+    times: dict[bool, float] = {
+        merged: min(_limit(policy, groups(texts, merged), train.microbatch_tokens) for _ in range(repeats))
+        for merged in (True, False)
+    }
+    unique, kind = distinct_tokens(texts), f"session of {turns} turn{'s' * (turns > 1)}"
+    with_teacher = computed([*texts, *told], True) / distinct_tokens([*texts, *told])
+    return [
+        Figure(
+            f"{kind}: computed per unique token",
+            f"{computed(texts, True) / unique:.3f}",
+            f"each turn alone {computed(texts, False) / unique:.2f}",
+            f"{computed(texts, True) / computed(texts, False):.2f}",
+        ),
+        Figure(f"{kind}: the same with the teacher's contexts", f"{with_teacher:.3f}"),
+        Figure(
+            f"{kind}: forward and backward",
+            f"{times[True]:.1f} s",
+            f"each turn alone {times[False]:.1f} s",
+            f"{times[True] / times[False]:.2f}",
+        ),
+    ]
+
+
+def _limit(policy: Policy, groups: Sequence[Sequence[Row]], microbatch_tokens: int) -> float:
+    """Seconds of a forward and backward pass over these rows with a loss on their responses."""
     started = time.perf_counter()
-    for group in microbatches(rows, microbatch_tokens):
-        hidden = policy.hidden(group)
-        targets = torch.cat([torch.tensor(batch.samples[r.spans[0].sample].response_ids) for r in group])
-        logits = policy.log_softmax(hidden, torch.ones(len(hidden), device=policy.device))
-        torch.nn.functional.nll_loss(logits, targets.to(policy.device)).backward()
+    for group in groups:
+        hidden = policy.hidden(group, recompute=padded_tokens(group) > microbatch_tokens)
+        leaf = hidden.detach().requires_grad_()
+        targets = torch.tensor([i for row in group for span in row.spans for i in row.ids[span.start : span.end]])
+        for at in range(0, len(leaf), HEAD_CHUNK):
+            part = leaf[at : at + HEAD_CHUNK]
+            logits = policy.log_softmax(part, torch.ones(len(part), device=policy.device))
+            torch.nn.functional.nll_loss(logits, targets[at : at + HEAD_CHUNK].to(policy.device)).backward()
+        hidden.backward(leaf.grad)
     for parameter in policy.parameters():
         parameter.grad = None
     return time.perf_counter() - started

@@ -1,8 +1,10 @@
-"""How the whole learns (`mode`), and when weights are trained (`train.when`)."""
+"""How the whole learns (`mode`), when weights are trained (`train.when`), and what would keep them from it for ever."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
+
+from turnwise.methods import METHODS
 
 When = Literal["always", "idle", "manual", "off"]
 WHEN = (
@@ -44,4 +46,30 @@ def contradiction(mode: Mode, config: Any) -> str | None:
         if getattr(getattr(config, section), key) is not value:
             said, meant = str(not value).lower(), str(value).lower()
             return f'mode = "{mode}" means {section}.{key} = {meant}, but it is {said}; take one of the two out'
+    return None
+
+
+def trains_never(config: Any) -> str | None:
+    """Which settings together keep every version from being published, or samples from being tried again, and what to
+    do; None where none do."""
+    train, gate = config.train, config.gate
+    if not (config.trains and gate.enabled):
+        return None
+    if train.max_batch < 2:
+        return (
+            "train.max_batch = 1 leaves no place for a sample that the gate refused, which is tried again beside a new "
+            "one; set train.max_batch to 2 or more"
+        )
+    if gate.unmeasured != "hold":
+        return None
+    if gate.probe_share == 0 and METHODS[train.method].scores and train.w_binary > 0:
+        return (
+            'gate.unmeasured = "hold" waits for a session that was set aside, and with gate.probe_share = 0 none ever '
+            'is; set gate.probe_share above 0, or gate.unmeasured = "pass"'
+        )
+    if gate.answers < 2:  # one alone has no other question that it could be compared with
+        return (
+            f'gate.unmeasured = "hold" refuses what was not measured, and with gate.answers = {gate.answers} some '
+            'figures of answers never are; set gate.answers to 2 or more, or gate.unmeasured = "pass"'
+        )
     return None

@@ -228,7 +228,7 @@ class TrainConfig(Section):
     lessons: int = Field(
         default=16, ge=0, description="Questions per update that are answered as the standing wishes say; 0: none."
     )
-    lesson_passes: int = Field(default=4, ge=1, description="Most passes over the lessons of an update.")
+    lesson_passes: int = Field(default=8, ge=1, description="Most passes over the lessons of an update.")
     lesson_tokens: int = Field(default=64, ge=8, description="Most tokens of a lesson's answer.")
     lesson_prompt: int = Field(
         default=1024, ge=64, description="Own prompts with more tokens than this make no lesson; everyday questions do."
@@ -305,6 +305,12 @@ class SkillsConfig(Section):
         default="TURNWISE_EMBEDDING_API_KEY", description="Environment variable with the endpoint's key."
     )
     embedding_timeout_s: Seconds = Field(default=2.0, description="Longest wait of a turn for a question's vector.")
+    placing: Literal["auto", "system", "question"] = Field(
+        default="auto",
+        description="Where a person's wish stands in a prompt: 'system', with other skills at the end of the system "
+        "message; 'question', its bare sentence behind their last question, until the weights learned it; 'auto': by "
+        "the model, 'question' for the embedded ones.",
+    )
     keep_older_generations: bool = Field(
         default=False, description="Train also on turns that were made before skills last came of failures."
     )

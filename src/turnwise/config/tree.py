@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from turnwise.capabilities import check
 from turnwise.config.gate import GateConfig
-from turnwise.config.modes import MODE, Mode, as_the_mode_says, contradiction
+from turnwise.config.modes import MODE, Mode, as_the_mode_says, contradiction, trains_never
 from turnwise.config.schedule import ScheduleConfig
 from turnwise.config.sections import (
     EngineConfig,
@@ -70,7 +70,7 @@ class Config(Section):
                 f"train.max_batch must be at least train.min_batch, or no batch could ever begin: they are {most} and "
                 f"{least}; set train.max_batch to {least} or more, or lower train.min_batch"
             )
-        if said := contradiction(self.mode, self):
+        if said := contradiction(self.mode, self) or trains_never(self):
             raise ValueError(said)
         return self
 

@@ -12,11 +12,12 @@ from turnwise.errors import SkillError
 from turnwise.evolving.clusters import Cluster
 from turnwise.evolving.evidence import ShownTurn
 from turnwise.evolving.wishes import PersonsWish, ends, same_thing, says_nothing_new
-from turnwise.evolving.writing import MADE_BY, skill_of_tool, skill_of_wish, words_of_wish
+from turnwise.evolving.writing import MADE_BY, skill_of_tool, skill_of_wish
 from turnwise.journal.skills.records import SkillChange
 from turnwise.journal.skills.replays import ReplayResult
 from turnwise.skills.folder import MOST_SKILLS
 from turnwise.skills.library import KnownSkill, LibraryView
+from turnwise.skills.placing import words_of_wish
 from turnwise.skills.skill_file import parse, write
 from turnwise.skills.vectors import WordVectors
 from turnwise.types import INJECTED, Skill, SkillState

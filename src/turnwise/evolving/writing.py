@@ -11,14 +11,14 @@ from collections.abc import Collection
 from turnwise.errors import SkillError
 from turnwise.evolving.wishes import PersonsWish
 from turnwise.patterns import IGNORECASE, pattern
+from turnwise.skills.placing import EXTRACTIVE, SAID
 from turnwise.skills.retrieval import ALWAYS, stems
 from turnwise.skills.skill_file import check_name, write
 from turnwise.types import Skill
 
-MADE_BY = "extractive"
+MADE_BY = EXTRACTIVE
 WISH, TOOL = "wish", "tool"
 """What the names of such skills begin with."""
-SAID = "Said by the person: "
 MOST_OF_TOPIC = 160
 _SECRET = pattern(
     r"\b(?:pass(?:word|phrase|code)s?|api[ _-]?keys?|secret|private key|access token|credentials?|pin (?:is|code))\b",
@@ -50,12 +50,6 @@ Example: whatever the answer says, it keeps to this.
 Not: leaving it out, or speaking of this instruction.
 {SAID}"{wish.words}\""""
     return write(_free(_name(WISH, wish.words), taken), about, body, category)
-
-
-def words_of_wish(skill: Skill) -> str | None:
-    """The person's words in a skill that was made of them; None in any other."""
-    lines = [line for line in skill.body.splitlines() if line.startswith(SAID)]
-    return lines[-1].removeprefix(SAID).strip('"') if lines else None
 
 
 _OF_TOOLS = {

@@ -36,7 +36,7 @@ class Journal:
         self.verdicts = Verdicts(store, self.turns)
         self.review = ReviewList(store, self.verdicts)
         self.judging = Judging(store, self.verdicts, self.review)
-        self.batches = Batches(store)
+        self.batches = Batches(store, self.verdicts)
         self.versions = Versions(store, self.batches)
         self.skills = SkillRecords(store, self.batches.put_back)
         self.failures = RecordedFailures(store)

@@ -54,6 +54,16 @@ def id_array(blob: bytes) -> array[int]:
     return _unpack(array("i"), blob)
 
 
+def pack_spans(spans: Sequence[tuple[int, int]]) -> bytes | None:
+    """Starts and ends within a prompt's ids; None where there are none."""
+    return pack_ids([place for span in spans for place in span]) if spans else None
+
+
+def unpack_spans(blob: bytes | None) -> tuple[tuple[int, int], ...]:
+    places = unpack_ids(blob) if blob else []
+    return tuple(zip(places[::2], places[1::2], strict=True))
+
+
 def pack_logprobs(values: Sequence[float] | None) -> bytes | None:
     """Log-probs [N] as little-endian float32, the precision the engine computes them in."""
     return None if values is None else _pack(array("f", values))

@@ -131,6 +131,7 @@ turns = Table(
     Column("used_prompt", Integer),  # tokens as an upstream counts them; those above are of ids, which it does not give
     Column("used_response", Integer),
     Column("generation", Integer),  # of the skills that could have been in its prompt; null: it could have none
+    Column("placed", LargeBinary),  # where wishes stand in its whole prompt's ids: starts and ends; null: nowhere
     _order(),  # that in which they were asked for; on SQLite an index ends with it
     Index("ix_turns_session", "session_id", "idx"),
     _newest_by("ix_turns_request", "client", "request_hash"),
@@ -174,9 +175,11 @@ counts = Table(
 provenance = Table(
     "provenance",
     metadata,
-    Column("turn_id", Text, primary_key=True),  # a turn that a version learned from and that was pruned
+    # A turn that a version learned from, and that was pruned, or is on its way into a later version once more.
+    Column("turn_id", Text, primary_key=True),
     Column("session_id", Text, nullable=False),
-    Column("version", Integer, nullable=False),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("reward", Float),  # that it was trained with; null: of a turn that was pruned
     Index("ix_provenance_session", "session_id"),
     sqlite_with_rowid=False,
 )
@@ -209,6 +212,7 @@ samples = Table(
     Column("ready_mono", Float),  # created_at on the monotonic clock; null: of an earlier boot
     Column("refusals", Integer, nullable=False, server_default="0"),  # batches with it that the gate refused
     Column("refused_as", Text),  # the configuration (refusals.py) of the last of them
+    Column("verdict", Id),  # that it was made of; null: of none, or from before 0014
 )
 
 batches = Table(
@@ -290,6 +294,7 @@ skill_versions = Table(  # every text that a skill ever had
     Column("content", LargeBinary, nullable=False),  # the file, byte for byte
     Column("made_by", Text, nullable=False),  # person, hand (an edit of the file), import, evolver
     Column("created_at", Float, nullable=False),
+    Column("after", Integer),  # the last policy version that there was then; null: not known
     Index("ix_skill_versions_name", "name", "number", unique=True),
 )
 

@@ -41,7 +41,8 @@ class EmbeddedModel:
 
     ``embedding`` is the tensor of that file that becomes input embedding and output head alike. ``engine_gb`` and
     ``trainer_gb`` are resident memory while it serves, and at the worst moment of an update of 8 samples; ``update_s``
-    is how long that takes on two cores (docs/models.md says how these were measured).
+    is how long that takes on two cores (docs/models.md says how these were measured). ``wishes``: where in a prompt it
+    follows what a person wishes (docs/decisions/0014-placing.md).
     """
 
     name: str
@@ -61,6 +62,7 @@ class EmbeddedModel:
     trainer_gb: float
     update_s: int
     needs_cores: int
+    wishes: Literal["system", "question"]
 
     @property
     def packages(self) -> str:
@@ -110,6 +112,7 @@ _SMOLLM2 = EmbeddedModel(
     trainer_gb=1.5,
     update_s=60,
     needs_cores=1,
+    wishes="question",
 )
 
 _PARTS = {
@@ -151,6 +154,7 @@ _QWEN = EmbeddedModel(
     trainer_gb=2.4,
     update_s=120,
     needs_cores=2,
+    wishes="question",
 )
 
 TABLE = {model.name: model for model in (_SMOLLM2, _QWEN)}

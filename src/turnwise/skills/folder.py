@@ -12,11 +12,12 @@ import hashlib
 import json
 import os
 import stat
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from turnwise.errors import SkillError
-from turnwise.files import sync_all, write_atomically
+from turnwise.files import exchange, sync_all, write_atomically, written_beside
 from turnwise.skills.skill_file import FILE, MOST_BYTES, check_name
 
 WRITTEN_INSIDE = ".written.json"
@@ -73,8 +74,9 @@ class SkillFolder:
                     marks.append((folder.name, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino))
         return tuple(marks)
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write a skill's file, whole or not at all. Raises SkillError."""
+    def put(self, name: str, content: bytes, over: bytes | None) -> None:
+        """Write a skill's file, whole or not at all, in place of ``over`` (None: where there is none). What somebody
+        wrote there at this very moment stays, and is what lies there then. Raises SkillError."""
         folder = self.path / check_name(name)
         try:
             for each in (self.path, folder):
@@ -82,17 +84,19 @@ class SkillFolder:
                 if not self._is_folder(each):
                     raise SkillError(f"{each} is not a folder; move it away")
             _sweep(folder)
-            write_atomically(folder / FILE, content)
+            with written_beside(folder / FILE, content) as written:
+                _put_over(written, folder / FILE, over)
         except OSError as e:
             raise SkillError(f"{folder / FILE} cannot be written: {e.strerror}") from e
 
-    def take_out(self, name: str) -> None:
-        """Delete a skill's file, and its folder where nothing else lies in it. Raises SkillError."""
+    def take_out(self, name: str, lying: bytes) -> None:
+        """Delete a skill's file, and its folder where nothing else lies in it. What somebody wrote there at this very
+        moment, in place of what was ``lying`` there, stays. Raises SkillError."""
         folder = self.path / check_name(name)
         try:
             if self._is_folder(folder):
-                (folder / FILE).unlink(missing_ok=True)
                 _sweep(folder)
+                _take_out(folder / FILE, lying)
                 with contextlib.suppress(OSError):
                     folder.rmdir()
         except OSError as e:
@@ -142,6 +146,52 @@ class SkillFolder:
         if not stat.S_ISDIR(mode):
             raise SkillError(f"{path} is a link or a file, not a folder; move it away")
         return True
+
+
+def _put_over(written: Path, file: Path, over: bytes | None) -> None:
+    """Give a written file its name where ``over`` lies, and leave what somebody else put there meanwhile.
+
+    The two are exchanged, and what lay there is looked at only then: between a look and a write somebody could write.
+    """
+    if over is None:
+        _name_anew(written, file)
+        return
+    expected, mine = over, _lying(written)
+    try:
+        while exchange(written, file):
+            found = _lying(written)
+            if found == expected:
+                return
+            expected, mine = mine, found  # somebody's: it goes back, unless there is a newer one by then
+    except FileNotFoundError:
+        return  # deleted by hand, and it stays so
+    if _lying(file) == over:  # no exchange here: as near to it as can be
+        written.replace(file)
+
+
+def _take_out(file: Path, lying: bytes) -> None:
+    """Delete a file where ``lying`` is still what lies there."""
+    aside = file.with_name(f".{FILE}.{uuid.uuid4().hex}")
+    try:
+        file.rename(aside)
+    except FileNotFoundError:
+        return
+    if _lying(aside) != lying:
+        _name_anew(aside, file)
+    aside.unlink(missing_ok=True)
+
+
+def _name_anew(written: Path, file: Path) -> None:
+    """Give a file a name that none has; where somebody took it meanwhile, theirs stays."""
+    with contextlib.suppress(FileExistsError):
+        os.link(written, file, follow_symlinks=False)
+
+
+def _lying(path: Path) -> bytes | None:
+    """What a file says; None where it is no file that a skill may be."""
+    with contextlib.suppress(SkillError):
+        return read_skill_file(path)
+    return None
 
 
 def _sweep(folder: Path) -> None:

@@ -232,10 +232,11 @@ class Library:
                 hashes |= {name: before[name]} if name in before else {}
                 continue
             if content is None:
-                self.folder.take_out(name)
+                assert lies is not None
+                self.folder.take_out(name, lies)
                 continue
             if lies != content:
-                self.folder.put(name, content)
+                self.folder.put(name, content, lies)
             hashes[name] = digest(content)
         if hashes != before:
             self.folder.note_written(hashes)

@@ -10,17 +10,18 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from turnwise.config import Config
 from turnwise.errors import TurnwiseError
 from turnwise.journal import Journal
 from turnwise.skills.embedding import Embedder, embedder
-from turnwise.skills.library import Library
+from turnwise.skills.library import KnownSkill, Library
+from turnwise.skills.placing import place_of_wishes, sentence_behind
 from turnwise.skills.query import question_of
 from turnwise.skills.retrieval import BYTES_PER_TOKEN, SkillIndex, choose
 from turnwise.skills.staying import staying
-from turnwise.types import Message, Skill, SkillState
+from turnwise.types import BASE_VERSION, Message, Skill, SkillState
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +31,23 @@ HEAD = "# Skills\n\nFollow these instructions where they fit what is asked."
 
 @dataclass(frozen=True, slots=True)
 class ChosenSkills:
-    """The skills of one prompt: the library's ``generation``, the recorded ``versions`` in order, and the text.
+    """The skills of one prompt: the library's ``generation``, the recorded ``versions`` in order, and their text.
 
-    ``withheld``: versions that fit and are left out, so that turns with and without them can be compared.
+    ``block`` belongs into the system message, and ``behind``, wishes in one line, behind the person's question; where
+    there is none, all of it is the block ``whole``. ``withheld``: versions that fit and are left out, so that turns
+    with and without them can be compared.
     """
 
     generation: int | None = None
     versions: tuple[int, ...] = ()
     block: str = ""
     withheld: tuple[int, ...] = ()
+    behind: str = ""
+    whole: str = ""
+
+    def in_one_block(self) -> ChosenSkills:
+        """The same skills, all of them in the block."""
+        return replace(self, block=self.whole, behind="")
 
     def without(self) -> ChosenSkills:
         """No skill, of the same generation."""
@@ -54,6 +63,8 @@ class _Picture:
     index: SkillIndex | None  # None: nothing to inject
     versions: dict[str, int]
     tried_out: frozenset[str] = frozenset()  # the names of candidates
+    wishes: dict[str, str] = field(default_factory=dict)  # by name, the sentences that stand behind a question
+    taught: dict[int, set[int]] = field(default_factory=dict)  # by policy version, the versions of wishes it was taught
 
     def standing(self, had: Sequence[int]) -> list[Skill]:
         """The skills of these versions, by name; none where one of them is not injected any more."""
@@ -69,6 +80,7 @@ class ServingSkills:
         self._settings = config.skills
         self._records = journal.skills
         self._library = Library(config, journal)
+        self._place = place_of_wishes(config)
         self._embedder: Embedder | None = None
         self._seen: object = None
         self._picture: _Picture | None = None
@@ -76,11 +88,14 @@ class ServingSkills:
         self.ever = False
         """Whether there ever was a skill, so that recorded turns may have some."""
 
-    def chosen(self, messages: Sequence[Message], session_id: str = "", had: Sequence[int] = ()) -> ChosenSkills:
+    def chosen(
+        self, messages: Sequence[Message], session_id: str = "", had: Sequence[int] = (), policy: int = BASE_VERSION
+    ) -> ChosenSkills:
         """The skills for a conversation, and the generation of the library. The order is by name.
 
         A share of sessions goes without a candidate, each time the same ones. `had`: the versions in the prompt that
-        this one goes on from; the set stays where it can.
+        this one goes on from; the set stays where it can. `policy`: the version of the weights that answer; a wish that
+        they were taught and that would stand behind the question is left out.
         """
         picture = self._picture
         if picture is None:
@@ -100,11 +115,22 @@ class ServingSkills:
             if skill.name in picture.tried_out
             and is_withheld(session_id, picture.versions[skill.name], wanted.withhold_share)
         }
-        told = [skill for skill in found if skill.name not in left_out]
+        known = self._taught(picture, policy)
+        told = [skill for skill in found if skill.name not in left_out | known]
         versions = tuple(picture.versions[skill.name] for skill in told)
         withheld = tuple(picture.versions[skill.name] for skill in found if skill.name in left_out)
-        block = block_of(told, wanted.max_tokens) if told else ""
-        return ChosenSkills(picture.generation, versions, block, withheld)
+        behind = " ".join(picture.wishes[skill.name] for skill in told if skill.name in picture.wishes)
+        whole = block_of(told, wanted.max_tokens)
+        block = block_of([skill for skill in told if skill.name not in picture.wishes], wanted.max_tokens)
+        return ChosenSkills(picture.generation, versions, block, withheld, behind, whole)
+
+    def _taught(self, picture: _Picture, policy: int) -> set[str]:
+        """The names of wishes for behind a question that a version of the weights was taught."""
+        if not picture.wishes or policy == BASE_VERSION:
+            return set()
+        if policy not in picture.taught:
+            picture.taught[policy] = self._records.taught(policy, [picture.versions[name] for name in picture.wishes])
+        return {name for name in picture.wishes if picture.versions[name] in picture.taught[policy]}
 
     def take_up(self) -> None:
         """Draw the picture anew where anything has changed; a fault is said once, and the last picture stays."""
@@ -124,7 +150,8 @@ class ServingSkills:
                 index = SkillIndex([known.skill for known in injected], self._vectors())
                 versions = {known.skill.name: known.version.id for known in injected}
                 tried_out = frozenset(known.skill.name for known in injected if known.state is SkillState.CANDIDATE)
-                self._picture = _Picture(view.revision.generation, index, versions, tried_out)
+                wishes = self._behind(injected)
+                self._picture = _Picture(view.revision.generation, index, versions, tried_out, wishes)
             else:
                 self._picture = _Picture(view.revision.generation, None, {}) if self.ever else None
             self._seen = (view.revision.number, self._library.folder.seen())
@@ -141,6 +168,13 @@ class ServingSkills:
                 await asyncio.to_thread(self.take_up)
             except Exception:
                 log.exception("the library of skills could not be looked at; it is tried again")
+
+    def _behind(self, injected: Sequence[KnownSkill]) -> dict[str, str]:
+        """By name, the wishes that stand behind questions."""
+        if self._place == "system":
+            return {}
+        sentences = {known.skill.name: sentence_behind(known) for known in injected}
+        return {name: sentence for name, sentence in sentences.items() if sentence is not None}
 
     def _vectors(self) -> Embedder:
         if self._embedder is None:
@@ -160,7 +194,10 @@ def is_withheld(session_id: str, version: int, share: float) -> bool:
 
 
 def block_of(skills: Sequence[Skill], max_tokens: int) -> str:
-    """The text that stands in a prompt. A single skill that is longer than the room is cut at the end of a line."""
+    """The text that stands in a system message; none for no skills. A single skill that is longer than the room is cut
+    at the end of a line."""
+    if not skills:
+        return ""
     parts = [f"## {skill.name}: {skill.description}\n\n{_cut(skill.body, max_tokens)}" for skill in skills]
     return "\n\n".join([HEAD, *parts])
 

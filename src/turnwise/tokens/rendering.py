@@ -44,18 +44,28 @@ is complete, by its renderer's own parser."""
 class Prompt:
     """Ids [P] of a prompt, and where in them a hint for the last user message would go (None: no user message).
 
-    The last ``prefilled`` of them are the beginning of the answer itself.
+    The last ``prefilled`` of them are the beginning of the answer itself. ``placed`` are starts and ends of ids that no
+    message has: words that were put behind questions.
     """
 
     ids: list[int]
     hint_at: int | None
     bridged: bool
     prefilled: int = 0
+    placed: tuple[tuple[int, int], ...] = ()
 
     @property
     def asked(self) -> list[int]:
         """The ids up to where the answer begins."""
         return self.ids[: len(self.ids) - self.prefilled]
+
+    def with_words(self, ids: list[int]) -> Prompt:
+        """The prompt with these ids at the end of its last user message, and the place for a hint behind them. Ids are
+        inserted among ids: joined as text, tokens could merge with those of the person's words."""
+        assert self.hint_at is not None and not self.prefilled
+        end = self.hint_at + len(ids)
+        whole = [*self.ids[: self.hint_at], *ids, *self.ids[self.hint_at :]]
+        return replace(self, ids=whole, hint_at=end, placed=(*self.placed, (self.hint_at, end)))
 
     def begun(self, answer: list[int]) -> Prompt:
         """The prompt with the beginning of an answer behind it, as ids of its own: never joined as text."""

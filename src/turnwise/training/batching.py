@@ -1,18 +1,25 @@
 """Batching: which samples share an optimiser step, a row of tokens and a forward pass.
 
-Pure functions on token ids. Turns of one session whose ids extend one another become one row, so that a session of n
-turns is read once and not n times; rows are then grouped into padded micro-batches of bounded size. None of this
-changes the loss: its weights are those of the whole optimiser step.
+Pure functions on token ids. What several answers have before them in common (a system message, the turns so far, a
+question that is asked again or with a hint) is read once and not once for each of them: their ids form one row with
+forks. Rows are then grouped into padded micro-batches of bounded size. None of this changes the loss: its weights are
+those of the whole optimiser step.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from turnwise.types import Sample
+
+REACH = 4096
+"""Length of a row at which looking over all of it costs a token as much as its projections do (the 135M model)."""
+WIDEST_FORKED = 8192
+"""Tokens of a row with forks: each has a line of its own in the mask, which is 256 MiB here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +32,40 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Fork:
+    """The ids of a row from ``at`` on, up to the next fork, go on behind position ``after`` and see nothing between."""
+
+    at: int
+    after: int
+
+
+@dataclass(slots=True)
 class Row:
-    """One sequence of token ids and the responses in it. The logits of position p predict the id at p + 1."""
+    """Token ids and the responses in them. The logits of position p predict the id at p + 1, but at a fork."""
 
     ids: list[int]
     spans: list[Span]
+    forks: list[Fork] = field(default_factory=list)
+
+    def depths(self) -> list[int]:
+        """How many ids each one has before it in its own text."""
+        depths = list(range(len(self.ids)))
+        for fork, end in zip(self.forks, self.ends(), strict=True):
+            depths[fork.at : end] = range(depths[fork.after] + 1, depths[fork.after] + 1 + end - fork.at)
+        return depths
+
+    def ends(self) -> list[int]:
+        """Where the ids of each fork end."""
+        return [*(fork.at for fork in self.forks[1:]), len(self.ids)][: len(self.forks)]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenText:
+    """An answer and what stands before it, as ids; ``sample`` names it."""
+
+    sample: int
+    prompt_ids: Sequence[int]
+    response_ids: Sequence[int]
 
 
 def row_of(sample: int, prompt_ids: Sequence[int], response_ids: Sequence[int]) -> Row:
@@ -37,24 +73,74 @@ def row_of(sample: int, prompt_ids: Sequence[int], response_ids: Sequence[int]) 
     return Row([*prompt_ids, *response_ids], [Span(sample, len(prompt_ids), len(prompt_ids) + len(response_ids))])
 
 
-def merge_prefixes(samples: Sequence[Sample], chosen: Sequence[int]) -> list[Row]:
-    """Rows for the samples at ``chosen``, one row for each chain of turns whose ids extend one another.
+def texts_of(samples: Sequence[Sample], chosen: Sequence[int]) -> list[TokenText]:
+    """The texts of the samples at ``chosen``."""
+    return [TokenText(i, samples[i].prompt_ids, samples[i].response_ids) for i in chosen]
 
-    A turn joins a row of its session when that row's ids, all of them, open the turn's prompt: then causal attention
-    gives its tokens the very same log-probs as a row of its own would. Anything else begins a new row.
+
+def merge_prefixes(texts: Sequence[TokenText], forks: bool = True) -> list[Row]:
+    """Rows for these texts in which what they have in common at their beginnings stands once, where that costs less.
+
+    A text that extends another one goes on in its row; causal attention gives it the log-probs of a row of its own.
+    One that differs from some id on becomes a fork of that row, unless ``forks`` is False (a model that cannot read
+    them), the row would be wider than WIDEST_FORKED, or looking over the whole row cost more than the ids that it
+    saves. The order of ``texts`` does not matter.
     """
-    open_rows: dict[str, list[Row]] = {}
-    for i in sorted(chosen, key=lambda i: (samples[i].session_id, len(samples[i].prompt_ids), i)):
-        sample = samples[i]
-        alone = row_of(i, sample.prompt_ids, sample.response_ids)
-        rows = open_rows.setdefault(sample.session_id, [])
-        for position, row in enumerate(rows):
-            if sample.prompt_ids[: len(row.ids)] == row.ids:
-                rows[position] = Row(alone.ids, row.spans + alone.spans)
-                break
-        else:
-            rows.append(alone)
-    return [row for rows in open_rows.values() for row in rows]
+    growing: list[_Growing] = []
+    # In the order of their ids a text has its longest common beginning with the one before it.
+    for text in sorted(texts, key=lambda t: ([*t.prompt_ids, *t.response_ids], t.sample)):
+        ids = [*text.prompt_ids, *text.response_ids]
+        if not growing or not growing[-1].take(text, ids, forks):
+            growing.append(_Growing(text, ids))
+    return [one.row for one in growing]
+
+
+class _Growing:
+    """A row, and where in it the ids of the text stand that it took last."""
+
+    def __init__(self, text: TokenText, ids: list[int]) -> None:
+        self.row = row_of(text.sample, text.prompt_ids, text.response_ids)
+        self._last, self._places = ids, list(range(len(ids)))
+
+    def take(self, text: TokenText, ids: list[int], forks: bool) -> bool:
+        """Put the text behind what it has in common with the last one; False, and nothing is changed, where not."""
+        # The last id of its prompt stands before its answer, whose first id it predicts.
+        shared = min(_common(self._last, ids), len(text.prompt_ids) - 1)
+        extends = self._last == ids[: len(self._last)] and len(self._last) <= len(text.prompt_ids)
+        if extends:
+            shared = len(self._last)
+        elif not forks or shared < 1 or not self._worth(len(ids), shared):
+            return False
+        row = self.row
+        if not extends:
+            row.forks.append(Fork(len(row.ids), self._places[shared - 1]))
+        self._last, self._places = ids, [*self._places[:shared], *range(len(row.ids), len(row.ids) + len(ids) - shared)]
+        row.ids += ids[shared:]
+        row.spans.append(Span(text.sample, len(row.ids) - len(text.response_ids), len(row.ids)))
+        return True
+
+    def _worth(self, length: int, shared: int) -> bool:
+        wide = len(self.row.ids) + length - shared
+        return wide <= WIDEST_FORKED and _cost(wide) < _cost(len(self.row.ids)) + _cost(length)
+
+
+def _common(a: list[int], b: list[int]) -> int:
+    """The number of ids with which both begin."""
+    return bisect_left(range(min(len(a), len(b))), True, key=lambda n: a[: n + 1] != b[: n + 1])
+
+
+def _cost(width: int) -> float:
+    """What a row costs, in tokens that see nothing but themselves."""
+    return width * (1 + width / REACH)
+
+
+def distinct_tokens(texts: Sequence[TokenText]) -> int:
+    """The tokens that any computation over these texts has to read: each beginning that they share counts once."""
+    total, last = 0, list[int]()
+    for ids in sorted([*t.prompt_ids, *t.response_ids] for t in texts):
+        total += len(ids) - _common(last, ids)
+        last = ids
+    return total
 
 
 def padded_tokens(rows: Sequence[Row]) -> int:
@@ -74,14 +160,25 @@ def microbatches(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
     return groups
 
 
-def minibatches(count: int, size: int, seed: int, batch: int, epoch: int) -> list[list[int]]:
-    """Sample indices of each optimiser step of an epoch: a shuffle fixed by its arguments, cut as evenly as it goes.
+def minibatches(sessions: Sequence[str], size: int, seed: int, batch: int, epoch: int) -> list[list[int]]:
+    """Sample indices of each optimiser step of an epoch, ``sessions[i]`` being that of sample i.
 
-    Even parts, because a remainder of one sample would move the weights as far as a full step does.
+    The order of the sessions is a shuffle fixed by the arguments, cut into steps of about ``size`` samples as evenly as
+    it goes: a remainder of one sample would move the weights as far as a full step does. A session's turns stay
+    together, so that what they share is read once; one of more than ``size`` turns is a longer step.
     """
+    turns: dict[str, list[int]] = {}
+    for i, session in enumerate(sessions):
+        turns.setdefault(session, []).append(i)
     # sha256, because Python's own hash of a tuple is not promised to stay the same between releases.
     digest = hashlib.sha256(f"{seed}/{batch}/{epoch}".encode()).digest()
-    order = list(range(count))
+    order = list(turns.values())
     random.Random(digest).shuffle(order)
+    count, before = len(sessions), 0
     parts = -(-count // size)
-    return [order[count * p // parts : count * (p + 1) // parts] for p in range(parts)]
+    steps: list[list[int]] = [[] for _ in range(parts)]
+    for together in order:
+        # Part p holds the samples from count * p // parts on.
+        steps[-(-(before + 1) * parts // count) - 1] += together
+        before += len(together)
+    return [step for step in steps if step]

@@ -24,7 +24,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from turnwise.config import TrainConfig
 from turnwise.errors import AdapterError, ModelError
 from turnwise.loops.lifeline import beat
-from turnwise.training.batching import Row, Span
+from turnwise.training.batching import Fork, Row, Span
 
 HINT_HEADER = "\n\n[user's hint / instruction]\n"
 HEAD_CHUNK = 128
@@ -100,6 +100,23 @@ class Policy:
             if isinstance(layer, GradientCheckpointingLayer):
                 layer.forward = self._sparing(layer.forward)
         self._initial = self.state()
+        self.reads_forks = self._reads_forks()
+
+    @torch.no_grad()
+    def _reads_forks(self) -> bool:
+        """Whether a row with forks gives the states that each text gives alone: not where layers see a window of the
+        text or carry a state along it, or where the attention takes no mask of ours."""
+        config = self.model.config
+        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+        if kinds != {"full_attention"} or getattr(config, "sliding_window", None):
+            return False
+        forked = Row([1, 2, 3, 4, 2, 5, 6], [Span(0, 2, 4), Span(1, 5, 7)], [Fork(4, 0)])
+        try:
+            together = self.hidden([forked])
+        except (ValueError, RuntimeError, NotImplementedError):
+            return False
+        alone = self.hidden([Row([1, 2, 3, 4], [Span(0, 2, 4)]), Row([1, 2, 5, 6], [Span(1, 2, 4)])])
+        return bool((together - alone).norm() < 0.05 * alone.norm())
 
     def _refuse_unusual_head(self) -> None:
         """Some models scale or cap logits after the projection; training them as if not would be silently wrong."""
@@ -181,12 +198,16 @@ class Policy:
         self._recompute = recompute
         width = max(len(row.ids) for row in rows)
         ids = torch.zeros(len(rows), width, dtype=torch.long)
-        mask = torch.zeros(len(rows), width, dtype=torch.long)
         for i, row in enumerate(rows):
             ids[i, : len(row.ids)] = torch.tensor(row.ids)
-            mask[i, : len(row.ids)] = 1
+        if any(row.forks for row in rows):
+            depths = [row.depths() for row in rows]
+            places = {"position_ids": torch.tensor([d + [0] * (width - len(d)) for d in depths], device=self.device)}
+            mask = _hiding(rows, width, cast(torch.dtype, self.model.dtype))
+        else:
+            places, mask = {}, torch.tensor([[1] * len(row.ids) + [0] * (width - len(row.ids)) for row in rows])
         out = self._backbone(
-            input_ids=ids.to(self.device), attention_mask=mask.to(self.device), use_cache=False
+            input_ids=ids.to(self.device), attention_mask=mask.to(self.device), use_cache=False, **places
         ).last_hidden_state
         return torch.cat([out[i, s.start - 1 : s.end - 1] for i, row in enumerate(rows) for s in row.spans])
 
@@ -248,6 +269,20 @@ def at_temperature(logits: Tensor, temperature: Tensor) -> Tensor:
 def sampling_temperature(temperature: float) -> float:
     """Greedy answers (T = 0) are scored at T = 1: every log-prob must be of one proper distribution."""
     return temperature if temperature > 0 else 1.0
+
+
+def _hiding(rows: Sequence[Row], width: int, dtype: torch.dtype) -> Tensor:
+    """What is added to the attention of rows with forks [B, 1, W, W]: 0 where an id is seen, else a huge negative."""
+    # Padding sees itself, so that the mask has no empty row.
+    seen = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
+    for mine, row in zip(seen, rows, strict=True):
+        trunk = row.forks[0].at if row.forks else len(row.ids)
+        mine[:trunk, :trunk] = torch.ones(trunk, trunk, dtype=torch.bool).tril()
+        for fork, end in zip(row.forks, row.ends(), strict=True):
+            length = end - fork.at
+            mine[fork.at : end, : fork.at] = mine[fork.after, : fork.at]
+            mine[fork.at : end, fork.at : end] = torch.ones(length, length, dtype=torch.bool).tril()
+    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min).unsqueeze(1)
 
 
 def _shape(tensor: Tensor) -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -22,7 +22,7 @@ from turnwise.errors import TurnwiseError
 from turnwise.methods import METHODS
 from turnwise.training import losses
 from turnwise.training.algorithms.base import Seen, algorithm_of
-from turnwise.training.batching import Row, merge_prefixes, microbatches, minibatches, row_of
+from turnwise.training.batching import Row, TokenText, merge_prefixes, microbatches, minibatches, texts_of
 from turnwise.training.policy import Policy, hinted_prompt, sampling_temperature
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.streams import Signals, StreamWeights, backward
@@ -50,7 +50,7 @@ def plan(batch: Batch, config: TrainConfig) -> list[list[int]]:
     return [
         step
         for epoch in range(config.epochs)
-        for step in minibatches(len(batch.samples), config.minibatch, config.seed, batch.id, epoch)
+        for step in minibatches([s.session_id for s in batch.samples], config.minibatch, config.seed, batch.id, epoch)
     ]
 
 
@@ -82,22 +82,25 @@ def compute_signals(
     for sample in samples:
         if use_hints and sample.hint and sample.hint_at is None:
             log.warning("turn %s: its prompt has no user message to take the hint; left out", sample.turn_id)
-    groups = microbatches(merge_prefixes(samples, range(len(samples))), config.microbatch_tokens)
-    teacher_groups = microbatches([_hinted_row(policy, samples[i], i) for i in hinted], config.microbatch_tokens)
-    total = len(groups) + len(teacher_groups)
+    # Under each weights, all that is read with them: a hinted context opens as the plain one does.
+    plain = texts_of(samples, range(len(samples)))
+    told = [_hinted(policy, samples[i], len(samples) + i) for i in hinted]
+    by_base = config.teacher == "base"
+    of_policy = _micro(policy, plain if by_base else plain + told, config)
+    of_base = _micro(policy, plain + told if by_base else plain, config)
+    total = len(of_policy) + len(of_base)
 
     old_hidden: dict[int, Tensor] = {}
     ref_hidden: dict[int, Tensor] = {}
-    teacher_hidden: dict[int, Tensor] = {}
-    for done, rows in enumerate(groups):
+    for done, rows in enumerate(of_policy):
         tick("scoring", done, total)
         old_hidden |= _by_sample(rows, policy.hidden(rows))
+    for done, rows in enumerate(of_base, start=len(of_policy)):
+        tick("scoring", done, total)
         with policy.reference():
             ref_hidden |= _by_sample(rows, policy.hidden(rows))
-    for done, rows in enumerate(teacher_groups, start=len(groups)):
-        tick("scoring", done, total)
-        with policy.reference() if config.teacher == "base" else nullcontext():
-            teacher_hidden |= _by_sample(rows, policy.hidden(rows))
+    by_teacher = ref_hidden if by_base else old_hidden
+    teacher_hidden = {i: by_teacher.pop(len(samples) + i) for i in hinted}
 
     tokens = [torch.tensor(s.response_ids, device=policy.device) for s in samples]
     temperature = [torch.full(y.shape, sampling_temperature(s.temperature), device=policy.device)
@@ -241,7 +244,7 @@ def _gradient(
     Raises NotFinite.
     """
     weights = StreamWeights.of(signals, chosen, config)
-    groups = microbatches(merge_prefixes(batch.samples, chosen), config.microbatch_tokens)
+    groups = _micro(policy, texts_of(batch.samples, chosen), config)
     sums: dict[str, float] = {}
     for done, rows in enumerate(groups):
         tick("training", done, len(groups))
@@ -253,9 +256,13 @@ def _gradient(
     return sums, norm
 
 
-def _hinted_row(policy: Policy, sample: Sample, index: int) -> Row:
+def _micro(policy: Policy, texts: Sequence[TokenText], config: TrainConfig) -> list[list[Row]]:
+    return microbatches(merge_prefixes(texts, policy.reads_forks), config.microbatch_tokens)
+
+
+def _hinted(policy: Policy, sample: Sample, index: int) -> TokenText:
     prompt = hinted_prompt(sample.prompt_ids, sample.hint, sample.hint_at, policy.tokenizer)
-    return row_of(index, prompt, sample.response_ids)
+    return TokenText(index, prompt, sample.response_ids)
 
 
 def _by_sample(rows: Sequence[Row], hidden: Tensor) -> dict[int, Tensor]:

@@ -21,7 +21,7 @@ from turnwise.files import sweep
 from turnwise.training.backends.base import Backend
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.checkpoints import Checkpoint, CheckpointStore, origin_of
-from turnwise.training.lessons.learning import LEARNED, apart
+from turnwise.training.lessons.learning import PATIENCE, apart
 from turnwise.training.publish import recent_checkpoints
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import BadBatch, NotFinite, Tick, plan, sampler_gap
@@ -112,7 +112,7 @@ class Trainer:
         tick: Tick,
         came_further: Callable[[], None],
     ) -> None:
-        """Optimiser steps on lessons, behind the ``before`` steps on samples, until those set aside are learned.
+        """Optimiser steps on lessons, behind the ``before`` steps on samples, until those set aside get no better.
 
         ``metrics`` has those of the steps that were made already, and gets those of the new ones.
         """
@@ -123,10 +123,10 @@ class Trainer:
         size = self._config.train.minibatch
         parts = -(-len(learn) // size)
         chunks = [learn[len(learn) * p // parts : len(learn) * (p + 1) // parts] for p in range(parts)]
-        left = metrics[before]["lesson_before"] if len(metrics) > before else self.backend.lesson_loss(held, tick)
-        first = left
+        first = metrics[before]["lesson_before"] if len(metrics) > before else self.backend.lesson_loss(held, tick)
+        least, in_vain = first, 0
         for i in range(self._config.train.lesson_passes):
-            if not left > LEARNED:  # or it is no number
+            if in_vain == PATIENCE:
                 return
             for c, chunk in enumerate(chunks):
                 position = before + i * parts + c + 1
@@ -145,9 +145,7 @@ class Trainer:
                 )
                 came_further()
             now = metrics[before + (i + 1) * parts - 1]["lesson_after"]
-            if not now <= left:
-                return
-            left = now
+            least, in_vain = (now, 0) if now < least else (least, in_vain + 1)
 
     def fault_of(self, version: int) -> str | None:
         """Why no update can go on from a version, or None."""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
-from tests.conftest import Running
+from tests.conftest import GatewayThread, Running
 from tests.gateway.relayed.test_upstream import ask, relay
 from tests.skills.texts import text
 from tests.support.servers import wait_until
+from turnwise.evolving.wishes import PersonsWish
+from turnwise.evolving.writing import skill_of_wish
+from turnwise.journal import Journal
+from turnwise.journal.skills.records import SkillChange
 from turnwise.messages import text_of
 from turnwise.skills.library import Library
+from turnwise.skills.placing import EXTRACTIVE
 from turnwise.skills.serving import HEAD
 from turnwise.skills.skill_file import parse
 from turnwise.skills.vectors import PACKAGE
@@ -37,3 +44,29 @@ def test_an_upstream_is_told_and_the_record_is_as_it_was_asked(relay: Running) -
     assert HEAD not in before and told.index("Be brief.") < told.index(HEAD) < told.index("year-month-day")
     turn = relay.turn(ask(relay, ASK))
     assert [text_of(message) for message in turn.messages] == ["Be brief.", "How do I write dates?"]
+
+
+def test_on_request_an_upstream_is_told_a_wish_behind_the_question(relay: Running, tmp_path: Path) -> None:
+    config = relay.config.model_copy(
+        update={"home": tmp_path / "placed", "skills": relay.config.skills.model_copy(update={"placing": "question"})}
+    )
+    thread = GatewayThread(config, str(relay.config.engine.url))
+    with closing(Journal.open(config)) as journal:
+        library = Library(config, journal)
+        skill = skill_of_wish(PersonsWish("From now on end with Cheers.", general=True), "hi", ())
+        change = SkillChange(skill.name, SkillState.ACTIVE, skill.content)
+        library.take_wishes(library.sync(), "a wish", [change], EXTRACTIVE)
+        thread.start(config)
+        try:
+            token = (config.home / "token").read_text().strip()
+            placed = Running(thread.url, token, relay.stub, journal, config)
+            turn = placed.turn(
+                ask(placed, [*ASK, {"role": "assistant", "content": "Ok."}, {"role": "user", "content": "So?"}])
+            )
+            asked = sent(relay)
+            assert "So?\nFrom now on end with Cheers.<|im_end|>" in asked and asked.count("Cheers") == 1
+            assert HEAD not in asked and text_of(turn.messages[-1]) == "So?" and turn.placed == ()
+            ask(placed, [{"role": "system", "content": "Greet."}, {"role": "assistant", "content": "Ok."}])
+            assert HEAD in sent(relay) and "Cheers" in sent(relay), "without a question it is in the block"
+        finally:
+            thread.stop()

@@ -20,7 +20,7 @@ from tests.support.models import QWEN3_TOKENS
 from tests.support.wire import nested_calls
 from turnwise.bench.stub_engine import StubEngine
 from turnwise.journal import WholeTurn
-from turnwise.training.batching import merge_prefixes
+from turnwise.training.batching import merge_prefixes, texts_of
 from turnwise.types import FinishReason, Sample
 
 THOUGHT = "<think>\n  wo sums — 二つ 🤖 \n\n</think>\n\n"
@@ -42,7 +42,7 @@ def trained_on(turns: list[WholeTurn]) -> dict[str, list[int]]:
     samples = [
         Sample(t.id, t.session_id, t.prompt_ids, t.response_ids, t.logprobs, 1.0, 0, 1.0, None, None) for t in turns
     ]
-    rows = merge_prefixes(samples, range(len(samples)))
+    rows = merge_prefixes(texts_of(samples, range(len(samples))))
     return {samples[s.sample].turn_id: row.ids[s.start : s.end] for row in rows for s in row.spans}
 
 

@@ -23,14 +23,13 @@ from typing import Any, NoReturn
 
 from turnwise.capabilities import capabilities
 from turnwise.config import Config
-from turnwise.engines.base import SamplingParams
 from turnwise.errors import JournalFull
 from turnwise.gateway.errors import TOO_LONG, ApiError
 from turnwise.gateway.lineage.history import Lineage, Placement
 from turnwise.gateway.lineage.placement import lineage_of, own_session, place, repeated
 from turnwise.gateway.turn.asked import WholeRequest, read_asked
 from turnwise.gateway.turn.in_hand import InHand
-from turnwise.gateway.turn.injecting import with_block
+from turnwise.gateway.turn.injecting import Injecting, ToldPrompt
 from turnwise.gateway.turn.leaving import Leaving
 from turnwise.gateway.turn.prompting import Prompting
 from turnwise.gateway.turn.relaying import UpstreamVersions
@@ -46,12 +45,9 @@ from turnwise.gateway.wire.tool_choice import check_choice
 from turnwise.journal import Journal, NewTurn, SameRequest, Turn
 from turnwise.messages import answer_of, text_of, with_text
 from turnwise.schedule.traffic import STATUS_KEY, Traffic
-from turnwise.skills.serving import NO_SKILLS, ChosenSkills, ServingSkills
+from turnwise.skills.serving import ServingSkills
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import UNANSWERED, FinishReason, TurnKind
-
-LEAST_ROOM = 256
-"""Tokens that skills must leave for an answer; where they do not, the prompt is made without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +69,6 @@ class _Place:
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Rendered:
-    """A prompt, whether it is stored as an extension of its parent's, and how its answer is sampled. ``told``: the
-    request with the skills that the prompt has."""
-
-    prompt: Prompt
-    extends: bool
-    params: SamplingParams
-    told: ModelRequest
-    skills: ChosenSkills
-
-
 class TurnOpener:
     """Opens turns."""
 
@@ -104,7 +88,7 @@ class TurnOpener:
         self._able = capabilities(config)
         self._prompting = Prompting(config, journal, renderer)
         self._max_model_len = max_model_len
-        self._skills = skills
+        self._injecting = Injecting(journal, self._prompting, renderer, skills)
         self.in_hand = InHand()
         self.traffic = Traffic(lambda under_way: journal.status.say_soon(STATUS_KEY, {"under_way": under_way}))
         self.leaving = Leaving()
@@ -139,13 +123,8 @@ class TurnOpener:
         """Tokens of the prompt that a request would make. Nothing is recorded."""
         if not self._able.images:
             refuse_images(request.messages, "messages")
-        await self.versions.resolve(request.model)
-        return len((await asyncio.to_thread(self._counted, request)).ids)
-
-    def _counted(self, request: ModelRequest) -> Prompt:
-        """The prompt of a request that begins a conversation, with the skills that it would get."""
-        chosen = NO_SKILLS if self._skills is None else self._skills.chosen(request.messages)
-        return self._prompting.whole(self._with(request, chosen))
+        version, _ = await self.versions.resolve(request.model)
+        return len((await asyncio.to_thread(self._injecting.whole, request, version)).ids)
 
     # -- parse: what the engine cannot do is refused or left out -------------------------------------------------------
 
@@ -185,14 +164,14 @@ class TurnOpener:
             if answered is not None:
                 return self._replay(answered, asked.request), None
             found = self._place(asked, own, same)
-        rendered = self._render(asked, found, limit)
+        told = self._render(asked, found, version, limit)
         turn = OpenTurn(
             id=f"turn-{uuid.uuid4().hex}",
             session_id=found.session_id,
             version=version,
-            request=rendered.told,
-            prompt=rendered.prompt,
-            params=rendered.params,
+            request=told.request,
+            prompt=told.prompt,
+            params=self._prompting.sampling(told.request, limit - len(told.prompt.ids)),
             context_hash=asked.history.chain[-1],
             thread=asked.history.thread,
             session_done=asked.caller.session_done,
@@ -202,7 +181,7 @@ class TurnOpener:
             leaving=self.leaving,
             unrecorded=self.unrecorded,
         )
-        return turn, _new_turn(turn, asked, found, rendered, pinned)
+        return turn, _new_turn(turn, asked, found, told, pinned)
 
     def _same_requests(self, asked: WholeRequest, own: str | None) -> _SameRequests:
         same = self.journal.lookups.same_request(asked.caller.key, asked.request_hash)
@@ -229,37 +208,14 @@ class TurnOpener:
         parent = None if placement.parent is None else self.journal.lookups.turn(placement.parent.id)
         return _Place(placement, lineage, earlier, parent, placement.session_id or f"session-{uuid.uuid4().hex}")
 
-    def _render(self, asked: WholeRequest, found: _Place, limit: int) -> _Rendered:
+    def _render(self, asked: WholeRequest, found: _Place, version: int, limit: int) -> ToldPrompt:
         """The prompt. Raises ApiError (400) where it does not fit into the model's context."""
-        placement = found.placement
-        skills, had = NO_SKILLS, self._had(found.parent)
-        if self._skills is not None and asked.kind is TurnKind.MAIN:
-            skills = self._skills.chosen(asked.request.messages, found.session_id, had)
-        request, prompt, extends = self._prompt(asked, found, skills, had)
-        if skills.block and limit - len(prompt.ids) < LEAST_ROOM:
-            skills = skills.without()
-            request, prompt, extends = self._prompt(asked, found, skills, had)
-        room = limit - len(prompt.ids)
-        if room < 1:
-            self._refuse_length(len(prompt.ids), limit, placement, asked.caller)
-        return _Rendered(prompt, extends, self._prompting.sampling(request, room), request, skills)
-
-    def _had(self, parent: Turn | None) -> tuple[int, ...]:
-        """The versions of skills in a turn's prompt, in order. Nothing is looked up where there never was a skill."""
-        if parent is None or self._skills is None or not self._skills.ever:
-            return ()
-        return self.journal.skills.used(parent.id)
-
-    def _prompt(
-        self, asked: WholeRequest, found: _Place, skills: ChosenSkills, had: tuple[int, ...]
-    ) -> tuple[ModelRequest, Prompt, bool]:
-        """The request with its skills, and its prompt: bridged from its parent's where that has the very same ones."""
-        request = self._with(asked.request, skills)
-        bridgeable = found.parent if had == tuple(sorted(skills.versions)) else None
-        return request, *self._prompting.prompt(request, bridgeable, found.placement.added, found.session_id)
-
-    def _with(self, request: ModelRequest, skills: ChosenSkills) -> ModelRequest:
-        return with_block(request, skills.block, self.renderer and self.renderer.default_system)
+        placement, main = found.placement, asked.kind is TurnKind.MAIN
+        of = (asked.request, found.parent, placement.added, found.session_id)
+        told = self._injecting.prompt(*of, main=main, version=version, limit=limit)
+        if len(told.prompt.ids) >= limit:
+            self._refuse_length(len(told.prompt.ids), limit, placement, asked.caller)
+        return told
 
     def _refuse_length(self, tokens: int, limit: int, placement: Placement, caller: Caller) -> NoReturn:
         """Raises ApiError for a prompt that does not fit. It is no turn and opens no session; all that is kept of it is
@@ -325,10 +281,10 @@ class TurnOpener:
             self.unrecorded.room_again()
 
 
-def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, rendered: _Rendered, pinned: bool) -> NewTurn:
+def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, told: ToldPrompt, pinned: bool) -> NewTurn:
     """What is recorded of an open turn: of a prompt that extends its parent's, only what it adds."""
     request, caller, placement, parent = asked.request, asked.caller, found.placement, found.parent
-    prompt, extends = rendered.prompt, rendered.extends
+    prompt, extends = told.prompt, told.extends
     known = len(prompt.ids) if not extends or parent is None else parent.prompt_tokens + parent.response_tokens
     return NewTurn(
         id=turn.id,
@@ -357,9 +313,10 @@ def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, rendered: _Ren
         format=asked.format,
         agent=caller.agent,
         unrecognised=turn.lineage is Lineage.UNRECOGNISED,
-        generation=rendered.skills.generation,
-        skills=rendered.skills.versions,
-        withheld=rendered.skills.withheld,
+        generation=told.skills.generation,
+        skills=told.skills.versions,
+        withheld=told.skills.withheld,
+        placed=prompt.placed,
     )
 
 

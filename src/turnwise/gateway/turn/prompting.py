@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from turnwise.config import Config
@@ -26,18 +27,21 @@ class Prompting:
         self._renderer = renderer
         self.defaults = answer_defaults(config.model)
 
-    def whole(self, request: ModelRequest) -> Prompt:
-        """The prompt of a request alone. Raises ApiError (400) where there are no tokens."""
+    def whole(self, request: ModelRequest, behind: str = "") -> Prompt:
+        """The prompt of a request alone, with these words behind its last question. Raises ApiError (400) where there
+        are no tokens."""
         if self._renderer is None:
             raise unsupported("count_tokens", "this engine does not take token ids, so there is nothing to count")
         asked = without_prefill(request)
-        return self._begun(self._renderer.render(asked.messages, asked.tools, thinking_of(asked)), asked)
+        prompt = self._renderer.render(asked.messages, asked.tools, thinking_of(asked))
+        return self._begun(self._placed(prompt, behind), asked)
 
     def prompt(
-        self, request: ModelRequest, parent: Turn | None, added: list[Message], session_id: str
+        self, request: ModelRequest, parent: Turn | None, added: list[Message], session_id: str, behind: str = ""
     ) -> tuple[Prompt, bool]:
         """The prompt, bridged from its parent by what was `added` where that is exact, and whether it is stored as an
-        extension. Raises ApiError (400) for what this model cannot be bound to."""
+        extension. The words `behind` stand behind the last question: in a bridged prompt behind the parent's questions
+        as well, as they did there. Raises ApiError (400) for what this model cannot be bound to."""
         renderer, tools = self._renderer, request.tools
         if renderer is None:
             return Prompt([], None, False), False
@@ -47,7 +51,10 @@ class Prompting:
             prompt_ids, response_ids = self._journal.lookups.ids(parent)
             prompt = renderer.bridge(prompt_ids, response_ids, parent.hint_at, added, tools, thinking)
             extends = prompt is not None and parent.session_id == session_id
-        prompt = prompt or renderer.render(request.messages, tools, thinking)
+            if prompt is not None:
+                asked_anew = any(message.role == "user" for message in added)
+                prompt = self._placed(replace(prompt, placed=parent.placed), behind if asked_anew else "")
+        prompt = prompt or self._placed(renderer.render(request.messages, tools, thinking), behind)
         if is_bound(request) and renderer.ends_in_reasoning(prompt.ids):
             bonds = {request.structured_field: request.structured, "structured_outputs": request.grammar}
             field = next((name for name, bond in bonds.items() if bond is not None), "tool_choice")
@@ -75,6 +82,11 @@ class Prompting:
             presence_penalty=asked.presence_penalty or 0.0,
             repetition_penalty=asked.repetition_penalty or 1.0,
         )
+
+    def _placed(self, prompt: Prompt, behind: str) -> Prompt:
+        if not behind or prompt.hint_at is None or self._renderer is None:
+            return prompt
+        return prompt.with_words(self._renderer.encode(behind))
 
     def _begun(self, prompt: Prompt, request: ModelRequest) -> Prompt:
         """The prompt with the beginning of the answer that the client wrote, if it did. Raises ApiError (400)."""

@@ -27,7 +27,7 @@ from turnwise.journal.journal import Journal
 from turnwise.journal.packing import pack_json, unpack_json
 from turnwise.journal.records.edits import read_records, rewrite_records
 from turnwise.journal.skills.forgetting import erase, made_from
-from turnwise.journal.turns.set_aside import keep_branches_aside
+from turnwise.journal.turns.set_aside import note_deleted
 from turnwise.types import Exclusion, TurnState
 
 T, S, B, V, E = schema.turns.c, schema.sessions.c, schema.batches.c, schema.versions.c, schema.events.c
@@ -83,7 +83,8 @@ def plan(journal: Journal, session_id: str, with_branches: bool = False) -> Forg
         )
         trained = select(T.id, B.version).join(schema.batches, B.id == T.batch_id).where(schema.TRAINED)
         pruned = select(P.turn_id, P.version).where(P.session_id.in_(going))
-        for query in (trained.where(of_them), trained.where(reacted), pruned):
+        before = select(P.turn_id, P.version).join(schema.turns, T.id == P.turn_id).where(reacted)
+        for query in (trained.where(of_them), trained.where(reacted), pruned, before):
             for turn_id, version in c.execute(query):
                 done.learned(version, turn_id)
         ids = set(c.execute(select(T.id).where(of_them)).scalars())
@@ -216,6 +217,8 @@ def _forget_reaction(journal: Journal, c: Connection, other: Any, done: Forgotte
     if other.state == TurnState.LEASED:
         _release(journal, c, other.batch_id, done)
         other = c.execute(select(T.id, T.state, T.exclusion, T.batch_id).where(T.id == other.id)).one()
+    for version in c.execute(select(P.version).where(P.turn_id == other.id)).scalars().all():
+        done.learned(version, other.id)
     if other.state == TurnState.TRAINED:
         done.learned(c.execute(select(B.version).where(B.id == other.batch_id)).scalar_one_or_none(), other.id)
     done.reactions.append(other.id)
@@ -241,7 +244,7 @@ def _erase_rest(journal: Journal, c: Connection, done: Forgotten, session_id: st
     """The sessions themselves, and what was noted; False where one of them went on meanwhile."""
     if c.execute(select(T.id).where(T.session_id.in_(done.sessions)).limit(1)).first():
         return False
-    keep_branches_aside(c, done.sessions, journal.store.config.gate)
+    note_deleted(c, done.sessions, journal.store.config.gate, may_return=False)
     c.execute(update(schema.sessions).where(S.parent_id.in_(done.sessions)).values(parent_id=None))
     erase(c, journal.store, done.sessions)
     c.execute(delete(schema.sessions).where(S.id.in_(done.sessions)))

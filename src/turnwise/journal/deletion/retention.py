@@ -23,6 +23,7 @@ from turnwise.journal.packing import pack_json
 from turnwise.journal.queue.batches import PROBES
 from turnwise.journal.records.edits import rewrite_records
 from turnwise.journal.schema import NOT_SERVING
+from turnwise.journal.turns.set_aside import note_deleted
 from turnwise.types import TurnState
 
 log = logging.getLogger(__name__)
@@ -126,8 +127,11 @@ class Prune:
         return 0 if self._keep_bytes is None else self._journal.store.database.used_bytes(c) - self._outbox
 
     def _drop_empty(self, c: Connection, sessions: set[str]) -> int:
-        closed = delete(schema.sessions).where(S.id.in_(sessions), S.closed_at.is_not(None))
-        return c.execute(closed.where(~exists().where(T.session_id == S.id))).rowcount
+        empty = select(S.id).where(S.id.in_(sessions), S.closed_at.is_not(None), ~exists().where(T.session_id == S.id))
+        going = c.execute(empty).scalars().all()
+        note_deleted(c, going, self._journal.store.config.gate, may_return=True)
+        c.execute(delete(schema.sessions).where(S.id.in_(going)))
+        return len(going)
 
 
 def _outbox_bytes(c: Connection) -> int:

@@ -17,10 +17,12 @@ from sqlalchemy import Connection, Row, and_, exists, insert, or_, select, updat
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
 from turnwise.journal.clocks import one_less, set_meta
-from turnwise.journal.packing import pack_json, unpack_ids, unpack_json, unpack_logprobs
+from turnwise.journal.packing import pack_json, unpack_ids, unpack_json, unpack_logprobs, unpack_spans
 from turnwise.journal.queue.choosing import choose, share_places, with_silent
 from turnwise.journal.queue.refusals import configuration, give_back, in_a_row, revive
 from turnwise.journal.queue.serving import last_number, next_in_line, serving
+from turnwise.journal.queue.verdicts import Verdicts
+from turnwise.journal.skills.taught import had_lessons
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import last_question, read_prompt_ids
 from turnwise.types import Batch, Exclusion, PolicyVersion, Sample, TurnState
@@ -36,15 +38,16 @@ LAST_HINTS = 32
 """Hints that a batch comes with: what the person asked for of late, also of turns that were trained on before."""
 PROBED = (Exclusion.SET_ASIDE, Exclusion.STALE, Exclusion.NO_SIGNAL, Exclusion.PINNED_VERSION)
 """Exclusions that say nothing against an answer: it is never trained on, and one that the gate looks at."""
-PROBES = and_(schema.GOOD, T.exclusion.in_(PROBED))
-"""The turns that the gate may look at."""
+PROBES = and_(schema.GOOD, T.exclusion.in_(PROBED), ~exists().where(schema.provenance.c.turn_id == T.id))
+"""The turns that the gate may look at: those that no version learned from."""
 
 
 class Batches:
     """The trainer's side of the journal."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, verdicts: Verdicts) -> None:
         self._store = store
+        self._verdicts = verdicts
 
     def claim(self, worker: str, lease_s: float, at_once: bool = False) -> Batch | None:
         """Lease the next batch, or None when too few samples that teach something are ready and none is old enough.
@@ -86,8 +89,6 @@ class Batches:
                 reason += f"; the last time: {left.last_error}" if left.last_error else ""
                 log.error("batch %d is given up: %s", left.id, reason)
                 self._refuse(c, left.id, {"accepted": False, "reasons": [reason]}, {}, Exclusion.FAILED_IN_TRAINING)
-            if self._waits_for_probes(c):
-                return None
             revive(self._store, c, _MOST_EXCLUDED)
             found = choose(c, now_serving, train, configuration(self._store.config), _MOST_EXCLUDED)
             self._store.move_all(c, found.stale, TurnState.EXCLUDED, Exclusion.STALE)
@@ -95,7 +96,7 @@ class Batches:
             self._store.move_all(c, needless, TurnState.EXCLUDED, Exclusion.NO_SIGNAL)
             new = [row.id for row in found.teaching]
             enough = at_once or len(new) >= train.min_batch
-            if not new or not (enough or self._old_enough(c, new, now, train.max_age_s)):
+            if self._waits_for_probes(c) or not new or not (enough or self._old_enough(c, new, now, train.max_age_s)):
                 return None
             teaching = share_places(found.teaching, found.refused, train.max_batch)
             fresh = with_silent(teaching, found.silent[len(needless) :], train.max_batch)
@@ -213,6 +214,7 @@ class Batches:
                 metrics=pack_json(version.metrics),
                 gate=pack_json(version.gate),
             )
+            self._verdicts.use_late_ones(c, leased)
             set_meta(c, "last_version", last_number(c))
             self._store.log(
                 c, "version", None, {"version": version.number, "metrics": version.metrics, "gate": version.gate}
@@ -299,9 +301,11 @@ class Batches:
 
     def put_back(self, c: Connection, batch: int) -> None:
         """Put the samples of an open batch back to ready; who holds it learns that at their next step."""
-        for turn_id in self._leased(c, batch):
+        leased = self._leased(c, batch)
+        for turn_id in leased:
             self._store.move(c, turn_id, TurnState.READY, batch_id=None)
         self._end_batch(c, batch, "released")
+        self._verdicts.use_late_ones(c, leased)
 
     def _refuse(
         self, c: Connection, batch: int, gate: dict[str, Any], metrics: dict[str, float], exclusion: Exclusion | None
@@ -312,6 +316,7 @@ class Batches:
         else:
             self._exclude(c, dict.fromkeys(leased, "; ".join(gate.get("reasons", [])) or None), exclusion)
         self._end_batch(c, batch, "refused", metrics=pack_json(metrics), gate=pack_json(gate))
+        self._verdicts.use_late_ones(c, leased)
         self._store.log(c, "version", None, {"version": None, "batch": batch, "metrics": metrics, "gate": gate})
 
     def _exclude(
@@ -347,6 +352,7 @@ class Batches:
                 hint=row.hint,
                 hint_at=row.hint_at,
                 question=None if row.id in replies else last_question(row),
+                placed=unpack_spans(row.placed),
             )
         return [found[turn_id] for turn_id in turn_ids if turn_id in found]
 
@@ -362,4 +368,4 @@ def _replies(c: Connection, rows: Sequence[Row[Any]]) -> set[str]:
 
 def _taught(batch: Batch, version: PolicyVersion) -> set[str]:
     """The turns whose hints a version learned from beside its samples: where it had lessons, all that it was told."""
-    return set(batch.hint_turns) if "lesson" in version.metrics else set()
+    return set(batch.hint_turns) if had_lessons(version.metrics) else set()

@@ -97,6 +97,11 @@ def count_teaching(c: Connection, serving: int, train: TrainConfig, configuratio
     )
 
 
+def is_fresh(c: Connection, version: int, serving: int, max_staleness: int) -> bool:
+    """Whether a sample of this version is not stale."""
+    return any(low <= version <= high for low, high in _fresh_spans(c, serving, max_staleness))
+
+
 def _learns(train: TrainConfig) -> tuple[bool, bool]:
     """Whether scores, and whether hints, move the weights."""
     method = METHODS[train.method]

@@ -18,6 +18,7 @@ from turnwise.journal.packing import pack_json, unpack_json
 from turnwise.journal.skills.failures import use_up
 from turnwise.journal.skills.generations import batches_with, leave_out
 from turnwise.journal.skills.replays import ReplayResult, write_replay
+from turnwise.journal.skills.taught import taught
 from turnwise.journal.store import Store
 from turnwise.types import LibraryRevision, SkillEntry, SkillState
 
@@ -26,6 +27,7 @@ L, V, U, D = schema.libraries.c, schema.skill_versions.c, schema.skill_uses.c, s
 MOST_BUMPS = 20
 """Generations whose cost is told."""
 _SOURCES = select(schema.skill_sources.c.turn_id).where(schema.skill_sources.c.version == bindparam("which"))
+_NEWEST = select(func.coalesce(func.max(schema.versions.c.number), 0))
 _USED = select(U.version).where(U.turn_id == bindparam("which"), ~U.withheld).order_by(U.version)
 
 
@@ -186,6 +188,11 @@ class SkillRecords:
         with self._store.reading() as c:
             return tuple(c.execute(_USED, {"which": turn_id}).scalars())
 
+    def taught(self, policy: int, versions: Sequence[int]) -> set[int]:
+        """Of these versions of skills, those whose sources the weights of a policy version had lessons of."""
+        with self._store.reading() as c:
+            return taught(c, policy, versions)
+
     def uses(self) -> dict[str, SkillUse]:
         """Of each skill, over all its versions: the recorded turns that it stood in, and the last verdicts on these."""
         last = select(D.score).where(D.turn_id == U.turn_id)
@@ -228,6 +235,7 @@ class SkillRecords:
             "content": change.content,
             "made_by": made_by,
             "created_at": self._store.clock(),
+            "after": c.execute(_NEWEST).scalar_one(),
         }
         version = c.execute(insert(schema.skill_versions).values(values).returning(V.id)).scalar_one()
         self._add_sources(c, version, change, support)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Row, Select, select
 
 from turnwise.journal import schema
-from turnwise.journal.packing import unpack_ids, unpack_json, unpack_logprobs
+from turnwise.journal.packing import unpack_ids, unpack_json, unpack_logprobs, unpack_spans
 from turnwise.messages import from_chat, history_from_chat
 from turnwise.types import Exclusion, FinishReason, Message, TurnKind, TurnState
 
@@ -66,6 +66,12 @@ class Turn(SameRequest):
     packed_answer: bytes | None
     packed_prompt_ids: bytes
     packed_response_ids: bytes | None
+    packed_placed: bytes | None
+
+    @property
+    def placed(self) -> tuple[tuple[int, int], ...]:
+        """Where in the whole prompt's ids the person's wishes stand behind their questions: starts and ends."""
+        return unpack_spans(self.packed_placed)
 
     @property
     def answer(self) -> Message | None:

@@ -13,7 +13,7 @@ from turnwise.errors import UnknownTurn
 from turnwise.journal import prefixes, schema
 from turnwise.journal.blobs import Content
 from turnwise.journal.counts import UNRECOGNISED, tell
-from turnwise.journal.packing import pack_ids, pack_json, pack_logprobs
+from turnwise.journal.packing import pack_ids, pack_json, pack_logprobs, pack_spans
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_turns
 from turnwise.journal.turns.recorded import WHOLE, WholeTurn
@@ -54,7 +54,8 @@ class NewTurn:
     """A request as the gateway understood it, before its answer.
 
     With ``extends_parent`` the fields ``messages`` and ``prompt_ids`` hold only what follows the parent's answer, and
-    ``hint_at`` still counts from the start of the whole prompt.
+    ``hint_at`` and ``placed`` still count from the start of the whole prompt. ``placed`` are the starts and ends of the
+    person's wishes there, which the client did not send.
     """
 
     id: str
@@ -85,6 +86,7 @@ class NewTurn:
     generation: int | None = None  # of the skills that could have been in its prompt
     skills: tuple[int, ...] = ()  # the versions of skills that are in it
     withheld: tuple[int, ...] = ()  # those that fitted and were left out to compare
+    placed: tuple[tuple[int, int], ...] = ()
     unrecognised: bool = False  # its history has an answer, and no turn was found that it goes on from
 
 
@@ -96,7 +98,7 @@ def _uses(new: NewTurn) -> list[dict[str, Any]]:
 _AS_GIVEN = [
     field.name
     for field in fields(NewTurn)
-    if field.name in T and field.name not in ("messages", "tools", "params", "prompt_ids", "next_state")
+    if field.name in T and field.name not in ("messages", "tools", "params", "prompt_ids", "placed", "next_state")
 ]
 """What is stored of a new turn as it is; the rest is packed, or belongs to its session or to the turn it answers."""
 
@@ -171,6 +173,7 @@ class Turns:
             "messages": pack_json(history_to_chat(new.messages)),
             "params": pack_json(new.params),
             "prompt_ids": pack_ids(new.prompt_ids),
+            "placed": pack_spans(new.placed),
             "attempts": 0,
             "retry_at": 0.0,
         }

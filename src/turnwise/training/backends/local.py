@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from turnwise.methods import METHODS
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.gate.gate import Gate
-from turnwise.training.lessons.learning import FEWEST, Taught, learn_step, loss_of, with_teacher
-from turnwise.training.lessons.making import followed, make_lessons, questions_of
+from turnwise.training.lessons.comparing import followed
+from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
+from turnwise.training.lessons.making import FEWEST, make_lessons
+from turnwise.training.lessons.questions import questions_of
 from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
 from turnwise.training.publish import load_adapter_dir, staged_version, version_dir
@@ -85,28 +87,30 @@ class LocalBackend:
         if not said.wishes and not said.taken_back:
             return []
         seed = config.seed * 1_000_003 + batch.id
+        now = self.policy.state()
+        self.policy.load(self._parent)  # lessons are the same among the steps on them, when a killed update goes on
         try:
             renderer = self._renderer
             most = config.lessons
-            questions = questions_of(batch.samples, renderer, most, config.lesson_prompt, str(seed), spare=most)
-            make = partial(make_lessons, self.policy, renderer)
-            lessons = make(questions[:most], said, config.lesson_tokens, seed, tick)
-            if 0 < len(lessons) < most // 2:  # the policy would learn these few answers rather than the wish
-                lessons += make(questions[most:], said, config.lesson_tokens, seed + 1, tick)
+            asked = [sample.as_asked() for sample in batch.samples]
+            questions = questions_of(asked, renderer, most, config.lesson_prompt, str(seed), spare=most)
+            lessons = make_lessons(self.policy, renderer, questions, most, said, config.lesson_tokens, tick)
         except (ModelError, EngineError) as e:
             log.warning("no lessons: the model cannot be asked: %s", e)
             return []
+        finally:
+            self.policy.load(now)
         told = (len(lessons), len(said.wishes), len(said.taken_back))
         log.info("%d lessons in %d standing wishes, %d taken back", *told)
         if len(lessons) < FEWEST:
             return []
-        return with_teacher(self.policy, lessons, config.microbatch_tokens, tick)
+        return with_base(self.policy, lessons, config.microbatch_tokens, tick)
 
     def _standing(self, batch: Batch, tick: Tick) -> Standing:
         """What the person wishes for now, as far as hints say."""
         if self._said is not None and self._said[0] == batch.id:
             return self._said[1]
-        of = {sample.turn_id: sample for sample in batch.hinted}
+        of = {sample.turn_id: sample.as_asked() for sample in batch.hinted}
 
         def answers_follow(pairs: Sequence[tuple[int, str]]) -> list[bool]:
             samples = [of.get(batch.hint_turns[place]) for place, _ in pairs]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from turnwise.training.batching import microbatches, row_of
+from turnwise.training.batching import TokenText, merge_prefixes, microbatches
 from turnwise.training.gate.probes import Probe
 from turnwise.training.policy import HEAD_CHUNK, Policy
 
@@ -23,7 +23,7 @@ Alive = Callable[[], None]
 def read(policy: Policy, probes: Sequence[Probe], microbatch_tokens: int, alive: Alive) -> list[Tensor]:
     """Hidden states [R, H] at the positions that predict each probe's answer, under the weights now in ``policy``."""
     found: dict[int, Tensor] = {}
-    rows = [row_of(i, p.prompt_ids, p.answer_ids) for i, p in enumerate(probes)]
+    rows = merge_prefixes([TokenText(i, p.prompt_ids, p.answer_ids) for i, p in enumerate(probes)], policy.reads_forks)
     for group in microbatches(rows, microbatch_tokens):
         alive()
         spans = [span for row in group for span in row.spans]

@@ -1,7 +1,8 @@
-"""Learning from lessons: forward KL to the teacher at the teacher's answers, in the context that has no wish.
+"""Learning from lessons, in the context that has no wish: the tokens that were wished for, and nothing else.
 
-Steps go on until the lessons set aside are learned no better: a fixed number leaves most of a new wish unlearned, and
-goes on wearing out an old one.
+What the wish put into an answer, and its end, is learned as it stands there (−log p); at every other token the policy
+is held to what the base model thinks, that was not told the wish. Steps go on until the lessons set aside are learned
+no better: a fixed number leaves most of a new wish unlearned, and goes on wearing out an old one.
 """
 
 from __future__ import annotations
@@ -22,25 +23,23 @@ from turnwise.training.step import NotFinite, Tick, scaled
 
 SET_ASIDE = 4
 """Of so many lessons one is not trained on: by its loss it is seen when the rest are learned."""
-FEWEST = 4
-"""Fewer lessons than this say too little: the wish is one that the model does not follow, or no wish about answers."""
-LEARNED = 0.05
-"""Nats per token: where the lessons set aside are no further from the teacher, there is nothing left to learn."""
+PATIENCE = 2
+"""Passes in a row that may fail to lower the loss of the lessons set aside; then the rest are learned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """A lesson and the teacher's final hidden states [R, H] at its R answer tokens."""
+    """A lesson and the base model's final hidden states [R, H] at its R answer tokens, without the wish."""
 
     lesson: Lesson
-    teacher: Tensor
+    base: Tensor
 
 
 @torch.no_grad()
-def with_teacher(policy: Policy, lessons: Sequence[Lesson], microbatch_tokens: int, tick: Tick) -> list[Taught]:
-    """What the base model, told the wish, thinks at each token of each lesson."""
+def with_base(policy: Policy, lessons: Sequence[Lesson], microbatch_tokens: int, tick: Tick) -> list[Taught]:
+    """What the base model thinks at each token of each lesson, asked the bare question."""
     hidden: dict[int, Tensor] = {}
-    rows = [row_of(i, lesson.told, lesson.answer) for i, lesson in enumerate(lessons)]
+    rows = [row_of(i, lesson.asked, lesson.answer) for i, lesson in enumerate(lessons)]
     groups = microbatches(rows, microbatch_tokens)
     with policy.reference():
         for done, group in enumerate(groups):
@@ -57,30 +56,33 @@ def apart(taught: Sequence[Taught]) -> tuple[list[Taught], list[Taught]]:
 
 
 def loss_of(policy: Policy, taught: Sequence[Taught], microbatch_tokens: int, tick: Tick, *, learn: bool) -> float:
-    """Mean over lessons of the mean forward KL per answer token, in nats; with ``learn`` its gradient is added."""
+    """Mean over lessons of the mean over answer tokens, in nats; with ``learn`` its gradient is added.
+
+    A token that was wished for costs −log p, every other one the forward KL from the base model.
+    """
     total = 0.0
     rows = [row_of(i, t.lesson.asked, t.lesson.answer) for i, t in enumerate(taught)]
     groups = microbatches(rows, microbatch_tokens)
     for done, group in enumerate(groups):
         tick("lessons", done, len(groups))
         order = [taught[span.sample] for row in group for span in row.spans]
-        weight = torch.cat(
-            [
-                t.teacher.new_full((len(t.teacher),), 1 / (len(t.teacher) * len(taught)), dtype=torch.float32)
-                for t in order
-            ]
-        )
+        weight = torch.cat([torch.full((len(t.base),), 1 / (len(t.base) * len(taught))) for t in order])
+        weight = weight.to(policy.device)
+        said = torch.tensor([y for t in order for y in t.lesson.answer], device=policy.device)
+        wished = torch.tensor([w for t in order for w in t.lesson.wished], device=policy.device)
         with torch.set_grad_enabled(learn):
             hidden = policy.hidden(group, recompute=padded_tokens(group) > microbatch_tokens)
         leaf = hidden.detach().requires_grad_(learn)
-        teacher = torch.cat([t.teacher for t in order])
-        one = torch.ones(len(teacher), device=policy.device)
-        for at in range(0, len(teacher), HEAD_CHUNK):
+        base = torch.cat([t.base for t in order])
+        one = torch.ones(len(base), device=policy.device)
+        for at in range(0, len(base), HEAD_CHUNK):
             part = slice(at, at + HEAD_CHUNK)
             with torch.set_grad_enabled(learn):
                 student = policy.log_softmax(leaf[part], one[part])
-                target = policy.log_softmax(teacher[part], one[part])
-                loss = (weight[part] * losses.divergence(student, target, "forward")).sum()
+                target = policy.log_softmax(base[part], one[part])
+                surprise = -student.gather(-1, said[part].unsqueeze(-1)).squeeze(-1)
+                away = losses.divergence(student, target, "forward")
+                loss = (weight[part] * torch.where(wished[part], surprise, away)).sum()
             if learn:
                 loss.backward()
             total += loss.item()
