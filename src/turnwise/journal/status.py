@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, bindparam, delete, func, select
 
 from turnwise.journal import schema
 from turnwise.journal.counts import HINTS, UNRECOGNISED, read_counts, told
@@ -47,6 +47,11 @@ class Status:
     def say_soon(self, loop: str, data: dict[str, Any]) -> Future[None]:
         """The same with the next group of writes, for who cannot wait. Raises JournalError; so may the future."""
         return self._store.writes.submit(lambda c: self._say(c, loop, data))
+
+    def forget(self, loop: str) -> None:
+        """Take back what one said of itself, when it has ended and is none that is always there."""
+        with self._store.transaction() as c:
+            c.execute(delete(schema.loops).where(schema.loops.c.name == loop))
 
     def last(self, loop: str) -> tuple[dict[str, Any], float] | None:
         """What a loop last said, and how many seconds ago; None where it never did."""

@@ -91,7 +91,7 @@ def test_the_original_goes_until_the_shorter_one_is_ready_and_the_session_goes_o
     assert turn.session_id == gateway.turn(first).session_id and turn.parent_id == gateway.turn(second).id
     assert not turn.bridged and not turn.extends_parent, "rendered anew"
     assert text_of(turn.messages[0]) == SYSTEM, "the record has what the client sent"
-    assert gateway.stub.sampled[-1].prompt == turn.prompt_ids, "and the ids that were sampled from"
+    assert gateway.stub.sampled[-1][0] == turn.prompt_ids, "and the ids that were sampled from"
     fourth = ask(gateway, ["hello", words(first), "and now?", words(second), "and then?", words(third), "and at last?"])
     after = gateway.turn(fourth)
     assert after.bridged and after.prompt_ids[: len(turn.prompt_ids)] == turn.prompt_ids, "and bridged from there on"
