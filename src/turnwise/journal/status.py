@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -30,6 +31,18 @@ class Status:
         """What a loop says of itself, with the time: its heartbeat."""
         with self._store.transaction() as c:
             self._say(c, loop, data)
+
+    def say_unless(
+        self, loop: str, data: dict[str, Any], stands: Callable[[dict[str, Any], float], bool]
+    ) -> tuple[dict[str, Any], float]:
+        """The same, unless what was said last (with its seconds ago) `stands`, in one transaction; gives what stands
+        now."""
+        with self._store.transaction() as c:
+            row = c.execute(_LAST, {"which": loop}).one_or_none()
+            if row is not None and stands(last := unpack_json(row.data), ago := self._ago(c, row)):
+                return last, ago
+            self._say(c, loop, data)
+            return data, 0.0
 
     def say_soon(self, loop: str, data: dict[str, Any]) -> Future[None]:
         """The same with the next group of writes, for who cannot wait. Raises JournalError; so may the future."""

@@ -108,14 +108,14 @@ class Policy:
     def _reads_forks(self) -> bool:
         """Whether a row with forks gives the states that each text gives alone: not where layers see a window of the
         text or carry a state along it, or where the attention takes no mask of ours."""
-        config = self.model.config
+        config = self.model.config.get_text_config()
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"} or getattr(config, "sliding_window", None):
             return False
         forked = Row([1, 2, 3, 4, 2, 5, 6], [Span(0, 2, 4), Span(1, 5, 7)], [Fork(4, 0)])
         try:
             together = self.hidden([forked])
-        except (ValueError, RuntimeError, NotImplementedError):
+        except (ValueError, TypeError, RuntimeError):  # it takes no places or no mask of ours
             return False
         alone = self.hidden([Row([1, 2, 3, 4], [Span(0, 2, 4)]), Row([1, 2, 5, 6], [Span(1, 2, 4)])])
         return bool((together - alone).norm() < 0.05 * alone.norm())

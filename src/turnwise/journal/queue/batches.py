@@ -285,11 +285,13 @@ class Batches:
     def _last_hints(c: Connection) -> list[tuple[str, str]]:
         """The last hints that were given, with their turns, oldest first; late ones on turns long trained, too.
 
-        None of a failure that a skill was made from, for nothing is trained on it; a wish is learned all the same.
+        None of a failure that a skill was made from, for nothing is trained on it; a wish is learned all the same, also
+        where the turn that it was said of is such a failure.
         """
         given, made = schema.verdicts.c, schema.skill_sources.c
         newest = select(given.turn_id, given.hint).where(given.hint.is_not(None)).order_by(given.id.desc())
-        newest = newest.where(~exists().where(made.turn_id == given.turn_id, made.support))
+        of_turn = made.turn_id == given.turn_id
+        newest = newest.where(or_(~exists().where(of_turn, made.support), exists().where(of_turn, ~made.support)))
         return [(row.turn_id, row.hint) for row in reversed(c.execute(newest.limit(LAST_HINTS)).all())]
 
     def any_open(self) -> bool:
