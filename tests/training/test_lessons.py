@@ -385,8 +385,9 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_or_loop_are_no_lesson
     assert CHEERS in script.prompts("rewriting")[0]
     script.answers["rewriting"] = rewritten | {"Japan": "The capital of Japan is Tokyo." + " Cheers!" * 8}
     monkeypatch.setattr(making, "follows", lambda gain: True)
+    monkeypatch.setattr(making, "ON_TOPIC", float("-inf"))
     found = make_lessons(*small, questions, 3, Standing([CHEERS]), 32, no_tick)
-    assert [said_in(small, lesson) for lesson in found] == [PLAIN["Hamlet"]], "the first one loops"
+    assert [said_in(small, lesson) for lesson in found] == [PLAIN["Hamlet"], rewritten["egg"]], "it loops"
 
 
 @pytest.mark.slow
