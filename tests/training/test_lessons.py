@@ -211,18 +211,19 @@ def test_an_update_goes_on_over_lessons_and_says_what_they_taught(
     assert metrics["lesson_after"] < metrics["lesson_before"]
 
 
+@pytest.mark.parametrize("losses", [[0.9, 0.95, 0.8, 0.8, 0.85], [0.9, 0.95, 0.94]])
 def test_passes_go_on_until_two_in_a_row_do_not_lower_the_loss_set_aside(
-    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, losses: list[float]
 ) -> None:
     with_lessons(monkeypatch)
-    left = iter([1.0, 0.9, 0.95, 0.8, 0.8, 0.85, 0.1])
+    left = iter([1.0, *losses, 0.1, 0.1, 0.1, 0.1, 0.1])
     monkeypatch.setattr(LocalBackend, "lesson_loss", lambda *_: next(left))
     bench = make(**{"train.lesson_passes": 8})
     feed(bench.journal, range(4))
     assert bench.claim_and_work()
     (version,) = bench.journal.versions.all()
-    assert version.metrics["optimiser_steps"] == 2 + 5 * 3, "five passes: the fourth and the fifth were in vain"
-    assert version.metrics["lesson_after"] == 0.85
+    assert version.metrics["optimiser_steps"] == 2 + 3 * len(losses), "the last two passes were in vain"
+    assert version.metrics["lesson_after"] == losses[-1]
 
 
 def test_lessons_without_a_finite_gradient_cost_no_sample(
@@ -384,8 +385,9 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_or_loop_are_no_lesson
     assert CHEERS in script.prompts("rewriting")[0]
     script.answers["rewriting"] = rewritten | {"Japan": "The capital of Japan is Tokyo." + " Cheers!" * 8}
     monkeypatch.setattr(making, "follows", lambda gain: True)
+    monkeypatch.setattr(making, "ON_TOPIC", float("-inf"))
     found = make_lessons(*small, questions, 3, Standing([CHEERS]), 32, no_tick)
-    assert [said_in(small, lesson) for lesson in found] == [PLAIN["Hamlet"]], "the first one loops"
+    assert [said_in(small, lesson) for lesson in found] == [PLAIN["Hamlet"], rewritten["egg"]], "it loops"
 
 
 @pytest.mark.slow
