@@ -15,6 +15,7 @@ from turnwise.demo.server import termination_unwinds
 from turnwise.demo.skills.ways import QUICK, WAYS, WHOLE, WISH, WishFigures, WishLimits, as_rows, play_at_own_server
 from turnwise.errors import ConfigError
 from turnwise.models import resolve_model
+from turnwise.types import BASE_VERSION
 
 HEADINGS = ("way", "first answer that keeps it", "weights", "keeps it", "right", "both")
 _EXPECTED_S = {"neither": 30.0, "skills alone": 40.0, "weights alone": 300.0, "both": 330.0}
@@ -33,10 +34,9 @@ def run_skills_demo(out: Path, model: str, seed: int, quick: bool, console: Cons
                 shutil.rmtree(home, ignore_errors=True)  # of an earlier demo in this folder; the lock says it has ended
                 with stages.stage(way.name):
                     found += play_at_own_server(way, home.resolve(), model, seed, limits)
+                _write(found, limits, out)
     except Timeout:
         raise ConfigError(f"another demo is writing into {out}; give --out another folder") from None
-    (out / "skills.json").write_text(json.dumps(as_rows(found), indent=2, ensure_ascii=False), encoding="utf-8")
-    (out / "skills.md").write_text(as_markdown(found, limits), encoding="utf-8")
     table = Table(*HEADINGS, title=f'"{WISH}"')
     for one in found:
         table.add_row(*cells(one))
@@ -45,17 +45,19 @@ def run_skills_demo(out: Path, model: str, seed: int, quick: bool, console: Cons
     return found
 
 
+def _write(found: list[WishFigures], limits: WishLimits, out: Path) -> None:
+    """What is known so far: a demo that is stopped has shown something."""
+    (out / "skills.json").write_text(json.dumps(as_rows(found), indent=2, ensure_ascii=False), encoding="utf-8")
+    (out / "skills.md").write_text(as_markdown(found, limits), encoding="utf-8")
+
+
 def cells(one: WishFigures) -> tuple[str, ...]:
     """A line of the table."""
     of = len(one.answers)
     first = one.note or ("never" if one.first_s is None else f"{one.first_s:.1f} s")
     counts = [one.count(lambda a: a.met), one.count(lambda a: a.right), one.count(lambda a: a.met and a.right)]
-    return (
-        one.way,
-        first,
-        f"v{one.version}" if one.version.isdigit() else one.version,
-        *(f"{n} of {of}" for n in counts),
-    )
+    weights = "base" if one.version == str(BASE_VERSION) else f"v{one.version}"
+    return one.way, first, weights, *(f"{n} of {of}" for n in counts)
 
 
 def as_markdown(found: list[WishFigures], limits: WishLimits) -> str:
