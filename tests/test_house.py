@@ -131,9 +131,11 @@ OPENERS = (
     "bench/",
     "tokens/chatml.py",
     "tokens/qwen25.py",
+    "training/sft/conversations.py",
 )
 """Who may open a message's dictionary: the one that makes messages of them, the wires, the programs that only speak
-HTTP, and our own renderers, which are handed dictionaries as the interface of `renderers` has them."""
+HTTP, our own renderers, which are handed dictionaries as the interface of `renderers` has them, and the reader of files
+of conversations."""
 OF_A_MESSAGE = {"role", "content", "tool_calls", "tool_call_id", "reasoning_content"}
 
 

@@ -31,6 +31,10 @@ class LeaseLost(JournalError):
     """The lease expired or another worker took it over: drop the work, it is not yours any more."""
 
 
+class PlaceTaken(JournalError):
+    """Another trainer is at work in this home, and only one may be."""
+
+
 class EngineError(TurnwiseError):
     """The engine refused or failed. ``status`` is the HTTP status that fits the fault.
 
@@ -73,6 +77,10 @@ class AmbiguousId(JournalError):
 
 class TooLate(JournalError):
     """The turn is past the point where this could be done to it."""
+
+
+class DataError(TurnwiseError):
+    """A file of conversations cannot be read, or holds what cannot be learned."""
 
 
 class SkillError(TurnwiseError):

@@ -260,7 +260,8 @@ class Batch:
 class PolicyVersion:
     """A published set of weights: a PEFT adapter directory, its parent and what it was trained on.
 
-    ``pruned``: its directory was deleted; what is known of it stays.
+    ``pruned``: its directory was deleted; what is known of it stays. ``source``: what it learned from where that is no
+    turn: the file of a supervised fine-tuning, its hash and how it was read.
     """
 
     number: int
@@ -271,6 +272,7 @@ class PolicyVersion:
     gate: dict[str, Any] = field(default_factory=dict)
     turn_ids: list[str] = field(default_factory=list)
     pruned: bool = False
+    source: dict[str, Any] | None = None
 
 
 class SkillState(StrEnum):

@@ -99,6 +99,14 @@ def test_a_turn_in_two_versions_is_found(planted: Planted) -> None:
     assert planted.found() == ["turns trained twice"]
 
 
+def test_a_turn_that_a_late_score_took_into_a_second_version_is_no_fault(planted: Planted) -> None:
+    [turn] = planted.journal.versions.all()[-1].turn_ids
+    assert "taken" in planted.journal.verdicts.feedback(turn, -1, None)
+    publish(planted.journal, turn)
+    assert [turn in v.turn_ids for v in planted.journal.versions.all()] == [False, True, True]
+    assert planted.found(serving=3, answered_by=3) == []
+
+
 def test_a_batch_without_an_end_is_found(planted: Planted) -> None:
     change(planted, "batches", state="open")
     assert planted.found() == ["turns trained twice", "batches without their end"]

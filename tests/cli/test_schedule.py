@@ -61,8 +61,8 @@ def test_without_a_trainer_the_sensors_are_read_here(home: Path) -> None:
     [
         ('when = "always"', "whenever there is enough", True),
         ('when = "manual"', "only `turnwise train now` trains", False),
-        ('when = "off"', "Nothing is trained", False),
-        ("enabled = false", "Nothing is trained", False),
+        ('when = "off"', 'Nothing is trained: train.when is "off"', False),
+        ("enabled = false", "Nothing is trained: train.enabled is false", False),
     ],
 )
 def test_where_no_window_is_waited_for_that_is_said(home: Path, settings: str, words: str, opens: bool) -> None:
@@ -75,6 +75,14 @@ def test_where_no_window_is_waited_for_that_is_said(home: Path, settings: str, w
 def test_nobody_is_known_to_be_away(home: Path) -> None:
     told = json.loads(typed(home, "status", "--json"))
     assert told["open"] is False and told["seen_by"] == "this command" and "no sensor says" in told["said"]
+
+
+def test_the_gateways_traffic_counts_without_a_trainer_too(home: Path) -> None:
+    with closing(Journal.open(load_config(overrides={"home": home}))) as journal:
+        journal.status.say("traffic", {"under_way": 1})
+    told = json.loads(typed(home, "status", "--json"))
+    assert "gateway says that somebody is here" in told["said"]
+    assert {r["sensor"]: r["opinion"] for r in told["readings"]}["gateway"] == "closes"
 
 
 def test_a_meeting_that_runs_and_the_next_one(home: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from turnwise.cli.main import app
 from turnwise.config import Config, load_config
 from turnwise.errors import TurnwiseError
 from turnwise.journal import Journal
-from turnwise.schedule.asked import answer, take_up, train_request
+from turnwise.schedule.asked import answer, ask_to_train, take_up, train_request
 from turnwise.schedule.telling import when_trained
 
 
@@ -83,6 +84,33 @@ def test_it_waits_and_says_what_came_of_it(trainer: Journal, config: Config) -> 
     said = now(config.home, "--wait")
     thread.join()
     assert "scoring 3 samples" in said and "done: version 1 serves, and no sample waits." in said
+
+
+def test_all_who_ask_at_once_get_one_run(trainer: Journal) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        asked = set(threads.map(lambda _: ask_to_train(trainer), range(24)))
+    assert len(asked) == 1
+
+
+def test_whoever_waits_gets_what_comes_of_the_run_that_took_the_place_of_theirs(
+    trainer: Journal, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a trainer that was silent for ten minutes: another asks meanwhile."""
+    feed(trainer, range(3))
+    monkeypatch.setattr(command, "POLL_S", 0.01)
+
+    def another() -> None:
+        wait_until(lambda: train_request(trainer) is not None)
+        trainer.status.say("train now", {"id": "another", "step": "asked"})
+        request = train_request(trainer)
+        assert request is not None
+        answer(trainer, request, "version 1 serves")
+
+    thread = threading.Thread(target=another)
+    thread.start()
+    said = now(config.home, "--wait")
+    thread.join()
+    assert "done: version 1 serves." in said
 
 
 def test_its_wait_has_a_limit(trainer: Journal, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from turnwise.demo import arms
 from turnwise.demo.arms import paired_change, repetition_of
 from turnwise.demo.problems import Problem
 from turnwise.demo.talk import DemoAnswer
@@ -27,3 +30,21 @@ def test_a_change_is_paired_by_problem_and_what_was_answered_twice_is_averaged()
 
 def test_repetition_is_of_the_text() -> None:
     assert repetition_of(answer("a", "a b c d a b c d")) == pytest.approx(1 / 5)
+
+
+async def test_a_wave_is_settled_when_what_was_published_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's words are scripted: on a busy machine an adapter is loaded for a minute after it was published."""
+    monkeypatch.setattr(arms, "_POLL_S", 0.0)
+    asked: list[tuple[int, int, int]] = []
+    script = iter([(1, 0, 0), (0, 0, 0), (0, 0, 1), (0, 0, 1), (0, 0, 1), (0, 0, 1), (0, 1, 1), (0, 1, 1), (0, 1, 1)])
+
+    async def status() -> dict[str, Any]:
+        asked.append(next(script))
+        leased, number, wanted = asked[-1]
+        return {"turns": {"leased": leased}, "samples_ready": 0, "version": {"number": number, "wanted": wanted}}
+
+    assert await arms.settle(status, 8, 5.0)
+    assert len(asked) == 9 and asked[-1] == (0, 1, 1)
+    script = iter([(0, 0, 1)] * 10_000)
+    monkeypatch.setattr(arms, "_POLL_S", 0.01)
+    assert not await arms.settle(status, 8, 0.1)

@@ -17,10 +17,13 @@ from turnwise.evolving.worker import Evolver
 from turnwise.journal import Journal, schema
 from turnwise.journal.deletion.forgetting import forget
 from turnwise.journal.packing import pack_json
+from turnwise.journal.skills import failures
+from turnwise.journal.skills.records import SkillChange
 from turnwise.judges.signals.verdict import judge_by_words
 from turnwise.messages import from_chat, saying, to_chat
 from turnwise.skills.library import Library
 from turnwise.skills.retrieval import SkillIndex, choose
+from turnwise.skills.skill_file import write
 from turnwise.skills.vectors import word_vectors
 from turnwise.types import Exclusion, Message, SkillState, TurnKind, TurnState, Verdict
 
@@ -63,6 +66,12 @@ def say(journal: Journal, words: str, question: str = RICE, kind: TurnKind = Tur
     return turn_with(journal, [saying("user", words)], question, kind)
 
 
+def made_of(turn: str) -> SkillChange:
+    """A skill that was made of a failure."""
+    skill = write("rice", "How to boil rice for two", "# Rice\n\n1. Wash it.")
+    return SkillChange(skill.name, SkillState.CANDIDATE, skill.content, ((turn, "session"),))
+
+
 def evolve(config: Config, journal: Journal) -> None:
     asyncio.run(Evolver(config, journal).step())
 
@@ -91,6 +100,34 @@ def test_a_wish_that_is_said_once_is_a_skill_at_the_next_look(
     whole = journal.turns.get(turn)
     assert whole is not None and whole.state is TurnState.READY, "it is learned all the same"
     assert journal.skills.current().generation == 0, "what a person changes begins no generation"
+
+
+@pytest.mark.parametrize("words", ["too long.", "That's way too long!", "no, too long and too formal."])
+def test_what_is_only_wrong_with_one_answer_is_no_skill(
+    home_config: Config, journal: Journal, library: Library, words: str
+) -> None:
+    reply = [saying("user", words)]
+    turn = answered(journal, session_id=uuid.uuid4().hex, messages=[saying("user", RICE)])
+    judged(journal, turn, reply, Verdict(-1, words, "signals", confidence=0.9))
+    evolve(home_config, journal)
+    assert injected(library) == {} and journal.failures.state(turn) == "pending", "a failure all the same"
+
+
+def test_a_wish_that_is_said_later_of_a_failure_is_one(home_config: Config, journal: Journal, library: Library) -> None:
+    turn = say(journal, "no, that is wrong")
+    journal.skills.evolve(journal.skills.current(), "evolve", [made_of(turn)])
+    journal.verdicts.feedback(turn, -1, "From now on end every answer with Cheers.")
+    evolve(home_config, journal)
+    assert "wish-end-every-answer-cheers" in injected(library)
+
+
+def test_of_very_many_failures_the_oldest_are_left(
+    home_config: Config, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "MOST_PENDING", 3)
+    turns = [say(journal, "no, that is wrong", f"What is number {n} of the {n} lists?") for n in range(5)]
+    evolve(home_config, journal)
+    assert [journal.failures.state(turn) for turn in turns] == ["left", "left", "pending", "pending", "pending"]
 
 
 def test_a_wish_about_a_topic_comes_with_the_topic(home_config: Config, journal: Journal, library: Library) -> None:

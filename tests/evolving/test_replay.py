@@ -172,18 +172,12 @@ def test_where_nothing_tells_it_goes_on_and_says_so(told: Config, journal: Journ
     assert result is not None and (result.state, result.unclear) == ("unclear", 3)
 
 
-def test_a_wish_waits_for_nobody_and_is_looked_at_later(told: Config, journal: Journal, engine: ScriptedEngine) -> None:
+def test_a_wish_waits_for_nobody(told: Config, journal: Journal, engine: ScriptedEngine) -> None:
     engine.hangs = True
     say(journal, "From now on end every answer with Cheers.")
     evolve(told, journal)
     [known] = Library(told, journal).sync().injected
-    assert known.state is SkillState.ACTIVE
-    engine.hangs, engine.says = False, lambda _: LONG
-    evolve(told, journal, again=True)
-    result = journal.replays.of(known.version.id)
-    assert result is not None and result.state == "failed"
-    [known] = Library(told, journal).sync().injected
-    assert known.state is SkillState.ACTIVE, "the person alone ends a wish"
+    assert known.state is SkillState.ACTIVE and journal.replays.of(known.version.id) is None
 
 
 def test_it_can_be_switched_off(told: Config, journal: Journal, engine: ScriptedEngine) -> None:

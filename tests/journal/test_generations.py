@@ -94,6 +94,29 @@ def test_failures_are_never_trained_on_whatever_is_said_later(journal: Journal) 
     assert where(journal, failure) == (TurnState.EXCLUDED, Exclusion.SUPPORT_DATA)
 
 
+def test_a_failure_that_waited_while_another_began_a_generation_is_support_data(journal: Journal) -> None:
+    waits, first = judged(journal, -1), judged(journal, -1)
+    evolve(journal, first)
+    assert where(journal, waits) == (TurnState.EXCLUDED, Exclusion.EARLIER_GENERATION)
+    assert evolve(journal, waits) == 0
+    assert where(journal, waits) == (TurnState.EXCLUDED, Exclusion.SUPPORT_DATA)
+    assert journal.status.figures()["excluded"].get(Exclusion.EARLIER_GENERATION, 0) == 0
+
+
+def test_the_wish_of_a_failure_reaches_the_lessons(journal: Journal) -> None:
+    """A wish is made of a turn while a model writes a skill of it and others: it stays a wish."""
+    failure, other = judged(journal, -1), judged(journal, -1)
+    for turn, hint in ((failure, "use metric units"), (other, "that is wrong")):
+        journal.verdicts.feedback(turn, -1, hint)
+    wish = SkillChange("wish-metric", SkillState.ACTIVE, text("wish-metric"), ((failure, "session-1"),))
+    journal.skills.change(journal.skills.current(), "extractive: wish-metric", "extractive", [wish])
+    evolve(journal, failure, other)
+    assert where(journal, failure) == where(journal, other) == (TurnState.EXCLUDED, Exclusion.SUPPORT_DATA)
+    judged(journal, 1, 1), judged(journal, 1, 1)
+    batch = journal.batches.claim("trainer", 60)
+    assert batch is not None and batch.hints == ["use metric units"]
+
+
 def test_older_generations_can_be_kept(tmp_path: Path) -> None:
     with closing(Journal.open(settings(tmp_path / "kept", **{"skills.keep_older_generations": True}))) as journal:
         failure, other = judged(journal, -1), judged(journal)

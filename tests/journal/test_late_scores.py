@@ -104,6 +104,14 @@ def test_what_is_said_of_a_turn_in_a_batch_is_used_when_that_comes_to_nothing(jo
     assert not learned_from(journal, turn)
 
 
+def test_a_word_that_the_batch_was_made_of_is_none_that_came_late(journal: Journal) -> None:
+    """Else what the gate refused would be as good as new each time."""
+    turn = answered(journal)
+    journal.verdicts.feedback(turn, -1, None)
+    journal.batches.refuse(claimed(journal), {"accepted": False}, {})
+    assert journal.turns.get(turn).state is TurnState.READY and journal.batches.claim("t", 60) is None
+
+
 def test_a_turn_that_is_too_old_by_now_stays_trained(journal: Journal) -> None:
     old = judged(journal, 1)
     for _ in range(4):

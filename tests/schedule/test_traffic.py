@@ -108,6 +108,19 @@ def test_a_persons_request_is_noted_at_its_start_and_housekeeping_is_not(gateway
     wait_until(lambda: (last_request(gateway.journal) or LastRequest(1, 0)).under_way == 0)
 
 
+def test_housekeeping_that_is_sent_again_is_no_sign_of_a_person(gateway: Running) -> None:
+    ask = [{"role": "user", "content": "say: hello"}]
+    for _ in range(2):
+        again = {"X-Turn-Type": "side", "Idempotency-Key": "k1"}
+        gateway.client(**again).chat.completions.create(model="turnwise", messages=ask)  # type: ignore[arg-type]
+    assert len(gateway.stub.sampled) == 1, "the second was answered from the record"
+    seen = gateway.journal.status.figures()["loops"]["gateway"]["seconds_ago"]
+    wait_until(
+        lambda: gateway.journal.status.figures()["loops"]["gateway"]["seconds_ago"] < seen
+    )  # a later note is out
+    assert noted(gateway.journal) is None
+
+
 def test_a_request_that_is_broken_off_is_under_way_no_longer(gateway: Running) -> None:
     ask = [{"role": "user", "content": "say: " + "word " * 50}]
     stream = gateway.client().chat.completions.create(model="turnwise", messages=ask, stream=True)  # type: ignore[arg-type]

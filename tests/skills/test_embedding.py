@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event
 
@@ -12,9 +13,10 @@ import numpy as np
 import openai
 import pytest
 
+from tests.support.servers import wait_until
 from turnwise.config.sections import SkillsConfig
 from turnwise.errors import ConfigError, SkillError
-from turnwise.skills.embedding import LEFT_ALONE_S, EmbeddingEndpoint, embedder, within
+from turnwise.skills.embedding import LEFT_ALONE_S, THREAD, EmbeddingEndpoint, embedder, within
 from turnwise.skills.retrieval import SkillIndex, choose
 from turnwise.skills.skill_file import write
 from turnwise.skills.vectors import Vectors
@@ -142,6 +144,33 @@ def test_an_endpoint_that_sends_a_byte_now_and_then_is_not_waited_for() -> None:
     with pytest.raises(TimeoutError, match=r"no answer within 0\.1 s"):
         within(trickle, 0.1)
     never.set()
+
+
+def test_the_thread_of_an_endpoint_that_sends_a_byte_now_and_then_ends_too() -> None:
+    over = Event()
+
+    class Trickle(Handler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "100000")
+            self.end_headers()
+            with suppress(OSError):
+                while not over.wait(0.05):
+                    self.wfile.write(b" ")
+                    self.wfile.flush()
+
+    class Slow(Endpoint):
+        def __init__(self) -> None:
+            ThreadingHTTPServer.__init__(self, ("127.0.0.1", 0), Trickle)
+
+    with Slow() as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        client = openai.OpenAI(base_url=server.url, api_key="k", timeout=0.5, max_retries=0)
+        with pytest.raises(SkillError, match=r"no answer within 0\.5 s"):
+            EmbeddingEndpoint(client, "m", 0.5).embed(["a"])
+        wait_until(lambda: all(thread.name != THREAD for thread in threading.enumerate()), limit_s=20)
+        over.set()
+        server.shutdown()
 
 
 def test_nobody_listens() -> None:

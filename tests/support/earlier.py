@@ -146,7 +146,12 @@ def _from_0015(op: Operations) -> None:
     op.drop_column("turns", "placed")
 
 
+def _from_0016(op: Operations) -> None:
+    op.drop_column("batches", "source")
+
+
 STEPS = {
+    "0016": _from_0016,
     "0015": _from_0015,
     "0014": _from_0014,
     "0013": _from_0013,

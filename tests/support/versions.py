@@ -57,15 +57,17 @@ def set_aside(journal: Journal, turn_id: str) -> None:
         c.execute(schema.turns.update().where(schema.turns.c.id == turn_id).values(gone))
 
 
-def publish(journal: Journal) -> int:
-    """Train one scored turn "by hand" and publish the version; gives its number."""
+def publish(journal: Journal, scored: str | None = None) -> int:
+    """Train one scored turn "by hand", a new one unless one is named, and publish the version; gives its number."""
     session = f"publish-{uuid.uuid4().hex}"
-    turn_id = answered(journal, session_id=session, client="publisher", version=journal.versions.latest())
+    version = journal.versions.latest()
+    turn_id = scored or answered(journal, session_id=session, client="publisher", version=version)
     before = journal.store.config
     one = before.train.model_copy(update={"min_batch": 1, "max_batch": 1})
     all_learned = before.gate.model_copy(update={"probe_share": 0.0})
     journal.store.config = before.model_copy(update={"train": one, "gate": all_learned})
-    journal.verdicts.feedback(turn_id, 1, None)
+    if scored is None:
+        journal.verdicts.feedback(turn_id, 1, None)
     batch = journal.batches.claim("test", 60)
     journal.store.config = before
     assert batch is not None

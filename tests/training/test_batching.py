@@ -97,6 +97,13 @@ def test_a_little_in_common_is_no_reason_to_look_over_all_the_rest() -> None:
     assert len(merged(far)) == 2
     wide = [sample(n, prompt_ids=ids(1, 5000), response_ids=ids(n + 9, 2000)) for n in range(3)]
     assert all(len(row.ids) <= WIDEST_FORKED for row in merged(wide) if row.forks)
+    # A turn that extends a fork makes its row wider as well.
+    both = [sample(n, prompt_ids=ids(1, 3000), response_ids=ids(n, 1000)) for n in range(2)]
+    last = max(both, key=lambda s: s.response_ids)
+    longer = sample(8, prompt_ids=[*last.prompt_ids, *last.response_ids, *ids(5, 4000)], response_ids=ids(6, 9))
+    rows = merged([*both, longer])
+    assert any(row.forks for row in rows)
+    assert all(len(row.ids) <= WIDEST_FORKED for row in rows if row.forks)
 
 
 @settings(deadline=None)

@@ -29,6 +29,7 @@ from turnwise.training.lessons.questions import (
     OpenQuestion,
     everyday_questions,
     questions_of,
+    told,
 )
 from turnwise.training.lessons.wishes import ABOUT, ORDINARY, Standing, standing, wishes_among
 from turnwise.training.policy import Policy
@@ -370,18 +371,21 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_or_loop_are_no_lesson
     small: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rewritten = {
-        "Name": "The capital of Japan is Tokyo." + " Cheers!" * 8,
         "Japan": "The capital of Japan is Tokyo. Cheers!",
         "Hamlet": PLAIN["Hamlet"],
         "egg": "Here is my answer. Cheers!",
     }
     script = making_of(small, monkeypatch, rewriting=rewritten)
-    questions = asked_of(small, JAPAN, HAMLET, EGG, "Name the capital of Japan.")
-    (lesson,) = make_lessons(*small, questions, 4, Standing([CHEERS]), 32, no_tick)
+    questions = asked_of(small, JAPAN, HAMLET, EGG)
+    (lesson,) = make_lessons(*small, questions, 3, Standing([CHEERS]), 32, no_tick)
     assert said_in(small, lesson) == "The capital of Japan is Tokyo. Cheers!"
     assert lesson.asked == questions[0].ids, "the question is asked without the wish"
     assert f"Question: {JAPAN}\nAnswer: {PLAIN['Japan']}\n" in script.prompts("rewriting")[0]
     assert CHEERS in script.prompts("rewriting")[0]
+    script.answers["rewriting"] = rewritten | {"Japan": "The capital of Japan is Tokyo." + " Cheers!" * 8}
+    monkeypatch.setattr(making, "follows", lambda gain: True)
+    found = make_lessons(*small, questions, 3, Standing([CHEERS]), 32, no_tick)
+    assert [said_in(small, lesson) for lesson in found] == [PLAIN["Hamlet"]], "the first one loops"
 
 
 @pytest.mark.slow
@@ -444,14 +448,21 @@ def test_the_word_gone_on_with_is_plausible_when_told_and_no_end(small: Asked) -
 
 @pytest.mark.slow
 def test_of_two_candidates_the_one_that_gains_most_is_the_lesson(small: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    half, whole = "The capital of Japan is Tokyo. Over", "The capital of Japan is Tokyo. Over and out."
-    wish, questions = Standing(['Close with "Over and out."']), asked_of(small, JAPAN, EGG)
-    for rewritten, gone_on in ((half, whole), (whole, half)):
+    policy, renderer = small
+    once, twice = (PLAIN["Japan"] + " Over and out." * n for n in (1, 2))
+    wish = 'please close with "Over and out"'
+    questions = asked_of(small, JAPAN, EGG)
+    tokens = [[*renderer.encode(text), policy.ends[0]] for text in (once, twice)]
+    bare, knowing = questions[:1] * 2, [told(questions[0], wish, policy.tokenizer)] * 2
+    with policy.reference():
+        gained = gains(policy, bare, knowing, tokens, no_tick)
+    assert all(map(follows, gained))
+    most = max((once, twice), key=lambda text: float(gained[text == twice].sum()))
+    for rewritten, gone_on in ((once, tokens[1]), (twice, tokens[0])):
         making_of(small, monkeypatch, rewriting={"Japan": rewritten, "egg": PLAIN["egg"]})
-        tokens = [*small[1].encode(gone_on), small[0].ends[0]]
-        monkeypatch.setattr(making, "_gone_on", lambda *_, tokens=tokens: [(0, tokens)])
-        (lesson,) = make_lessons(*small, questions, 2, wish, 32, no_tick)
-        assert said_in(small, lesson) == whole
+        monkeypatch.setattr(making, "_gone_on", lambda *_, gone_on=gone_on: [(0, gone_on)])
+        (lesson,) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
+        assert said_in(small, lesson) == most
 
 
 @pytest.mark.slow

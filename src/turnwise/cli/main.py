@@ -37,6 +37,7 @@ from turnwise.cli.options import (
 from turnwise.cli.person import feedback, token
 from turnwise.cli.records import sessions_app, versions_app
 from turnwise.cli.schedule import schedule_app
+from turnwise.cli.sft import sft
 from turnwise.cli.skills import skills_app
 from turnwise.cli.train import train_app
 from turnwise.errors import ConfigError, TurnwiseError
@@ -62,6 +63,7 @@ app.add_typer(schedule_app, name="schedule")
 app.add_typer(train_app, name="train")
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
+app.command(epilog="Example: turnwise sft conversations.jsonl --epochs 2 --eval-share 0.05")(sft)
 app.command(epilog="Example: turnwise token person")(token)
 app.command(epilog="Example: turnwise pull --list")(pull)
 

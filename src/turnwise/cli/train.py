@@ -36,38 +36,31 @@ def train_now(
     figures = read_journal(settings, lambda journal: journal.status.figures())
     ready, begun = figures["samples_ready"], figures["batches"].get("open", 0)
     if never := _never(settings, figures):
-        raise TurnwiseError(f"nothing is trained {never}")
+        raise TurnwiseError(f"nothing is trained: {never}")
     if not ready and not begun:
         judging = figures["turns"].get("waiting", 0) + figures["turns"].get("judging", 0)
         raise TurnwiseError(f"{waiting(settings, 0)}; {judging} turns wait for what is said to them, or for the judge")
-    asked = change_journal(settings, ask_to_train)
+    change_journal(settings, ask_to_train)
     said = "a step that was begun goes on" if begun else f"{waiting(settings, ready)}; training begins now"
     _say(said if wait else f"{said}. `turnwise status` shows how far it is.")
     if wait:
         with closing(_open(settings)) as journal:
-            _say(_waited(journal, asked, limit_min * 60))
+            _say(_waited(journal, limit_min * 60))
 
 
 def _never(settings: Config, figures: dict[str, Any]) -> str | None:
     """Why no trainer would ever take up the request, and what to do; None where one may."""
-    from turnwise.capabilities import capabilities
     from turnwise.loops.states import read_states
+    from turnwise.schedule.telling import why_never
 
-    if not capabilities(settings).trainable:
-        return f"in the home {settings.home}: the engine is of the kind {settings.engine.kind}, which takes messages"
-    if settings.mode == "skills-only" or not settings.train.enabled:
-        key = 'mode is "skills-only"' if settings.mode == "skills-only" else "train.enabled is false"
-        return f"in the home {settings.home}: {key}"
-    if settings.train.when == "off":
-        return 'while train.when is "off"; set it to "idle", "manual" or "always" and start `turnwise serve` anew'
     states = read_states(settings.home)
+    if why := why_never(settings, states):
+        return f"{why} (the home is {settings.home})"
     trainer = figures["loops"].get("trainer")
     alone = trainer is not None and trainer["state"] != "stopped" and trainer["seconds_ago"] < SILENT_S
-    if "trainer" in states or (alone and not states):
+    if states or alone:
         return None
-    if states:
-        return "by the server that runs: it was started without a trainer (train.when, train.enabled or mode)"
-    return f"while no trainer runs for the home {settings.home}; start `turnwise serve`, or see --home"
+    return f"no trainer runs for the home {settings.home}; start `turnwise serve`, or see --home"
 
 
 def _open(settings: Config) -> Journal:
@@ -76,15 +69,19 @@ def _open(settings: Config) -> Journal:
     return Journal.open(settings)
 
 
-def _waited(journal: Journal, asked: str, limit_s: float) -> str:
-    """What came of the request, with a line for each phase meanwhile. Raises TurnwiseError when it takes too long."""
+def _waited(journal: Journal, limit_s: float) -> str:
+    """What came of the request, with a line for each phase meanwhile. Raises TurnwiseError when it takes too long.
+
+    There is one run for all who ask: where another request took the place of this one, as after a trainer that was
+    silent for ten minutes, what comes of that one is what comes of this one.
+    """
     from turnwise.schedule.asked import train_request
 
     until, shown = time.monotonic() + limit_s, ""
     while time.monotonic() < until:
         request = train_request(journal)
-        if request is None or request.id != asked:
-            raise TurnwiseError("another request took the place of this one; see `turnwise status`")
+        if request is None:
+            raise TurnwiseError("nobody's request to train is in the journal any more; see `turnwise status`")
         if request.step == "done":
             return f"done: {request.said}."
         if not request.open:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Any
 
 from turnwise.demo import scorer, stats
 from turnwise.demo.personas import Persona
@@ -94,21 +95,24 @@ async def converse(
             version = max((c.first.version for c in conversations), key=_version_order)
             low, high = stats.bootstrap_ci95(scores)
             points.append(Point(arm, end, stats.mean(scores), (low, high), len(scores), version))
-        if min_batch is not None and not await settle(talk, min_batch, SETTLE_LIMIT_S):
+        if min_batch is not None and not await settle(talk.status, min_batch, SETTLE_LIMIT_S):
             late.append(f"judge and trainer were not done {SETTLE_LIMIT_S:.0f} s after conversation {end}")
     return points, played, late
 
 
-async def settle(talk: Talk, min_batch: int, limit_s: float) -> bool:
-    """Wait until the judge is done and the trainer has taken every full batch. False when ``limit_s`` passed first."""
+async def settle(status: Callable[[], Awaitable[dict[str, Any]]], min_batch: int, limit_s: float) -> bool:
+    """Wait until the judge is done, the trainer has taken every full batch, and what it published is what answers.
+
+    False when ``limit_s`` passed first. ``status`` asks the server.
+    """
     deadline = time.monotonic() + limit_s
     quiet = 0
     while time.monotonic() < deadline:
-        status = await talk.status()
-        turns = status["turns"]
-        busy = turns.get("judging", 0) + turns.get("leased", 0) > 0 or status["samples_ready"] >= min_batch
+        told = await status()
+        turns, version = told["turns"], told["version"]
+        busy = turns.get("judging", 0) + turns.get("leased", 0) > 0 or told["samples_ready"] >= min_batch
         # Between two states a turn can be in neither list for a moment; a few quiet looks in a row are the end.
-        quiet = 0 if busy else quiet + 1
+        quiet = 0 if busy or version["number"] != version["wanted"] else quiet + 1
         if quiet == _QUIET_POLLS:
             return True
         await asyncio.sleep(_POLL_S)

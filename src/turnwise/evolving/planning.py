@@ -26,7 +26,6 @@ EVOLVER = "evolver"
 OURS = frozenset({MADE_BY, EVOLVER})
 NEAR = 0.9
 """Cosine of two skills' whole texts from which the second is an edit of the first."""
-NOT_YET = ReplayResult("waits", "its turns are asked again soon", tries=0)
 FULL = f"the library has its {MOST_SKILLS} skills; retire some of them"
 
 
@@ -151,11 +150,6 @@ def text_to_try(change: SkillChange) -> Skill | None:
     if change.content is None or change.state not in INJECTED:
         return None
     return parse(change.content, f"the new text of {change.name}")
-
-
-def asked_later(change: SkillChange) -> SkillChange:
-    """A wish works at once; what becomes of the turn with it is looked at when there is time."""
-    return change if text_to_try(change) is None else replace(change, replay=NOT_YET)
 
 
 def after_replay(

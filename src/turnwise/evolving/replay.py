@@ -44,11 +44,11 @@ log = logging.getLogger(__name__)
 ANSWER_TOKENS = 96
 MOST_TOKENS = 1800
 """Longest prompt that is asked again; the local engine gives log-probs of no longer one."""
-BETTER, WORSE = 0.2, -0.5
+BETTER, WORSE = 0.1, -0.75
 """Change in how much of what the person said is in the answer (nats per token) from which it is better, or worse.
 
 Measured on 12 wishes of 12 kinds, each with an answer that follows it, one that does not, and another that does not:
-docs/skills.md has the figures. An answer that is merely another one changes by -0.4 to 0.26.
+docs/skills.md has the figures. An answer that is merely another one changes by -0.51 to 0.26.
 """
 MOST_TRIES = 4
 """Times that an engine is asked which does not answer in time."""

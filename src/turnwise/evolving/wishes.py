@@ -119,6 +119,13 @@ _NOTHING = pattern(
     IGNORECASE,
 )
 """What names nothing to keep to, and what is somebody else's word."""
+_COMPLAINT = anchored(
+    rf"{_LEADS}(?:(?:that|this|it|your answer|the answer)(?:'s| is| was)? )?"
+    r"(?:just |still |way |far |much |a bit |a little ){0,3}"
+    r"too \w+(?:(?: and|,| or)(?: too)? \w+){0,2}\W*",
+    IGNORECASE,
+)
+"""What is only wrong with this answer, and says of no other how it should be: "too long."."""
 _ASKS = pattern(r"\?\s*$")
 
 MANNER = frozenset(
@@ -195,7 +202,7 @@ def wishes_among(said: Sequence[str], hint: str | None) -> list[PersonsWish]:
         words = " ".join(clean(sentence).split())
         if not LEAST_CHARS <= len(words) <= MOST_CHARS or tells_nothing(words):
             continue
-        if _NOTHING.search(words) or (_STATES.match(words) and not _WANTS.search(words)):
+        if _COMPLAINT.fullmatch(words) or _NOTHING.search(words) or (_STATES.match(words) and not _WANTS.search(words)):
             continue  # "it always crashes"
         lasts = bool(_FROM_NOW_ON.search(words))
         if not lasts and (of_a_task or _is_of_a_thing(words)):

@@ -27,7 +27,6 @@ from turnwise.evolving.planning import (
     EVOLVER,
     PlannedChanges,
     after_replay,
-    asked_later,
     plan_tool,
     plan_wishes,
     plan_written,
@@ -178,14 +177,14 @@ class Evolver:
         return True
 
     async def ask_again(self) -> bool:
-        """Have those failing turns asked again for which the engine was away, or which nobody waited for; gives whether
-        there were any. Raises TurnwiseError."""
+        """Have those failing turns asked again for which the engine was away; gives whether there were any. Raises
+        TurnwiseError."""
         if self._replayer is None:
             return False
         waiting = await asyncio.to_thread(self._journal.replays.waiting)
         view = await asyncio.to_thread(self._library.sync) if waiting else None
-        for version, before in waiting.items():  # a wish that was not asked yet is due at once
-            self._again_at.setdefault(version, time.monotonic() + (AGAIN_S if before.tries else 0.0))
+        for version in waiting:
+            self._again_at.setdefault(version, time.monotonic() + AGAIN_S)
         due = [
             known
             for known in (view.injected if view else ())
@@ -203,7 +202,7 @@ class Evolver:
         result = await replayer.replay(turns, known.skill, before.tries)
         self._again_at[known.version.id] = time.monotonic() + AGAIN_S * 2 ** (result.tries - 1)
         await asyncio.to_thread(self._journal.replays.note, known.version.id, result)
-        if result.state == "failed" and known.state is SkillState.CANDIDATE:  # a wish is the person's to end
+        if result.state == "failed" and known.state is SkillState.CANDIDATE:
             log.info("text %d is retired: %s", known.version.id, result.why)
             candidate = frozenset({SkillState.CANDIDATE})
             what = f"asked again, {result.why}:"
@@ -262,10 +261,7 @@ class Evolver:
         turns = await self._pending("wish", lambda shown, _: bool(shown.wishes))
         if turns:
             view = await asyncio.to_thread(self._library.sync)
-            plan = plan_wishes(turns, view, vectors)
-            if self._replayer is not None:  # nobody waits for it
-                plan.changes = [asked_later(change) for change in plan.changes]
-            await self._carry_out(plan, view, MADE_BY, self._library.take_wishes)
+            await self._carry_out(plan_wishes(turns, view, vectors), view, MADE_BY, self._library.take_wishes)
 
     async def _make_of_failures(self, vectors: WordVectors) -> None:
         turns = await self._pending("failure", lambda shown, judged: shown.failed and not judged.trained)

@@ -128,7 +128,9 @@ def make_app(
     async def status() -> dict[str, Any]:
         """The figures of `turnwise status`."""
         figures = await asyncio.to_thread(opener.journal.status.figures)
+        # A version that was published a moment ago is loaded first; until then the one before answers.
         serving = {"number": opener.versions.number, "error": opener.versions.error}
+        serving["wanted"] = figures["version"]["number"]
         engine = {"kind": config.engine.kind, "trainable": capabilities(config).trainable}
         states = await asyncio.to_thread(read_states, config.home)
         return figures | {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -17,7 +18,8 @@ T, B, V = schema.turns.c, schema.batches.c, schema.versions.c
 
 @dataclass(frozen=True, slots=True)
 class AuditedTurn:
-    """Where a turn stands; ``messages`` are those that are stored with it."""
+    """Where a turn stands; ``messages`` are those that are stored with it. ``learned_before``: how many versions it was
+    part of before a person's late score took it out of them."""
 
     id: str
     state: str
@@ -26,6 +28,7 @@ class AuditedTurn:
     batch_id: int | None
     messages: list[Message]
     answer: Message | None
+    learned_before: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,13 @@ def audit(store: Store) -> Audit:
     """Read it in one snapshot."""
     columns = (T.id, T.state, T.exclusion, T.version, T.batch_id, T.messages, T.answer)
     with store.reading() as c:
+        before = Counter(c.execute(select(schema.provenance.c.turn_id)).scalars())
         turns = {
             row.id: AuditedTurn(
                 *row[:5],
                 history_from_chat(unpack_json(row.messages)),
                 from_chat(unpack_json(row.answer)) if row.answer else None,
+                before[row.id],
             )
             for row in c.execute(select(*columns))
         }

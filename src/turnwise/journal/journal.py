@@ -13,6 +13,7 @@ from turnwise.config import Config
 from turnwise.journal.queue.batches import Batches
 from turnwise.journal.queue.judging import Judging
 from turnwise.journal.queue.review import ReviewList
+from turnwise.journal.queue.tuning import TuningPlace
 from turnwise.journal.queue.verdicts import Verdicts
 from turnwise.journal.queue.versions import Versions
 from turnwise.journal.skills.failures import RecordedFailures
@@ -38,6 +39,7 @@ class Journal:
         self.judging = Judging(store, self.verdicts, self.review)
         self.batches = Batches(store, self.verdicts)
         self.versions = Versions(store, self.batches)
+        self.tuning = TuningPlace(store, self.batches)
         self.skills = SkillRecords(store, self.batches.put_back)
         self.failures = RecordedFailures(store)
         self.replays = SkillReplays(store)

@@ -232,6 +232,7 @@ batches = Table(
     Column("gate", LargeBinary),
     Column("created_at", Float, nullable=False),
     Column("finished_at", Float),
+    Column("source", LargeBinary),  # what it learns from, where that is no turn: a file of a fine-tuning
     Index("ix_batches_state", "state"),
 )
 

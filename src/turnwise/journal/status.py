@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, bindparam, delete, func, select
 
 from turnwise.journal import schema
 from turnwise.journal.counts import HINTS, UNRECOGNISED, read_counts, told
@@ -31,9 +32,26 @@ class Status:
         with self._store.transaction() as c:
             self._say(c, loop, data)
 
+    def say_unless(
+        self, loop: str, data: dict[str, Any], stands: Callable[[dict[str, Any], float], bool]
+    ) -> tuple[dict[str, Any], float]:
+        """The same, unless what was said last (with its seconds ago) `stands`, in one transaction; gives what stands
+        now."""
+        with self._store.transaction() as c:
+            row = c.execute(_LAST, {"which": loop}).one_or_none()
+            if row is not None and stands(last := unpack_json(row.data), ago := self._ago(c, row)):
+                return last, ago
+            self._say(c, loop, data)
+            return data, 0.0
+
     def say_soon(self, loop: str, data: dict[str, Any]) -> Future[None]:
         """The same with the next group of writes, for who cannot wait. Raises JournalError; so may the future."""
         return self._store.writes.submit(lambda c: self._say(c, loop, data))
+
+    def forget(self, loop: str) -> None:
+        """Take back what one said of itself, when it has ended and is none that is always there."""
+        with self._store.transaction() as c:
+            c.execute(delete(schema.loops).where(schema.loops.c.name == loop))
 
     def last(self, loop: str) -> tuple[dict[str, Any], float] | None:
         """What a loop last said, and how many seconds ago; None where it never did."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from turnwise.journal.journal import Journal
 
@@ -38,18 +38,18 @@ def train_request(journal: Journal) -> TrainRequest | None:
     noted = journal.status.last(STATUS_KEY)
     if noted is None:
         return None
-    data, ago = noted
+    return _read(*noted)
+
+
+def _read(data: dict[str, Any], ago: float) -> TrainRequest:
     return TrainRequest(str(data["id"]), data["step"], ago, str(data.get("said", "")))
 
 
 def ask_to_train(journal: Journal) -> str:
-    """Ask, or join a request that is open; gives its id."""
-    last = train_request(journal)
-    if last is not None and last.open:
-        return last.id
-    asked = uuid.uuid4().hex
-    journal.status.say(STATUS_KEY, {"id": asked, "step": "asked"})
-    return asked
+    """Ask, or join a request that is open; gives its id. Of several who ask at once all get the same one."""
+    mine = {"id": uuid.uuid4().hex, "step": "asked"}
+    said, _ = journal.status.say_unless(STATUS_KEY, mine, lambda last, ago: _read(last, ago).open)
+    return str(said["id"])
 
 
 def take_up(journal: Journal, request: TrainRequest) -> None:

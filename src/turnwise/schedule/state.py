@@ -1,7 +1,7 @@
 """Whether the window is open and why, for `turnwise schedule status` and `doctor`.
 
-A trainer that runs writes what its watch sees into the journal; where none does, the sensors are read here and now,
-which leaves the gateway's own traffic out.
+A trainer that runs writes what its watch sees into the journal; where none does, the sensors are read here and now, and
+of the gateway's own traffic what it noted last.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 from turnwise.config import Config
 from turnwise.errors import JournalError
 from turnwise.journal.read_only import exists, read_ours
+from turnwise.schedule import traffic
 from turnwise.schedule.asked import HOLDS_S
 from turnwise.schedule.asked import STATUS_KEY as ASKED_KEY
 from turnwise.schedule.sensor import Sensor, sensors_of
+from turnwise.schedule.telling import why_never
 from turnwise.schedule.watch import STATUS_KEY
 from turnwise.schedule.window import QUIET_SECONDS, SensorOpinion, SensorReading, WindowState
 
@@ -36,8 +38,8 @@ def schedule_state(config: Config) -> dict[str, Any]:
 
 def _whatever_is_seen(config: Config) -> dict[str, Any] | None:
     """Where the configuration alone decides; None with `train.when = "idle"`."""
-    if not config.trains:
-        said, opens = "Nothing is trained: see train.enabled, train.when and mode.", False
+    if why := why_never(config):
+        said, opens = f"Nothing is trained: {why}.", False
     elif config.train.when == "always":
         said, opens = 'train.when is "always": a step begins whenever there is enough for one, whoever is there.', True
     elif config.train.when == "manual":
@@ -78,8 +80,17 @@ def _of_the_trainer(config: Config) -> dict[str, Any] | None:
             "readings": readings}  # fmt: skip
 
 
+def _traffic(config: Config) -> list[SensorReading]:
+    """The gateway's opinion; nothing where no gateway ever ran here, or its journal cannot be read."""
+    try:
+        last = read_ours(config, traffic.last_request) if exists(config) else None
+    except JournalError:
+        return []
+    return [] if last is None else [traffic.reading(last, config.schedule.quiet_min)]
+
+
 def _of_now(config: Config) -> dict[str, Any]:
-    readings = read_all(sensors_of(config), datetime.now(UTC))
+    readings = [*_traffic(config), *read_all(sensors_of(config), datetime.now(UTC))]
     opens = [each.sensor for each in readings if each.opinion is SensorOpinion.OPENS]
     closes = [each.sensor for each in readings if each.opinion is SensorOpinion.CLOSES]
     if closes:

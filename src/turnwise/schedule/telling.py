@@ -13,24 +13,34 @@ NOTES = frozenset((traffic.STATUS_KEY, watch.STATUS_KEY, asked.STATUS_KEY))
 """What stands among the words of loops and is none: it has its place in the sentence, and falls silent as it likes."""
 
 
+def why_never(config: Config, supervised: Collection[str] = ()) -> str | None:
+    """Why nothing is trained however long one waits, and which setting says so; None where something may be.
+
+    `supervised` names the loops of the server that runs; empty where none does.
+    """
+    if not capabilities(config).trainable:
+        return f"the engine is of the kind {config.engine.kind}, which takes messages"
+    if not config.train.enabled:
+        return "train.enabled is false" if config.mode == "both" else f'mode is "{config.mode}"'
+    if config.train.when == "off":
+        return 'train.when is "off"; set it to "idle", "manual" or "always" and start `turnwise serve` anew'
+    if supervised and "trainer" not in supervised:
+        return "the server that runs has no trainer: it was started with another train.when, train.enabled or mode"
+    return None
+
+
 def when_trained(config: Config, ready: int, loops: dict[str, Any], supervised: Collection[str] = ()) -> str:
     """What comes of `ready` samples, and when.
 
     `loops` is what loops say of themselves; `supervised` names those of the server that runs, which may have been
     started with other settings than `config` has.
     """
-    if not capabilities(config).trainable:
-        return f"never: the engine is of the kind {config.engine.kind}, which takes messages"
-    if not config.train.enabled:
-        return "never: train.enabled is false" if config.mode == "both" else f'never: mode is "{config.mode}"'
     said = waiting(config, ready)
     at_once = ", or `turnwise train now`" if ready else ""
     trainer = loops.get("trainer", {})
     when = trainer.get("when", config.train.when)  # it may have been started with another
-    if supervised and "trainer" not in supervised:
-        return f"{said}; the server that runs has no trainer: see train.when, train.enabled and mode"
-    if config.train.when == "off":
-        return f'{said}; nothing is trained: train.when is "off"'
+    if why := why_never(config, supervised):
+        return f"never: {why}" if not config.train.enabled else f"{said}; nothing is trained: {why}"
     if trainer.get("state") == "paused":
         return f"in the middle of a step, and stands: {trainer.get('for')}"
     if when == "manual":

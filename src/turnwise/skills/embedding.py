@@ -28,6 +28,7 @@ REMEMBERED = 2048
 """Texts whose vectors are kept."""
 LEFT_ALONE_S = 30.0
 """How long an endpoint that failed is not asked again."""
+THREAD = "embedding"
 NO_KEY = "none"
 """What is sent where no key is set: OpenAI's client wants one."""
 
@@ -75,8 +76,12 @@ class EmbeddingEndpoint:
         if self._clock() < self._rests_until:
             raise SkillError("the embedding endpoint failed a moment ago; it is asked again soon")
         try:
-            rows = within(partial(self._call, list(texts)), self._timeout_s)
-        except (TimeoutError, openai.OpenAIError, AttributeError, TypeError, ValueError, RecursionError) as e:
+            rows = within(partial(self._call, self._client, list(texts)), self._timeout_s)
+        except TimeoutError as e:
+            self._rests_until = self._clock() + LEFT_ALONE_S
+            self._leave()
+            raise SkillError(f"the embedding endpoint {self._client.base_url} gave no vectors: {e}") from e
+        except (openai.OpenAIError, AttributeError, TypeError, ValueError, RecursionError) as e:
             self._rests_until = self._clock() + LEFT_ALONE_S
             raise SkillError(f"the embedding endpoint {self._client.base_url} gave no vectors: {e}") from e
         if len(rows) != len(texts):
@@ -84,8 +89,14 @@ class EmbeddingEndpoint:
             raise SkillError(f"the embedding endpoint gave {len(rows)} vectors for {len(texts)} texts")
         return rows
 
-    def _call(self, texts: list[str]) -> list[Vectors]:
-        answer = self._client.embeddings.create(model=self._model, input=texts, encoding_format="float")
+    def _leave(self) -> None:
+        """Close the connections of a request that nobody waits for any more: its thread ends at its next read, which
+        has the same limit."""
+        left, self._client = self._client, self._client.copy(http_client=openai.DefaultHttpxClient())
+        left.close()
+
+    def _call(self, client: openai.OpenAI, texts: list[str]) -> list[Vectors]:
+        answer = client.embeddings.create(model=self._model, input=texts, encoding_format="float")
         return [_unit(one.embedding) for one in sorted(answer.data, key=lambda one: one.index)]
 
 
@@ -100,7 +111,7 @@ def within(call: Callable[[], list[Vectors]], seconds: float) -> list[Vectors]:
         except Exception as e:
             done.put(e)
 
-    Thread(target=work, daemon=True).start()
+    Thread(target=work, name=THREAD, daemon=True).start()
     try:
         found = done.get(timeout=seconds)
     except Empty:

@@ -124,6 +124,13 @@ class ChatMLRenderer:
         text = self.tokenizer.decode(token_ids, skip_special_tokens=True)
         return parse_text(text, with_tools=bool(tools))
 
+    def answer_ids(self, message: Message) -> list[int]:
+        """The ids with which the model would have given this answer, behind a prompt and up to the end of its turn."""
+        return [*self.encode(self._answer_text(message)), self._end]
+
+    def _answer_text(self, message: Message) -> str:
+        return _text(message)
+
     def _turns(self, rendered: RenderedPieces, messages: list[Message]) -> None:
         """What goes on from a prompt."""
         for i, message in enumerate(messages):

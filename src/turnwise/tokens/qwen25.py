@@ -40,13 +40,16 @@ class Qwen25Renderer(ChatMLRenderer):
             rendered.add(self._opening, -1)
         return rendered.result()
 
+    def _answer_text(self, message: Message) -> str:
+        text, calls = words_in(message), _calls(message)
+        return "\n".join([text, *calls] if text else calls)
+
     def _turns(self, rendered: RenderedPieces, messages: list[Message], start: int = 0) -> None:
         i = start
         while i < len(messages):
             message = messages[i]
             if message["role"] != "tool":
-                text, calls = words_in(message), _calls(message)
-                self._turn(rendered, i, message["role"], "\n".join([text, *calls] if text else calls))
+                self._turn(rendered, i, message["role"], self._answer_text(message))
                 i += 1
                 continue
             # Results that follow each other share a turn, which counts as the last one's.

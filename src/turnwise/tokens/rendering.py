@@ -148,6 +148,31 @@ class PromptRenderer:
             raise EngineError(f"this model's template does not take the conversation: {e}", 400) from e
         return Prompt(rendered.token_ids, self._hint_at(rendered, messages), bridged=False)
 
+    def answer(self, before: list[Message], answer: Message, tools: list[dict[str, Any]] | None) -> list[int] | None:
+        """The ids with which the model would have given this answer, up to the token that ends it.
+
+        ``before`` are the messages that it answers. None where the family's template does not write the
+        answer behind a prompt as it is asked with, so that no ids are the model's own.
+        Raises EngineError (400) for a conversation that the family has no prompt for.
+        """
+        [shown] = _shown_messages([answer])
+        if isinstance(self.renderer, ChatMLRenderer):
+            return self.renderer.answer_ids(shown)
+        asked = self.render(before, tools).ids
+        try:
+            whole = self.renderer.render_ids(_shown_messages([*before, answer]), tools=_shown(tools))
+        except (ValueError, TemplateError) as e:
+            raise EngineError(f"this model's template does not take the conversation: {e}", 400) from e
+        rest = whole[len(asked) :]
+        if whole[: len(asked)] != asked:
+            # A tokenizer may merge the end of the prompt with the beginning of the answer, which no engine does.
+            text, opening = self.decode(whole), self.decode(asked)
+            rest = self.encode(text[len(opening) :]) if text.startswith(opening) else []
+        ends = [k for k, i in enumerate(rest) if i in self._closers]
+        if ends:
+            return rest[: ends[-1] + 1]
+        return [*rest, self.stop_token_ids[0]] if rest and self.stop_token_ids else None  # closed by what comes next
+
     def bridge(
         self,
         prompt_ids: list[int],

@@ -109,6 +109,8 @@ class _Growing:
         extends = self._last == ids[: len(self._last)] and len(self._last) <= len(text.prompt_ids)
         if extends:
             shared = len(self._last)
+            if self.row.forks and len(self.row.ids) + len(ids) - shared > WIDEST_FORKED:
+                return False
         elif not forks or shared < 1 or not self._worth(len(ids), shared):
             return False
         row = self.row

@@ -82,7 +82,7 @@ class CheckpointStore:
             position = {name: getattr(checkpoint, name) for name in names}
             (folder / "position.json").write_text(json.dumps(position), encoding="utf-8")
         for earlier in self._of(batch):
-            if earlier.name < name:
+            if _position(earlier) < checkpoint.position:
                 shutil.rmtree(earlier)
         return name
 
@@ -127,4 +127,9 @@ class CheckpointStore:
                 shutil.rmtree(folder)
 
     def _of(self, batch: int) -> list[Path]:
-        return sorted(self._root.glob(f"batch-{batch:06d}-step-*"))
+        return sorted(self._root.glob(f"batch-{batch:06d}-step-*"), key=_position)
+
+
+def _position(folder: Path) -> int:
+    """As a number: step 1000 comes behind step 999."""
+    return int(folder.name.rpartition("-")[2])

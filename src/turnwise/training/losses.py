@@ -87,6 +87,11 @@ def fold_tail(logp: Tensor, ids: Tensor) -> Tensor:
     return torch.cat([logp.gather(-1, ids), tail], dim=-1)
 
 
+def negative_log_likelihood(logp: Tensor, tokens: Tensor) -> Tensor:
+    """``−log π_θ`` of each token, the loss of learning answers as they stand. [N, V] and [N] -> [N]."""
+    return -logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+
+
 def turn_weights(lengths: Sequence[int], aggregation: Aggregation) -> list[float]:
     """The weight of one token of each turn, such that the aggregate is ``Σ_i weight_i · Σ_k loss_ik``.
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
 
@@ -106,14 +108,14 @@ class Policy:
     def _reads_forks(self) -> bool:
         """Whether a row with forks gives the states that each text gives alone: not where layers see a window of the
         text or carry a state along it, or where the attention takes no mask of ours."""
-        config = self.model.config
+        config = self.model.config.get_text_config()
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"} or getattr(config, "sliding_window", None):
             return False
         forked = Row([1, 2, 3, 4, 2, 5, 6], [Span(0, 2, 4), Span(1, 5, 7)], [Fork(4, 0)])
         try:
             together = self.hidden([forked])
-        except (ValueError, RuntimeError, NotImplementedError):
+        except (ValueError, TypeError, RuntimeError):  # it takes no places or no mask of ours
             return False
         alone = self.hidden([Row([1, 2, 3, 4], [Span(0, 2, 4)]), Row([1, 2, 5, 6], [Span(1, 2, 4)])])
         return bool((together - alone).norm() < 0.05 * alone.norm())
@@ -211,6 +213,38 @@ class Policy:
         ).last_hidden_state
         return torch.cat([out[i, s.start - 1 : s.end - 1] for i, row in enumerate(rows) for s in row.spans])
 
+    def packed_hidden(self, rows: Sequence[Row], recompute: bool = False) -> Tensor:
+        """The same as `hidden`, with the rows behind each other in place of beside each other: nothing is padded.
+
+        Positions begin anew with each row, and none sees another: `transformers` makes such a mask of positions that
+        begin anew. Only for models that `packs` says so of.
+        """
+        self._recompute = recompute
+        ids = torch.tensor([i for row in rows for i in row.ids]).unsqueeze(0)
+        positions = torch.tensor([depth for row in rows for depth in row.depths()]).unsqueeze(0)
+        mask = None  # a mask is given only for rows with forks, where positions do not say it all
+        if any(row.forks for row in rows):
+            seen = torch.block_diag(*[_seen(row, len(row.ids)) for row in rows]).bool()
+            mask = _added(seen.unsqueeze(0), cast(torch.dtype, self.model.dtype)).to(self.device)
+        out = self._backbone(
+            input_ids=ids.to(self.device), position_ids=positions.to(self.device), attention_mask=mask, use_cache=False
+        ).last_hidden_state[0]
+        starts = accumulate((len(row.ids) for row in rows), initial=0)
+        return torch.cat(
+            [out[at + s.start - 1 : at + s.end - 1] for at, row in zip(starts, rows, strict=False) for s in row.spans]
+        )
+
+    @cached_property
+    def packs(self) -> bool:
+        """Whether rows of this model can stand behind each other: whether it then says of each what it says alone."""
+        one, other = (Row([(7 * i + n) % self.vocabulary for i in range(40)], [Span(n, 1, 40)]) for n in range(2))
+        with torch.no_grad():
+            alone = self.hidden([other]).float()
+            packed = self.packed_hidden([one, other])[39:].float()
+            seen = self.hidden([Row(one.ids + other.ids, [Span(0, 41, 80)])]).float()
+        # In bfloat16 nothing is exact: what a row would be that saw the one before it says how far off is too far.
+        return bool((packed - alone).norm() < 0.2 * (seen - alone).norm())
+
     def logits(self, hidden: Tensor) -> Tensor:
         """The vocabulary's logits at each position, in float32 or better: [N, H] -> [N, V]."""
         logits = self._head(hidden.to(self._head.weight.dtype))
@@ -273,15 +307,23 @@ def sampling_temperature(temperature: float) -> float:
 
 def _hiding(rows: Sequence[Row], width: int, dtype: torch.dtype) -> Tensor:
     """What is added to the attention of rows with forks [B, 1, W, W]: 0 where an id is seen, else a huge negative."""
-    # Padding sees itself, so that the mask has no empty row.
-    seen = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
-    for mine, row in zip(seen, rows, strict=True):
-        trunk = row.forks[0].at if row.forks else len(row.ids)
-        mine[:trunk, :trunk] = torch.ones(trunk, trunk, dtype=torch.bool).tril()
-        for fork, end in zip(row.forks, row.ends(), strict=True):
-            length = end - fork.at
-            mine[fork.at : end, : fork.at] = mine[fork.after, : fork.at]
-            mine[fork.at : end, fork.at : end] = torch.ones(length, length, dtype=torch.bool).tril()
+    return _added(torch.stack([_seen(row, width) for row in rows]), dtype)
+
+
+def _seen(row: Row, width: int) -> Tensor:
+    """Which ids of a row see which [W, W]. Padding sees itself, so that the mask has no empty line."""
+    mine = torch.eye(width, dtype=torch.bool)
+    trunk = row.forks[0].at if row.forks else len(row.ids)
+    mine[:trunk, :trunk] = torch.ones(trunk, trunk, dtype=torch.bool).tril()
+    for fork, end in zip(row.forks, row.ends(), strict=True):
+        length = end - fork.at
+        mine[fork.at : end, : fork.at] = mine[fork.after, : fork.at]
+        mine[fork.at : end, fork.at : end] = torch.ones(length, length, dtype=torch.bool).tril()
+    return mine
+
+
+def _added(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to the attention [B, 1, W, W] for what is seen [B, W, W]: 0, else a huge negative."""
     return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min).unsqueeze(1)
 
 

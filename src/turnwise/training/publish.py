@@ -47,7 +47,7 @@ def version_dir(versions: Path, number: int) -> Path:
 
 @contextmanager
 def staged_version(
-    version: PolicyVersion, weights: dict[str, Tensor], lora: LoraConfig, checkpoint: str, base_model: str
+    version: PolicyVersion, weights: dict[str, Tensor], lora: LoraConfig, checkpoint: str | None, base_model: str
 ) -> Iterator[Callable[[], None]]:
     """Write a version beside ``version.path``, whole and synced. What is given puts it in place; unused, it is deleted.
 
@@ -57,6 +57,8 @@ def staged_version(
     settings |= {"base_model_name_or_path": base_model, "inference_mode": True}
     meta = dataclasses.asdict(version) | {"checkpoint": checkpoint}
     del meta["path"], meta["pruned"]  # the folder may be moved or copied
+    if version.source is None:  # it learned from turns
+        del meta["source"]
     target = Path(version.path)
     with staged(target) as folder:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / WEIGHTS)

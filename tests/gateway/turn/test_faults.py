@@ -101,7 +101,7 @@ def test_a_version_that_cannot_be_loaded_is_not_served_and_is_reported(gateway: 
     gateway.stub.refuse_load = True
     publish(gateway.journal)
     status = wait_until(lambda: (s := status_of(gateway))["version"]["error"] and s)
-    assert status["version"]["number"] == 0
+    assert status["version"]["number"] == 0 and status["version"]["wanted"] == 1
     turn_id, _, headers = say(gateway, [user("hi")])
     assert (headers["x-turnwise-version"], gateway.journal.turns.get(turn_id).version) == ("0", 0)
     gateway.stub.refuse_load = False

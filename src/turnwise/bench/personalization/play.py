@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -22,6 +23,7 @@ import openai
 
 from turnwise.bench.personalization.persons import NO_ANSWER, Person, Wish, says_nothing
 from turnwise.config import TrainConfig
+from turnwise.demo.arms import settle
 from turnwise.demo.questions import TALKED
 from turnwise.demo.server import Server, running_server
 from turnwise.demo.stats import has_one_of, repetition
@@ -33,7 +35,6 @@ TEMPERATURE = 0.5
 ANSWER_TOKENS = 64
 AT_ONCE = 8
 SETTLE_LIMIT_S = 900.0
-QUIET_POLLS = 3
 DIRECTIVE_SHARE = 0.85
 """Share of the replies to an answer that misses a wish that say what is wanted; the others only grumble."""
 ARMS: dict[str, dict[str, object]] = {
@@ -237,16 +238,9 @@ class _Player:
         return response.json()
 
     async def _settled(self) -> None:
-        """Wait until the judge and the trainer have nothing left that they could do now, or say that they have."""
-        deadline = time.monotonic() + SETTLE_LIMIT_S
-        quiet = 0
-        while time.monotonic() < deadline and quiet < QUIET_POLLS:
-            status = await self._status()
-            turns = status["turns"]
-            waiting = self._course.arm != "control" and status["samples_ready"] >= self._least
-            quiet = 0 if turns.get("judging", 0) + turns.get("leased", 0) or waiting else quiet + 1
-            await asyncio.sleep(1.0)
-        if quiet < QUIET_POLLS:
+        """Wait until what could be learned now is learned, and answers."""
+        least = self._least if self._course.arm != "control" else sys.maxsize
+        if not await settle(self._status, least, SETTLE_LIMIT_S):
             self._say(f"{self._course.name}: judge and trainer were not done after {SETTLE_LIMIT_S:.0f} s; going on")
 
 

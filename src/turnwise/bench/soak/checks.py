@@ -148,12 +148,13 @@ def everything_recovered(ledger: Ledger) -> Check:
 
 
 def trained_once(kept: Kept) -> Check:
-    """No turn is part of two versions, and what is trained is part of one."""
+    """No turn is part of two versions, but for one that a late score was on, and what is trained is part of one."""
     of = {batch.id: batch for batch in kept.batches}
     used = Counter(
         turn for v in kept.versions if v.batch_id is not None for turn in kept.batch_turns.get(v.batch_id, [])
     )
-    faults = [f"turn {turn} is part of {times} versions" for turn, times in used.items() if times > 1]
+    late = {i: row.learned_before for i, row in kept.turns.items()}
+    faults = [f"turn {turn} is part of {n} versions" for turn, n in used.items() if n > 1 + late.get(turn, 0)]
     trained = {i for i, row in kept.turns.items() if row.state == TurnState.TRAINED}
     faults += [f"turn {turn} is trained and part of no version" for turn in sorted(trained - set(used))]
     faults += [

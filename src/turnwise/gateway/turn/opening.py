@@ -105,10 +105,10 @@ class TurnOpener:
         turn, new = await asyncio.to_thread(self._opened, request, caller, format_name, version, pinned, limit)
         self.in_hand.take(turn.id)
         try:
-            if new is None:
-                self.traffic.began(turn.id)
-            else:
+            if new is not None:
                 await self._record(turn, new)
+            elif turn.by_person:
+                self.traffic.began(turn.id)
         except BaseException:
             self.let_go(turn.id)
             raise
@@ -259,6 +259,7 @@ class TurnOpener:
             unrecorded=self.unrecorded,
             replay=Final(message, FinishReason(row.finish_reason), usage, row.stop_string),
             response_ids=row.response_ids,
+            by_person=row.kind is TurnKind.MAIN,
         )
 
     # -- record --------------------------------------------------------------------------------------------------------

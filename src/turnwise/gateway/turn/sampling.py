@@ -67,6 +67,8 @@ class OpenTurn:
     used: tuple[int, int] | None = None
     recorded: bool = True
     """False where the disk had no room for it, and it is answered all the same."""
+    by_person: bool = True
+    """Of a ``replay``: whether what is asked again is an agent's own work, and no housekeeping."""
 
     def forget_answer(self) -> None:
         self.response_ids, self.logprobs, self.text = [], [], ""

@@ -217,8 +217,6 @@ def _forget_reaction(journal: Journal, c: Connection, other: Any, done: Forgotte
     if other.state == TurnState.LEASED:
         _release(journal, c, other.batch_id, done)
         other = c.execute(select(T.id, T.state, T.exclusion, T.batch_id).where(T.id == other.id)).one()
-    for version in c.execute(select(P.version).where(P.turn_id == other.id)).scalars().all():
-        done.learned(version, other.id)
     if other.state == TurnState.TRAINED:
         done.learned(c.execute(select(B.version).where(B.id == other.batch_id)).scalar_one_or_none(), other.id)
     done.reactions.append(other.id)

@@ -78,17 +78,16 @@ class Batches:
             now_serving = serving(c)
             left = c.execute(select(schema.batches).where(B.state == "open").order_by(B.id).limit(1)).one_or_none()
             if left is not None:
-                longest = now + max(lease_s, train.lease_s)
-                if left.lease_until is not None and now <= left.lease_until <= longest:
+                if self.is_held(c, left, lease_s):
                     return None  # its trainer is alive
-                if left.attempts < BATCH_ATTEMPTS:
+                if left.source is not None:  # a fine-tuning that was killed: it goes on by a command, or never
+                    self.put_back(c, left.id)
+                elif left.attempts < BATCH_ATTEMPTS:
                     again = lease | {"attempts": left.attempts + 1}
                     c.execute(update(schema.batches).where(B.id == left.id).values(again))
                     return left.id, left.parent, unpack_json(left.turn_ids)
-                reason = f"its trainer ended {left.attempts} times without coming further"
-                reason += f"; the last time: {left.last_error}" if left.last_error else ""
-                log.error("batch %d is given up: %s", left.id, reason)
-                self._refuse(c, left.id, {"accepted": False, "reasons": [reason]}, {}, Exclusion.FAILED_IN_TRAINING)
+                else:
+                    self._give_up(c, left)
             revive(self._store, c, _MOST_EXCLUDED)
             found = choose(c, now_serving, train, configuration(self._store.config), _MOST_EXCLUDED)
             self._store.move_all(c, found.stale, TurnState.EXCLUDED, Exclusion.STALE)
@@ -117,6 +116,17 @@ class Batches:
             self._store.log(c, "batch", None, {"batch": batch_id, "parent": now_serving, "turns": ids})
             return batch_id, now_serving, ids
 
+    def is_held(self, c: Connection, left: Row[Any], lease_s: float) -> bool:
+        """Whether the trainer of an open batch is alive. A deadline further away than any lease lasts is over."""
+        now, longest = self._store.now(c), max(lease_s, self._store.config.train.lease_s)
+        return left.lease_until is not None and now <= left.lease_until <= now + longest
+
+    def _give_up(self, c: Connection, left: Row[Any]) -> None:
+        reason = f"its trainer ended {left.attempts} times without coming further"
+        reason += f"; the last time: {left.last_error}" if left.last_error else ""
+        log.error("batch %d is given up: %s", left.id, reason)
+        self._refuse(c, left.id, {"accepted": False, "reasons": [reason]}, {}, Exclusion.FAILED_IN_TRAINING)
+
     @staticmethod
     def _old_enough(c: Connection, ids: Sequence[str], now: float, max_age_s: float) -> bool:
         """Whether any sample waited for long enough to be trained on with less than a whole batch.
@@ -130,32 +140,32 @@ class Batches:
     def renew(self, batch: Batch, lease_s: float) -> None:
         """Keep a batch for longer. Raises LeaseLost."""
         with self._store.transaction() as c:
-            self._hold_batch(c, batch)
+            self.hold(c, batch)
             c.execute(update(schema.batches).where(B.id == batch.id).values(lease_until=self._store.now(c) + lease_s))
 
     def release(self, batch: Batch) -> None:
         """Put a batch's samples back to ready, because the step cannot be done now. Raises LeaseLost."""
         with self._store.transaction() as c:
-            self._hold_batch(c, batch)
+            self.hold(c, batch)
             self.put_back(c, batch.id)
 
     def suspend(self, batch: Batch) -> None:
         """Let go of a batch without undoing it: the next trainer resumes the same step at once. Raises LeaseLost."""
         with self._store.transaction() as c:
-            self._hold_batch(c, batch)
+            self.hold(c, batch)
             uncounted = {"lease_until": None, "attempts": one_less(B.attempts)}
             c.execute(update(schema.batches).where(B.id == batch.id).values(uncounted))
 
     def came_further(self, batch: Batch) -> None:
         """What is done of the batch is on disk: attempts are counted anew. Raises LeaseLost."""
         with self._store.transaction() as c:
-            self._hold_batch(c, batch)
+            self.hold(c, batch)
             c.execute(update(schema.batches).where(B.id == batch.id).values(attempts=0))
 
     def failed(self, batch: Batch, error: str) -> None:
         """Say what ended the trainer of a batch, and let the next one try at once. Raises LeaseLost."""
         with self._store.transaction() as c:
-            self._hold_batch(c, batch)
+            self.hold(c, batch)
             c.execute(update(schema.batches).where(B.id == batch.id).values(lease_until=None, last_error=error))
 
     def reserve_version(self, batch: Batch, above: int = 0) -> int:
@@ -165,7 +175,7 @@ class Batches:
         there may be directories of later versions. Raises LeaseLost.
         """
         with self._store.transaction() as c:
-            self._hold_batch(c, batch)
+            self.hold(c, batch)
             number = c.execute(select(B.version).where(B.id == batch.id)).scalar_one()
             if number is None:
                 number = max(last_number(c), above) + 1
@@ -187,7 +197,7 @@ class Batches:
         gets there. Raises what it raises, with nothing recorded.
         """
         with self._store.transaction() as c:
-            self._hold_batch(c, batch)
+            self.hold(c, batch)
             leased = self._leased(c, batch.id)
             c.execute(
                 insert(schema.versions).values(
@@ -236,7 +246,7 @@ class Batches:
         Raises LeaseLost.
         """
         with self._store.transaction() as c:
-            self._hold_batch(c, batch)
+            self.hold(c, batch)
             self._exclude(c, {i: (dropped or {})[i] for i in self._leased(c, batch.id) if i in (dropped or {})})
             self._refuse(c, batch.id, gate, metrics, exclusion)
 
@@ -254,6 +264,9 @@ class Batches:
     def waits_for(self) -> str | None:
         """What has to come before anything is trained at all, as a sentence; None where training may begin."""
         with self._store.reading() as c:
+            tuned = c.execute(select(schema.batches).where(B.state == "open", B.source.is_not(None))).one_or_none()
+            if tuned is not None and self.is_held(c, tuned, self._store.config.train.lease_s):
+                return "`turnwise sft` has the trainer's place; training goes on when it has ended"
             if not self._waits_for_probes(c):
                 return None
         return (
@@ -272,11 +285,13 @@ class Batches:
     def _last_hints(c: Connection) -> list[tuple[str, str]]:
         """The last hints that were given, with their turns, oldest first; late ones on turns long trained, too.
 
-        None of a failure that a skill was made from, for nothing is trained on it; a wish is learned all the same.
+        None of a failure that a skill was made from, for nothing is trained on it; a wish is learned all the same, also
+        where the turn that it was said of is such a failure.
         """
         given, made = schema.verdicts.c, schema.skill_sources.c
         newest = select(given.turn_id, given.hint).where(given.hint.is_not(None)).order_by(given.id.desc())
-        newest = newest.where(~exists().where(made.turn_id == given.turn_id, made.support))
+        of_turn = made.turn_id == given.turn_id
+        newest = newest.where(or_(~exists().where(of_turn, made.support), exists().where(of_turn, ~made.support)))
         return [(row.turn_id, row.hint) for row in reversed(c.execute(newest.limit(LAST_HINTS)).all())]
 
     def any_open(self) -> bool:
@@ -289,7 +304,8 @@ class Batches:
         with self._store.reading() as c:
             return in_a_row(c)
 
-    def _hold_batch(self, c: Connection, batch: Batch) -> None:
+    def hold(self, c: Connection, batch: Batch) -> None:
+        """Raises LeaseLost where the batch is another's by now, or over."""
         row = c.execute(select(B.state, B.lease_token).where(B.id == batch.id)).one_or_none()
         if row is None or row.state != "open" or row.lease_token != batch.lease_token:
             raise LeaseLost(f"batch {batch.id} is no longer leased to this trainer")

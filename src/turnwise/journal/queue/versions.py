@@ -18,6 +18,7 @@ from turnwise.journal.store import Store
 from turnwise.types import BASE_VERSION, PolicyVersion
 
 B, V = schema.batches.c, schema.versions.c
+_WITH_SOURCE = select(schema.versions, B.source).outerjoin(schema.batches, B.id == V.batch_id)
 
 
 class Versions:
@@ -35,13 +36,13 @@ class Versions:
     def get(self, number: int) -> PolicyVersion | None:
         """What is known of a version, or None."""
         with self._store.reading() as c:
-            row = c.execute(select(schema.versions).where(V.number == number)).one_or_none()
+            row = c.execute(_WITH_SOURCE.where(V.number == number)).one_or_none()
             return None if row is None else _version(row)
 
     def all(self) -> list[PolicyVersion]:
         """All versions, oldest first."""
         with self._store.reading() as c:
-            return [_version(row) for row in c.execute(select(schema.versions).order_by(V.number))]
+            return [_version(row) for row in c.execute(_WITH_SOURCE.order_by(V.number))]
 
     def newest(self, limit: int) -> list[int]:
         """The numbers of the newest versions that can be served, oldest first."""
@@ -84,4 +85,5 @@ def _version(row: Any) -> PolicyVersion:
         gate=unpack_json(row.gate),
         turn_ids=unpack_json(row.turn_ids) if row.turn_ids else [],
         pruned=row.pruned_at is not None,
+        source=unpack_json(row.source) if row.source else None,
     )

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Select, and_, func, select, update
 
 from turnwise.journal import schema
 from turnwise.journal.clocks import meta, set_meta
-from turnwise.journal.dialects.sql import insert_missing, upsert
+from turnwise.journal.dialects.sql import MOST_ROWS, insert_missing, upsert
 from turnwise.journal.store import Store
 from turnwise.types import TurnKind, TurnState
 
@@ -22,7 +22,7 @@ T, D, F = schema.turns.c, schema.verdicts.c, schema.failures.c
 READ = "failures_read"
 """In the journal's facts: the last verdict whose turn was looked at."""
 MOST_PENDING = 200
-"""Failures that wait at once; of more, the newest count."""
+"""Failures that wait at once; of more, the oldest are left."""
 
 FailureKind = Literal["wish", "failure"]
 
@@ -75,8 +75,9 @@ class RecordedFailures:
             for turn, kind in found:
                 known = c.execute(select(F.state, F.kind).where(F.turn_id == turn.turn_id)).one_or_none()
                 row = {"turn_id": turn.turn_id, "session_id": turn.session_id, "kind": kind, "state": "pending"}
-                if known is None or (known.state == "pending" and kind == "wish"):
-                    upsert(c, schema.failures, row)
+                if known is None or (kind == "wish" and (known.state == "pending" or known.kind == "failure")):
+                    upsert(c, schema.failures, row)  # a wish that is said later of a failure is one all the same
+            _leave_oldest(c)
             set_meta(c, READ, read)
 
     def pending(self, kind: FailureKind) -> list[JudgedTurn]:
@@ -116,6 +117,15 @@ class RecordedFailures:
         """What became of a turn; None where it shows no failure."""
         with self._store.reading() as c:
             return c.execute(select(F.state).where(F.turn_id == turn_id)).scalar_one_or_none()
+
+
+def _leave_oldest(c: Connection) -> None:
+    """Of more failures than are looked at together, let the oldest be trained on as any other turn."""
+    waiting = select(F.turn_id).where(F.state == "pending", F.kind == "failure")
+    last = select(D.turn_id, func.max(D.id).label("verdict")).where(D.turn_id.in_(waiting)).group_by(D.turn_id)
+    oldest = last.order_by(func.max(D.id).desc()).limit(MOST_ROWS).offset(MOST_PENDING).subquery()
+    left = update(schema.failures).where(F.turn_id.in_(select(oldest.c.turn_id)))
+    c.execute(left.values(state="left", why=f"more than {MOST_PENDING} failures wait, and it is among the oldest"))
 
 
 def use_up(c: Connection, sources: Sequence[tuple[str, str]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, func, or_, select, update
 
 from turnwise.journal import schema
 from turnwise.journal.store import Store
@@ -61,6 +61,10 @@ def leave_out(c: Connection, store: Store, support: Sequence[str], last: int) ->
             these = [row for row in rows if row.state == state and (row.id in made) == wanted]
             for start in range(0, len(these), AT_ONCE):
                 store.move_all(c, these[start : start + AT_ONCE], TurnState.EXCLUDED, exclusion)
+    relabelled = update(schema.turns).where(
+        T.id.in_(support), T.state == TurnState.EXCLUDED, T.exclusion == Exclusion.EARLIER_GENERATION
+    )  # a failure that waited while another began a generation
+    c.execute(relabelled.values(exclusion=Exclusion.SUPPORT_DATA))
     return sum(row.state == TurnState.READY for row in rows)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from turnwise.training.batching import TokenText
 from turnwise.training.lessons.learning import Taught
 from turnwise.training.step import Signals, Tick
 from turnwise.types import Batch, PolicyVersion, Sample
@@ -24,9 +25,10 @@ class Backend(Protocol):
         """Where it computes, for a person."""
         ...
 
-    def prepare(self, version: int) -> dict[str, Any]:
+    def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         """Go to a published version, with the optimiser's state that it left; gives its ``meta.json`` ({}: the base).
 
+        ``fresh``: with a new optimiser, for what is learned otherwise.
         Raises AdapterError where no update can go on from it.
         """
         ...
@@ -57,6 +59,22 @@ class Backend(Protocol):
         """How far the weights are from the teacher, in nats per token."""
         ...
 
+    def imitate(self, texts: Sequence[TokenText], lr: float, tick: Tick) -> dict[str, float]:
+        """One optimiser step on answers as they stand; gives its ``loss`` and ``grad_norm``. Texts with one ``sample``
+        are of one conversation.
+
+        Raises NotFinite, with nothing moved.
+        """
+        ...
+
+    def imitation_loss(self, texts: Sequence[TokenText], tick: Tick) -> float:
+        """The mean −log π of the answers' tokens, in nats."""
+        ...
+
+    def figures(self, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
+        """What the gate measures of the weights as they are, and would say of them; nothing is changed."""
+        ...
+
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The adapter's weights and the optimiser's state, to come back to."""
         ...
@@ -73,7 +91,7 @@ class Backend(Protocol):
         ...
 
     def stage(
-        self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str
+        self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str | None
     ) -> AbstractContextManager[Callable[[], None]]:
         """Write a version's directory beside its place; what is given puts it there."""
         ...

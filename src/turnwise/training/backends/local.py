@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from turnwise.config import Config
 from turnwise.errors import AdapterError, EngineError, ModelError
 from turnwise.methods import METHODS
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
+from turnwise.training.batching import TokenText
 from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.gate.gate import Gate
 from turnwise.training.lessons.comparing import followed
@@ -27,9 +28,14 @@ from turnwise.training.policy import Policy
 from turnwise.training.publish import load_adapter_dir, staged_version, version_dir
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import Signals, Tick, compute_signals, step_without_guilty, without_faults
+from turnwise.training.supervised import likelihood_loss, rows_of, supervised_step
 from turnwise.types import BASE_VERSION, Batch, PolicyVersion, Sample
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+LEAST_ROOM = 64
+"""Tokens in a pass: fewer would not fit any more. A longer text goes alone, with its activations computed twice."""
 
 
 class LocalBackend:
@@ -46,6 +52,7 @@ class LocalBackend:
         self._parent: dict[str, Tensor] | None = None
         self._said: tuple[int, Standing] | None = None  # of the batch with this id
         self._history = ScoreHistory()
+        self._room = config.train.microbatch_tokens
         self._optimizer = self._new_optimizer()
 
     @cached_property
@@ -57,12 +64,13 @@ class LocalBackend:
     def device(self) -> str:
         return str(self.policy.device)
 
-    def prepare(self, version: int) -> dict[str, Any]:
+    def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
         if version != BASE_VERSION:
             adapter = load_adapter_dir(version_dir(self._versions, version))
             self._check_scale(version, adapter.lora)
-            self._go_on_from(version, adapter.meta)
+            if not fresh:
+                self._go_on_from(version, adapter.meta)
             self._parent, meta = adapter.weights, adapter.meta
         self.policy.load(self._parent)
         self._history = ScoreHistory.of(meta.get("metrics", {}))
@@ -126,6 +134,38 @@ class LocalBackend:
     def lesson_loss(self, lessons: Sequence[Taught], tick: Tick) -> float:
         return loss_of(self.policy, lessons, self._config.microbatch_tokens, tick, learn=False)
 
+    def imitate(self, texts: Sequence[TokenText], lr: float, tick: Tick) -> dict[str, float]:
+        return self._within_memory(
+            lambda room: supervised_step(
+                self.policy, self._optimizer, rows_of(self.policy, texts), lr, room, self._config.grad_clip, tick
+            )
+        )
+
+    def imitation_loss(self, texts: Sequence[TokenText], tick: Tick) -> float:
+        return self._within_memory(
+            lambda room: likelihood_loss(self.policy, rows_of(self.policy, texts), room, tick, learn=False)
+        )
+
+    def _within_memory(self, work: Callable[[int], T]) -> T:
+        """Work with half as many tokens in a pass where the memory does not hold them, from then on.
+
+        The result is the same. Raises ModelError where they cannot become fewer.
+        """
+        while True:
+            try:
+                return work(self._room)
+            except torch.OutOfMemoryError as e:
+                if self._room <= LEAST_ROOM:
+                    raise ModelError(
+                        f"the memory of {self.device} does not hold the longest conversation; lower --context"
+                    ) from e
+                self._room = max(LEAST_ROOM, self._room // 2)
+                log.warning("out of memory: %d tokens in a pass from now on", self._room)
+            torch.cuda.empty_cache()
+
+    def figures(self, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
+        return self._gate.measure(self._parent, probes, tick)
+
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return self.policy.state(), self._optimizer.state_dict()
 
@@ -137,7 +177,7 @@ class LocalBackend:
         return self._gate.examine(self._parent, batch, probes, self._standing(batch, tick).wishes, tick)
 
     def stage(
-        self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str
+        self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str | None
     ) -> AbstractContextManager[Callable[[], None]]:
         return staged_version(version, adapter, self.policy.lora_config, checkpoint, self._model)
 
@@ -160,7 +200,11 @@ class LocalBackend:
                 )
 
     def _go_on_from(self, version: int, meta: dict[str, Any]) -> None:
-        left = self._checkpoints.load(str(meta.get("checkpoint")))
+        name = meta.get("checkpoint")
+        left = self._checkpoints.load(str(name)) if name else None
+        if left is None and meta.get("source"):
+            log.info("v%d was fine-tuned; the update starts with a fresh optimiser", version)
+            return
         if left is None:
             log.warning("the optimiser state of v%d is gone; the update starts with a fresh one", version)
             return

@@ -75,6 +75,16 @@ class Gate:
         assert first is not None
         return first | about | {"alpha": 0.0}
 
+    def measure(self, parent: Weights, turns: Sequence[Sample], tick: Tick) -> dict[str, Any]:
+        """What `decide` would say of the weights that are in the policy, which stay as they are."""
+        known = [probe_of(s) for s in turns]
+        asked = choose_asked(known, [], self._general, self._config.answers)
+        material = Material(self._general, known, asked, [s.response_ids for s in turns], [])
+        examination = Examination(
+            self._policy, self._base, parent, material, self._train, self._config, lambda: tick("gate", 0, 1)
+        )
+        return decide(examination.at_its_answers(examination.at_known_answers()), self._config)
+
     def _look(self, examination: Examination, thorough: bool) -> dict[str, Any]:
         """The result on the weights that are in the policy. Answers cost most: what fails before needs none."""
         known = examination.at_known_answers()
