@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from tests.support.earlier import take_back
 from tests.support.versions import answered
 from turnwise.config import Config, load_config
 from turnwise.errors import JournalError
@@ -72,6 +74,20 @@ def test_a_journal_with_turns_comes_up_from_before_the_clocks(tmp_path: Path) ->
     with after.store.reading() as c:
         assert read_counts(c) == recount(c), "its triggers count"
     after.close()
+
+
+def test_samples_name_the_verdict_they_were_made_of_and_versions_the_turns_they_learned_from(tmp_path: Path) -> None:
+    after = Journal.open(journal_of("0004", tmp_path / "home"))
+    with after.store.reading() as c:
+        assert c.execute(text("SELECT turn_id, verdict FROM samples")).all() == [("turn-1", 1)]
+    take_back(after, "0013")
+    with after.store.transaction() as c:
+        c.execute(text("INSERT INTO provenance (turn_id, session_id, version) VALUES ('gone', 'a', 3)"))
+    after.close()
+    again = Journal.open(load_config(overrides={"home": tmp_path / "home"}))
+    with again.store.reading() as c:
+        assert c.execute(text("SELECT turn_id, session_id, version FROM provenance")).all() == [("gone", "a", 3)]
+    again.close()
 
 
 def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -20,6 +22,8 @@ from turnwise.local_engine.model.checkpoint import StoredWeights
 from turnwise.local_engine.model.llama import LlamaRunner
 from turnwise.local_engine.model.runner import Runner, TransformersRunner, Weights, load_model
 from turnwise.local_engine.pooling import EVERY, MAX_WAITING, PIECE, PoolingJob, PoolingQueue
+from turnwise.local_engine.protocol import CompletionRequest
+from turnwise.local_engine.server import _check
 
 FLOAT32 = ("--dtype", "float32", "--max-model-len", "512", "--kv-cache-mb", "16")
 
@@ -96,10 +100,20 @@ def test_log_probs_of_a_prompt_are_those_of_transformers_and_the_shape_is_vllms(
     assert "prompt_logprobs" not in complete(url, tokens, max_tokens=1)["choices"][0]
 
 
-@pytest.mark.parametrize("changes", [{"stream": True}, {"prompt_logprobs": 3}, {"prompt": [1] * 511}])
+@pytest.mark.parametrize("changes", [{"stream": True}, {"prompt_logprobs": 3}])
 def test_log_probs_of_a_prompt_that_cannot_be_given_are_refused(url: str, changes: dict[str, Any]) -> None:
     body = {"model": "base", "prompt": [1, 2, 3], "max_tokens": 4, "prompt_logprobs": 0} | changes
-    assert httpx.post(f"{url}/v1/completions", json=body, timeout=60).status_code == 400
+    refused = httpx.post(f"{url}/v1/completions", json=body, timeout=60)
+    assert refused.status_code == 400 and "prompt_logprobs" in refused.text
+
+
+def test_log_probs_of_a_very_long_prompt_are_refused() -> None:
+    """The test's model has no room for one; so the engine is a stand-in with room."""
+    roomy: Any = SimpleNamespace(max_model_len=8192, vocab_size=9)
+    for length in (2048, 2049):
+        body = CompletionRequest(model="base", prompt=[1] * length, max_tokens=1, prompt_logprobs=0)
+        with pytest.raises(EngineError, match="at most 2048") if length > 2048 else nullcontext():
+            _check(body, roomy)
 
 
 def test_answers_are_the_same_beside_pooling(url: str) -> None:

@@ -150,7 +150,15 @@ def _from_0016(op: Operations) -> None:
     op.drop_column("batches", "source")
 
 
+def _from_0017(op: Operations) -> None:
+    op.drop_column("turns", "compression")
+    op.drop_index("ix_compressions_session", table_name="compressions")
+    op.drop_index("ix_compressions_digest", table_name="compressions")
+    op.drop_table("compressions")
+
+
 STEPS = {
+    "0017": _from_0017,
     "0016": _from_0016,
     "0015": _from_0015,
     "0014": _from_0014,

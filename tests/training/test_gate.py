@@ -129,6 +129,12 @@ def test_of_a_long_prompt_the_end_is_read_and_a_hint_is_not_lost() -> None:
     assert late.hint_at is not None and late.prompt_ids[late.hint_at] == 2990
 
 
+def test_a_wish_that_turnwise_put_behind_the_question_is_in_no_probe() -> None:
+    asked = sample(1, prompt_ids=[*range(40)], hint_at=30)
+    placed = replace(asked, prompt_ids=[*range(25), 90, 91, 92, *range(25, 40)], hint_at=33, placed=((25, 28),))
+    assert probe_of(placed) == probe_of(asked)
+
+
 def test_prompts_that_are_answered_are_of_all_kinds() -> None:
     def some(kind: str, n: int) -> list[Probe]:
         return [Probe([i], [i], None, f"{kind}{i}") for i in range(n)]

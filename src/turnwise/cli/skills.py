@@ -324,6 +324,29 @@ def skills_export(
     _say(f"{len(skills)} skill{'s' if len(skills) > 1 else ''} in {path}")
 
 
+@skills_app.command("prompts", epilog="Example: turnwise skills prompts")
+def skills_prompts(
+    config: ConfigFile = None,
+    home: Home = None,
+    again: Annotated[bool, typer.Option("--again", help="Have those that were refused made once more.")] = False,
+    as_json: Json = False,
+) -> None:
+    """The long system prompts of agents: which are shorter by now (compress.url), and how much that saves."""
+    from turnwise.journal.skills.compressions import told_of
+
+    if again:
+        _say(f"{_with_library(config, home, lambda _, journal: journal.compressions.start_over())} are made once more")
+    rows = [told_of(one) for one in _with_library(config, home, lambda _, journal: journal.compressions.all())]
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("prompt", "state", "bytes", "shorter", "in turns", Column("why", overflow="fold"))
+    for row in rows:
+        table.add_row(*(safe(str("" if row[key] is None else row[key])) for key in
+                        ("prompt", "state", "bytes", "shorter", "turns", "why")))  # fmt: skip
+    out.print(table) if rows else _say("no long system prompt came yet, or compress.url is not set")
+
+
 def _with_library(config: Path | None, home: Path | None, do: Callable[[Library, Journal], T]) -> T:
     """What a call on the library of a home gives; the journal is made where there is none."""
     from turnwise.journal import Journal

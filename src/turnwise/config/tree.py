@@ -15,6 +15,7 @@ import platformdirs
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from turnwise.capabilities import check
+from turnwise.config.compress import CompressConfig
 from turnwise.config.gate import GateConfig
 from turnwise.config.modes import MODE, Mode, as_the_mode_says, contradiction, trains_never
 from turnwise.config.schedule import ScheduleConfig
@@ -48,6 +49,7 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     gate: GateConfig = GateConfig()
     skills: SkillsConfig = SkillsConfig()
+    compress: CompressConfig = CompressConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     journal: JournalConfig = JournalConfig()
 

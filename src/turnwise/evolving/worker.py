@@ -41,6 +41,7 @@ from turnwise.journal.skills.failures import FailureKind, JudgedTurn
 from turnwise.journal.skills.replays import ReplayResult
 from turnwise.judges.child import Child, ChildUnavailable, TooSlow, Work, right_here
 from turnwise.messages import answer_of, storable
+from turnwise.skills.compressing.making import PromptShortener
 from turnwise.skills.library import KnownSkill, Library, LibraryView
 from turnwise.skills.vectors import WordVectors, word_vectors
 from turnwise.types import FinishReason, JudgeTask, SkillState
@@ -70,11 +71,21 @@ async def run(config: Config, stop: asyncio.Event, engine_url: str | None = None
     child = Child(config.judge.deadline_s)
     writer = SkillWriter(config) if config.skills.evolver_url else None
     replayer = Replayer(config, journal, [engine_url] if engine_url else []) if config.skills.replay else None
+    shortener = PromptShortener(config, journal) if config.compress.url is not None else None
+    beside = asyncio.create_task(shortener.run(stop)) if shortener is not None else None
     try:
+        if not (config.skills.enabled and config.skills.evolve):
+            await stop.wait()  # system prompts alone are made shorter
+            return
         with contextlib.suppress(TurnwiseError, RuntimeError):
             await child(wishes_among, (), None)  # what it imports is no part of a turn's time
         await Evolver(config, journal, child, writer, replayer).run(stop)
     finally:
+        if beside is not None and shortener is not None:
+            beside.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beside
+            await shortener.close()
         if replayer is not None:
             await replayer.close()
         if writer is not None:

@@ -36,6 +36,7 @@ from turnwise.journal.records.export import CHUNK, RecordsExporter
 from turnwise.loops.process import loop_main
 from turnwise.models import resolve_model
 from turnwise.net import bind, url_of
+from turnwise.skills.compressing.prompts import ShortPrompts
 from turnwise.skills.serving import ServingSkills
 from turnwise.tokens.rendering import load_renderer
 
@@ -89,7 +90,9 @@ async def serve(config: Config, engine_url: str | list[str], sock: socket.socket
     await asyncio.to_thread(skills.take_up)
     if not (config.skills.enabled and config.skills.evolve):
         await asyncio.to_thread(journal.failures.pass_over)
-    opener = TurnOpener(config, journal, renderer, versions, answering.max_model_len, skills)
+    opener = TurnOpener(
+        config, journal, renderer, versions, answering.max_model_len, skills, ShortPrompts(config, journal)
+    )
     tokens = load_tokens(config)
     try:
         interrupted = await asyncio.to_thread(journal.turns.recover_interrupted)

@@ -16,6 +16,7 @@ from turnwise.journal.queue.review import ReviewList
 from turnwise.journal.queue.tuning import TuningPlace
 from turnwise.journal.queue.verdicts import Verdicts
 from turnwise.journal.queue.versions import Versions
+from turnwise.journal.skills.compressions import Compressions
 from turnwise.journal.skills.failures import RecordedFailures
 from turnwise.journal.skills.records import SkillRecords
 from turnwise.journal.skills.replays import SkillReplays
@@ -43,6 +44,7 @@ class Journal:
         self.skills = SkillRecords(store, self.batches.put_back)
         self.failures = RecordedFailures(store)
         self.replays = SkillReplays(store)
+        self.compressions = Compressions(store)
         self.status = Status(store)
 
     @classmethod

@@ -132,6 +132,7 @@ turns = Table(
     Column("used_response", Integer),
     Column("generation", Integer),  # of the skills that could have been in its prompt; null: it could have none
     Column("placed", LargeBinary),  # where wishes stand in its whole prompt's ids: starts and ends; null: nowhere
+    Column("compression", Id),  # the shorter system prompt in its prompt; null: the client's own
     _order(),  # that in which they were asked for; on SQLite an index ends with it
     Index("ix_turns_session", "session_id", "idx"),
     _newest_by("ix_turns_request", "client", "request_hash"),
@@ -334,6 +335,22 @@ replays = Table(  # what came of asking the failing turns of a version of a skil
     Column("why", Text, nullable=False),
     Column("updated_at", Float, nullable=False),
     Index("ix_replays_state", "state"),
+)
+
+compressions = Table(  # system prompts that are made shorter, by the hash of what they say
+    "compressions",
+    metadata,
+    Column("id", Id, Identity(), primary_key=True),
+    Column("digest", Text, nullable=False),  # SHA-256 of the original
+    Column("session_id", Text, nullable=False),  # that it came with first: it is forgotten with that
+    Column("original", LargeBinary, nullable=False),  # the text, and the names of the request's tools
+    Column("shorter", LargeBinary),
+    Column("state", Text, nullable=False),  # wanted, ready, refused
+    Column("why", Text),  # it was refused
+    Column("made_by", Text),
+    Column("created_at", Float, nullable=False),
+    Index("ix_compressions_digest", "digest", unique=True),
+    Index("ix_compressions_session", "session_id"),
 )
 
 failures = Table(  # turns with evidence of a failure or with a wish: ids, and no text

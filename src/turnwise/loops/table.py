@@ -116,7 +116,7 @@ def loop_table(config: Config, model: Path | str, places: Places, common: list[s
         asked = engines if places.engine_fd is not None else []
         command = [*python, "turnwise.judges", *asked, *common]
         rows.append(Loop("judge", command, limits=watching.JUDGE, environment=key))
-    if config.skills.enabled and config.skills.evolve:
+    if (config.skills.enabled and config.skills.evolve) or config.compress.url is not None:
         asked = engines if config.skills.replay and places.engine_fd is not None else []
         command = [*python, "turnwise.evolving", *asked, *common]
         rows.append(Loop("evolver", command, limits=watching.EVOLVER, environment=key))

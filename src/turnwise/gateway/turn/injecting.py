@@ -12,6 +12,7 @@ from turnwise.gateway.turn.prompting import Prompting
 from turnwise.gateway.wire.request import ModelRequest
 from turnwise.journal import Journal, Turn
 from turnwise.messages import saying
+from turnwise.skills.compressing.prompts import ShortPrompt, ShortPrompts
 from turnwise.skills.serving import NO_SKILLS, ChosenSkills, ServingSkills
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import Message, Text
@@ -25,29 +26,37 @@ JOIN = "\n"
 @dataclass(frozen=True, slots=True)
 class ToldPrompt:
     """A prompt with its skills, and the request as it was told them. ``extends``: it is stored as an extension of its
-    parent's."""
+    parent's. ``compression``: which shorter system prompt stands in for the client's."""
 
     prompt: Prompt
     extends: bool
     request: ModelRequest
     skills: ChosenSkills
+    compression: int | None = None
 
 
 class Injecting:
     """Makes prompts with the skills that serve."""
 
     def __init__(
-        self, journal: Journal, prompting: Prompting, renderer: PromptRenderer | None, skills: ServingSkills | None
+        self,
+        journal: Journal,
+        prompting: Prompting,
+        renderer: PromptRenderer | None,
+        skills: ServingSkills | None,
+        short: ShortPrompts | None = None,
     ) -> None:
         self._journal = journal
         self._prompting = prompting
         self._default_system = renderer and renderer.default_system
         self._has_ids = renderer is not None
         self._skills = skills
+        self._short = short
 
     def whole(self, request: ModelRequest, version: int) -> Prompt:
         """The prompt of a request that begins a conversation, with the skills that it would get. Raises ApiError."""
         chosen = NO_SKILLS if self._skills is None else self._skills.chosen(request.messages, policy=version)
+        request = _shortened(request, self._short.of(request.messages) if self._short else None)
         behind = _joined(chosen) if self._by_ids(chosen) else ""
         prompt = self._prompting.whole(self._with(request, chosen), behind)
         if behind and not prompt.placed:
@@ -70,10 +79,15 @@ class Injecting:
         chosen, had = NO_SKILLS, self._had(parent)
         if self._skills is not None and main:
             chosen = self._skills.chosen(request.messages, session_id, had, version)
+        short = self._short.of(request.messages, request.tools, session_id) if self._short and main else None
+        which = None if short is None else short.id
+        if parent is not None and parent.compression != which:
+            parent = None  # its prompt begins with another text
+        request = _shortened(request, short)
         told = self._told(request, parent, added, session_id, chosen, had)
         if chosen.versions and limit - len(told.prompt.ids) < LEAST_ROOM:
             told = self._told(request, parent, added, session_id, chosen.without(), had)
-        return told
+        return replace(told, compression=which)
 
     def _had(self, parent: Turn | None) -> tuple[int, ...]:
         """The versions of skills in a turn's prompt, in order. Nothing is looked up where there never was a skill."""
@@ -114,6 +128,10 @@ class Injecting:
             else:
                 request = replace(request, messages=with_wishes)
         return with_block(request, skills.block, self._default_system)
+
+
+def _shortened(request: ModelRequest, short: ShortPrompt | None) -> ModelRequest:
+    return request if short is None else replace(request, messages=short.put_into(request.messages))
 
 
 def with_block(request: ModelRequest, block: str, default_system: str | None) -> ModelRequest:

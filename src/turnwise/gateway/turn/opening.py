@@ -45,6 +45,7 @@ from turnwise.gateway.wire.tool_choice import check_choice
 from turnwise.journal import Journal, NewTurn, SameRequest, Turn
 from turnwise.messages import answer_of, text_of, with_text
 from turnwise.schedule.traffic import STATUS_KEY, Traffic
+from turnwise.skills.compressing.prompts import ShortPrompts
 from turnwise.skills.serving import ServingSkills
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import UNANSWERED, FinishReason, TurnKind
@@ -80,6 +81,7 @@ class TurnOpener:
         versions: ServingVersions | UpstreamVersions,
         max_model_len: Callable[[], Awaitable[int]],
         skills: ServingSkills | None = None,
+        short: ShortPrompts | None = None,
     ) -> None:
         self.config = config
         self.journal = journal
@@ -88,7 +90,7 @@ class TurnOpener:
         self._able = capabilities(config)
         self._prompting = Prompting(config, journal, renderer)
         self._max_model_len = max_model_len
-        self._injecting = Injecting(journal, self._prompting, renderer, skills)
+        self._injecting = Injecting(journal, self._prompting, renderer, skills, short)
         self.in_hand = InHand()
         self.traffic = Traffic(lambda under_way: journal.status.say_soon(STATUS_KEY, {"under_way": under_way}))
         self.leaving = Leaving()
@@ -317,6 +319,7 @@ def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, told: ToldProm
         skills=told.skills.versions,
         withheld=told.skills.withheld,
         placed=prompt.placed,
+        compression=told.compression,
     )
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from turnwise.journal import schema
 from turnwise.journal.packing import pack_json, unpack_json
+from turnwise.journal.skills.compressions import forget_compressions
 from turnwise.journal.store import Store
 
 L, V = schema.libraries.c, schema.skill_versions.c
@@ -30,7 +31,9 @@ def made_from(c: Connection, sessions: Sequence[str]) -> dict[str, int]:
 
 
 def erase(c: Connection, store: Store, sessions: Sequence[str]) -> None:
-    """Delete those skills' texts, and take them out of every library."""
+    """Delete those skills' texts, and take them out of every library; and shorter system prompts that came with the
+    sessions."""
+    forget_compressions(c, sessions)
     texts = _texts(c, sessions)
     if not texts:
         return

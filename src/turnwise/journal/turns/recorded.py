@@ -67,6 +67,7 @@ class Turn(SameRequest):
     packed_prompt_ids: bytes
     packed_response_ids: bytes | None
     packed_placed: bytes | None
+    compression: int | None
 
     @property
     def placed(self) -> tuple[tuple[int, int], ...]:

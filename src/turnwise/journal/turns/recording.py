@@ -87,6 +87,7 @@ class NewTurn:
     skills: tuple[int, ...] = ()  # the versions of skills that are in it
     withheld: tuple[int, ...] = ()  # those that fitted and were left out to compare
     placed: tuple[tuple[int, int], ...] = ()
+    compression: int | None = None  # the shorter system prompt in its prompt, where the client's own is not
     unrecognised: bool = False  # its history has an answer, and no turn was found that it goes on from
 
 

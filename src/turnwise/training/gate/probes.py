@@ -50,7 +50,11 @@ class Probe:
 
 
 def probe_of(sample: Sample) -> Probe:
-    """A recorded turn as a probe: the end of its prompt, and the beginning of its answer."""
+    """A recorded turn as a probe: the end of what the person asked, and the beginning of the answer.
+
+    A wish that stood behind the question is left out: a version that was taught it gets no such prompt any more.
+    """
+    sample = sample.as_asked()
     cut = max(0, len(sample.prompt_ids) - LONGEST_PROMPT)
     # A hint for a message that is cut off is read first of what is left.
     hint_at = None if sample.hint_at is None else max(0, sample.hint_at - cut)

@@ -11,6 +11,8 @@ down_revision = "0013"
 
 def upgrade() -> None:
     op.add_column("samples", sa.Column("verdict", Id, nullable=True))
+    newest = "SELECT max(id) FROM verdicts WHERE verdicts.turn_id = samples.turn_id"
+    op.execute(f"UPDATE samples SET verdict = ({newest})")  # else it would look as if that one had come late
     op.rename_table("provenance", "provenance_before")
     op.drop_index("ix_provenance_session", table_name="provenance_before")
     if op.get_bind().dialect.name == "postgresql":  # its index keeps the name that the new table's is to have

@@ -1,0 +1,1 @@
+"""Shorter system prompts that keep every rule."""
