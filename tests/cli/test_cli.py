@@ -40,6 +40,7 @@ def test_status_sessions_and_versions(journal: Journal) -> None:
         (["sessions", "show", "x"], "no journal"),
         (["judge", "eval", "missing.jsonl"], "missing.jsonl"),
         (["demo", "--persona", "nobody"], "nobody"),
+        (["demo", "--skills", "--persona", "teacher"], "--skills goes with"),
         (["serve", "--set", "nonsense"], "KEY=VALUE"),
     ],
 )

@@ -238,9 +238,20 @@ def demo(
     simulator_model: Annotated[str | None, typer.Option(help="Its name there.")] = None,
     url: Annotated[str | None, typer.Option(help="Play against a running turnwise instead of starting one.")] = None,
     token: Annotated[str | None, typer.Option(help="Its admin token (`turnwise token admin`).")] = None,
+    skills: Annotated[
+        bool, typer.Option("--skills", help="A wish said once: skills alone, weights alone, both, and neither.")
+    ] = False,
 ) -> None:
     """Play a person whose agent learns their wishes, and measure what was learned."""
     from turnwise.demo.play import DemoOptions, run_demo
+
+    if skills:
+        from turnwise.demo.skills.run import run_skills_demo
+
+        if url or token or simulator_url or simulator_model or problems or interactions or persona != "reader":
+            raise ConfigError("--skills goes with --model, --seed, --out and --quick alone")
+        run_skills_demo(out_folder, model, seed, quick, out)
+        return
 
     if url and model == AUTO:
         raise ConfigError("--url needs --model: the base model of that server, under which its answers are scored")

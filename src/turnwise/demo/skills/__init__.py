@@ -1,0 +1,1 @@
+"""The demo of a wish: skills at once, weights later, side by side."""
