@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,10 +26,11 @@ from turnwise.cli.main import app
 from turnwise.config import Config, load_config
 from turnwise.evolving import worker
 from turnwise.evolving.endpoint import SkillWriter
-from turnwise.evolving.replay import ReplayedAnswer, Replayer, avoids, calls_fit, result_of
+from turnwise.evolving.replay import ReplayedAnswer, Replayer, avoids, calls_fit, missing_programs, result_of
 from turnwise.evolving.worker import Evolver
 from turnwise.journal import Journal, schema
 from turnwise.journal.skills.replays import ReplayResult
+from turnwise.messages import answer_of, saying
 from turnwise.skills.library import KnownSkill, Library
 from turnwise.types import SkillState, ToolCall, TurnState
 
@@ -208,6 +210,7 @@ def test_it_can_be_switched_off(told: Config, journal: Journal, engine: Scripted
         ([], "away", 1, "waits"),
         (["better"], "away", 1, "passed"),
         ([], "away", 4, "unclear"),
+        (["unclear"], "away", 1, "waits"),
     ],
 )
 def test_what_the_turns_come_to(found: list[Any], fault: str, tries: int, state: str) -> None:
@@ -235,14 +238,35 @@ def test_calls_are_held_to_their_definitions(calls: list[tuple[str, str]], fit: 
     assert calls_fit(ReplayedAnswer("", (), tuple(ToolCall(*call) for call in calls)), [READ]) is fit
 
 
-@pytest.mark.parametrize("parameters", [None, [], {"required": 3}, {"properties": [1]}, {"properties": {"path": 1}}])
+@pytest.mark.parametrize(
+    "parameters",
+    [None, [], {"required": 3}, {"required": [["path"], 1]}, {"properties": [1]}, {"properties": {"path": 1}}],
+)
 def test_odd_definitions_harm_nobody(parameters: Any) -> None:
     answer = ReplayedAnswer("", (), (ToolCall("read", '{"path": "a"}'),))
     assert calls_fit(answer, [{"function": {"name": "read", "parameters": parameters}}]) is True
 
 
 @pytest.mark.parametrize(
-    ("command", "avoided"), [('{"command": "grep -r x"}', True), ('{"command": "rg x"}', False), ("{}", None)]
+    ("command", "avoided"),
+    [
+        ('{"command": "grep -r x"}', True),
+        ('{"command": "rg x"}', False),
+        ('{"command": "cd repo && grep -r x"}', True),
+        ('{"command": "cd repo && rg x"}', False),
+        ('{"command": "cat x | rg y"}', False),
+        ("{}", None),
+    ],
 )
 def test_a_program_that_is_missing_is_not_run_again(command: str, avoided: bool | None) -> None:
     assert avoids(ReplayedAnswer("", (), (ToolCall("bash", command),)), {"rg"}) is avoided
+
+
+@pytest.mark.parametrize(
+    ("report", "missing"),
+    [("bash: line 1: rg: command not found", {"rg"}), ("Exit code 127", {"cd", "cat", "rg"})],
+)
+def test_the_missing_program_is_the_one_that_the_report_names(report: str, missing: set[str]) -> None:
+    call = ToolCall("bash", '{"command": "cd repo && cat x | rg TODO"}')
+    turn: Any = SimpleNamespace(answer=answer_of("", calls=[call]), next_state=[saying("tool", report)])
+    assert missing_programs(turn) == missing

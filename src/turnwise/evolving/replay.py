@@ -1,7 +1,7 @@
 """The first check of a skill: the failing turns that it was made of are asked again, with it and without it.
 
-The engine is asked for them directly, at temperature 0, behind everybody's answers: nothing of it is a turn, is
-recorded or is trained on. What an answer is worth is told by what the failure showed: whether a call fits its tool's
+The engine is asked for them directly, at temperature 0, one after the other: nothing of it is a turn, is recorded or is
+trained on. What an answer is worth is told by what the failure showed: whether a call fits its tool's
 definition, whether a program that was missing is run again, or how much of what the person said of the answer is in it.
 Where none of this tells anything, nothing is decided.
 """
@@ -34,6 +34,7 @@ from turnwise.journal.skills.replays import ReplayResult, ReplayState
 from turnwise.judges.sources.commands import shell_command
 from turnwise.messages import calls_of, text_of, with_text
 from turnwise.models import resolve_model
+from turnwise.patterns import pattern
 from turnwise.skills.serving import block_of
 from turnwise.skills.skill_file import parse
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
@@ -96,13 +97,23 @@ class Replayer:
         try:
             async with asyncio.timeout(self._settings.replay_s):
                 for turn in list(turns)[-self._settings.replay_turns :]:
-                    found.append(await self._outcome(turn, skill))
+                    found.append(await self._seen(turn, skill))
         except TimeoutError:
             fault = f"the engine took longer than {self._settings.replay_s:g} s"
         except TurnwiseError as e:
             log.info("failing turns cannot be asked again now: %s", e)
             fault = "the engine did not answer"
         return result_of(found, fault, tries + 1)
+
+    async def _seen(self, shown: ShownTurn, skill: Skill) -> Outcome:
+        """The outcome of one turn. What an odd turn breaks is said, and keeps no other turn from being asked again."""
+        try:
+            return await self._outcome(shown, skill)
+        except (TurnwiseError, TimeoutError):
+            raise
+        except Exception:
+            log.exception("turn %s cannot be asked again", shown.turn_id)
+            return "unclear"
 
     async def _outcome(self, shown: ShownTurn, skill: Skill) -> Outcome:
         turn = await asyncio.to_thread(self._journal.turns.get, shown.turn_id)
@@ -123,7 +134,7 @@ class Replayer:
         if shown.evidence == "tool.bad_call":
             return _by(lambda answer: calls_fit(answer, turn.tools))
         if shown.evidence == "tool.command_not_found":
-            missing = programs(calls_of(turn.answer) if turn.answer else ())
+            missing = missing_programs(turn)
             return _by(lambda answer: avoids(answer, missing)) if missing else None
         said = " ".join(shown.said)
         if self._scores is None or not said or all(tells_nothing(sentence) for sentence in shown.said):
@@ -190,11 +201,11 @@ class Replayer:
 
 
 def result_of(found: Sequence[Outcome], fault: str, tries: int) -> ReplayResult:
-    """What the outcomes come to. A ``fault`` counts where no turn was reached: those before it are decided on."""
+    """What the outcomes come to. A ``fault`` counts where none was judged: those before it are decided on."""
     counts = {kind: found.count(kind) for kind in ("better", "worse", "same", "unclear")}
     judged = len(found) - counts["unclear"]
     state: ReplayState
-    if fault and not found:
+    if fault and not judged:
         last = tries >= MOST_TRIES
         state, why = ("unclear", f"{fault}, {tries} times") if last else ("waits", fault)
     elif not judged:
@@ -239,6 +250,8 @@ def calls_fit(answer: ReplayedAnswer, tools: Sequence[dict[str, Any]] | None) ->
     return all(call.name in known and _fits(call.arguments, known[call.name]) for call in answer.calls)
 
 
+_BETWEEN = pattern(r"&&|\|\||[;|\n]")
+_WORDS = pattern(r"[\w./+-]*[\w+-]")
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict
 }  # fmt: skip
@@ -253,7 +266,7 @@ def _fits(arguments: str, parameters: Any) -> bool:
     schema: dict[str, Any] = parameters if isinstance(parameters, dict) else {}
     named, required = schema.get("properties"), schema.get("required")
     named = named if isinstance(named, dict) else {}
-    if not isinstance(given, dict) or not all(key in given for key in (required if isinstance(required, list) else ())):
+    if not isinstance(given, dict) or not all(key in given for key in _names(required)):
         return False
     if named and not schema.get("additionalProperties") and not set(given) <= set(named):
         return False
@@ -265,10 +278,23 @@ def _fits(arguments: str, parameters: Any) -> bool:
     return True
 
 
+def _names(required: Any) -> list[str]:
+    """The names in a list; a definition comes from outside and may hold anything."""
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+
+
 def programs(calls: Sequence[ToolCall]) -> frozenset[str]:
-    """The programs that shell calls begin with."""
-    commands = [shell_command(call.name, call.arguments) or "" for call in calls]
-    return frozenset(command.split()[0] for command in commands if command.split())
+    """The programs that shell calls run: the first word of each command of a line."""
+    lines = [shell_command(call.name, call.arguments) or "" for call in calls]
+    parts = [part.split() for line in lines for part in _BETWEEN.split(line)]
+    return frozenset(words[0] for words in parts if words)
+
+
+def missing_programs(turn: WholeTurn) -> frozenset[str]:
+    """Of the programs that a turn's calls run, those that the tools' reports name; all where they name none."""
+    run = programs(calls_of(turn.answer) if turn.answer else ())
+    reports = set(_WORDS.findall(" ".join(text_of(message) for message in turn.next_state)))
+    return run & reports or run
 
 
 def avoids(answer: ReplayedAnswer, missing: Collection[str]) -> bool | None:

@@ -14,7 +14,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnwise.config import Config
 from turnwise.errors import JournalError, SkillError, TurnwiseError
@@ -196,9 +196,13 @@ class Evolver:
         view = await asyncio.to_thread(self._library.sync) if waiting else None
         for version in waiting:
             self._again_at.setdefault(version, time.monotonic() + AGAIN_S)
+        used = {known.version.id: known for known in (view.injected if view else ())}
+        for version in waiting.keys() - used.keys():
+            result = replace(waiting[version], state="unclear", why="not asked again: it is not used any more")
+            await asyncio.to_thread(self._journal.replays.note, version, result)
         due = [
             known
-            for known in (view.injected if view else ())
+            for known in used.values()
             if known.version.id in waiting and time.monotonic() >= self._again_at[known.version.id]
         ]
         for known in due:
@@ -309,7 +313,7 @@ class Evolver:
                 results[skill.body] = await self._replayer.replay(cluster.turns, skill)
         taken, given_up = after_replay(planned, view, results)
         if given_up.changes or given_up.left:
-            log.info("%s: %d skills were given up before they were used", made_by, len(results))
+            log.info("%s: %d skills were given up before they were used", made_by, len(given_up.changes))
         view = await self._carry_out(taken, view, made_by)
         await self._carry_out(given_up, view, made_by, self._library.give_up, GIVEN_UP)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -96,15 +96,24 @@ def score(near: float, shared: float) -> float:
     return MEANING * max(near, 0.0) + WORDS * shared
 
 
-def choose(index: SkillIndex, question: str, threshold: float, most: int, max_tokens: int, mode: str) -> list[Skill]:
+def choose(
+    index: SkillIndex,
+    question: str,
+    threshold: float,
+    most: int,
+    max_tokens: int,
+    mode: str,
+    without: Collection[str] = (),
+) -> list[Skill]:
     """The skills for a question, by name. The best one is taken however long it is; the others while there is room.
 
     With the mode "template" those of a category that the question names need no score. Those of the category "always"
-    are there for every question, and take no room of the others.
+    are there for every question, and take no room of the others. Those named in ``without`` are left out.
     """
-    ranked = index.scores(question)
+    ranked = [one for one in index.scores(question) if one.skill.name not in without]
     fitting = [one.skill for one in ranked if one.skill.category != ALWAYS and _fits(one, question, threshold, mode)]
-    standing = [skill for skill in index.skills if skill.category == ALWAYS] if not ranked else [
+    able = [skill for skill in index.skills if skill.name not in without]
+    standing = [skill for skill in able if skill.category == ALWAYS] if not ranked else [
         one.skill for one in ranked if one.skill.category == ALWAYS
     ]  # fmt: skip
     chosen = [*_within(standing, MOST_ALWAYS, max_tokens), *_within(fitting, most, max_tokens)]

@@ -104,7 +104,9 @@ class ServingSkills:
             return ChosenSkills(picture.generation)
         wanted = self._settings
         question = question_of(messages)
-        found = choose(picture.index, question, wanted.threshold, wanted.most, wanted.max_tokens, wanted.retrieval)
+        known = self._taught(picture, policy)
+        limits = (wanted.threshold, wanted.most, wanted.max_tokens, wanted.retrieval)
+        found = choose(picture.index, question, *limits, without=known)
         if picture.index.fault:
             self._say(picture.index.fault)
         if before := picture.standing(had):
@@ -115,8 +117,7 @@ class ServingSkills:
             if skill.name in picture.tried_out
             and is_withheld(session_id, picture.versions[skill.name], wanted.withhold_share)
         }
-        known = self._taught(picture, policy)
-        told = [skill for skill in found if skill.name not in left_out | known]
+        told = [skill for skill in found if skill.name not in left_out]
         versions = tuple(picture.versions[skill.name] for skill in told)
         withheld = tuple(picture.versions[skill.name] for skill in found if skill.name in left_out)
         behind = " ".join(picture.wishes[skill.name] for skill in told if skill.name in picture.wishes)

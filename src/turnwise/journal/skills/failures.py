@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Select, and_, func, select, update
+from sqlalchemy import Connection, Select, and_, exists, func, select, update
 
 from turnwise.journal import schema
 from turnwise.journal.clocks import meta, set_meta
@@ -18,7 +18,7 @@ from turnwise.journal.dialects.sql import MOST_ROWS, insert_missing, upsert
 from turnwise.journal.store import Store
 from turnwise.types import TurnKind, TurnState
 
-T, D, F = schema.turns.c, schema.verdicts.c, schema.failures.c
+T, D, F, P = schema.turns.c, schema.verdicts.c, schema.failures.c, schema.provenance.c
 READ = "failures_read"
 """In the journal's facts: the last verdict whose turn was looked at."""
 MOST_PENDING = 200
@@ -151,12 +151,14 @@ def _last_words(turns: Sequence[str]) -> Select[*tuple[Any, ...]]:
     """The last verdict on each turn; a person's outranks a judge's."""
     order = (D.judge == "person").desc(), D.id.desc()
     nth = func.row_number().over(partition_by=D.turn_id, order_by=order).label("nth")
-    columns = (D.id, D.turn_id, T.session_id, D.judge, D.score, D.hint, T.state)
+    learned = exists(select(P.turn_id).where(P.turn_id == D.turn_id)).label("learned")
+    columns = (D.id, D.turn_id, T.session_id, D.judge, D.score, D.hint, T.state, learned)
     ranked = select(*columns, nth).join(schema.turns, T.id == D.turn_id).where(D.turn_id.in_(turns)).subquery()
     return select(*(ranked.c[column.name] for column in columns)).where(ranked.c.nth == 1)
 
 
 def _judged_turn(row: dict[str, object]) -> JudgedTurn:
     values = {name: row[name] for name in ("turn_id", "session_id", "judge", "score", "hint")}
-    trained = row["state"] == TurnState.TRAINED
+    # A turn that goes its way once more for a late score was trained on, too.
+    trained = row["state"] == TurnState.TRAINED or bool(row["learned"])
     return JudgedTurn(verdict=row["id"], trained=trained, tries=row.get("tries", 0), **values)  # type: ignore[arg-type]
