@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -172,3 +173,18 @@ def test_where_files_cannot_be_exchanged_a_text_is_written_all_the_same(
     monkeypatch.setattr(files, "_EXCHANGE", {})
     evolve(library)
     assert file.read_bytes() == OURS and not list(file.parent.glob(".SKILL.md.*"))
+
+
+def test_a_file_system_without_second_names_takes_a_new_skill(
+    config: Config, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on exFAT, which cannot be mounted here: the call for a second name is made to fail as it does there."""
+
+    def link(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    library = Library(config, journal)
+    library.add([parse(OLD, "old")], SkillState.ACTIVE, "person")
+    file = config.skills_dir / "tidy-dates" / "SKILL.md"
+    assert parse(file.read_bytes(), "new").body == parse(OLD, "old").body

@@ -8,6 +8,7 @@ off, and a folder that was deleted from one that was not made yet.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -184,7 +185,15 @@ def _take_out(file: Path, lying: bytes) -> None:
 def _name_anew(written: Path, file: Path) -> None:
     """Give a file a name that none has; where somebody took it meanwhile, theirs stays."""
     with contextlib.suppress(FileExistsError):
-        os.link(written, file, follow_symlinks=False)
+        try:
+            os.link(written, file, follow_symlinks=False)
+        except OSError as e:
+            if e.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+            with file.open("xb") as new:  # no second names here, as on exFAT
+                new.write(written.read_bytes())
+                new.flush()
+                os.fsync(new.fileno())
 
 
 def _lying(path: Path) -> bytes | None:
