@@ -79,6 +79,20 @@ def test_there_is_a_budget_and_the_best_is_always_taken() -> None:
     assert len(chosen(skills[:1], "how do I write dates", max_tokens=50)) == 1
 
 
+def test_what_is_left_out_takes_no_seat_of_the_others() -> None:
+    names = [f"wish-{n}" for n in range(8)]
+    index = SkillIndex([write(name, "Always", "End with Cheers.", "always") for name in names], word_vectors())
+
+    def found(without: set[str]) -> set[str]:
+        return {skill.name for skill in choose(index, "hello", SET.threshold, 3, 600, "hybrid", without)}
+
+    seated = found(set())
+    assert len(seated) < len(names)
+    others = found(seated)
+    assert others and others.isdisjoint(seated)
+    assert found(set(names)) == set()
+
+
 def test_whole_words_count() -> None:
     assert Bm25([" ".join(stems("run the test"))]).scores("the latest news") == [0.0]
     assert stems("Testing the tests") == ["test", "test"]

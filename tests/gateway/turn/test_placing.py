@@ -189,6 +189,20 @@ def test_once_the_weights_were_taught_a_wish_it_stands_nowhere(gateway: Running,
     assert [known.state for known in library.sync().skills.values()] == [SkillState.ACTIVE], "it stays in the library"
 
 
+def test_requests_to_a_taught_version_carry_no_wish_and_those_to_the_base_model_do(
+    gateway: Running, wished: Callable[..., str]
+) -> None:
+    number = taught(gateway, wished())
+    wait_until(lambda: httpx.get(f"{gateway.url}/readyz", timeout=5).json()["version"] == number)
+    answer = ask(gateway, [ASK])
+    turn = gateway.turn(answer)
+    assert (turn.version, turn.placed, gateway.journal.skills.used(turn.id)) == (number, (), ())
+    assert told(gateway, answer) == ASK
+    messages: Any = [{"role": "user", "content": THEN}]
+    base = gateway.client().chat.completions.create(model="turnwise@base", messages=messages)
+    assert told(gateway, base) == f"{THEN}\n{WISH}"
+
+
 def test_a_version_that_was_not_taught_the_wish_leaves_it(gateway: Running, wished: Callable[..., str]) -> None:
     source = wished()
     asked = gateway.turn(ask(gateway, [ASK])).messages
