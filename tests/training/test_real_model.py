@@ -49,7 +49,7 @@ def test_logprobs_equal_the_plain_models(model_dir: Path, tokenizer: Tokenizer) 
 def test_a_hint_moves_the_answer_towards_what_it_asks_for(
     model_dir: Path, tokenizer: Tokenizer, estimator: str, hint: str, sign: int
 ) -> None:
-    config = TrainConfig(method="opd", estimator=estimator, lr=2e-4, device="cpu")
+    config = TrainConfig(method="opd", estimator=estimator, lr=2e-4, device="cpu", dtype="float32")
     policy = Policy(model_dir, config)
     one = turn(model_dir, tokenizer, ANSWER, hint=f"Say exactly this: {hint}")
     batch = Batch(1, "token", 0, [one])
@@ -61,7 +61,7 @@ def test_a_hint_moves_the_answer_towards_what_it_asks_for(
     teacher = policy.token_logprobs(before.teacher, before.temperature, before.tokens)
     assert (teacher - before.old).sum().item() * sign > 1, "the hinted model must have an opinion"
     optimizer = torch.optim.AdamW(policy.parameters(), lr=config.lr)
-    for _ in range(3):  # one step's change is near the rounding of bfloat16
+    for _ in range(3):
         optimiser_step(policy, optimizer, batch, [before], [0], config, no_tick)
     (after,) = compute_signals(policy, batch, config, no_tick)
     assert (after.old - before.old).sum().item() * sign > 0
