@@ -94,11 +94,11 @@ def test_what_an_earlier_turnwise_wrote_down_within_the_folder_still_counts(libr
 
 
 def test_a_folder_made_by_hand_is_a_skill_and_one_that_is_deleted_is_retired(library: Library) -> None:
-    SkillFolder(library.folder.path).put("mine", text("mine"))
+    SkillFolder(library.folder.path).put("mine", text("mine"), None)
     assert library.sync().skills["mine"].state is ACTIVE
     file_of(library, "mine").unlink()
     assert library.sync().skills["mine"].state is SkillState.RETIRED
-    SkillFolder(library.folder.path).put("mine", text("mine"))
+    SkillFolder(library.folder.path).put("mine", text("mine"), None)
     assert library.sync().skills["mine"].state is ACTIVE
 
 
@@ -117,7 +117,7 @@ def test_a_broken_edit_is_said_left_alone_and_not_taken(library: Library) -> Non
 
 
 def test_a_name_that_is_not_its_folders_is_said(library: Library) -> None:
-    SkillFolder(library.folder.path).put("mine", text("other"))
+    SkillFolder(library.folder.path).put("mine", text("other"), None)
     view = library.sync()
     assert view.skills == {} and "says name: other, and its folder is mine" in view.faults["mine"]
 

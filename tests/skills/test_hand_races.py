@@ -188,3 +188,25 @@ def test_a_file_system_without_second_names_takes_a_new_skill(
     library.add([parse(OLD, "old")], SkillState.ACTIVE, "person")
     file = config.skills_dir / "tidy-dates" / "SKILL.md"
     assert parse(file.read_bytes(), "new").body == parse(OLD, "old").body
+
+
+@pytest.mark.parametrize(("content", "back"), [(THEIRS, True), (OLD, False)])
+def test_a_file_that_a_killed_writer_had_moved_aside_goes_back_if_it_is_somebodys(
+    library: Library, file: Path, journal: Journal, content: bytes, back: bool
+) -> None:
+    aside = file.with_name(f".SKILL.md.{'a' * 32}")
+    file.rename(aside)
+    aside.write_bytes(content)
+    library.sync()
+    assert not aside.exists() and file.exists() == back
+    if back:
+        assert texts(journal)[-1] == THEIRS
+
+
+def test_leftovers_are_looked_for_in_no_link(library: Library, file: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / ".SKILL.md.abcdefgh").write_text("mine")
+    (file.parent.parent / "linked").symlink_to(elsewhere)
+    library.sync()
+    assert (elsewhere / ".SKILL.md.abcdefgh").read_text() == "mine"

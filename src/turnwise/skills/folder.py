@@ -103,6 +103,22 @@ class SkillFolder:
         except OSError as e:
             raise SkillError(f"{folder / FILE} cannot be deleted: {e.strerror}") from e
 
+    def tidy(self) -> None:
+        """Delete what a killed writer left in the skills' folders, and folders that were left for nothing else. Only
+        for who is alone. A file that was moved aside to be deleted, and is not what was last written, goes back."""
+        written = self.written()
+        with contextlib.suppress(OSError):
+            for leftover in self.path.glob(f"*/.{FILE}.*"):
+                folder = leftover.parent
+                if folder.is_symlink():
+                    continue
+                text = _lying(leftover) if len(leftover.name) == len(f".{FILE}.") + len(uuid.uuid4().hex) else None
+                if text is not None and digest(text) != written.get(folder.name):
+                    _name_anew(leftover, folder / FILE)
+                leftover.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
     def written(self) -> dict[str, str]:
         """By name, the hash of what was last written or found here; nothing where that is not known."""
         place = self._written if self._written.exists() else self.path / WRITTEN_INSIDE

@@ -199,6 +199,7 @@ class Library:
     def _sync(self) -> LibraryView:
         """`sync` for who is alone."""
         revision = self._records.current()
+        self.folder.tidy()
         found, written = self.folder.read(), self.folder.written()
         texts = self._texts(revision)
         changes: list[SkillChange] = []
