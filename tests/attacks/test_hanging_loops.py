@@ -390,7 +390,7 @@ def test_each_real_loop_that_is_stopped_is_replaced(tmp_path: Path, model_dir: P
         assert set(read_states(home)) == {"engine", "gateway", "judge", "evolver", "trainer"}
         # the trainer asks no engine: it is not given the key
         holders = {n for n in read_states(home) if "TURNWISE_LOCAL_ENGINE_KEY" in environment_of(server, n)}
-        assert holders == {"engine", "gateway", "judge"}
+        assert holders == {"engine", "gateway", "judge", "evolver"}, "the evolver asks failing turns again"
         for name in ("judge", "trainer"):
             answers = while_it_is_replaced(server, name)
             assert answers, "requests were answered meanwhile"

@@ -119,7 +119,7 @@ def loop_table(config: Config, model: Path | str, places: Places, common: list[s
     if (config.skills.enabled and config.skills.evolve) or config.compress.url is not None:
         asked = engines if config.skills.replay and places.engine_fd is not None else []
         command = [*python, "turnwise.evolving", *asked, *common]
-        rows.append(Loop("evolver", command, limits=watching.EVOLVER, environment=key))
+        rows.append(Loop("evolver", command, limits=watching.EVOLVER, environment=key if asked else {}))
     if config.trains:
         rows.append(Loop("trainer", [*python, "turnwise.training", *common], limits=watching.TRAINER))
     return rows
