@@ -251,7 +251,7 @@ def calls_fit(answer: ReplayedAnswer, tools: Sequence[dict[str, Any]] | None) ->
 
 
 _BETWEEN = pattern(r"&&|\|\||[;|\n]")
-_WORDS = pattern(r"[\w./+-]*[\w+-]")
+_WORDS = pattern(r"[\w./+-]+")
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict
 }  # fmt: skip
@@ -293,8 +293,8 @@ def programs(calls: Sequence[ToolCall]) -> frozenset[str]:
 def missing_programs(turn: WholeTurn) -> frozenset[str]:
     """Of the programs that a turn's calls run, those that the tools' reports name; all where they name none."""
     run = programs(calls_of(turn.answer) if turn.answer else ())
-    reports = set(_WORDS.findall(" ".join(text_of(message) for message in turn.next_state)))
-    return run & reports or run
+    reports = _WORDS.findall(" ".join(text_of(message) for message in turn.next_state))
+    return run & {word.rstrip(".") for word in reports} or run
 
 
 def avoids(answer: ReplayedAnswer, missing: Collection[str]) -> bool | None:

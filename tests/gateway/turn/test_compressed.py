@@ -25,7 +25,7 @@ from turnwise.skills.compressing import prompts
 from turnwise.skills.compressing.making import EndpointAway, PromptShortener
 
 PROSE = "It is a pleasure to work here, and every day has new and exciting things in it for all of us to learn about.\n"
-RULES = "- Use `read_file` to read a file before you change it.\n- Never run `rm -rf` outside of /work/tmp.\n"
+RULES = "- Use `read_file` to read a file before you change it.\n- Never run `rm -rf` outside of /srv/tmp.\n"
 SYSTEM = f"You are Claw, a very capable assistant.\n{PROSE * 3}{RULES}"
 SHORT = f"You are Claw.\n{RULES}"
 
@@ -87,7 +87,7 @@ def test_the_original_goes_until_the_shorter_one_is_ready_and_the_session_goes_o
     assert make(gateway) == 1
     third = ask(gateway, ["hello", words(first), "and now?", words(second), "and then?"])
     turn, told = gateway.turn(third), prompt(gateway, third)
-    assert PROSE not in told and "Never run `rm -rf` outside of /work/tmp." in told
+    assert PROSE not in told and "Never run `rm -rf` outside of /srv/tmp." in told
     assert turn.session_id == gateway.turn(first).session_id and turn.parent_id == gateway.turn(second).id
     assert not turn.bridged and not turn.extends_parent, "rendered anew"
     assert text_of(turn.messages[0]) == SYSTEM, "the record has what the client sent"
@@ -109,7 +109,7 @@ def test_one_that_loses_a_rule_is_asked_for_once_more_and_then_refused(
     assert PROSE in prompt(gateway, ask(gateway, ["hello"], "c"))
     shown = CliRunner().invoke(app, ["skills", "prompts", "--json", "--home", str(gateway.config.home)])
     [row] = json.loads(shown.output)
-    assert row["state"] == "refused" and "it lacks '/work/tmp'" in row["why"] and row["turns"] == 0
+    assert row["state"] == "refused" and "it lacks '/srv/tmp'" in row["why"] and row["turns"] == 0
     CliRunner().invoke(app, ["skills", "prompts", "--again", "--home", str(gateway.config.home)])
     endpoint.reply = lambda _: SHORT
     assert make(gateway) == 1
