@@ -22,7 +22,7 @@ AT_ONCE_ANSWERS = 10
 
 AT_ONCE_CONVERSATIONS = 6
 
-SETTLE_LIMIT_S = 300.0
+SETTLE_LIMIT_S = 900.0
 """Longest wait after a wave for the judge and the trainer to finish with it."""
 
 _POLL_S = 1.0
