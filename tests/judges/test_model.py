@@ -120,6 +120,13 @@ async def test_a_verdict_has_score_hint_votes_and_cost() -> None:
     assert (verdict.prompt_tokens, verdict.completion_tokens) == (66, 18)
 
 
+async def test_a_step_of_a_rollout_gets_the_votes_of_its_stream_and_no_hint() -> None:
+    async with serving(good) as endpoint, judging(endpoint.url, votes=1) as judge:
+        verdict = await judge.judge(replace(TASK, votes=4))
+    assert ([vote.score for vote in verdict.votes], verdict.hint) == ([-1] * 4, None)
+    assert not any(is_hint(body) for body in endpoint.bodies)
+
+
 async def test_calls_are_marked_as_side_turns_and_go_out_together() -> None:
     everyone = asyncio.Barrier(4)
 

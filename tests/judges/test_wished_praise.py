@@ -5,23 +5,16 @@ Measured as a whole with the head that ships for the embedded model: a learned h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from turnwise.config import Config
-from turnwise.judges.choice import SignalJudge
-from turnwise.judges.signals.own_engine import own_engine
-from turnwise.judges.signals.states import ReplyJudge
-from turnwise.judges.signals.verdict import SignalVerdict
-from turnwise.messages import saying
-from turnwise.types import JudgeTask
+from tests.judges.test_met_wishes import asked, judged
 
 pytestmark = pytest.mark.slow
 
-TASK = [saying("user", "Three and four, less two?")]
-ANSWER = saying("assistant", "**Step 1:** add 3 and 4.\n**Step 2:** take 2 away.\n\n**Answer:** 5")
+TASK = "Three and four, less two?"
+ANSWER = "**Step 1:** add 3 and 4.\n**Step 2:** take 2 away.\n\n**Answer:** 5"
 
 CORRECTIONS = [
     "too long, keep it shorter please",
@@ -175,22 +168,9 @@ PRAISE_LEFT_OPEN = [
 ]
 
 
-async def judged(model_dir: Path, replies: Sequence[str]) -> list[SignalVerdict]:
-    config = Config.model_validate({"model": {"path": str(model_dir)}})
-    with own_engine(config) as url:
-        judge = SignalJudge(replies=ReplyJudge(config, url))
-        try:
-            tasks = [JudgeTask("t", "", 1, TASK, ANSWER, [saying("user", reply)]) for reply in replies]
-            found = [await judge.signals(task) for task in tasks]
-            assert judge.who == "signals, hidden states of smollm2-135m-instruct"
-            return found
-        finally:
-            await judge.close()
-
-
 async def test_wished_praise_is_told_from_given_praise(model_dir: Path) -> None:
     wished, given = [*CORRECTIONS, *CORRECTIONS_LEFT_OPEN], [*PRAISE, *PRAISE_LEFT_OPEN]
-    found = await judged(model_dir, [*wished, *given])
+    found = await judged(model_dir, [asked(TASK, ANSWER, reply) for reply in (*wished, *given)])
     taken_for_praise = [r for r, v in zip(wished, found, strict=False) if v.score == 1]
     taken_for_reproach = [r for r, v in zip(given, found[len(wished) :], strict=True) if v.score == -1]
     right = sum(v.best == -1 for v in found[: len(wished)]) + sum(v.best == 1 for v in found[len(wished) :])
@@ -202,6 +182,7 @@ async def test_wished_praise_is_told_from_given_praise(model_dir: Path) -> None:
     assert len(taken_for_reproach) <= REPROACHED * len(given)
 
 
-# Seen: 112 right, 2 corrections taken for praise, 25 praises taken for reproach ("keep it up", "keep doing this").
-RIGHT, PRAISED, REPROACHED = 0.75, 0.06, 0.48
+# Seen: 128 right, 5 corrections taken for praise, 7 praises taken for reproach. Before there were rows of praise in the
+# form of an order: 113, 1 and 22.
+RIGHT, PRAISED, REPROACHED = 0.85, 0.08, 0.2
 """The least share right, and the most of each that is taken for the other; with a margin."""

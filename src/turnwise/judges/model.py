@@ -88,14 +88,16 @@ class ModelJudge:
     async def judge(self, task: JudgeTask) -> Verdict:
         """The majority of m score votes and the best of m hints. Raises JudgeUnavailable without a valid vote.
 
+        On a step of a rollout as many votes are cast as its stream wants, and no hint is asked for.
+
         A failed hint call costs the hint, not the verdict: the score stands without it.
         """
         started = time.monotonic()
-        m = self._judge.votes
+        m, hints_wanted = task.votes or self._judge.votes, 0 if task.votes else self._judge.votes
         context = await self._max_model_len()
         results = await asyncio.gather(
             *(self._ask(score_prompt, task, self._judge.max_tokens, context) for _ in range(m)),
-            *(self._ask(hint_prompt, task, self._judge.hint_max_tokens, context) for _ in range(m)),
+            *(self._ask(hint_prompt, task, self._judge.hint_max_tokens, context) for _ in range(hints_wanted)),
             return_exceptions=True,
         )
         for result in results:

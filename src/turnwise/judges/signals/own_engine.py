@@ -23,8 +23,11 @@ START_S = 300.0
 
 
 @contextlib.contextmanager
-def own_engine(config: Config) -> Iterator[str]:
-    """The address of an engine that serves ``model.path``. Raises TurnwiseError where it does not start."""
+def own_engine(config: Config, adapters_dir: Path | None = None) -> Iterator[str]:
+    """The address of an engine that serves ``model.path``, and adapters from below ``adapters_dir``.
+
+    Raises TurnwiseError where it does not start.
+    """
     model = resolve_model(config.model.path)
     with tempfile.TemporaryDirectory(prefix="turnwise-") as folder, socket.socket(socket.AF_UNIX) as listener:
         path = Path(folder) / "engine.sock"
@@ -33,6 +36,7 @@ def own_engine(config: Config) -> Iterator[str]:
         command = [sys.executable, "-P", "-m", "turnwise.local_engine", "--model", str(model)]
         command += ["--fd", str(listener.fileno()), "--dtype", config.engine.dtype]
         command += ["--threads", str(config.engine.threads)]
+        command += ["--adapters-dir", str(adapters_dir)] if adapters_dir is not None else []
         with (Path(folder) / "log").open("w+b") as log:
             process = subprocess.Popen(
                 command, pass_fds=(listener.fileno(),), stdout=log, stderr=log, env=dict(os.environ)

@@ -18,8 +18,8 @@ from turnwise.types import Message, Proposal
 
 MIN_CONFIDENCE = 0.55
 """Below this chance of the likeliest score the judge abstains; set by hand."""
-MIN_DIRECTIVE = 0.5
-"""From this chance on a sentence of the person is part of a hint; set by hand."""
+MIN_DIRECTIVE = 0.55
+"""From this chance on a sentence of the person is part of a hint; set by hand, after cross-validation."""
 TOOLS_BESIDE = 0.3
 """Weight of the tools' outcome beside the person, who has seen it and has the last word."""
 NOTHING_SAID = 0.4
