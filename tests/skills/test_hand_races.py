@@ -14,7 +14,9 @@ from turnwise import files
 from turnwise.config import Config
 from turnwise.journal import Journal
 from turnwise.journal.skills.records import SkillChange
-from turnwise.skills.library import Library
+from turnwise.messages import saying
+from turnwise.skills.library import Library, LibraryView
+from turnwise.skills.serving import ServingSkills
 from turnwise.skills.skill_file import parse
 from turnwise.types import SkillState
 
@@ -210,3 +212,22 @@ def test_leftovers_are_looked_for_in_no_link(library: Library, file: Path, tmp_p
     (file.parent.parent / "linked").symlink_to(elsewhere)
     library.sync()
     assert (elsewhere / ".SKILL.md.abcdefgh").read_text() == "mine"
+
+
+def test_what_serves_sees_an_edit_that_came_while_it_read_the_files(
+    config: Config, journal: Journal, library: Library, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_bytes(b"")  # as a writer leaves it for a moment
+    reading, still_to_come = Library.sync, [THEIRS]
+
+    def sync(self: Library) -> LibraryView:
+        view = reading(self)
+        if still_to_come:
+            file.write_bytes(still_to_come.pop())
+        return view
+
+    monkeypatch.setattr(Library, "sync", sync)
+    skills = ServingSkills(config, journal)
+    for _ in range(3):
+        skills.take_up()
+    assert "The edited text" in skills.chosen([saying("user", "use the skill tidy-dates")]).whole

@@ -19,9 +19,8 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.backends.local import LocalBackend
-from turnwise.training.checkpoints import CheckpointStore, origin_of
 from turnwise.training.lessons import making
-from turnwise.training.lessons.comparing import FOLLOWS, followed, follows, gains, loops
+from turnwise.training.lessons.comparing import FOLLOWS, followed, follows, gains, loops, token_likelihoods
 from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import PLAUSIBLE, Lesson, make_lessons
 from turnwise.training.lessons.questions import (
@@ -243,7 +242,7 @@ def test_lessons_without_a_finite_gradient_cost_no_sample(
     assert bench.turns() == {"trained": 4}
 
 
-@pytest.mark.parametrize("after", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("after", [1, 2, 5])
 def test_an_update_killed_among_its_lessons_comes_to_the_same_weights(
     make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
@@ -255,19 +254,19 @@ def test_an_update_killed_among_its_lessons_comes_to_the_same_weights(
     killed = make("killed", **{"train.lesson_passes": 2})
     feed(killed.journal, range(4))
     steps = 0
-    real = killed.journal.batches.came_further
+    real = LocalBackend.learn
 
-    def dies(batch: Batch) -> None:
+    def dies(self: LocalBackend, *rest: Any) -> float:
         nonlocal steps
-        real(batch)
         steps += 1
         if steps == after:
             raise Killed
+        return real(self, *rest)
 
-    monkeypatch.setattr(killed.journal.batches, "came_further", dies)
-    with pytest.raises(Killed):
-        killed.claim_and_work()
-    monkeypatch.setattr(killed.journal.batches, "came_further", real)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalBackend, "learn", dies)
+        with pytest.raises(Killed):
+            killed.claim_and_work()
     killed.expire_lease()
     assert killed.claim_and_work()
     assert same(whole.weights(1), killed.weights(1))
@@ -449,22 +448,49 @@ def test_the_word_gone_on_with_is_plausible_when_told_and_no_end(small: Asked) -
 
 
 @pytest.mark.slow
-def test_of_two_candidates_the_one_that_gains_most_is_the_lesson(small: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("wish", "chosen"),
+    [('please close with "Over and out"', "behind"), ('please begin your answer with "In short:"', "before")],
+)
+def test_of_two_candidates_the_likelier_one_to_who_knows_the_wish_is_the_lesson(
+    small: Asked, monkeypatch: pytest.MonkeyPatch, wish: str, chosen: str
+) -> None:
+    """By what the words gain both wishes would have them where they are expected least."""
     policy, renderer = small
-    once, twice = (PLAIN["Japan"] + " Over and out." * n for n in (1, 2))
+    words = wish.split('"')[1]
+    texts = {"before": f"{words} {PLAIN['Japan']}", "behind": f"{PLAIN['Japan']} {words}"}
+    questions = asked_of(small, JAPAN, EGG)
+    tokens = {place: [*renderer.encode(text), policy.ends[0]] for place, text in texts.items()}
+    knowing = [told(questions[0], wish, policy.tokenizer)] * 2
+    with policy.reference():
+        assert all(map(follows, gains(policy, questions[:1] * 2, knowing, list(tokens.values()), no_tick)))
+        said = token_likelihoods(policy, knowing, list(tokens.values()), no_tick)
+    likelier = max(zip(tokens, said, strict=True), key=lambda one: float(one[1].sum()))[0]
+    for rewritten, gone_on in (("before", "behind"), ("behind", "before")):
+        making_of(small, monkeypatch, rewriting={"Japan": texts[rewritten], "egg": PLAIN["egg"]})
+        monkeypatch.setattr(making, "_gone_on", lambda *_, gone_on=gone_on: [(0, tokens[gone_on])])
+        (lesson,) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
+        assert said_in(small, lesson) == texts[likelier]
+    assert likelier == chosen
+
+
+@pytest.mark.slow
+def test_of_two_candidates_one_that_was_cut_is_no_lesson_though_it_is_likelier(
+    small: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, renderer = small
     wish = 'please close with "Over and out"'
     questions = asked_of(small, JAPAN, EGG)
-    tokens = [[*renderer.encode(text), policy.ends[0]] for text in (once, twice)]
-    bare, knowing = questions[:1] * 2, [told(questions[0], wish, policy.tokenizer)] * 2
+    whole = PLAIN["Japan"] + " Over and out."
+    cut = renderer.encode(whole)
+    knowing = [told(questions[0], wish, policy.tokenizer)] * 2
     with policy.reference():
-        gained = gains(policy, bare, knowing, tokens, no_tick)
-    assert all(map(follows, gained))
-    most = max((once, twice), key=lambda text: float(gained[text == twice].sum()))
-    for rewritten, gone_on in ((once, tokens[1]), (twice, tokens[0])):
-        making_of(small, monkeypatch, rewriting={"Japan": rewritten, "egg": PLAIN["egg"]})
-        monkeypatch.setattr(making, "_gone_on", lambda *_, gone_on=gone_on: [(0, gone_on)])
-        (lesson,) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
-        assert said_in(small, lesson) == most
+        said = token_likelihoods(policy, knowing, [cut, [*cut, policy.ends[0]]], no_tick)
+    assert said[0].sum() > said[1].sum(), "it pays for no end"
+    making_of(small, monkeypatch, rewriting={"Japan": whole, "egg": PLAIN["egg"]})
+    monkeypatch.setattr(making, "_gone_on", lambda *_: [(0, cut)])
+    (lesson,) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
+    assert lesson.answer[-1] in policy.ends
 
 
 @pytest.mark.slow
@@ -534,7 +560,7 @@ def test_where_a_wish_is_taken_back_the_base_models_answers_that_were_lost_are_l
 def test_lessons_of_a_batch_are_the_same_among_the_steps_on_them(model_dir: Path, tmp_path: Path) -> None:
     """What the policy has lost is asked of the parent version: an update that was killed goes on with its lessons."""
     config = settings(tmp_path, model_dir, **{"train.lessons": 8, "train.lesson_tokens": 40, "train.lora_rank": 4})
-    backend = LocalBackend(config, model_dir, CheckpointStore(config.checkpoints_dir))
+    backend = LocalBackend(config, model_dir)
     backend.prepare(0)
     one = Batch(1, "token", 0, [sample(0)], ['please close with "Over and out"'])
     first = backend.lessons(one, no_tick)
@@ -552,7 +578,7 @@ def test_lessons_ask_the_question_without_the_wish_that_stood_behind_it(
     model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = settings(tmp_path, model_dir, **{"train.lessons": 8, "train.lora_rank": 4})
-    backend = LocalBackend(config, model_dir, CheckpointStore(config.checkpoints_dir))
+    backend = LocalBackend(config, model_dir)
     backend.prepare(0)
     renderer = load_renderer(model_dir)
     plain = renderer.render([saying("user", "What is a glacier?")], None)
@@ -619,16 +645,6 @@ def test_spare_questions_stand_behind_the_others(model_dir: Path) -> None:
     asked, more = (questions_of([], renderer, 6, 100, "seed", spare=n) for n in (0, 6))
     assert len(asked) == 6 and len(more) == 12 and more[:6] == asked
     assert len({q.text for q in more}) == 12
-
-
-def test_an_update_whose_hints_or_settings_changed_begins_anew() -> None:
-    one = Batch(1, "token", 0, [], ["be brief"])
-    config = train_config()
-    asks, silent = (Batch(1, "token", 0, [sample(0, question=q)], []) for q in ("why?", None))
-    assert origin_of(asks, {}, config) != origin_of(silent, {}, config), "a late verdict changes what is asked"
-    assert origin_of(one, {}, config) == origin_of(Batch(1, "other", 0, [], ["be brief"]), {}, config)
-    assert origin_of(one, {}, config) != origin_of(Batch(1, "token", 0, [], ["longer"]), {}, config)
-    assert origin_of(one, {}, config) != origin_of(one, {}, train_config(lesson_passes=2))
 
 
 def test_what_is_too_long_for_a_wish_is_none_in_any_language() -> None:

@@ -141,8 +141,8 @@ class ServingSkills:
             if not self._settings.enabled:
                 self._picture = _Picture(current.generation, None, {}) if self.ever else None
                 return
-            seen = (current.number, self._library.folder.seen())
-            if seen == self._seen:
+            lying = self._library.folder.seen()  # before the files are read: what changes meanwhile is seen next time
+            if (current.number, lying) == self._seen:
                 return
             view = self._library.sync()
             self.ever = self.ever or view.revision.number > 0
@@ -155,7 +155,7 @@ class ServingSkills:
                 self._picture = _Picture(view.revision.generation, index, versions, tried_out, wishes)
             else:
                 self._picture = _Picture(view.revision.generation, None, {}) if self.ever else None
-            self._seen = (view.revision.number, self._library.folder.seen())
+            self._seen = (view.revision.number, lying)
             count = len(view.faults)  # their names may be made of what a person said
             self._say(f"{count} files cannot be taken; `turnwise skills list` says why" if count else "")
         except TurnwiseError as e:

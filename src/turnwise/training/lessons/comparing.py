@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from turnwise.training.asking import repetition
-from turnwise.training.batching import microbatches, row_of
+from turnwise.training.batching import TokenText, merge_prefixes, microbatches
 from turnwise.training.lessons.questions import OpenQuestion, told
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -34,7 +34,8 @@ def token_likelihoods(
 ) -> list[Tensor]:
     """log p [R] of the R tokens of each answer in its context, in nats, on the CPU; [0] for an empty answer."""
     found = [torch.zeros(0)] * len(answers)
-    rows = [row_of(i, c.ids, a) for i, (c, a) in enumerate(zip(contexts, answers, strict=True)) if a]
+    texts = [TokenText(i, c.ids, a) for i, (c, a) in enumerate(zip(contexts, answers, strict=True)) if a]
+    rows = merge_prefixes(texts, policy.reads_forks)
     groups = microbatches(rows, at_once)
     for done, group in enumerate(groups):
         tick("comparing", done, len(groups))
@@ -55,12 +56,8 @@ def gains(
     tick: Tick,
 ) -> list[Tensor]:
     """What each token of each answer gains [R], in nats, by the wish in its context."""
-    pairs = zip(
-        token_likelihoods(policy, with_wish, answers, tick),
-        token_likelihoods(policy, asked, answers, tick),
-        strict=True,
-    )
-    return [knowing - bare for knowing, bare in pairs]
+    both = token_likelihoods(policy, [*with_wish, *asked], [*answers, *answers], tick)
+    return [knowing - bare for knowing, bare in zip(both[: len(answers)], both[len(answers) :], strict=True)]
 
 
 def follows(gain: Tensor) -> bool:

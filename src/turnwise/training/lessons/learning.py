@@ -20,6 +20,7 @@ from turnwise.training.batching import microbatches, padded_tokens, row_of
 from turnwise.training.lessons.making import Lesson
 from turnwise.training.policy import HEAD_CHUNK, Policy
 from turnwise.training.step import NotFinite, Tick, scaled
+from turnwise.training.weights.ranks import IDLE
 
 SET_ASIDE = 4
 """Of so many lessons one is not trained on: by its loss it is seen when the rest are learned."""
@@ -62,9 +63,12 @@ def loss_of(policy: Policy, taught: Sequence[Taught], microbatch_tokens: int, ti
     """
     total = 0.0
     rows = [row_of(i, t.lesson.asked, t.lesson.answer) for i, t in enumerate(taught)]
-    groups = microbatches(rows, microbatch_tokens)
+    groups = policy.ranks.deal(microbatches(rows, microbatch_tokens))
     for done, group in enumerate(groups):
         tick("lessons", done, len(groups))
+        if group is IDLE:
+            policy.idle_pass(learn)
+            continue
         order = [taught[span.sample] for row in group for span in row.spans]
         weight = torch.cat([torch.full((len(t.base),), 1 / (len(t.base) * len(taught))) for t in order])
         weight = weight.to(policy.device)
@@ -79,7 +83,7 @@ def loss_of(policy: Policy, taught: Sequence[Taught], microbatch_tokens: int, ti
             part = slice(at, at + HEAD_CHUNK)
             with torch.set_grad_enabled(learn):
                 student = policy.log_softmax(leaf[part], one[part])
-                target = policy.log_softmax(base[part], one[part])
+                target = policy.log_softmax(base[part], one[part], "base")
                 surprise = -student.gather(-1, said[part].unsqueeze(-1)).squeeze(-1)
                 away = losses.divergence(student, target, "forward")
                 loss = (weight[part] * torch.where(wished[part], surprise, away)).sum()
@@ -89,7 +93,7 @@ def loss_of(policy: Policy, taught: Sequence[Taught], microbatch_tokens: int, ti
         if learn:
             assert leaf.grad is not None
             hidden.backward(leaf.grad)
-    return total
+    return policy.ranks.total({"": {"loss": total}})[""]["loss"]
 
 
 def learn_step(
@@ -101,7 +105,7 @@ def learn_step(
     """
     optimizer.zero_grad()
     loss = loss_of(policy, taught, config.microbatch_tokens, tick, learn=True)
-    norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
+    norm = policy.clip_grad(config.grad_clip)
     if not (math.isfinite(loss) and math.isfinite(norm)):
         optimizer.zero_grad()
         raise NotFinite("the loss of the lessons is not finite")

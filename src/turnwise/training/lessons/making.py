@@ -2,15 +2,15 @@
 
 The policy's own answers reach only what it sometimes says already. A phrase or a form that it never uses has to be
 shown (hindsight; docs/training.md). The base model answers a question and is told the standing wishes. Then it puts its
-answer into that form, and it goes on with its answer as it stands, from the word that the wish makes likeliest. What
-follows the wish best becomes the target of the bare question. Its own answer stands in its context both times, so that
-the content stays.
+answer into that form, and it goes on with its answer as it stands, from the word that the wish makes likeliest. Of what
+follows the wish, the likelier one becomes the target of the bare question. The model's own answer stands in its context
+both times, so that the content stays.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -123,7 +123,7 @@ def _in_the_wishes(
     longest: int,
     tick: Tick,
 ) -> list[Lesson]:
-    """Of each question the candidate that gains most by the wishes, among those that are fit for a lesson."""
+    """Of each question's candidates that are fit for a lesson, the likeliest whole one to who knows the wishes."""
     if not asked:
         return []
     with policy.reference():
@@ -131,21 +131,35 @@ def _in_the_wishes(
         candidates = [(i, answer) for i, answer in enumerate(rewritten)]
         candidates += _gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
         candidates = [(i, answer) for i, answer in candidates if answer and not loops(answer)]
-        answers = [answer for _, answer in candidates]
-        own = [asked[i].told for i, _ in candidates]
-        other = [asked[i].other for i, _ in candidates]
-        bare = token_likelihoods(policy, [asked[i].question for i, _ in candidates], answers, tick)
-        here = token_likelihoods(policy, own, answers, tick)
-        elsewhere = token_likelihoods(policy, other, answers, tick)
-    best: dict[int, tuple[float, Lesson]] = {}
-    for (i, answer), knowing, unaware, abroad in zip(candidates, here, bare, elsewhere, strict=True):
-        gain = knowing - unaware
-        on_topic = float(knowing.sum() - abroad.sum()) >= ON_TOPIC
-        total = float(gain.sum())
-        if follows(gain) and on_topic and (i not in best or total > best[i][0]):
-            wished = [g > WISHED or y in policy.ends for g, y in zip(gain.tolist(), answer, strict=True)]
-            best[i] = (total, Lesson(asked[i].question.ids, answer, wished))
+        best: dict[int, tuple[tuple[bool, float], Lesson]] = {}
+        for i, answer, likelihood, wished in _fit(policy, asked, candidates, tick):
+            rank = answer[-1] in policy.ends, likelihood  # one that was cut pays for no end, and teaches none
+            if i not in best or rank > best[i][0]:
+                best[i] = (rank, Lesson(asked[i].question.ids, answer, wished))
     return [best[i][1] for i in sorted(best)]
+
+
+def _fit(
+    policy: Policy, asked: Sequence[_Answered], candidates: Sequence[tuple[int, list[int]]], tick: Tick
+) -> Iterator[tuple[int, list[int], float, list[bool]]]:
+    """The candidates that follow the wish and still answer their questions: question, answer, log p, tokens wished for.
+
+    ``log p`` is that of the whole answer to who knows the wishes. Where a wish says how an answer begins or closes, it
+    tells the one place from the other; what the tokens gain by the wish does not, for the words gain most where they
+    are expected least.
+    """
+    places, answers = [i for i, _ in candidates], [answer for _, answer in candidates]
+    bare, own = [asked[i].question for i in places], [asked[i].told for i in places]
+    both = token_likelihoods(policy, [*own, *bare], [*answers, *answers], tick)
+    knowing, unaware = both[: len(answers)], both[len(answers) :]
+    gained = [one - other for one, other in zip(knowing, unaware, strict=True)]
+    able = [c for c, gain in enumerate(gained) if follows(gain)]
+    elsewhere = token_likelihoods(policy, [asked[places[c]].other for c in able], [answers[c] for c in able], tick)
+    for c, abroad in zip(able, elsewhere, strict=True):
+        likelihood = float(knowing[c].sum())
+        if likelihood - float(abroad.sum()) >= ON_TOPIC:
+            wished = [g > WISHED or y in policy.ends for g, y in zip(gained[c].tolist(), answers[c], strict=True)]
+            yield places[c], answers[c], likelihood, wished
 
 
 def _rewritten(
