@@ -19,6 +19,7 @@ from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
 from turnwise.training.gate.reading import Alive, distances, log_likelihoods, read
 from turnwise.training.policy import Policy
+from turnwise.training.weights.base import Whose
 
 Weights = dict[str, Tensor] | None
 _Key = tuple[tuple[int, ...], tuple[int, ...]]
@@ -29,14 +30,14 @@ class BaseReader:
 
     def __init__(self, policy: Policy, microbatch_tokens: int) -> None:
         self._policy = policy
-        self._microbatch_tokens = microbatch_tokens
+        self.microbatch_tokens = microbatch_tokens
         self._kept: dict[_Key, Tensor] = {}
 
     def read(self, probes: Sequence[Probe], alive: Alive) -> list[Tensor]:
         """Hidden states [R, H] of each probe's answer."""
         missing = [p for p in probes if _key(p) not in self._kept]
         with self._policy.reference():
-            found = read(self._policy, missing, self._microbatch_tokens, alive) if missing else []
+            found = read(self._policy, missing, self.microbatch_tokens, alive) if missing else []
         self._kept |= {_key(p): hidden for p, hidden in zip(missing, found, strict=True)}
         return [self._kept[_key(p)] for p in probes]
 
@@ -91,9 +92,9 @@ class Examination:
         policy = self._policy
         ours = read(policy, known, self._train.microbatch_tokens, self._alive)
         # A step towards what the hints ask of the base model is what was wished for, however far from the parent it is.
-        step = [min(d) for d in distances(policy, ours, [self._parents, *self._bases[1:]])]
-        drift = [min(d) for d in distances(policy, ours, self._bases)]
-        said = self._means(ours)
+        step = [min(d) for d in distances(policy, ("policy", ours), [self._parents, *self._as_bases[1:]])]
+        drift = [min(d) for d in distances(policy, ("policy", ours), self._as_bases)]
+        said = self._means("policy", ours)
         lost = [
             max(min(base) - own, min(parent, *base[1:]) - own if len(base) > 1 else parent - own)
             for own, parent, base in zip(said, self._parents_said, zip(*self._bases_said, strict=True), strict=True)
@@ -107,35 +108,42 @@ class Examination:
             general_rise=_mean(lost[:general]),
         )
 
-    def _means(self, hidden: Sequence[Tensor]) -> list[float]:
-        return [said.mean().item() for said in log_likelihoods(self._policy, hidden, self._material.known)]
+    def _means(self, whose: Whose, hidden: Sequence[Tensor]) -> list[float]:
+        """How likely each good answer is, per token behind its first one."""
+        found = log_likelihoods(self._policy, hidden, self._material.known, whose)
+        return [behind_first(said).mean().item() for said in found]
 
     @cached_property
     def _bases(self) -> list[list[Tensor]]:
         """The base model's hidden states, and under each telling the told base model's."""
         return [self._reader.read(probes, self._alive) for probes in self._told(self._material.known)]
 
-    @cached_property
-    def _bases_said(self) -> list[list[float]]:
-        return [self._means(hidden) for hidden in self._bases]
+    @property
+    def _as_bases(self) -> list[tuple[Whose, list[Tensor]]]:
+        return [("base", hidden) for hidden in self._bases]
 
     @cached_property
-    def _parents(self) -> list[Tensor]:
+    def _bases_said(self) -> list[list[float]]:
+        return [self._means("base", hidden) for hidden in self._bases]
+
+    @cached_property
+    def _parents(self) -> tuple[Whose, list[Tensor]]:
         if self._parent is None:
-            return self._bases[0]
+            return "base", self._bases[0]
         with self._as_parent():
-            return read(self._policy, self._material.known, self._train.microbatch_tokens, self._alive)
+            known = read(self._policy, self._material.known, self._train.microbatch_tokens, self._alive)
+        return "parent", known
 
     @cached_property
     def _parents_said(self) -> list[float]:
-        return self._means(self._parents)
+        return self._means(*self._parents)
 
     @cached_property
     def _parents_drift(self) -> float:
         """How far the parent is from the base already."""
         if self._parent is None:
             return 0.0
-        return _mean_of([min(d) for d in distances(self._policy, self._parents, self._bases)])
+        return _mean_of([min(d) for d in distances(self._policy, self._parents, self._as_bases)])
 
     def _told(self, probes: Sequence[Probe]) -> list[list[Probe]]:
         """The probes as they are, and with the hints in their prompts, once for each telling."""
@@ -270,6 +278,16 @@ def choose_asked(turns: Sequence[Probe], batch: Sequence[Probe], general: Sequen
     left = count - len(chosen)
     every = max(1, len(general) // left) if left > 0 else 1
     return [*chosen, *general[::every][: max(0, left)]][:count]
+
+
+def behind_first(said: Tensor) -> Tensor:
+    """Log-probs [R] of an answer without its first token; all of it where nothing is left.
+
+    A wish about how answers begin moves that token by many nats, also where the base model that is told it hardly
+    follows. What the policy knows is in the others, each behind the good answer's own. The last one stays: answers that
+    go on and on are seen there.
+    """
+    return said[1:] if len(said) > 1 else said
 
 
 def _beyond(length: float, usual: Sequence[float]) -> float:

@@ -39,6 +39,11 @@ class Gate:
     def _general(self) -> list[Probe]:
         return general_probes(self._model)
 
+    def in_passes_of(self, tokens: int) -> None:
+        """Read with so many tokens in a pass from now on: what training needs more memory for found no room."""
+        self._train = self._train.model_copy(update={"microbatch_tokens": tokens})
+        self._base.microbatch_tokens = tokens
+
     def examine(
         self, parent: Weights, batch: Batch, turns: Sequence[Sample], wishes: Sequence[str], tick: Tick
     ) -> dict[str, Any]:
@@ -49,7 +54,7 @@ class Gate:
         none).
         """
         policy = self._policy
-        whole, start = policy.state(), parent if parent is not None else policy.initial
+        whole, start = policy.state(), parent if parent is not None else policy.weights.initial()
         material = self._material(batch, turns, wishes)
         about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}
         first: dict[str, Any] | None = None

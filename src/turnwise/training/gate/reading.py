@@ -15,6 +15,7 @@ from torch import Tensor
 from turnwise.training.batching import TokenText, merge_prefixes, microbatches
 from turnwise.training.gate.probes import Probe
 from turnwise.training.policy import HEAD_CHUNK, Policy
+from turnwise.training.weights.base import Whose
 
 Alive = Callable[[], None]
 
@@ -33,30 +34,36 @@ def read(policy: Policy, probes: Sequence[Probe], microbatch_tokens: int, alive:
 
 
 @torch.no_grad()
-def log_likelihoods(policy: Policy, hidden: Sequence[Tensor], probes: Sequence[Probe]) -> list[Tensor]:
-    """Log-probs [R] of each probe's answer."""
+def log_likelihoods(
+    policy: Policy, hidden: Sequence[Tensor], probes: Sequence[Probe], whose: Whose = "policy"
+) -> list[Tensor]:
+    """Log-probs [R] of each probe's answer; ``whose`` states they are."""
     if not probes:
         return []
     tokens = torch.tensor([t for p in probes for t in p.answer_ids], device=policy.device)
     every = torch.cat(list(hidden))
-    said = policy.token_logprobs(every, torch.ones(len(every), device=policy.device), tokens)
+    said = policy.token_logprobs(every, torch.ones(len(every), device=policy.device), tokens, whose)
     return list(said.split([len(p.answer_ids) for p in probes]))
 
 
 @torch.no_grad()
-def distances(policy: Policy, ours: Sequence[Tensor], others: Sequence[Sequence[Tensor]]) -> list[list[float]]:
+def distances(
+    policy: Policy, ours: tuple[Whose, Sequence[Tensor]], others: Sequence[tuple[Whose, Sequence[Tensor]]]
+) -> list[list[float]]:
     """For each probe, KL(ours ‖ other) in nats per token, for each of ``others`` and, last, for their even mixture.
+
+    Each comes with whose states they are.
 
     A policy that does half of the time what one of them does, and half of the time what another does, is at no
     distance from the mixture, and far from both.
     """
     found = []
-    for i, hidden in enumerate(ours):
+    for i, hidden in enumerate(ours[1]):
         sums = [0.0] * (len(others) + 1)
         for at in range(0, len(hidden), HEAD_CHUNK):
             part = slice(at, at + HEAD_CHUNK)
-            table = _table(policy, hidden[part])
-            theirs = [_table(policy, other[i][part]) for other in others]
+            table = _table(policy, hidden[part], ours[0])
+            theirs = [_table(policy, other[i][part], whose) for whose, other in others]
             mixed = torch.logsumexp(torch.stack(theirs), 0) - math.log(len(theirs))
             for k, other in enumerate([*theirs, mixed]):
                 sums[k] += (table.exp() * (table - other)).sum().item()
@@ -64,5 +71,5 @@ def distances(policy: Policy, ours: Sequence[Tensor], others: Sequence[Sequence[
     return found
 
 
-def _table(policy: Policy, hidden: Tensor) -> Tensor:
-    return policy.log_softmax(hidden, torch.ones(len(hidden), device=policy.device))
+def _table(policy: Policy, hidden: Tensor, whose: Whose) -> Tensor:
+    return policy.log_softmax(hidden, torch.ones(len(hidden), device=policy.device), whose)
