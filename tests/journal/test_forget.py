@@ -208,11 +208,11 @@ def test_versions_that_learned_from_it_are_named(journal: Journal) -> None:
 
 
 def run_say(told: dict[str, object]) -> str:
-    from turnwise.cli.journal import _say
     from turnwise.cli.options import out
+    from turnwise.cli.versions.forgetting import say_forgotten
 
     with out.capture() as capture:
-        _say(told, False, "are forgotten")
+        say_forgotten(told, False, "are forgotten")
     return capture.get()
 
 
@@ -284,6 +284,8 @@ def test_every_table_with_a_turn_is_known_to_be_cleared(journal: Journal) -> Non
     without = {"sessions", "turns", "blobs", "counts", "batches", "versions", "loops", "meta"}
     """Cleared by name; shared content that nobody has any more; figures; ids only; ids only; heartbeats; positions."""
     without |= {"skill_versions", "libraries"}  # files of the person's, and which of them there were
+    without |= {"promotions"}  # versions, and why a person had them serve
+    without |= {"trajectories", "task_groups"}  # cleared by their sessions
     without |= {"replays", "compressions"}  # figures of such files, which go with them; cleared by its session
     assert {name for name, table in schema.metadata.tables.items() if "turn_id" not in table.c} <= without
 

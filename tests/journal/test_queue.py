@@ -13,7 +13,7 @@ from tests.support.versions import answered, set_aside
 from turnwise.config import load_config
 from turnwise.errors import LeaseLost
 from turnwise.journal import Journal, schema
-from turnwise.methods import METHODS
+from turnwise.methods import OF_TURNS
 from turnwise.types import Exclusion, PolicyVersion, TurnState, Verdict
 
 
@@ -90,7 +90,7 @@ def test_what_counts_as_a_signal_depends_on_the_method(home, clock, method, scor
     journal.close()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", OF_TURNS)
 def test_the_only_turn_of_a_session_is_kept_without_a_reward(home, clock, method: str) -> None:
     journal = open_journal(home, clock, method=method, min_batch=1)
     only = answered(journal, session_id="single")

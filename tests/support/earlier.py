@@ -150,6 +150,14 @@ def _from_0016(op: Operations) -> None:
     op.drop_column("batches", "source")
 
 
+def _from_0018(op: Operations) -> None:
+    op.drop_column("turns", "step")
+    op.drop_index("ix_trajectories_group", table_name="trajectories")
+    op.drop_table("trajectories")
+    op.drop_index("ix_task_groups_live", table_name="task_groups")
+    op.drop_table("task_groups")
+
+
 def _from_0017(op: Operations) -> None:
     op.drop_column("turns", "compression")
     op.drop_index("ix_compressions_session", table_name="compressions")
@@ -157,7 +165,19 @@ def _from_0017(op: Operations) -> None:
     op.drop_table("compressions")
 
 
+def _from_0021(op: Operations) -> None:
+    op.drop_column("batches", "read")
+
+
+def _from_0020(op: Operations) -> None:
+    op.drop_index("ix_promotions_version", table_name="promotions")
+    op.drop_table("promotions")
+
+
 STEPS = {
+    "0021": _from_0021,
+    "0020": _from_0020,
+    "0018": _from_0018,
     "0017": _from_0017,
     "0016": _from_0016,
     "0015": _from_0015,

@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select,
 
 from turnwise.journal import schema
 from turnwise.journal.dialects.sql import insert_missing, upsert
+from turnwise.journal.schema.rollouts import task_groups
 
 T, S, M = schema.turns.c, schema.sessions.c, schema.meta.c
 
@@ -67,14 +68,16 @@ def set_meta(c: Connection, name: str, value: object) -> None:
 def enter_boot(c: Connection, boot: str, now: float) -> None:
     """Make what stands in the journal mean something on this boot's monotonic clock. No loop of the last boot lives.
 
-    Leases end, waits are over. Sessions count as seen now. Samples and turns of before are told apart: a sample from
-    before has waited long enough, and a turn from before is too old to be a retry's.
+    Leases end, waits are over. Sessions count as seen now, and groups of rollouts as begun. Samples and turns of before
+    are told apart: a sample from before has waited long enough, and a turn from before is too old to be a retry's.
     """
     end_leases(c, now)
     c.execute(update(schema.sessions).where(S.closed_at.is_(None)).values(seen_mono=now))
     ready = select(T.id).where(schema.READY)
     c.execute(update(schema.samples).where(schema.samples.c.turn_id.in_(ready)).values(ready_mono=None))
     c.execute(update(schema.loops).values(seen_mono=None))
+    c.execute(update(task_groups).where(task_groups.c.state == "open").values(begun_mono=now))
+    c.execute(update(task_groups).where(task_groups.c.state == "ready").values(ready_mono=None))
     set_meta(c, "boot_turn", last_turn(c))
     set_meta(c, "boot", boot)
 

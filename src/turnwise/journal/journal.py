@@ -11,11 +11,14 @@ from typing import Self
 
 from turnwise.config import Config
 from turnwise.journal.queue.batches import Batches
+from turnwise.journal.queue.inputs import UpdateRecords
 from turnwise.journal.queue.judging import Judging
+from turnwise.journal.queue.rebuilt import Rebuilding
 from turnwise.journal.queue.review import ReviewList
 from turnwise.journal.queue.tuning import TuningPlace
 from turnwise.journal.queue.verdicts import Verdicts
 from turnwise.journal.queue.versions import Versions
+from turnwise.journal.rollouts.trajectories import Trajectories
 from turnwise.journal.skills.compressions import Compressions
 from turnwise.journal.skills.failures import RecordedFailures
 from turnwise.journal.skills.records import SkillRecords
@@ -40,11 +43,14 @@ class Journal:
         self.judging = Judging(store, self.verdicts, self.review)
         self.batches = Batches(store, self.verdicts)
         self.versions = Versions(store, self.batches)
+        self.updates = UpdateRecords(store, self.batches)
+        self.rebuilding = Rebuilding(store, self.batches)
         self.tuning = TuningPlace(store, self.batches)
         self.skills = SkillRecords(store, self.batches.put_back)
         self.failures = RecordedFailures(store)
         self.replays = SkillReplays(store)
         self.compressions = Compressions(store)
+        self.rollouts = Trajectories(store)
         self.status = Status(store)
 
     @classmethod

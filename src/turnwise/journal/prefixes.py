@@ -5,7 +5,7 @@ Every look-up is a range of a primary key's index, or its nearest neighbours the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select
@@ -29,12 +29,13 @@ _LAST = "\U0010ffff"
 """Behind every character that an id may have."""
 
 
-def find_session(c: Connection, given: str) -> str:
+def find_session(c: Connection, given: str, gone: Collection[str] = ()) -> str:
     """The session with this id, or the only one that begins like it; of those that were pruned away, too.
 
-    Raises JournalError where there is none, AmbiguousId where there are several.
+    ``gone``: ids of sessions that are deleted and may be meant all the same. Raises JournalError where there is none,
+    AmbiguousId where there are several.
     """
-    found = _meant(c, "session", given, S.id, P.session_id)
+    found = _meant(c, "session", given, S.id, P.session_id, gone=gone)
     if found is None:
         raise JournalError(f"there is no session {given!r}; see `turnwise sessions list`")
     return found
@@ -50,7 +51,9 @@ def find_turn(c: Connection, given: str) -> str:
     return found
 
 
-def _meant(c: Connection, what: str, given: str, *columns: ColumnElement[str]) -> str | None:
+def _meant(
+    c: Connection, what: str, given: str, *columns: ColumnElement[str], gone: Collection[str] = ()
+) -> str | None:
     """The id itself, wherever it is; else the only one that begins like it in the first place that has any.
 
     Ids that we make begin with a word (`turn-`), which may be left out. A client may call its session what another
@@ -61,6 +64,7 @@ def _meant(c: Connection, what: str, given: str, *columns: ColumnElement[str]) -
         return None
     starts = (given, f"{what}-{given}")
     places = [sorted({one for start in starts for one in _begin_with(c, column, start)}) for column in columns]
+    places[0] = sorted({*places[0], *(one for one in gone if one.startswith(starts))})
     for start in starts:
         if any(start in found for found in places):
             others = {one for found in places for one in found if one != start and _OURS.match(one)}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
+from turnwise.alarms import reward_alarms
 from turnwise.journal import schema
 from turnwise.journal.counts import HINTS, UNRECOGNISED, read_counts, told
 from turnwise.journal.dialects.sql import upsert
@@ -15,9 +17,12 @@ from turnwise.journal.packing import pack_json, unpack_json
 from turnwise.journal.queue.choosing import count_teaching
 from turnwise.journal.queue.refusals import configuration, in_a_row
 from turnwise.journal.queue.serving import serving
+from turnwise.journal.schema.rollouts import task_groups
 from turnwise.journal.store import Store
+from turnwise.journal.turns.trends import last_judged, newest_verdict
 from turnwise.types import TurnState
 
+_GROUPS = select(task_groups.c.state, func.count()).group_by(task_groups.c.state)
 _LAST = select(schema.loops).where(schema.loops.c.name == bindparam("which"))
 
 
@@ -26,6 +31,7 @@ class Status:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._alarms: tuple[int, list[dict[str, Any]]] = (-1, [])
 
     def say(self, loop: str, data: dict[str, Any]) -> None:
         """What a loop says of itself, with the time: its heartbeat."""
@@ -83,6 +89,7 @@ class Status:
                 "hints": counts.get((HINTS,), 0),
                 "samples_ready": count_teaching(c, version, config.train, configuration(config)),
                 "refused_in_a_row": in_a_row(c),
+                "groups": {str(state): n for state, n in c.execute(_GROUPS)},
                 "version": {"number": version, "part": _part(c)},
                 "versions_published": c.execute(select(func.count()).select_from(schema.versions)).scalar_one(),
                 "batches": {
@@ -91,8 +98,16 @@ class Status:
                         select(schema.batches.c.state, func.count()).group_by(schema.batches.c.state)
                     )
                 },
+                "alarms": self._reward_alarms(c),
                 "loops": {row.name: {"seconds_ago": self._ago(c, row)} | unpack_json(row.data) for row in loops},
             }
+
+    def _reward_alarms(self, c: Connection) -> list[dict[str, Any]]:
+        """What speaks against verdicts that rise; read anew where there are new verdicts."""
+        newest = newest_verdict(c)
+        if self._alarms[0] != newest:
+            self._alarms = newest, [asdict(alarm) for alarm in reward_alarms(last_judged(c))]
+        return self._alarms[1]
 
     def _ago(self, c: Connection, loop: Any) -> float:
         """Seconds since a loop last spoke; by the wall clock only where that was in an earlier boot of the machine."""

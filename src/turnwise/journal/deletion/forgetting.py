@@ -26,6 +26,7 @@ from turnwise.journal.deletion.erasing import erase_turns, is_served, vacuum
 from turnwise.journal.journal import Journal
 from turnwise.journal.packing import pack_json, unpack_json
 from turnwise.journal.records.edits import read_records, rewrite_records
+from turnwise.journal.rollouts.trajectories import drop_trajectories
 from turnwise.journal.skills.forgetting import erase, made_from
 from turnwise.journal.turns.set_aside import note_deleted
 from turnwise.types import Exclusion, TurnState
@@ -120,9 +121,8 @@ def forget(journal: Journal, session_id: str, with_branches: bool = False) -> Fo
     while True:
         while ids := _erase_some(journal, done, session_id):
             gone.update(ids)
-        for batch in done.released_batches:
-            for folder in journal.store.config.checkpoints_dir.glob(f"batch-{batch:06d}-step-*"):
-                shutil.rmtree(folder, ignore_errors=True)
+        # Where an earlier turnwise trained: weights that had seen the turns of a batch.
+        shutil.rmtree(journal.store.config.home / "checkpoints", ignore_errors=True)
         done.records += _forget_records(journal, done, gone)
         if is_served(journal.store.config.home):
             journal.store.scrub()
@@ -172,6 +172,8 @@ def _release_batches(journal: Journal, c: Connection, done: Forgotten) -> None:
     told = c.execute(hinted).one_or_none() is not None  # a batch may be learning from a hint of a session that goes
     for batch in c.execute(select(B.id, B.turn_ids).where(B.state == "open")).all():
         ids = unpack_json(batch.turn_ids)
+        if not ids:  # it holds the trainer's place, and learns from no turn
+            continue
         if told or c.execute(select(T.id).where(T.id.in_(ids), T.session_id.in_(done.sessions)).limit(1)).one_or_none():
             _release(journal, c, batch.id, done)
 
@@ -245,6 +247,7 @@ def _erase_rest(journal: Journal, c: Connection, done: Forgotten, session_id: st
     note_deleted(c, done.sessions, journal.store.config.gate, may_return=False)
     c.execute(update(schema.sessions).where(S.parent_id.in_(done.sessions)).values(parent_id=None))
     erase(c, journal.store, done.sessions)
+    drop_trajectories(c, done.sessions)
     c.execute(delete(schema.sessions).where(S.id.in_(done.sessions)))
     c.execute(delete(schema.provenance).where(P.session_id.in_(done.sessions)))
     c.execute(delete(schema.meta).where(*_notes(session_id)))

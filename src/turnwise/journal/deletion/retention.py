@@ -22,6 +22,7 @@ from turnwise.journal.journal import Journal
 from turnwise.journal.packing import pack_json
 from turnwise.journal.queue.batches import PROBES
 from turnwise.journal.records.edits import rewrite_records
+from turnwise.journal.rollouts.trajectories import drop_trajectories
 from turnwise.journal.schema import NOT_SERVING
 from turnwise.journal.turns.set_aside import note_deleted
 from turnwise.types import TurnState
@@ -130,6 +131,7 @@ class Prune:
         empty = select(S.id).where(S.id.in_(sessions), S.closed_at.is_not(None), ~exists().where(T.session_id == S.id))
         going = c.execute(empty).scalars().all()
         note_deleted(c, going, self._journal.store.config.gate, may_return=True)
+        drop_trajectories(c, going)
         c.execute(delete(schema.sessions).where(S.id.in_(going)))
         return len(going)
 
@@ -173,11 +175,11 @@ def prune_versions(journal: Journal, keep: int, dry_run: bool = False) -> list[i
         if going and not dry_run:
             c.execute(update(schema.versions).where(V.number.in_(going)).values(pruned_at=now))
     if not dry_run:
-        _delete_folders(journal)
+        delete_pruned(journal)
     return going
 
 
-def _delete_folders(journal: Journal) -> None:
+def delete_pruned(journal: Journal) -> None:
     """Delete what is there of pruned versions, also where an earlier attempt was cut off."""
     with journal.store.reading() as c:
         pruned = set(c.execute(select(V.number).where(V.pruned_at.is_not(None))).scalars())
@@ -247,8 +249,8 @@ class Keeper:
                 return
             self._due = self._steady() + EVERY_S
             bound_outbox(self._journal)
-            if limits.keep_versions:
-                prune_versions(self._journal, limits.keep_versions)
+            if keep := self._journal.store.config.keep_versions:
+                prune_versions(self._journal, keep)
             if limits.keep_days is None and limits.keep_mb is None:
                 return
             before = None

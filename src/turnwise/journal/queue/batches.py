@@ -17,14 +17,15 @@ from sqlalchemy import Connection, Row, and_, exists, insert, or_, select, updat
 from turnwise.errors import LeaseLost
 from turnwise.journal import schema
 from turnwise.journal.clocks import one_less, set_meta
-from turnwise.journal.packing import pack_json, unpack_ids, unpack_json, unpack_logprobs, unpack_spans
-from turnwise.journal.queue.choosing import choose, share_places, with_silent
+from turnwise.journal.packing import pack_json, unpack_json
+from turnwise.journal.queue.choosing import choose, is_fresh, share_places, with_silent
 from turnwise.journal.queue.refusals import configuration, give_back, in_a_row, revive
+from turnwise.journal.queue.samples import samples_of
 from turnwise.journal.queue.serving import last_number, next_in_line, serving
 from turnwise.journal.queue.verdicts import Verdicts
+from turnwise.journal.rollouts.claiming import groups_used, ready_groups
 from turnwise.journal.skills.taught import had_lessons
 from turnwise.journal.store import Store
-from turnwise.journal.turns.reading import last_question, read_prompt_ids
 from turnwise.types import Batch, Exclusion, PolicyVersion, Sample, TurnState
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ _MOST_EXCLUDED = 64
 """Samples that one claim excludes as stale or as needless; the next claims do the rest, so that no request waits."""
 BATCH_ATTEMPTS = 3
 """Trainers that a batch may end without having come further; then it is given up, and the next one has its turn."""
+REBUILDING = "rebuild-"
+"""How the runs begin that rebuild versions."""
 LAST_HINTS = 32
 """Hints that a batch comes with: what the person asked for of late, also of turns that were trained on before."""
 PROBED = (Exclusion.SET_ASIDE, Exclusion.STALE, Exclusion.NO_SIGNAL, Exclusion.PINNED_VERSION)
@@ -55,9 +58,9 @@ class Batches:
         `at_once`: a person asked for it, so that one such sample is enough.
 
         A batch whose trainer died comes first: same samples, same order, same parent, so that the step is repeated
-        exactly. After BATCH_ATTEMPTS trainers that died over it without coming further it is refused instead.
+        exactly. Where BATCH_ATTEMPTS trainers died over it, it is refused instead.
         Turns that carry the KL term alone only go along. Everything that is not taken stays ready; of those, the newest
-        `max_batch`.
+        `max_batch`. Streams of rollouts that have enough whole groups are in it, too, or make one alone.
         """
         token = uuid.uuid4().hex
         leased = self._lease_batch(worker, lease_s, token, at_once)
@@ -67,7 +70,7 @@ class Batches:
         with self._store.reading() as c:  # outside of the transaction that leased them: others may write meanwhile
             told = self._last_hints(c)
             hints, turns = [hint for _, hint in told], [turn_id for turn_id, _ in told]
-            return Batch(batch_id, token, parent, self._samples(c, ids), hints, turns, self._samples(c, turns))
+            return Batch(batch_id, token, parent, samples_of(c, ids), hints, turns, samples_of(c, turns))
 
     def _lease_batch(self, worker: str, lease_s: float, token: str, at_once: bool) -> tuple[int, int, list[str]] | None:
         """The id, the parent and the turns of the batch that is leased now."""
@@ -95,10 +98,17 @@ class Batches:
             self._store.move_all(c, needless, TurnState.EXCLUDED, Exclusion.NO_SIGNAL)
             new = [row.id for row in found.teaching]
             enough = at_once or len(new) >= train.min_batch
-            if self._waits_for_probes(c) or not new or not (enough or self._old_enough(c, new, now, train.max_age_s)):
+            if self._waits_for_probes(c):
                 return None
-            teaching = share_places(found.teaching, found.refused, train.max_batch)
-            fresh = with_silent(teaching, found.silent[len(needless) :], train.max_batch)
+            fresh: list[Any] = []
+            if new and (enough or self._old_enough(c, new, now, train.max_age_s)):
+                teaching = share_places(found.teaching, found.refused, train.max_batch)
+                fresh = with_silent(teaching, found.silent[len(needless) :], train.max_batch)
+            fresh += ready_groups(
+                self._store, c, lambda version: is_fresh(c, version, now_serving, train.max_staleness), at_once
+            )
+            if not fresh:
+                return None
             ids = [row.id for row in fresh]
             batch_id = c.execute(
                 insert(schema.batches)
@@ -122,7 +132,7 @@ class Batches:
         return left.lease_until is not None and now <= left.lease_until <= now + longest
 
     def _give_up(self, c: Connection, left: Row[Any]) -> None:
-        reason = f"its trainer ended {left.attempts} times without coming further"
+        reason = f"its trainer ended {left.attempts} times before it was done"
         reason += f"; the last time: {left.last_error}" if left.last_error else ""
         log.error("batch %d is given up: %s", left.id, reason)
         self._refuse(c, left.id, {"accepted": False, "reasons": [reason]}, {}, Exclusion.FAILED_IN_TRAINING)
@@ -155,12 +165,6 @@ class Batches:
             self.hold(c, batch)
             uncounted = {"lease_until": None, "attempts": one_less(B.attempts)}
             c.execute(update(schema.batches).where(B.id == batch.id).values(uncounted))
-
-    def came_further(self, batch: Batch) -> None:
-        """What is done of the batch is on disk: attempts are counted anew. Raises LeaseLost."""
-        with self._store.transaction() as c:
-            self.hold(c, batch)
-            c.execute(update(schema.batches).where(B.id == batch.id).values(attempts=0))
 
     def failed(self, batch: Batch, error: str) -> None:
         """Say what ended the trainer of a batch, and let the next one try at once. Raises LeaseLost."""
@@ -216,6 +220,7 @@ class Batches:
             self._exclude(c, {i: (dropped or {})[i] for i in leased if i in (dropped or {})})
             for turn_id in self._leased(c, batch.id):
                 self._store.move(c, turn_id, TurnState.TRAINED)
+            groups_used(c, leased)
             self._end_batch(
                 c,
                 batch.id,
@@ -259,14 +264,19 @@ class Batches:
         query = select(T.id).where(PROBES, T.id.not_in(list(exclude))).order_by(T.good_verdict.desc()).limit(limit)
         with self._store.reading() as c:
             ids = c.execute(query).scalars().all()
-            return self._samples(c, ids)
+            return samples_of(c, ids)
+
+    def read(self, turn_ids: Sequence[str]) -> list[Sample]:
+        """These turns as a trainer sees them, those that are there, in this order."""
+        with self._store.reading() as c:
+            return samples_of(c, turn_ids)
 
     def waits_for(self) -> str | None:
         """What has to come before anything is trained at all, as a sentence; None where training may begin."""
         with self._store.reading() as c:
             tuned = c.execute(select(schema.batches).where(B.state == "open", B.source.is_not(None))).one_or_none()
             if tuned is not None and self.is_held(c, tuned, self._store.config.train.lease_s):
-                return "`turnwise sft` has the trainer's place; training goes on when it has ended"
+                return f"{who_holds(tuned)} has the trainer's place; training goes on when it has ended"
             if not self._waits_for_probes(c):
                 return None
         return (
@@ -292,6 +302,7 @@ class Batches:
         newest = select(given.turn_id, given.hint).where(given.hint.is_not(None)).order_by(given.id.desc())
         of_turn = made.turn_id == given.turn_id
         newest = newest.where(or_(~exists().where(of_turn, made.support), exists().where(of_turn, ~made.support)))
+        newest = newest.where(~exists().where(T.id == given.turn_id, T.step.is_not(None)))  # no person wished for it
         return [(row.turn_id, row.hint) for row in reversed(c.execute(newest.limit(LAST_HINTS)).all())]
 
     def any_open(self) -> bool:
@@ -344,40 +355,11 @@ class Batches:
         columns |= {"state": state, "finished_at": self._store.clock(), "lease_until": None}
         c.execute(update(schema.batches).where(B.id == batch).values(columns))
 
-    def _samples(self, c: Connection, turn_ids: Sequence[str]) -> list[Sample]:
-        found = {}
-        rows = c.execute(
-            select(schema.turns, schema.samples.c.reward, schema.samples.c.hint)
-            .outerjoin(schema.samples, schema.samples.c.turn_id == T.id)
-            .where(T.id.in_(list(turn_ids)))
-        ).all()
-        prompts = read_prompt_ids(c, rows)
-        replies = _replies(c, rows)
-        for row in rows:
-            found[row.id] = Sample(
-                turn_id=row.id,
-                session_id=row.session_id,
-                prompt_ids=prompts[row.id],
-                response_ids=unpack_ids(row.response_ids),
-                logprobs=unpack_logprobs(row.logprobs),
-                temperature=row.temperature,
-                version=row.version,
-                reward=row.reward or 0.0,
-                hint=row.hint,
-                hint_at=row.hint_at,
-                question=None if row.id in replies else last_question(row),
-                placed=unpack_spans(row.placed),
-            )
-        return [found[turn_id] for turn_id in turn_ids if turn_id in found]
 
-
-def _replies(c: Connection, rows: Sequence[Row[Any]]) -> set[str]:
-    """The turns to which the user's words are a judgement on the answer before, as a verdict says, and no question."""
-    v = schema.verdicts.c
-    parents = {row.parent_id for row in rows if row.parent_id is not None}
-    spoken = or_(v.score != 0, v.hint.is_not(None))
-    judged = set(c.execute(select(v.turn_id).where(and_(v.turn_id.in_(parents), spoken))).scalars())
-    return {row.id for row in rows if row.parent_id in judged}
+def who_holds(left: Row[Any]) -> str:
+    """The command that holds the trainer's place by an open batch without turns, as a person types it."""
+    run = str(unpack_json(left.source).get("run", "")) if left.source else ""
+    return "`turnwise forget --retrain`" if run.startswith(REBUILDING) else "`turnwise sft`"
 
 
 def _taught(batch: Batch, version: PolicyVersion) -> set[str]:

@@ -22,9 +22,11 @@ from turnwise.types import BASE_VERSION
 T, S, V = schema.turns.c, schema.samples.c, schema.versions.c
 _LAST = 2**31 - 1
 """Higher than any version's number."""
-_NEXT_READY = select(func.min(T.version)).where(schema.READY, T.version >= bindparam("least"))
+_OF_PERSON = T.step.is_(None)
+"""Not a step of a rollout: these are claimed in whole groups (`journal.rollouts`)."""
+_NEXT_READY = select(func.min(T.version)).where(schema.READY, _OF_PERSON, T.version >= bindparam("least"))
 _OF_SPAN = T.version.between(bindparam("low"), bindparam("high"))
-_STALE = select(T.id, T.state, T.exclusion).where(schema.READY, _OF_SPAN).limit(bindparam("most"))
+_STALE = select(T.id, T.state, T.exclusion).where(schema.READY, _OF_PERSON, _OF_SPAN).limit(bindparam("most"))
 
 Kind = Literal["new", "refused", "silent"]
 """Teaches something, was refused by the gate under this configuration, or carries the KL term alone."""
@@ -132,10 +134,14 @@ def _that(scores: bool, hints: bool, kind: Kind) -> ColumnElement[bool]:
     signals = [*([S.reward != 0] if scores else []), *([S.hint.is_not(None)] if hints else [])]
     some = or_(*signals)
     if kind == "silent":
-        return and_(schema.READY, _OF_SPAN, not_(some))
+        return and_(schema.READY, _OF_PERSON, _OF_SPAN, not_(some))
     refused = S.refused_as == bindparam("configuration")
     return and_(
-        schema.READY, _OF_SPAN, some, refused if kind == "refused" else or_(S.refused_as.is_(None), not_(refused))
+        schema.READY,
+        _OF_PERSON,
+        _OF_SPAN,
+        some,
+        refused if kind == "refused" else or_(S.refused_as.is_(None), not_(refused)),
     )
 
 

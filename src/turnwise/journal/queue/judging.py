@@ -18,6 +18,7 @@ from turnwise.journal import schema
 from turnwise.journal.clocks import LONGEST_RETRY_S, is_due, is_free, one_less
 from turnwise.journal.queue.review import ReviewList
 from turnwise.journal.queue.verdicts import Verdicts
+from turnwise.journal.rollouts.groups import votes_on
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_turns
 from turnwise.journal.turns.recorded import WHOLE, WholeTurn
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 
 T = schema.turns.c
 _LEASE = update(schema.turns).where(T.id == bindparam("which"))
-_LEASED = WHOLE.add_columns(T.lease_token, T.attempts)
+_LEASED = WHOLE.add_columns(T.lease_token, T.attempts, T.step)
 
 
 class Judging:
@@ -73,7 +74,8 @@ class Judging:
             # One may be forgotten meanwhile, or leased anew.
             leased = [rows[one] for one in tokens if one in rows and rows[one].lease_token == tokens[one]]
             turns = zip(leased, read_turns(c, leased), strict=True)
-            return [_task(row.lease_token, row.attempts, turn) for row, turn in turns]
+            votes = votes_on(self._store, c, leased)
+            return [_task(row.lease_token, row.attempts, turn, votes.get(row.id)) for row, turn in turns]
 
     def renew(self, task: JudgeTask, lease_s: float) -> None:
         """Keep a turn for longer. Raises LeaseLost."""
@@ -136,7 +138,7 @@ class Judging:
             raise LeaseLost(f"turn {task.turn_id} is no longer leased to this judge")
 
 
-def _task(lease_token: str, attempts: int, turn: WholeTurn) -> JudgeTask:
+def _task(lease_token: str, attempts: int, turn: WholeTurn, votes: int | None) -> JudgeTask:
     """Of a leased turn what a judge is to know."""
     return JudgeTask(
         turn_id=turn.id,
@@ -147,4 +149,5 @@ def _task(lease_token: str, attempts: int, turn: WholeTurn) -> JudgeTask:
         next_state=turn.next_state,
         cut_off=turn.finish_reason is FinishReason.LENGTH,
         tools=turn.tools,
+        votes=votes,
     )

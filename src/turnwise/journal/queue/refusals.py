@@ -75,6 +75,7 @@ def revive(store: Store, c: Connection, most: int) -> None:
         return
     refused = T.exclusion == Exclusion.REFUSED_BY_GATE
     wanted = select(T.id).join_from(schema.samples, schema.turns, S.turn_id == T.id).where(refused, S.refused_as != now)
+    wanted = wanted.where(T.step.is_(None))  # the group of a step is over
     found = c.execute(wanted.order_by(T.seq).limit(most)).scalars().all()
     for turn_id in found:
         store.move(c, turn_id, TurnState.JUDGED)

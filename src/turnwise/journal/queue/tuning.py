@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 from turnwise.errors import PlaceTaken
 from turnwise.journal import schema
 from turnwise.journal.packing import pack_json, unpack_json
-from turnwise.journal.queue.batches import Batches
+from turnwise.journal.queue.batches import Batches, who_holds
 from turnwise.journal.queue.serving import serving
 from turnwise.journal.store import Store
 from turnwise.types import Batch
@@ -88,7 +88,8 @@ class TuningPlace:
 def _who(left: Row[Any]) -> str:
     if left.source is not None:
         file = unpack_json(left.source).get("file")
-        return f"another `turnwise sft`{f' of {file}' if file else ''} is at work in this home; wait until it has ended"
+        of = f" of {file}" if file else ""
+        return f"another {who_holds(left)}{of} is at work in this home; wait until it has ended"
     return (
         f"the trainer of this home is in the middle of batch {left.id}; wait until its version serves (`turnwise "
         "status` shows how far it is), or end the server with Ctrl-C: the batch's samples then wait for the next step"

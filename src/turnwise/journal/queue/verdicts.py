@@ -15,6 +15,7 @@ from turnwise.journal.packing import pack_json
 from turnwise.journal.queue import late
 from turnwise.journal.queue.choosing import is_fresh
 from turnwise.journal.queue.serving import serving
+from turnwise.journal.rollouts.groups import group_of_step, settle_group
 from turnwise.journal.skills.generations import why_left_out
 from turnwise.journal.store import Store
 from turnwise.journal.turns.recording import Turns
@@ -47,9 +48,11 @@ class Verdicts:
         the judge. Raises UnknownTurn, and TooLate for one that is past being judged.
         """
         with self._store.transaction() as c:
-            row = c.execute(select(T.state, T.exclusion).where(T.id == turn_id)).one_or_none()
+            row = c.execute(select(T.state, T.exclusion, T.step).where(T.id == turn_id)).one_or_none()
             if row is None:
                 raise UnknownTurn(f"there is no turn {turn_id}")
+            if row.step is not None:
+                raise TooLate("the turn is a step of a rollout, which is scored as a whole: post its outcome")
             state = TurnState(row.state)
             if score is None:
                 if state is TurnState.WAITING:
@@ -69,8 +72,23 @@ class Verdicts:
             return f"recorded, but the turn is already {row.exclusion or state}"
 
     def settle(self, c: Connection, turn_id: str, verdict: Verdict) -> None:
-        """Record a verdict and make the turn a sample, or exclude it for want of a signal."""
+        """Record a verdict and make the turn a sample, or exclude it for want of a signal. A step of a rollout waits
+        for its group instead."""
+        group = c.execute(group_of_step(turn_id)).scalar_one_or_none()
+        if group is not None:
+            self._insert(c, turn_id, verdict)
+            self._store.move(c, turn_id, TurnState.JUDGED)
+            settle_group(self._store, c, group)
+            return
         self._make_sample(c, turn_id, self._insert(c, turn_id, verdict), verdict)
+
+    def settle_again(self, c: Connection, turn_id: str, number: int, verdict: Verdict) -> bool:
+        """Go by a recorded verdict once more; False where it can change nothing any more."""
+        row = c.execute(select(T.state, T.exclusion).where(T.id == turn_id)).one_or_none()
+        if row is None or not takes_feedback(TurnState(row.state), row.exclusion):
+            return False
+        self._make_sample(c, turn_id, number, verdict)
+        return True
 
     def use_late_ones(self, c: Connection, turn_ids: Sequence[str]) -> None:
         """Go by what the person said of these turns while they were in a batch, which has just ended."""

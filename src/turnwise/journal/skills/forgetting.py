@@ -20,9 +20,9 @@ W, U = schema.skill_sources.c, schema.skill_uses.c
 
 def made_from(c: Connection, sessions: Sequence[str]) -> dict[str, int]:
     """The skills that were made from sessions: by name, how many turns of other sessions have one in their prompts."""
-    found = dict.fromkeys(sorted({name for name, _ in _texts(c, sessions)}), 0)
+    found = dict.fromkeys(sorted({name for name, _ in texts_made_from(c, sessions)}), 0)
     for name in found:
-        these = [version for of, version in _texts(c, sessions) if of == name]
+        these = [version for of, version in texts_made_from(c, sessions) if of == name]
         others = select(func.count(U.turn_id.distinct())).join(schema.turns, schema.turns.c.id == U.turn_id)
         found[name] = c.execute(
             others.where(U.version.in_(these), ~U.withheld, schema.turns.c.session_id.not_in(sessions))
@@ -34,7 +34,7 @@ def erase(c: Connection, store: Store, sessions: Sequence[str]) -> None:
     """Delete those skills' texts, and take them out of every library; and shorter system prompts that came with the
     sessions."""
     forget_compressions(c, sessions)
-    texts = _texts(c, sessions)
+    texts = texts_made_from(c, sessions)
     if not texts:
         return
     names, ids = {name for name, _ in texts}, {version for _, version in texts}
@@ -60,7 +60,7 @@ def erase(c: Connection, store: Store, sessions: Sequence[str]) -> None:
         c.execute(insert(schema.libraries).values(values | {"created_at": store.clock(), "entries": pack_json(kept)}))
 
 
-def _texts(c: Connection, sessions: Sequence[str]) -> list[tuple[str, int]]:
+def texts_made_from(c: Connection, sessions: Sequence[str]) -> list[tuple[str, int]]:
     """The name and the version of each text from the first one of its name on that came of these sessions."""
     first = (
         select(V.name, func.min(V.number).label("number"))

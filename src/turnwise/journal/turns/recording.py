@@ -14,12 +14,14 @@ from turnwise.journal import prefixes, schema
 from turnwise.journal.blobs import Content
 from turnwise.journal.counts import UNRECOGNISED, tell
 from turnwise.journal.packing import pack_ids, pack_json, pack_logprobs, pack_spans
+from turnwise.journal.rollouts.groups import is_voted_on
+from turnwise.journal.rollouts.trajectories import step_of, take_up
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_turns
 from turnwise.journal.turns.recorded import WHOLE, WholeTurn
 from turnwise.messages import calls_of, history_to_chat, text_of, to_chat
 from turnwise.sampling import exclusion_of_answer
-from turnwise.types import UNANSWERED, Exclusion, FinishReason, Message, TurnKind, TurnState
+from turnwise.types import UNANSWERED, Exclusion, FinishReason, Message, Rollout, TurnKind, TurnState
 
 S, T = schema.sessions.c, schema.turns.c
 
@@ -40,13 +42,13 @@ _NEXT_INDEX = select(func.coalesce(func.max(T.idx), -1) + 1).where(T.session_id 
 _INSERT_TURN = insert(schema.turns).values(idx=_NEXT_INDEX)
 _INSERT_USE = insert(schema.skill_uses)
 _UNANSWERED = (
-    select(T.kind, T.pinned, T.state, T.exclusion, S.closed_at)
+    select(T.kind, T.pinned, T.state, T.exclusion, T.step, S.closed_at)
     .join(schema.sessions, S.id == T.session_id)
     .where(T.id == bindparam("which"))
 )
 _STATE = select(T.state).where(T.id == bindparam("which"))
 _IN_HAND = select(T.id, T.state, T.exclusion).where(schema.SERVED)
-_HAS_NEXT_STATE = select(T.state, T.exclusion, T.next_state_at).where(T.id == bindparam("which"))
+_HAS_NEXT_STATE = select(T.state, T.exclusion, T.next_state_at, T.step).where(T.id == bindparam("which"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,14 @@ class NewTurn:
     withheld: tuple[int, ...] = ()  # those that fitted and were left out to compare
     placed: tuple[tuple[int, int], ...] = ()
     compression: int | None = None  # the shorter system prompt in its prompt, where the client's own is not
+    rollout: Rollout | None = None  # what its client says of the session as a rollout
+    supersedes: str | None = None  # the turn whose answer is asked for again
     unrecognised: bool = False  # its history has an answer, and no turn was found that it goes on from
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a person waits for it: no upkeep of an agent, and no step of a rollout."""
+        return self.kind is TurnKind.MAIN and self.rollout is None
 
 
 def _uses(new: NewTurn) -> list[dict[str, Any]]:
@@ -184,13 +193,17 @@ class Turns:
             mono = self._store.now(c)
             if new.extends_parent and c.execute(_STATE, {"which": new.parent_id}).one_or_none() is None:
                 raise UnknownTurn(f"turn {new.parent_id}, which this goes on from, was deleted meanwhile; ask again")
+            step = None
+            if take_up(c, new.session_id, new.rollout, now, mono) and new.kind is TurnKind.MAIN:
+                step = step_of(c, self._store, new.session_id, new.parent_id, new.supersedes)
             if c.execute(_SESSION_SEEN, {"which": new.session_id, "now": now, "mono": mono}).rowcount == 0:
                 _open_session(c, new, now, mono)
             if new.answers is not None and new.next_state:
                 self.take_next_state(c, new.answers, new.next_state, now)
             if new.unrecognised:
                 tell(c, UNRECOGNISED)
-            c.execute(_INSERT_TURN, row | {"begun_mono": mono, "tools_id": tools.store(c) if tools else None})
+            told = {"begun_mono": mono, "step": step, "tools_id": tools.store(c) if tools else None}
+            c.execute(_INSERT_TURN, row | told)
             if uses := _uses(new):
                 c.execute(_INSERT_USE, uses)
 
@@ -263,7 +276,8 @@ class Turns:
         stored = history_to_chat(messages)
         columns = {"next_state": pack_json(stored), "next_state_at": now}
         if row.state == TurnState.WAITING:
-            self._store.move(c, turn_id, TurnState.JUDGING, row=row, **columns)
+            judged = row.step is not None and not is_voted_on(self._store, c, turn_id)
+            self._store.move(c, turn_id, TurnState.JUDGED if judged else TurnState.JUDGING, row=row, **columns)
         else:
             c.execute(update(schema.turns).where(T.id == turn_id).values(columns))
         self._store.log(c, "next_state", turn_id, {"messages": stored})
@@ -301,7 +315,7 @@ def _why_excluded(row: Any, answer: Answer) -> Exclusion | None:
         row.kind,
         answer.finish_reason,
         pinned=bool(row.pinned),
-        closed=row.closed_at is not None,
+        closed=row.closed_at is not None and row.step is None,  # a rollout ends with its outcome
         too_long=answer.too_long,
         empty=not (answer.response_ids or text_of(answer.message) or calls_of(answer.message)),
     )

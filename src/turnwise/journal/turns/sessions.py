@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Select, bindparam, func, insert, select, upda
 
 from turnwise.journal import prefixes, schema
 from turnwise.journal.packing import unpack_json
+from turnwise.journal.rollouts.trajectories import is_rollout
 from turnwise.journal.skills.generations import why_left_out
 from turnwise.journal.store import Store
 from turnwise.journal.turns.recorded import Turn, recorded
@@ -51,7 +52,8 @@ class Sessions:
         self._store = store
 
     def close(self, session_id: str, reason: str, idle_before: float | None = None) -> bool:
-        """Close a session: its turns without a next state are excluded, but for the only one of a session.
+        """Close a session: its turns without a next state are excluded, but for the only one of a session, and for the
+        steps of a rollout, which wait for its outcome.
 
         With `idle_before`, in seconds of the monotonic clock, only if it is idle still: not seen since, and no answer
         under way. Returns False when there is no such session, or it is not idle. Closing twice is harmless.
@@ -63,7 +65,7 @@ class Sessions:
                     return False
                 if idle_before is not None and not c.execute(_idle(idle_before).where(S.id == session_id)).first():
                     return False
-                waiting = c.execute(_WAITING, {"which": session_id}).all()
+                waiting = [] if is_rollout(c, session_id) else c.execute(_WAITING, {"which": session_id}).all()
                 if len(waiting) > CLOSED_AT_ONCE:
                     self._store.move_all(c, waiting, TurnState.EXCLUDED, Exclusion.NO_NEXT_STATE)
                     continue  # it is closed once the rest of them fits into one short transaction

@@ -133,6 +133,7 @@ turns = Table(
     Column("generation", Integer),  # of the skills that could have been in its prompt; null: it could have none
     Column("placed", LargeBinary),  # where wishes stand in its whole prompt's ids: starts and ends; null: nowhere
     Column("compression", Id),  # the shorter system prompt in its prompt; null: the client's own
+    Column("step", Integer),  # its index in a rollout; null: it is of none
     _order(),  # that in which they were asked for; on SQLite an index ends with it
     Index("ix_turns_session", "session_id", "idx"),
     _newest_by("ix_turns_request", "client", "request_hash"),
@@ -234,6 +235,7 @@ batches = Table(
     Column("created_at", Float, nullable=False),
     Column("finished_at", Float),
     Column("source", LargeBinary),  # what it learns from, where that is no turn: a file of a fine-tuning
+    Column("read", LargeBinary),  # what its update read (queue/inputs.py): ids, rewards and settings
     Index("ix_batches_state", "state"),
 )
 
@@ -252,6 +254,17 @@ versions = Table(
     Column("turn_ids", LargeBinary),  # what it was trained on: it stays known when the turns are pruned
     Column("pruned_at", Float),  # its folder was deleted
     Index("ix_versions_serve_seq", "serve_seq"),
+)
+
+promotions = Table(  # versions that a person made the serving one, and why
+    "promotions",
+    metadata,
+    Column("id", Id, Identity(), primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("before", Integer, nullable=False),  # the version that served until then
+    Column("reason", Text, nullable=False),
+    Column("at", Float, nullable=False),
+    Index("ix_promotions_version", "version"),
 )
 
 NOT_SERVING = 0

@@ -1,0 +1,1 @@
+"""A copy of the journal in which all is judged and learned anew."""

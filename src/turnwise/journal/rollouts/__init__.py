@@ -1,0 +1,1 @@
+"""Rollouts in the journal: trajectories with their outcomes, and the groups that they wait for."""

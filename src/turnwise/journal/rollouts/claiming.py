@@ -1,0 +1,85 @@
+"""Which groups of rollouts make a batch: ready ones, whole, as soon as their stream has enough of them.
+
+A batch never holds a part of a group. Where some of its steps left the queue meanwhile, for they are stale or of an
+earlier generation of skills, the rest of the group goes as well, for that reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, func, select, update
+
+from turnwise.journal import schema
+from turnwise.journal.rollouts.groups import close_overdue
+from turnwise.journal.schema.rollouts import task_groups, trajectories
+from turnwise.journal.store import Store
+from turnwise.types import Exclusion, TaskGroup, TurnState
+
+T, G, J, S = schema.turns.c, task_groups.c, trajectories.c, schema.samples.c
+LEFT_THE_QUEUE = (Exclusion.STALE, Exclusion.EARLIER_GENERATION, Exclusion.SUPPORT_DATA)
+
+
+def ready_groups(store: Store, c: Connection, is_fresh: Callable[[int], bool], at_once: bool) -> list[Any]:
+    """The ready steps (`id`, `state`, `exclusion`, `seq`) of the groups of every stream that has enough of them, or
+    whose oldest one has waited for `train.max_age_s`. With ``at_once`` one group is enough.
+    ``is_fresh``: whether a version's samples are not stale."""
+    close_overdue(store, c)
+    now, train = store.now(c), store.config.train
+    chosen: list[Any] = []
+    for name, stream in store.config.streams.items():
+        live = (
+            select(G.id, G.ready_mono)
+            .where(G.state == "ready", G.stream == name)
+            .order_by(func.coalesce(G.ready_mono, -1.0), G.id)
+        )
+        whole = [(row, steps) for row in c.execute(live) if (steps := _whole(store, c, row.id, is_fresh))]
+        old = any(row.ready_mono is None or not 0 <= now - row.ready_mono < train.max_age_s for row, _ in whole)
+        if len(whole) >= stream.groups or (whole and (at_once or old)):
+            chosen += [step for _, steps in whole[: stream.groups] for step in steps]
+    return chosen
+
+
+def _whole(store: Store, c: Connection, group_id: str, is_fresh: Callable[[int], bool]) -> list[Any]:
+    """The ready steps of a group; none, and nothing of it is ready any more, where some left the queue."""
+    of = (T.id, T.state, T.exclusion, T.seq, T.version)
+    mine = select(*of).join(trajectories, J.session_id == T.session_id).join(schema.samples, S.turn_id == T.id)
+    steps = c.execute(mine.where(J.group_id == group_id).order_by(T.seq)).all()
+    ready = [row for row in steps if row.state == TurnState.READY]
+    gone = next((Exclusion(row.exclusion) for row in steps if row.exclusion in LEFT_THE_QUEUE), None)
+    if gone is None and not all(is_fresh(version) for version in {row.version for row in ready}):
+        gone = Exclusion.STALE
+    if gone is None and ready:
+        return ready
+    store.move_all(c, ready, TurnState.EXCLUDED, gone or Exclusion.GROUP_CLOSED)
+    why = str(gone) if gone else "no step of it is left to train on"
+    c.execute(update(task_groups).where(G.id == group_id).values(state="dropped", why=why))
+    return []
+
+
+def groups_used(c: Connection, turn_ids: Sequence[str]) -> None:
+    """The groups of these steps are part of a version."""
+    of = select(J.group_id).join(schema.turns, T.session_id == J.session_id).where(T.id.in_(turn_ids))
+    c.execute(update(task_groups).where(G.id.in_(of)).values(state="used"))
+
+
+def groups_ready_again(store: Store, c: Connection, turn_ids: Sequence[str]) -> None:
+    """Nothing came of the groups of these steps, which are ready once more."""
+    of = select(J.group_id).join(schema.turns, T.session_id == J.session_id).where(T.id.in_(turn_ids))
+    c.execute(update(task_groups).where(G.id.in_(of)).values(state="ready", ready_mono=store.now(c)))
+
+
+def groups_of(c: Connection, rows: Sequence[Any]) -> Iterator[tuple[str, str, TaskGroup]]:
+    """Turn, stream and group of each of these turns (`id`, `session_id`) that is a step of a rollout."""
+    sessions = {row.session_id for row in rows}
+    named = select(J.session_id, G.id, G.stream).join(task_groups, G.id == J.group_id)
+    of = {row.session_id: row for row in c.execute(named.where(J.session_id.in_(sessions)))}
+    ended = select(J.group_id, J.outcome).where(J.group_id.in_({row.id for row in of.values()}), J.outcome.is_not(None))
+    outcomes: dict[str, list[float]] = {}
+    for row in c.execute(ended.order_by(J.session_id)):
+        outcomes.setdefault(row.group_id, []).append(row.outcome)
+    groups = {name: TaskGroup(name, tuple(found)) for name, found in outcomes.items()}
+    for row in rows:
+        if row.session_id in of and of[row.session_id].id in groups:
+            yield row.id, of[row.session_id].stream, groups[of[row.session_id].id]

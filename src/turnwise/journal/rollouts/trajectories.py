@@ -1,0 +1,229 @@
+"""Trajectories: sessions that play a task. What a client says of one at its first request, and the outcome at its end.
+
+A trajectory is of one group from its first request on, has its steps numbered, and gets one outcome: a number, or the
+word that there is none, since something failed that is not the policy's doing. It is posted once; posted again it has
+to be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, exists, func, insert, or_, select, update
+
+from turnwise.errors import RolloutRefused
+from turnwise.journal import schema
+from turnwise.journal.rollouts.groups import any_overdue, close_overdue, settle_group
+from turnwise.journal.schema.rollouts import task_groups, trajectories
+from turnwise.journal.store import Store
+from turnwise.types import UNANSWERED, Exclusion, Rollout, TurnKind, TurnState
+
+T, G, J = schema.turns.c, task_groups.c, trajectories.c
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """What came of an outcome: the group, how many of its ``size`` rollouts have ended, and its state."""
+
+    group_id: str
+    ended: int
+    size: int
+    state: str
+    why: str | None
+
+
+def take_up(c: Connection, session_id: str, said: Rollout | None, now: float, mono: float) -> bool:
+    """Whether a session is a rollout; one that begins becomes a trajectory of the group that its client named.
+
+    Raises RolloutRefused for one that has ended, or of which the client says now what it did not say at first.
+    """
+    row = c.execute(select(trajectories).where(J.session_id == session_id)).one_or_none()
+    if row is not None:
+        _check_goes_on(c, row, said)
+        return True
+    if said is None:
+        return False
+    if c.execute(select(T.id).where(T.session_id == session_id).limit(1)).first() is not None:
+        raise RolloutRefused(
+            f"session {session_id} began without a word of a rollout, so it is none; begin a rollout in a session of "
+            "its own",
+            "not_a_rollout",
+        )
+    _join(c, said, now, mono)
+    c.execute(insert(trajectories).values(session_id=session_id, group_id=said.group_id, created_at=now))
+    return True
+
+
+def is_rollout(c: Connection, session_id: str) -> bool:
+    """Whether a session plays a task."""
+    return c.execute(select(J.session_id).where(J.session_id == session_id)).first() is not None
+
+
+def _check_goes_on(c: Connection, row: Any, said: Rollout | None) -> None:
+    if row.ended_at is not None:
+        raise RolloutRefused(
+            f"the rollout {row.session_id} has its outcome already; begin another one in a session of its own",
+            "rollout_ended",
+        )
+    group = c.execute(select(task_groups).where(G.id == row.group_id)).one()
+    if said is not None:
+        _check_same(group, said)
+    if group.state != "open":
+        raise RolloutRefused(f"the group {group.id} is closed: {group.why or 'it is complete'}", "group_closed")
+
+
+def _check_same(group: Any, said: Rollout) -> None:
+    told = Rollout(group.stream, group.task_id, group.id, group.size)
+    if told != said:
+        raise RolloutRefused(
+            f"the group {group.id} is one of {group.size} rollouts of task {group.task_id} in the stream "
+            f"{group.stream}; this request says otherwise. Give each group an id of its own",
+            "group_mismatch",
+        )
+
+
+def _join(c: Connection, said: Rollout, now: float, mono: float) -> None:
+    """Count one more rollout in the group, which the first of them opens."""
+    group = c.execute(select(task_groups).where(G.id == said.group_id)).one_or_none()
+    if group is None:
+        named = {"id": said.group_id, "stream": said.stream, "task_id": said.task_id, "size": said.group_size}
+        c.execute(insert(task_groups).values(named | {"state": "open", "created_at": now, "begun_mono": mono}))
+        return
+    _check_same(group, said)
+    there = c.execute(select(func.count()).where(J.group_id == group.id)).scalar_one()
+    if group.state != "open":
+        raise RolloutRefused(f"the group {group.id} is closed: {group.why or 'it is complete'}", "group_closed")
+    if there >= group.size:
+        raise RolloutRefused(f"the group {group.id} has its {group.size} rollouts already", "group_full")
+
+
+def step_of(c: Connection, store: Store, session_id: str, parent_id: str | None, supersedes: str | None) -> int:
+    """The index of the step that begins now. Raises RolloutRefused where it is one more than the stream allows.
+
+    An answer that is asked for again is the same step, and so is one behind a step whose answer failed.
+    """
+    again = None if supersedes is None else _step(c, session_id, supersedes)
+    before = None if parent_id is None else _step(c, session_id, parent_id)
+    if again is not None:
+        step = again
+    elif before is not None:
+        step = before + 1
+    else:
+        whole = or_(T.finish_reason.is_(None), T.finish_reason.not_in(UNANSWERED))
+        last = select(func.max(T.step)).where(T.session_id == session_id, whole)
+        found = c.execute(last).scalar_one()
+        step = 0 if found is None else found + 1
+    stream = c.execute(
+        select(G.stream).join(trajectories, J.group_id == G.id).where(J.session_id == session_id)
+    ).scalar_one()
+    limits = store.config.streams.named(stream)
+    if limits is not None and limits.max_steps is not None and step >= limits.max_steps:
+        raise RolloutRefused(
+            f"the rollout {session_id} has made its {limits.max_steps} steps (streams.{stream}.max_steps); post its "
+            "outcome",
+            "step_limit",
+            status=400,
+        )
+    return step
+
+
+def _step(c: Connection, session_id: str, turn_id: str) -> int | None:
+    return c.execute(select(T.step).where(T.id == turn_id, T.session_id == session_id)).scalar_one_or_none()
+
+
+def drop_trajectories(c: Connection, sessions: Collection[str]) -> None:
+    """Delete what is known of these rollouts, and groups that had no others."""
+    of = select(J.group_id).where(J.session_id.in_(sessions))
+    groups = c.execute(of.distinct()).scalars().all()
+    c.execute(delete(trajectories).where(J.session_id.in_(sessions)))
+    c.execute(delete(task_groups).where(G.id.in_(groups), ~exists().where(J.group_id == G.id)))
+
+
+class Trajectories:
+    """The side of those who play tasks."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def owner(self, session_id: str) -> Rollout | None:
+        """What is known of a session as a rollout; None where it is none."""
+        found = select(G.stream, G.task_id, G.id, G.size).join(trajectories, J.group_id == G.id)
+        with self._store.reading() as c:
+            row = c.execute(found.where(J.session_id == session_id)).one_or_none()
+            return None if row is None else Rollout(*row)
+
+    def close_overdue(self) -> int:
+        """Close the groups that have waited for too long; gives how many there were. For whoever does the upkeep."""
+        with self._store.reading() as c:
+            if not any_overdue(self._store, c):
+                return 0
+        with self._store.transaction() as c:
+            return close_overdue(self._store, c)
+
+    def post(
+        self, session_id: str, outcome: float | None, failure: str | None = None, masked: Collection[int] = ()
+    ) -> Posted:
+        """Take a rollout's outcome, or why there is none (``failure``). ``masked``: steps that are not trained on.
+
+        Raises RolloutRefused: for a session that is no rollout or that is not there, a step that it does not have, an
+        answer under way, another outcome than the one it has, and a group that was closed.
+        """
+        with self._store.transaction() as c:
+            row = c.execute(select(trajectories).where(J.session_id == session_id)).one_or_none()
+            if row is None:
+                raise self._unknown(c, session_id)
+            if row.ended_at is not None:
+                if (row.outcome, row.failure) != (outcome, failure):
+                    had = f"the outcome {row.outcome:g}" if row.outcome is not None else "the word that it failed"
+                    raise RolloutRefused(
+                        f"the rollout {session_id} has {had} already, which stays; an outcome is posted once",
+                        "other_outcome",
+                    )
+                return _posted(c, row.group_id)
+            group = c.execute(select(task_groups).where(G.id == row.group_id)).one()
+            if group.state != "open":
+                raise RolloutRefused(f"the group {group.id} is closed: {group.why or 'it is complete'}", "group_closed")
+            self._end_steps(c, session_id, failure is not None, masked)
+            ended = {"outcome": outcome, "failure": failure, "ended_at": self._store.clock()}
+            c.execute(update(trajectories).where(J.session_id == session_id).values(ended))
+            settle_group(self._store, c, row.group_id)
+            return _posted(c, row.group_id)
+
+    def _unknown(self, c: Connection, session_id: str) -> RolloutRefused:
+        known = c.execute(select(schema.sessions.c.id).where(schema.sessions.c.id == session_id)).first()
+        if known is None:
+            return RolloutRefused(f"there is no session {session_id}", "session_not_found", status=404)
+        return RolloutRefused(
+            f"session {session_id} is no rollout: its first request had no X-Stream, so it takes no outcome",
+            "not_a_rollout",
+        )
+
+    def _end_steps(self, c: Connection, session_id: str, failed: bool, masked: Collection[int]) -> None:
+        """No next state will come to the last step: what waits is judged as far as it will ever be, or excluded."""
+        of = (T.id, T.state, T.exclusion, T.step, T.kind)
+        rows = c.execute(select(*of).where(T.session_id == session_id, T.kind == TurnKind.MAIN)).all()
+        if any(row.state == TurnState.SERVED for row in rows):
+            raise RolloutRefused(
+                f"an answer in session {session_id} is under way; post the outcome when it has ended",
+                "answer_under_way",
+            )
+        if missing := set(masked) - {row.step for row in rows}:
+            raise RolloutRefused(
+                f"the rollout {session_id} has no step {min(missing)}, so it cannot be masked", "no_such_step", 400
+            )
+        open_ones = [row for row in rows if row.state in (TurnState.WAITING, TurnState.JUDGING, TurnState.JUDGED)]
+        for state in (TurnState.WAITING, TurnState.JUDGING, TurnState.JUDGED):
+            these = [row for row in open_ones if row.state == state]
+            out = [row for row in these if failed or row.step in masked]
+            why = Exclusion.INFRASTRUCTURE if failed else Exclusion.MASKED
+            self._store.move_all(c, out, TurnState.EXCLUDED, why)
+            if state is TurnState.WAITING:
+                self._store.move_all(c, [row for row in these if row not in out], TurnState.JUDGED)
+
+
+def _posted(c: Connection, group_id: str) -> Posted:
+    group = c.execute(select(task_groups).where(G.id == group_id)).one()
+    ended = select(func.count()).where(J.group_id == group_id, J.ended_at.is_not(None))
+    return Posted(group_id, c.execute(ended).scalar_one(), group.size, group.state, group.why)
