@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.training.homes import Bench, settings
-from tests.training.tiny import make_model, train_config
+from tests.training.tiny import SETTINGS, make_model, train_config
 from turnwise.training.policy import Policy
 
 
@@ -23,6 +23,13 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("tiny-llama"))
+
+
+@pytest.fixture(params=["lora", "full"])
+def both_weights(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The test runs for an adapter, and for every weight of the model."""
+    monkeypatch.setitem(SETTINGS, "weights", request.param)
+    return request.param
 
 
 @pytest.fixture

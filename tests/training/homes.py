@@ -14,8 +14,9 @@ from turnwise.config import Config, load_config
 from turnwise.journal import Answer, Journal
 from turnwise.messages import saying
 from turnwise.training.gate.figures import FIGURES
-from turnwise.training.publish import load_adapter_dir, version_dir
+from turnwise.training.publish import version_dir
 from turnwise.training.update import Trainer
+from turnwise.training.weights.files import load_version_dir
 from turnwise.training.worker import work
 from turnwise.types import FinishReason
 
@@ -109,7 +110,7 @@ class Bench:
         self.clock.now += self.config.train.lease_s + 1
 
     def weights(self, number: int) -> dict[str, Tensor]:
-        return load_adapter_dir(version_dir(self.config.versions_dir, number)).weights
+        return load_version_dir(version_dir(self.config.versions_dir, number)).weights
 
     def turns(self) -> dict[str, int]:
         return {state: n for state, n in self.journal.status.figures()["turns"].items() if n}

@@ -55,7 +55,7 @@ class Naive:
         self.policy, self.samples, self.config = policy, samples, config
         with torch.no_grad():
             self.old = [self.chosen(self.table(s, s.prompt_ids, s.temperature or 1.0), s) for s in samples]
-            with policy.model.disable_adapter():
+            with policy.reference():
                 self.base = [self.table(s, s.prompt_ids) for s in samples]
             self.teacher = {i: self.table(s, self.hinted(s)) for i, s in enumerate(samples) if s.hint}
             warm = {

@@ -17,7 +17,7 @@ from torch import Tensor
 import turnwise.training.algorithms
 from tests.training.homes import Bench, feed
 from tests.training.tiny import sample, train_config
-from turnwise.methods import METHODS, Method
+from turnwise.methods import METHODS, OF_TURNS, Method
 from turnwise.training.algorithms.base import Seen, algorithm_of
 from turnwise.training.algorithms.opd import distillation, less_others
 from turnwise.training.scores import PRIOR, WINDOW, ScoreHistory, centred
@@ -38,7 +38,7 @@ def test_every_method_is_a_file_and_every_file_a_method() -> None:
     assert files - {"__init__", "base"} == METHODS.keys()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", OF_TURNS)
 def test_an_algorithm_uses_the_signals_that_the_table_says(method: str) -> None:
     """What the journal keeps for it: a score moves it if it learns from scores, a hint if it does from hints."""
     learns = METHODS[method]

@@ -29,7 +29,7 @@ def version(tiny_dir: Path, tmp_path: Path) -> Path:
     policy = Policy(tiny_dir, train_config())
     shake(policy)
     made = PolicyVersion(3, 0, str(tmp_path / "v3"), 1.0, {"loss": 0.5}, turn_ids=["turn-of-a-person"])
-    with staged_version(made, policy.state(), policy.lora_config, "c", str(tiny_dir)) as put:
+    with staged_version(made, policy.weights, policy.state(), None) as put:
         put()
     return tmp_path / "v3"
 
@@ -122,3 +122,16 @@ def test_the_base_model_goes_out_by_the_command(tiny_dir: Path, home_with_journa
     assert torch.equal(
         logits(AutoModelForCausalLM.from_pretrained(target)), logits(AutoModelForCausalLM.from_pretrained(tiny_dir))
     )
+
+
+def test_a_version_of_every_weight_goes_out_as_a_model_folder(tiny_dir: Path, tmp_path: Path) -> None:
+    policy = Policy(tiny_dir, train_config(weights="full"))
+    shake(policy)
+    made = PolicyVersion(3, 0, str(tmp_path / "v3"), 1.0, turn_ids=["turn-of-a-person"])
+    with staged_version(made, policy.weights, policy.state(), None) as put:
+        put()
+    with pytest.raises(AdapterError, match="has no adapter; say --merged"):
+        export_adapter(tmp_path / "v3", "base", tmp_path / "adapter")
+    export_merged(tmp_path / "v3", tiny_dir, tmp_path / "whole")
+    assert torch.allclose(logits(AutoModelForCausalLM.from_pretrained(tmp_path / "whole")), logits(policy.model))
+    assert not (tmp_path / "whole" / "meta.json").exists() and not (tmp_path / "adapter").exists()

@@ -11,7 +11,6 @@ from tests.support.servers import wait_until
 from tests.support.small_disk import SmallDisk, small_disk
 from tests.training.homes import Bench, feed, same, settings
 from turnwise.training import worker
-from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.publish import numbers_on_disk
 from turnwise.training.update import Trainer
 from turnwise.training.worker import run
@@ -20,7 +19,7 @@ from turnwise.types import TurnState
 __all__ = ["small_disk"]
 
 
-@pytest.mark.parametrize("full_at", ["the claim", "a checkpoint", "publishing"])
+@pytest.mark.parametrize("full_at", ["the claim", "publishing"])
 def test_a_full_disk_spends_nothing_and_training_goes_on_when_there_is_room(
     small_disk: SmallDisk, tmp_path: Path, tiny_dir: Path, monkeypatch: pytest.MonkeyPatch, full_at: str
 ) -> None:
@@ -46,8 +45,6 @@ def test_a_full_disk_spends_nothing_and_training_goes_on_when_there_is_room(
 
     if full_at == "the claim":
         small_disk.fill()
-    elif full_at == "a checkpoint":
-        fill_before(CheckpointStore, "save")
     else:
         fill_before(Trainer, "stage")
     thread = threading.Thread(target=run, args=(bench.config, bench.stop), daemon=True)
@@ -66,6 +63,6 @@ def test_a_full_disk_spends_nothing_and_training_goes_on_when_there_is_room(
         thread.join(30)
     assert same(bench.weights(1), reference.weights(1))
     assert bench.turns() == {TurnState.TRAINED: 4}
-    assert not list(bench.config.versions_dir.glob(".*")) + list(bench.config.checkpoints_dir.glob(".*"))
+    assert not list(bench.config.versions_dir.glob(".*"))
     for each in (reference, bench):
         each.journal.close()

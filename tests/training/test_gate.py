@@ -19,7 +19,7 @@ from turnwise.training.gate.examination import BaseReader, Examination, Material
 from turnwise.training.gate.figures import FIGURES, Measurements, decide
 from turnwise.training.gate.gate import Gate, part_of
 from turnwise.training.gate.probes import LONGEST_PROMPT, Probe, probe_of
-from turnwise.training.gate.reading import distances, read
+from turnwise.training.gate.reading import distances, log_likelihoods, read
 from turnwise.training.policy import Policy
 from turnwise.types import Sample
 
@@ -102,7 +102,7 @@ class Tables:
 
     device = "cpu"
 
-    def log_softmax(self, hidden: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+    def log_softmax(self, hidden: torch.Tensor, temperature: torch.Tensor, whose: str) -> torch.Tensor:
         assert (temperature == 1).all()
         return hidden
 
@@ -113,10 +113,10 @@ def test_distances_are_kl_from_the_candidate_in_nats_per_token_and_the_mixture_i
 
     ours = table([0.5, 0.5], [0.5, 0.5])
     base, told = table([0.9, 0.1], [0.5, 0.5]), table([0.1, 0.9], [0.5, 0.5])
-    [found] = distances(Tables(), [ours], [[base], [told]])  # type: ignore[arg-type]
+    [found] = distances(Tables(), ("policy", [ours]), [("base", [base]), ("base", [told])])  # type: ignore[arg-type]
     there = 0.5 * math.log(0.5 / 0.9) + 0.5 * math.log(0.5 / 0.1)  # of the first position; the second adds nothing
     assert found == pytest.approx([there / 2, there / 2, 0.0], abs=1e-6)
-    [other_way] = distances(Tables(), [base], [[ours]])  # type: ignore[arg-type]
+    [other_way] = distances(Tables(), ("base", [base]), [("policy", [ours])])  # type: ignore[arg-type]
     assert other_way[0] == pytest.approx((0.9 * math.log(1.8) + 0.1 * math.log(0.2)) / 2, abs=1e-6)
 
 
@@ -175,10 +175,34 @@ def test_what_the_told_base_model_does_is_no_drift(policy: Policy) -> None:
     ]
     plain, hinted = ([probe_of(s) for s in side] for side in (turns, with_hint))
     base, asked = (read(policy, side, 64, lambda: None) for side in (plain, hinted))
-    untold = distances(policy, asked, [base])
-    allowed = distances(policy, asked, [base, asked])
+    untold = distances(policy, ("policy", asked), [("base", base)])
+    allowed = distances(policy, ("policy", asked), [("base", base), ("policy", asked)])
     assert min(d[0] for d in untold) > 0.01
     assert max(min(d) for d in allowed) == pytest.approx(0, abs=1e-6)
+
+
+def test_how_an_answer_begins_does_not_count_as_what_is_known(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wish about that moves its first token far, also where the base model that is told it does not follow."""
+    turns = [sample(n, response_ids=[5, 6, 7, 8]) for n in range(3)]
+    plain = examination(policy, None, turns)
+    whose, hidden = plain._parents
+    usual = log_likelihoods(policy, hidden, plain._material.known, whose)
+    assert plain._means(*plain._parents) == pytest.approx([float(said[1:].mean()) for said in usual])
+
+    def elsewhere(at: Sequence[int]) -> float | None:
+        """The rise where the candidate, asked first, finds the tokens at these places 20 nats less likely."""
+        asked: list[int] = []
+
+        def said(*_: Any) -> list[torch.Tensor]:
+            asked.append(1)
+            less = torch.tensor([20.0 if i in at and len(asked) == 1 else 0.0 for i in range(4)])
+            return [tokens - less for tokens in usual]
+
+        monkeypatch.setattr("turnwise.training.gate.examination.log_likelihoods", said)
+        return examination(policy, None, turns).at_known_answers().nll_rise
+
+    assert elsewhere([0]) == pytest.approx(0, abs=1e-6)
+    assert elsewhere([1]) == pytest.approx(20 / 3, abs=1e-5) and elsewhere([3]) == pytest.approx(20 / 3, abs=1e-5)
 
 
 def test_the_temperature_of_a_turn_changes_no_figure(policy: Policy) -> None:
@@ -229,7 +253,7 @@ def test_of_a_step_that_is_too_large_the_largest_part_that_passes_is_left(policy
     assert cut["accepted"] and 0 < cut["alpha"] < 1
     assert "max_step_kl" in cut["whole"]["reasons"][0], "why it is not the whole is recorded"
     left = policy.state()
-    for name, tensor in policy.initial.items():
+    for name, tensor in policy.weights.initial().items():
         assert torch.allclose(left[name], tensor + cut["alpha"] * (whole[name] - tensor))
 
 

@@ -11,19 +11,23 @@ from peft import PeftModel
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
-from tests.training.tiny import ids
+from tests.training.tiny import ids, train_config
 from turnwise import files
 from turnwise.errors import AdapterError
-from turnwise.training import publish
-from turnwise.training.checkpoints import Checkpoint, CheckpointStore
+from turnwise.models.identity import base_digest
 from turnwise.training.policy import Policy
-from turnwise.training.publish import load_adapter_dir, recent_checkpoints, staged_version, version_dir
+from turnwise.training.publish import keep_moments, staged_version, version_dir
+from turnwise.training.sft.checkpoints import Checkpoint, CheckpointStore
+from turnwise.training.weights import files as files_of
+from turnwise.training.weights.base import State
+from turnwise.training.weights.files import load_version_dir
+from turnwise.training.weights.moments import fits, moments_of, read_moments, set_moments, write_moments
 from turnwise.types import PolicyVersion
 
 
-def write_version(version: PolicyVersion, policy: Policy, checkpoint: str, model: str) -> None:
+def write_version(version: PolicyVersion, policy: Policy, moments: State | None = None) -> None:
     """What publishing does on disk, without the journal's part of it."""
-    with staged_version(version, policy.state(), policy.lora_config, checkpoint, model) as put_in_place:
+    with staged_version(version, policy.weights, policy.state(), moments) as put_in_place:
         put_in_place()
 
 
@@ -41,30 +45,31 @@ def version(tmp_path: Path) -> PolicyVersion:
 
 
 @pytest.fixture
-def written(policy: Policy, version: PolicyVersion, tiny_dir: Path) -> Path:
+def written(policy: Policy, version: PolicyVersion) -> Path:
     generator = torch.Generator().manual_seed(1)
     policy.load({n: t + 0.1 * torch.randn(t.shape, generator=generator) for n, t in policy.state().items()})
-    write_version(version, policy, "batch-000001-step-001", str(tiny_dir))
+    write_version(version, policy)
     return Path(version.path)
 
 
 def test_a_version_reads_back_to_the_bit(policy: Policy, written: Path) -> None:
-    adapter = load_adapter_dir(written)
+    adapter = load_version_dir(written)
     state = policy.state()
     assert adapter.weights.keys() == state.keys()
     assert all(torch.equal(adapter.weights[name], state[name]) for name in state)
-    assert adapter.lora["r"] == 4
+    assert adapter.settings["r"] == 4
 
 
-def test_its_story_stands_beside_it(written: Path) -> None:
-    assert load_adapter_dir(written).meta == {
+def test_its_story_stands_beside_it(written: Path, tiny_dir: Path) -> None:
+    assert load_version_dir(written).meta == {
         "number": 4,
         "parent": 3,
         "created_at": 1234.5,
         "metrics": {"loss": 0.25},
         "gate": {"accepted": True, "kl": 0.1},
         "turn_ids": ["a", "b"],
-        "checkpoint": "batch-000001-step-001",
+        "base_sha256": base_digest(tiny_dir),
+        "weights": "lora",
     }
 
 
@@ -77,9 +82,9 @@ def test_it_is_a_plain_peft_directory(policy: Policy, written: Path, tiny_dir: P
 
 
 def test_a_leftover_of_a_crash_is_replaced(policy: Policy, written: Path, version: PolicyVersion) -> None:
-    (written / publish.META).write_text("{}")
-    write_version(version, policy, "other", "model")
-    assert load_adapter_dir(written).meta["checkpoint"] == "other"
+    (written / files_of.META).write_text("{}")
+    write_version(version, policy)
+    assert load_version_dir(written).meta["number"] == 4
     assert [p.name for p in written.parent.iterdir()] == ["v4"]
 
 
@@ -112,84 +117,93 @@ def _truncate(file: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (lambda d: (d / publish.WEIGHTS).unlink(), "has no adapter_model.safetensors"),
-        (lambda d: _truncate(d / publish.WEIGHTS), "is damaged"),
-        (lambda d: (d / publish.WEIGHTS).write_bytes(b""), "is damaged"),
-        (lambda d: save_file({}, d / publish.WEIGHTS), "holds no weights"),
-        (lambda d: save_file({"w": torch.tensor([float("nan")])}, d / publish.WEIGHTS), "not finite"),
-        (lambda d: (d / publish.LORA_CONFIG).unlink(), "not an adapter directory"),
-        (lambda d: (d / publish.LORA_CONFIG).write_text("{"), "cannot be read"),
-        (lambda d: (d / publish.LORA_CONFIG).write_text("[]"), "not a JSON object"),
-        (lambda d: (d / publish.LORA_CONFIG).write_text(json.dumps({"peft_type": "IA3"})), "does not describe"),
-        (lambda d: (d / publish.META).write_bytes(b"\xff"), "cannot be read"),
+        (lambda d: (d / files_of.LORA_WEIGHTS).unlink(), "has no adapter_model.safetensors"),
+        (lambda d: _truncate(d / files_of.LORA_WEIGHTS), "is damaged"),
+        (lambda d: (d / files_of.LORA_WEIGHTS).write_bytes(b""), "is damaged"),
+        (lambda d: save_file({}, d / files_of.LORA_WEIGHTS), "holds no weights"),
+        (lambda d: save_file({"w": torch.tensor([float("nan")])}, d / files_of.LORA_WEIGHTS), "not finite"),
+        (lambda d: (d / files_of.LORA_CONFIG).unlink(), "not an adapter directory"),
+        (lambda d: (d / files_of.LORA_CONFIG).write_text("{"), "cannot be read"),
+        (lambda d: (d / files_of.LORA_CONFIG).write_text("[]"), "not a JSON object"),
+        (lambda d: (d / files_of.LORA_CONFIG).write_text(json.dumps({"peft_type": "IA3"})), "does not describe"),
+        (lambda d: (d / files_of.META).write_bytes(b"\xff"), "cannot be read"),
     ],
 )
 def test_a_damaged_adapter_is_an_error_that_names_the_fault(written: Path, damage, sentence: str) -> None:
     damage(written)
     with pytest.raises(AdapterError, match=sentence):
-        load_adapter_dir(written)
+        load_version_dir(written)
 
 
-# -- checkpoints ----------------------------------------------------------------------------------------------------
+# -- the optimiser's state ------------------------------------------------------------------------------------------
 
 
-def checkpoint(position: int) -> Checkpoint:
-    weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
-    optimizer = torch.optim.AdamW([weight])
-    weight.grad = torch.tensor([0.5, -0.5]) * position
+@pytest.mark.parametrize("kind", ["lora", "full"])
+def test_the_optimisers_state_reads_back_to_the_bit(tiny_dir: Path, tmp_path: Path, kind: str) -> None:
+    config = train_config(weights=kind)
+    policy = Policy(tiny_dir, config)
+    optimizer = policy.weights.optimizer(config)
+    for parameter in policy.parameters():
+        parameter.grad = torch.randn(parameter.shape)
     optimizer.step()
-    return Checkpoint({"w": weight.detach()}, optimizer.state_dict(), position, [{"loss": 0.5}] * position)
+    write_moments(moments_of(policy.weights, optimizer), tmp_path)
+    read = read_moments(tmp_path)
+    assert read is not None and fits(read, policy.weights.shapes)
+    again = policy.weights.optimizer(config)
+    set_moments(policy.weights, again, read)
+    assert again.state.keys() == optimizer.state.keys()
+    for parameter, state in optimizer.state.items():
+        assert all(torch.equal(again.state[parameter][what], state[what]) for what in ("step", "exp_avg", "exp_avg_sq"))
+    assert not fits({name: t for name, t in read.items() if not name.startswith("step")}, policy.weights.shapes)
+    assert read_moments(tmp_path / "elsewhere") is None
+
+
+def test_a_state_that_is_not_finite_is_none(tmp_path: Path) -> None:
+    write_moments({"exp_avg/w": torch.tensor([1.0, float("nan")])}, tmp_path)
+    with pytest.raises(ValueError, match="exp_avg/w is not finite"):
+        read_moments(tmp_path)
+
+
+def test_only_the_newest_versions_keep_it(tmp_path: Path, policy: Policy) -> None:
+    for number in (1, 2, 10):
+        version = PolicyVersion(number, number - 1, str(version_dir(tmp_path, number)), 0.0)
+        write_version(version, policy, {"step/w": torch.tensor(1.0)})
+    keep_moments(tmp_path, 2)
+    assert sorted(file.parent.name for file in tmp_path.glob("*/optimizer.state")) == ["v10", "v2"]
+    keep_moments(tmp_path, 5)
+
+
+# -- checkpoints of a fine-tuning -----------------------------------------------------------------------------------
+
+
+def checkpoint(position: int, origin: str = "run") -> Checkpoint:
+    return Checkpoint(
+        {"w": torch.tensor([1.0, position])}, {"exp_avg/w": torch.rand(2)}, position, [{"loss": 0.5}] * position, origin
+    )
 
 
 def test_a_checkpoint_reads_back_to_the_bit(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     saved = checkpoint(2)
-    store.save(7, saved)
-    loaded = CheckpointStore(tmp_path).latest(7)
+    store.save(saved)
+    loaded = CheckpointStore(tmp_path).latest("run")
     assert loaded is not None
-    assert torch.equal(loaded.adapter["w"], saved.adapter["w"])
-    assert torch.equal(loaded.optimizer["state"][0]["exp_avg"], saved.optimizer["state"][0]["exp_avg"])
+    assert torch.equal(loaded.weights["w"], saved.weights["w"])
+    assert torch.equal(loaded.moments["exp_avg/w"], saved.moments["exp_avg/w"])
     assert (loaded.position, loaded.metrics) == (2, saved.metrics)
+    assert store.latest("another") is None
 
 
-def test_only_the_furthest_of_a_batch_is_kept(tmp_path: Path) -> None:
+def test_of_a_damaged_checkpoint_the_one_before_is_taken_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store = CheckpointStore(tmp_path)
     for position in range(1, 12):
-        store.save(7, checkpoint(position))
-    store.save(8, checkpoint(1))
-    assert {p.name for p in tmp_path.iterdir()} == {store.name(7, 11), store.name(8, 1)}
-    assert store.latest(9) is None
-
-
-def test_the_furthest_counts_when_a_crash_left_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = CheckpointStore(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr("turnwise.training.checkpoints.shutil.rmtree", lambda folder, **_: None)
-        for position in (1, 12, 2, 3):
-            store.save(7, checkpoint(position))
-    latest = store.latest(7)
-    assert latest is not None and latest.position == 12
-
-
-def test_a_damaged_checkpoint_costs_its_steps_and_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = CheckpointStore(tmp_path)
-    name = store.save(7, checkpoint(1))
-    _truncate(tmp_path / name / "optimizer.pt")
-    assert store.latest(7) is None
-    assert "cannot be read" in caplog.text
-
-
-def test_pruning_keeps_the_named_ones(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path)
-    names = [store.save(batch, checkpoint(1)) for batch in range(4)]
-    store.keep_only(names[2:])
-    assert sorted(p.name for p in tmp_path.iterdir()) == names[2:]
-    store.drop(3)
-    assert [p.name for p in tmp_path.iterdir()] == [names[2]]
-
-
-def test_the_newest_versions_name_the_checkpoints_to_keep(tmp_path: Path, policy: Policy) -> None:
-    for number in (1, 2, 10):
-        version = PolicyVersion(number, number - 1, str(version_dir(tmp_path, number)), 0.0)
-        write_version(version, policy, f"checkpoint-{number}", "model")
-    assert recent_checkpoints(tmp_path, 2) == ["checkpoint-10", "checkpoint-2"]
+        store.save(checkpoint(position))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-000010", "step-000011"]
+    for name, expected in (("optimizer.state", 10), ("weights.safetensors", None)):
+        step = 11 if expected else 10
+        _truncate(tmp_path / f"step-{step:06d}" / name)
+        found = store.latest("run")
+        assert (found and found.position) == expected
+        assert f"step-{step:06d} cannot be read" in caplog.text and "goes on from the one before" in caplog.text

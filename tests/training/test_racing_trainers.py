@@ -24,9 +24,9 @@ from turnwise import files
 from turnwise.journal import Journal
 from turnwise.journal.queue.batches import Batches
 from turnwise.training import publish
-from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.publish import clean_leftovers, numbers_on_disk, version_dir
 from turnwise.training.update import Trainer
+from turnwise.training.weights import lora
 from turnwise.training.worker import work
 from turnwise.types import TurnState
 
@@ -68,10 +68,10 @@ def before(owner: object, name: str) -> Point:
 
 POINTS: dict[str, Point] = {
     "before its number": before(Batches, "reserve_version"),
-    "before it writes": before(publish, "save_file"),
+    "before it writes": before(lora, "save_file"),
     "before it syncs": before(publish, "sync_all"),
     "before it records": before(Batches, "finish"),
-    "before a checkpoint": before(CheckpointStore, "save"),
+    "before the optimiser's state": before(publish, "write_moments"),
     "before it prunes": before(Trainer, "prune"),
 }
 
@@ -220,7 +220,7 @@ def test_a_process_that_slept_over_its_lease_touches_nothing(tmp_path: Path, tin
 
     try:
         slow = start()
-        wait_until(lambda: list(config.checkpoints_dir.glob("batch-*-step-*")), 120)
+        wait_until(lambda: bench.journal.status.figures()["loops"].get("trainer", {}).get("state") == "training", 120)
         stop_between_writes(slow.pid, config.journal_path)
         start()
         wait_until(lambda: bench.journal.versions.latest() == 1, 120)

@@ -23,9 +23,10 @@ from turnwise.training.step import (
     plan,
     sampler_gap,
 )
-from turnwise.training.streams import Signals, StreamWeights
+from turnwise.training.terms import Signals, TermWeights
 from turnwise.types import Batch, Sample
 
+pytestmark = pytest.mark.usefixtures("both_weights")
 DEVICES = [
     "cpu",
     pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")),
@@ -290,7 +291,7 @@ def test_each_term_is_averaged_over_the_turns_that_have_it(
     scored = sample(1, response_ids=ids(1, 2), hint=None)
     hinted = sample(2, response_ids=ids(2, 8), reward=0.0)
     config = train_config(aggregation=aggregation)
-    weights = StreamWeights.of(compute_signals(policy, batch([scored, hinted]), config, no_tick), [0, 1], config)
+    weights = TermWeights.of(compute_signals(policy, batch([scored, hinted]), config, no_tick), [0, 1], config)
     for stream, expected in ((weights.pg, pg), (weights.opd, opd), (weights.kl, kl)):
         assert [stream[0], stream[1]] == pytest.approx(expected)
 
@@ -301,7 +302,7 @@ def test_the_size_of_the_heads_chunks_does_not_change_the_gradient(
 ) -> None:
     whole = gradient(tiny_dir, bridged(), train_config(estimator=estimator), [0, 1, 2, 3, 4, 5])
     monkeypatch.setattr("turnwise.training.policy.HEAD_CHUNK", 3)
-    monkeypatch.setattr("turnwise.training.streams.HEAD_CHUNK", 3)
+    monkeypatch.setattr("turnwise.training.terms.HEAD_CHUNK", 3)
     assert_close(whole, gradient(tiny_dir, bridged(), train_config(estimator=estimator), [0, 1, 2, 3, 4, 5]))
 
 

@@ -19,6 +19,9 @@ from turnwise.training.policy import Policy, hinted_prompt, load_tokenizer
 from turnwise.training.step import compute_signals, optimiser_step
 from turnwise.types import Message, ToolCall
 
+pytestmark = pytest.mark.usefixtures("both_weights")
+
+
 TEMPERATURE = 0.7
 
 
@@ -45,7 +48,8 @@ def test_the_teacher_is_the_policy_or_the_base_model_that_reads_the_hint(
     one = sample(1, temperature=TEMPERATURE)
     (signals,) = compute_signals(policy, batch([one]), config, no_tick)
     assert signals.teacher is not None
-    teacher = policy.token_logprobs(signals.teacher, signals.temperature, signals.tokens)
+    whose = "base" if which == "base" else "parent"
+    teacher = policy.token_logprobs(signals.teacher, signals.temperature, signals.tokens, whose)
 
     prompt = hinted_prompt(one.prompt_ids, one.hint, one.hint_at, policy.tokenizer)
     adapted, base = plain_model(tiny_dir, adapter, config), plain_model(tiny_dir, None, config)

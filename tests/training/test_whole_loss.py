@@ -15,6 +15,7 @@ from tests.training.tiny import batch, no_tick, shake, train_config
 from turnwise.training.policy import Policy
 from turnwise.training.step import compute_signals, optimiser_step
 
+pytestmark = pytest.mark.usefixtures("both_weights")
 W_OPD, BETA = 0.5, 0.3
 
 

@@ -16,7 +16,6 @@ from tests.training.naive import Naive, mixed
 from tests.training.tiny import batch, no_tick, sample, shake
 from turnwise.config import TrainConfig
 from turnwise.training.backends.local import LocalBackend
-from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.policy import Policy
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import plan
@@ -58,7 +57,7 @@ def test_an_update_equals_the_naive_one(tmp_path: Path, tiny_dir: Path, estimato
     given = {"estimator": estimator, "lr": LR, "weight_decay": DECAY, "grad_clip": clip, "minibatch": 3, "epochs": 3}
     config = settings(tmp_path, tiny_dir, **{f"train.{name}": value for name, value in given.items()})
     data = batch(some_turns())
-    backend = LocalBackend(config, tiny_dir, CheckpointStore(config.checkpoints_dir))
+    backend = LocalBackend(config, tiny_dir)
     backend.prepare(0)
     reference = Policy(tiny_dir, config.train)
     for policy in (backend.policy, reference):
@@ -95,7 +94,7 @@ def test_scores_are_measured_from_those_that_the_parents_were_trained_on(make: C
     assert ScoreHistory.of(first.metrics) == ScoreHistory(0.0, 4.0)  # turns 0 to 3: two of each
     assert ScoreHistory.of(second.metrics) == ScoreHistory(0.0, 8.0)
 
-    backend = LocalBackend(bench.config, Path(bench.config.model.path), CheckpointStore(bench.config.checkpoints_dir))
+    backend = LocalBackend(bench.config, Path(bench.config.model.path))
     data = batch([sample(1, hint=None), sample(3, hint=None)], parent=2)
     backend.prepare(2)
     advantages = [float(s.advantage[0]) for s in backend.signals(data, no_tick)]

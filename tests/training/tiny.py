@@ -72,17 +72,19 @@ def batch(samples: list[Sample], **changes: Any) -> Batch:
     return Batch(**(fields | changes))
 
 
+SETTINGS: dict[str, Any] = {
+    "lr": 3e-3,
+    "teacher": "policy",
+    "lora_rank": 4,
+    "lora_alpha": 8,
+    "min_batch": 1,
+    "device": "cpu",
+    "dtype": "float32",
+}
+
+
 def train_config(**changes: Any) -> TrainConfig:
-    fields: dict[str, Any] = {
-        "lr": 3e-3,
-        "teacher": "policy",
-        "lora_rank": 4,
-        "lora_alpha": 8,
-        "min_batch": 1,
-        "device": "cpu",
-        "dtype": "float32",
-    }
-    return TrainConfig(**(fields | changes))
+    return TrainConfig(**(SETTINGS | changes))
 
 
 def no_tick(phase: str, done: int, total: int) -> None:
@@ -90,16 +92,23 @@ def no_tick(phase: str, done: int, total: int) -> None:
 
 
 def shake(policy: Policy, seed: int = 3, size: float = 0.05) -> dict[str, Tensor]:
-    """Load an adapter that does something: with a new one, the policy is the base model and hides a mix-up of both."""
+    """Begin at weights that are not the base model's, which would hide a mix-up of both."""
     generator = torch.Generator().manual_seed(seed)
     state = {n: t + size * torch.randn(t.shape, generator=generator) for n, t in policy.state().items()}
-    policy.load(state)
+    policy.start_from(state)
     return state
 
 
 def plain_model(folder: Path, adapter: dict[str, Tensor] | None, config: TrainConfig) -> PreTrainedModel:
-    """The Hugging Face model in float32, with the adapter (if any) added into its weights by hand: W + α/r · B A."""
+    """The Hugging Face model in float32, with what was trained (if anything) put into its weights by hand.
+
+    Of an adapter that is W + α/r · B A.
+    """
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    if adapter and config.weights == "full":
+        for name, parameter in model.named_parameters():
+            parameter.data.copy_(adapter[name])
+        return model
     for name, a in (adapter or {}).items():
         if ".lora_A." in name:
             b = (adapter or {})[name.replace(".lora_A.", ".lora_B.")]

@@ -46,7 +46,7 @@ def sample_answers(
     ``alive`` is called every few tokens and may raise; how long it takes itself does not count. The process's own
     random state stays as it is.
     """
-    patience = _Patience(time_s, alive)
+    patience = _Patience(time_s, alive, policy.ranks.agree)
     generator = torch.Generator(policy.device).manual_seed(seed)
     found: dict[int, GivenAnswer] = {}
     for chosen in _together([len(p) for p in prompts], most):
@@ -60,16 +60,16 @@ def sample_answers(
 class _Patience:
     """How long sampling may take. What `alive` takes, hours while the person is there, does not count."""
 
-    def __init__(self, time_s: float, alive: Callable[[], None]) -> None:
+    def __init__(self, time_s: float, alive: Callable[[], None], agree: Callable[[bool], bool]) -> None:
         self._deadline = time.monotonic() + time_s
-        self._alive = alive
+        self._alive, self._agree = alive, agree
 
     def over(self) -> bool:
         asked = time.monotonic()
         self._alive()
         now = time.monotonic()
         self._deadline += now - asked
-        return now > self._deadline
+        return self._agree(now > self._deadline)
 
 
 def _together(lengths: Sequence[int], most: int) -> Iterator[list[int]]:

@@ -172,10 +172,7 @@ def minibatches(sessions: Sequence[str], size: int, seed: int, batch: int, epoch
     turns: dict[str, list[int]] = {}
     for i, session in enumerate(sessions):
         turns.setdefault(session, []).append(i)
-    # sha256, because Python's own hash of a tuple is not promised to stay the same between releases.
-    digest = hashlib.sha256(f"{seed}/{batch}/{epoch}".encode()).digest()
-    order = list(turns.values())
-    random.Random(digest).shuffle(order)
+    order = _shuffled(list(turns.values()), seed, batch, epoch)
     count, before = len(sessions), 0
     parts = -(-count // size)
     steps: list[list[int]] = [[] for _ in range(parts)]
@@ -184,3 +181,24 @@ def minibatches(sessions: Sequence[str], size: int, seed: int, batch: int, epoch
         steps[-(-(before + 1) * parts // count) - 1] += together
         before += len(together)
     return [step for step in steps if step]
+
+
+def group_minibatches(groups: Sequence[str], most: int, seed: int, batch: int, epoch: int) -> list[list[int]]:
+    """The same with ``groups[i]`` that of sample i: steps of at most ``most`` whole groups, as even as it goes.
+
+    What a group's rollouts say they say beside each other, so none of it ever stands in two steps.
+    """
+    members: dict[str, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(group, []).append(i)
+    order = _shuffled(list(members.values()), seed, batch, epoch)
+    parts = -(-len(order) // most)
+    cut = [order[len(order) * p // parts : len(order) * (p + 1) // parts] for p in range(parts)]
+    return [[i for group in step for i in group] for step in cut]
+
+
+def _shuffled(together: list[list[int]], seed: int, batch: int, epoch: int) -> list[list[int]]:
+    # sha256, because Python's own hash of a tuple is not promised to stay the same between releases.
+    digest = hashlib.sha256(f"{seed}/{batch}/{epoch}".encode()).digest()
+    random.Random(digest).shuffle(together)
+    return together

@@ -17,32 +17,34 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from turnwise.errors import AdapterError, ModelError
 from turnwise.files import new_directory
-from turnwise.training.publish import LORA_CONFIG, WEIGHTS, PublishedAdapter, load_adapter_dir
-
-TEXT_FILES = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "chat_template*", "LICENSE*")
-"""What a model folder needs beside weights and settings; copied where it is there."""
+from turnwise.training.weights.base import check_shapes
+from turnwise.training.weights.files import LORA_CONFIG, LORA_WEIGHTS, TEXT_FILES, PublishedWeights, load_version_dir
 
 
 def export_adapter(version: Path, base_model: str, target: Path) -> None:
     """Write the adapter of a version's folder to ``target``, which is there whole or not at all.
 
-    ``base_model``: the name that PEFT is to look for the base model under. Raises AdapterError for a damaged version.
+    ``base_model``: the name that PEFT is to look for the base model under. Raises AdapterError for a damaged version,
+    and for one that is a whole model.
     """
-    adapter = load_adapter_dir(version)
+    adapter = load_version_dir(version)
+    if adapter.kind != "lora":
+        raise AdapterError("this version is a whole model and has no adapter; say --merged")
     with new_directory(target) as folder:
-        shutil.copyfile(version / WEIGHTS, folder / WEIGHTS)
-        settings = adapter.lora | {"base_model_name_or_path": base_model}
+        shutil.copyfile(version / LORA_WEIGHTS, folder / LORA_WEIGHTS)
+        settings = adapter.settings | {"base_model_name_or_path": base_model}
         (folder / LORA_CONFIG).write_text(json.dumps(settings, indent=2, sort_keys=True), encoding="utf-8")
 
 
 def export_merged(version: Path | None, base: Path, target: Path, *, bfloat16: bool = False) -> None:
-    """Write the base model with a version's adapter merged into its weights: a model folder like any other.
+    """Write the base model with a version's adapter merged into its weights, or what a version has for them: a model
+    folder like any other.
 
     The sum is made and written in float32; ``bfloat16`` rounds it, and with it a part of what was learned goes.
     ``version`` None is the base model. Raises AdapterError where the adapter does not fit the model, ModelError where
     the model cannot be loaded.
     """
-    adapter = None if version is None else load_adapter_dir(version)
+    adapter = None if version is None else load_version_dir(version)
     try:
         model = cast(PreTrainedModel, AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32))
     except (OSError, ValueError) as e:
@@ -58,9 +60,11 @@ def export_merged(version: Path | None, base: Path, target: Path, *, bfloat16: b
                     shutil.copyfile(file, folder / file.name)
 
 
-def _merged(model: PreTrainedModel, adapter: PublishedAdapter) -> PreTrainedModel:
+def _merged(model: PreTrainedModel, adapter: PublishedWeights) -> PreTrainedModel:
+    if adapter.kind == "full":
+        return _with_weights(model, adapter)
     try:
-        config = cast(LoraConfig, LoraConfig.from_peft_type(**adapter.lora))
+        config = cast(LoraConfig, LoraConfig.from_peft_type(**adapter.settings))
         policy = cast(PeftModel, get_peft_model(model, config))
         left = set_peft_model_state_dict(policy, adapter.weights)
     except (ValueError, RuntimeError, TypeError) as e:
@@ -68,3 +72,12 @@ def _merged(model: PreTrainedModel, adapter: PublishedAdapter) -> PreTrainedMode
     if left.unexpected_keys or any("lora_" in name for name in left.missing_keys):
         raise AdapterError("the adapter has other layers than the model; was it trained on another one?")
     return cast(PreTrainedModel, policy.merge_and_unload())
+
+
+def _with_weights(model: PreTrainedModel, version: PublishedWeights) -> PreTrainedModel:
+    parameters = dict(model.named_parameters())
+    check_shapes(version.weights, {name: p.shape for name, p in parameters.items()})
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(version.weights[name])
+    return model

@@ -7,14 +7,15 @@ summing over micro-batches or ranks gives the same gradient as one big batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 Divergence = Literal["reverse", "forward"]
-Aggregation = Literal["turn-mean", "token-mean"]
+Aggregation = Literal["turn-mean", "token-mean", "trajectory-sum", "trajectory-mean"]
 
 LOG_RATIO_LIMIT = 20.0
 """Log-ratios are cut at ± this before ``exp``: e^20 is a finite number with a finite gradient, e^100 is neither."""
@@ -92,14 +93,36 @@ def negative_log_likelihood(logp: Tensor, tokens: Tensor) -> Tensor:
     return -logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 
 
-def turn_weights(lengths: Sequence[int], aggregation: Aggregation) -> list[float]:
+def turn_weights(
+    lengths: Sequence[int],
+    aggregation: Aggregation,
+    trajectories: Sequence[Hashable] = (),
+    groups: Sequence[Hashable] = (),
+) -> list[float]:
     """The weight of one token of each turn, such that the aggregate is ``Σ_i weight_i · Σ_k loss_ik``.
 
     ``lengths`` are the response tokens of the turns that take part in a term, over the whole optimiser step; a turn
     that takes no part (masked, no score, no hint) has length 0, gets weight 0, and is in no denominator.
+    ``trajectories`` and ``groups`` name for each turn its rollout and that one's group, where these are averaged over.
     """
+    if aggregation in ("trajectory-sum", "trajectory-mean"):
+        return _trajectory_weights(lengths, aggregation == "trajectory-mean", trajectories, groups)
     if aggregation == "token-mean":
         total = sum(lengths)
         return [1 / total if n else 0.0 for n in lengths]
     turns = sum(1 for n in lengths if n)
     return [1 / (turns * n) if n else 0.0 for n in lengths]
+
+
+def _trajectory_weights(
+    lengths: Sequence[int], mean: bool, trajectories: Sequence[Hashable], groups: Sequence[Hashable]
+) -> list[float]:
+    """``(1/G) Σ_i Σ_t [Σ_k l / n]`` of each group (OpenWebRL §4.4), with ``mean`` also divided by the turns T_i of a
+    trajectory (MT-GRPO), and the mean of that over the groups."""
+    places = [(trajectory, group) for n, trajectory, group in zip(lengths, trajectories, groups, strict=True) if n]
+    turns = Counter(trajectory for trajectory, _ in places)
+    rollouts = Counter(dict(places).values())
+    return [
+        1 / (len(rollouts) * rollouts[group] * (turns[trajectory] if mean else 1) * n) if n else 0.0
+        for n, trajectory, group in zip(lengths, trajectories, groups, strict=True)
+    ]

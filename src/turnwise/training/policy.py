@@ -1,32 +1,36 @@
-"""The policy in training: a causal language model with a LoRA adapter, and its log-probs of recorded answers.
+"""The policy in training: a causal language model, and its log-probs of recorded answers.
 
-The base weights are frozen; only the adapter learns. The vocabulary projection
-is applied by the caller, to chunks of response positions: this module never holds logits of a whole batch. It never
-re-tokenises a recorded turn.
+Which of its weights learn is the business of `weights/`. The vocabulary projection is applied by the caller, to chunks
+of response positions: this module never holds logits of a whole batch. It never re-tokenises a recorded turn.
 """
 
 from __future__ import annotations
 
-import contextlib
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from turnwise.config import TrainConfig
-from turnwise.errors import AdapterError, ModelError
+from turnwise.errors import ModelError
 from turnwise.loops.lifeline import beat
 from turnwise.training.batching import Fork, Row, Span
+from turnwise.training.weights.base import State, TrainedWeights, Whose, check_shapes
+from turnwise.training.weights.full import FullWeights
+from turnwise.training.weights.lora import LoraWeights
+from turnwise.training.weights.ranks import IDLE, Ranks
+from turnwise.training.weights.sharded import ShardedWeights
 
 HINT_HEADER = "\n\n[user's hint / instruction]\n"
 HEAD_CHUNK = 128
@@ -66,51 +70,52 @@ def hinted_prompt(prompt_ids: Sequence[int], hint: str | None, hint_at: int | No
 
 
 class Policy:
-    """A base model with one trainable adapter (LoRA on all linear projections but the vocabulary's).
+    """A base model and what is trained of it. A new policy is the base model.
 
-    The adapter starts from ``config.seed`` and is a no-op until trained, so a new policy is the base model.
     Raises ModelError when the folder cannot be loaded or the model's head is more than a projection.
     """
 
-    def __init__(self, model: Path | str, config: TrainConfig) -> None:
+    def __init__(self, model: Path | str, config: TrainConfig, ranks: Ranks | None = None) -> None:
+        self.ranks = ranks or Ranks()
         self.device = pick_device(config.device)
+        dtype, full = pick_dtype(config.dtype, self.device), config.weights == "full"
+        if full and not isinstance(model, Path):
+            raise ModelError(f"'{model}' is the name of a model on a hub; train.weights = 'full' takes its folder")
         try:
-            base = AutoModelForCausalLM.from_pretrained(model, dtype=pick_dtype(config.dtype, self.device))
+            base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32 if full else dtype)
             self.tokenizer = load_tokenizer(model)
         except Exception as e:  # the libraries raise whatever their parsers raise; all of it means a broken folder
             raise ModelError(f"cannot load the model {model}: {e}; run `turnwise doctor`") from e
         base = cast(PreTrainedModel, nn.Module.to(base, self.device))
-        lora = LoraConfig(
-            r=config.lora_rank,
-            lora_alpha=config.lora_alpha,  # pyright: ignore[reportArgumentType]  # PEFT takes floats, annotates int
-            lora_dropout=0.0,
-            target_modules="all-linear",
-            task_type="CAUSAL_LM",
+        weights = (
+            FullWeights(base, model, dtype if self.ranks.size == 1 else torch.float32, config)
+            if full and isinstance(model, Path)
+            else LoraWeights(base, str(model), config)
         )
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # PEFT asks transformers by a name that is on its way out
-            torch.manual_seed(config.seed)
-            self.model = cast(PeftModel, get_peft_model(base, lora))
+        self.weights: TrainedWeights = weights
+        self.model = weights.model
         self.model.eval()  # no dropout: the same weights give the same log-probs, in training as in scoring
+        self._config, self._embeddings = base.config.get_text_config(), cast(nn.Embedding, base.get_input_embeddings())
         self._backbone: nn.Module = base.get_decoder()
-        self._head = cast(nn.Linear, base.get_output_embeddings())
         ends = base.generation_config.eos_token_id if base.generation_config else base.config.eos_token_id
         self._ends: list[int] = [] if ends is None else ends if isinstance(ends, list) else [ends]
+        self._computes: torch.dtype | None = None
         self._refuse_unusual_head()
         self._recompute = False
         for layer in self._backbone.modules():
             if isinstance(layer, GradientCheckpointingLayer):
                 layer.forward = self._sparing(layer.forward)
-        self._initial = self.state()
         self.reads_forks = self._reads_forks()
+        if self.ranks.size > 1:  # what was looked at so far is of a whole model
+            sharded = ShardedWeights(weights, base, dtype, self.device)
+            self.weights, self._backbone, self._computes = sharded, sharded.backbone, dtype
 
     @torch.no_grad()
     def _reads_forks(self) -> bool:
         """Whether a row with forks gives the states that each text gives alone: not where layers see a window of the
         text or carry a state along it, or where the attention takes no mask of ours."""
-        config = self.model.config.get_text_config()
-        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-        if kinds != {"full_attention"} or getattr(config, "sliding_window", None):
+        kinds = set(getattr(self._config, "layer_types", None) or ["full_attention"])
+        if kinds != {"full_attention"} or getattr(self._config, "sliding_window", None):
             return False
         forked = Row([1, 2, 3, 4, 2, 5, 6], [Span(0, 2, 4), Span(1, 5, 7)], [Fork(4, 0)])
         try:
@@ -125,18 +130,14 @@ class Policy:
         ids = torch.arange(8, device=self.device).unsqueeze(0)
         with torch.no_grad():
             own = self.model(input_ids=ids).logits
-            ours = self._head(self._backbone(input_ids=ids).last_hidden_state)
+            ours = self.logits(self._backbone(input_ids=ids).last_hidden_state)
         if not torch.allclose(own.float(), ours.float(), atol=1e-3):
             raise ModelError("this model changes its logits after the vocabulary projection, which is not supported")
 
     @property
-    def lora_config(self) -> LoraConfig:
-        return cast(LoraConfig, self.model.peft_config["default"])
-
-    @property
     def vocabulary(self) -> int:
         """Number of token ids the model knows."""
-        return cast(nn.Embedding, self.model.get_input_embeddings()).num_embeddings
+        return self._embeddings.num_embeddings
 
     @property
     def ends(self) -> list[int]:
@@ -144,37 +145,45 @@ class Policy:
         return list(self._ends)
 
     def parameters(self) -> list[nn.Parameter]:
-        """The adapter's parameters, in a fixed order."""
-        return [p for p in self.model.parameters() if p.requires_grad]
+        """What is trained, in a fixed order."""
+        return list(self.weights.named().values())
 
-    def state(self) -> dict[str, Tensor]:
-        """A copy of the adapter's weights on the CPU, under PEFT's file names."""
-        state = cast(dict[str, Tensor], get_peft_model_state_dict(self.model))
-        return {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
+    def state(self) -> State:
+        """A copy of what is trained, on the CPU, under the names of a version's file."""
+        return self.weights.snapshot()
 
-    @property
-    def initial(self) -> dict[str, Tensor]:
-        """The untrained adapter's weights, with which the policy is the base model."""
-        return self._initial
-
-    def load(self, state: dict[str, Tensor] | None) -> None:
-        """Put these adapter weights in place; None gives the untrained adapter (the base model) back.
+    def load(self, state: State | None) -> None:
+        """Put these weights in place; None gives the base model back.
 
         Raises AdapterError, and changes nothing, when names or shapes are not this model's.
         """
-        state = self._initial if state is None else state
-        if state.keys() != self._initial.keys():
-            raise AdapterError(f"the adapter has other layers than this model: {_difference(state, self._initial)}")
-        for name, tensor in state.items():
-            if tensor.shape != self._initial[name].shape:
-                raise AdapterError(f"adapter weight {name} is {list(tensor.shape)}, not {_shape(self._initial[name])}")
-        set_peft_model_state_dict(self.model, state)
+        if state is not None:
+            check_shapes(state, self.weights.shapes)
+        self.weights.restore(state)
 
-    @contextlib.contextmanager
-    def reference(self) -> Iterator[None]:
-        """Inside this context the policy is the base model: the adapter is off."""
-        with self.model.disable_adapter():
-            yield
+    def start_from(self, state: State | None) -> None:
+        """`load` what an update begins at: what it learns of a parent is read with that one's projection."""
+        self.load(state)
+        self.weights.begin()
+
+    def clip_grad(self, most: float) -> float:
+        """Cut the gradient at this norm, over all ranks; gives its norm before."""
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters(), most)
+        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+
+    def idle_pass(self, learn: bool = True) -> None:
+        """Take part in a pass, with ``learn`` also in its backward one, of which nothing comes."""
+        with torch.set_grad_enabled(learn):
+            hidden = self.hidden(IDLE)
+        if not learn:
+            return
+        leaf = hidden.detach().requires_grad_()
+        (self.logits(leaf).sum() * 0).backward()
+        hidden.backward(leaf.grad)
+
+    def reference(self) -> AbstractContextManager[None]:
+        """Inside this context the policy is the base model."""
+        return self.weights.reference()
 
     def _sparing(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         """A layer that, on demand, keeps its input alone for the backward pass and computes the rest once more."""
@@ -205,7 +214,7 @@ class Policy:
         if any(row.forks for row in rows):
             depths = [row.depths() for row in rows]
             places = {"position_ids": torch.tensor([d + [0] * (width - len(d)) for d in depths], device=self.device)}
-            mask = _hiding(rows, width, cast(torch.dtype, self.model.dtype))
+            mask = _hiding(rows, width, self._computes or self._embeddings.weight.dtype)
         else:
             places, mask = {}, torch.tensor([[1] * len(row.ids) + [0] * (width - len(row.ids)) for row in rows])
         out = self._backbone(
@@ -225,7 +234,7 @@ class Policy:
         mask = None  # a mask is given only for rows with forks, where positions do not say it all
         if any(row.forks for row in rows):
             seen = torch.block_diag(*[_seen(row, len(row.ids)) for row in rows]).bool()
-            mask = _added(seen.unsqueeze(0), cast(torch.dtype, self.model.dtype)).to(self.device)
+            mask = _added(seen.unsqueeze(0), self._computes or self._embeddings.weight.dtype).to(self.device)
         out = self._backbone(
             input_ids=ids.to(self.device), position_ids=positions.to(self.device), attention_mask=mask, use_cache=False
         ).last_hidden_state[0]
@@ -245,20 +254,24 @@ class Policy:
         # In bfloat16 nothing is exact: what a row would be that saw the one before it says how far off is too far.
         return bool((packed - alone).norm() < 0.2 * (seen - alone).norm())
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """The vocabulary's logits at each position, in float32 or better: [N, H] -> [N, V]."""
-        logits = self._head(hidden.to(self._head.weight.dtype))
+    def logits(self, hidden: Tensor, whose: Whose = "policy") -> Tensor:
+        """The vocabulary's logits at each position, in float32 or better: [N, H] -> [N, V].
+
+        ``whose`` weights the hidden states came of: they mean something beside that projection alone.
+        """
+        weight, bias = self.weights.projection(whose)
+        logits = F.linear(hidden.to(weight.dtype), weight, bias)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
-    def log_softmax(self, hidden: Tensor, temperature: Tensor) -> Tensor:
+    def log_softmax(self, hidden: Tensor, temperature: Tensor, whose: Whose = "policy") -> Tensor:
         """Log-probs over the vocabulary at each position's temperature: [N, H] and [N] -> [N, V]."""
-        return at_temperature(self.logits(hidden), temperature)
+        return at_temperature(self.logits(hidden, whose), temperature)
 
     @torch.no_grad()
-    def token_logprobs(self, hidden: Tensor, temperature: Tensor, tokens: Tensor) -> Tensor:
+    def token_logprobs(self, hidden: Tensor, temperature: Tensor, tokens: Tensor, whose: Whose = "policy") -> Tensor:
         """Log-probs [N] of ``tokens`` [N], in chunks of positions."""
         parts = zip(hidden.split(HEAD_CHUNK), temperature.split(HEAD_CHUNK), tokens.split(HEAD_CHUNK), strict=True)
-        return torch.cat([self.log_softmax(h, t).gather(-1, y.unsqueeze(-1)).squeeze(-1) for h, t, y in parts])
+        return torch.cat([self.log_softmax(h, t, whose).gather(-1, y.unsqueeze(-1)).squeeze(-1) for h, t, y in parts])
 
     @torch.no_grad()
     def next_logits(self, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any) -> tuple[Tensor, Any]:
@@ -325,12 +338,3 @@ def _seen(row: Row, width: int) -> Tensor:
 def _added(seen: Tensor, dtype: torch.dtype) -> Tensor:
     """What is added to the attention [B, 1, W, W] for what is seen [B, W, W]: 0, else a huge negative."""
     return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min).unsqueeze(1)
-
-
-def _shape(tensor: Tensor) -> list[int]:
-    return list(tensor.shape)
-
-
-def _difference(got: dict[str, Tensor], expected: dict[str, Tensor]) -> str:
-    odd = sorted(got.keys() ^ expected.keys())
-    return f"{odd[0]} and {len(odd) - 1} more" if len(odd) > 1 else odd[0]

@@ -1,4 +1,4 @@
-"""Scores beside each other: the baseline that they are measured from, and what a version remembers of them.
+"""Scores beside each other: what they are measured from, and what a version remembers of them.
 
 Live verdicts are skewed: of a stranger's, three quarters are −1. Taken as they are, most of a step would then push down
 whatever was said, which is how answers turn into no language. Pure functions of rewards; the formula is that of
@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+EPSILON = 1e-6
+"""Beside a deviation that rewards are divided by."""
 PRIOR = 8.0
 """Verdicts of 0 that the baseline always has in it: it begins at 0, and never reaches −1 or +1."""
 WINDOW = 64.0
@@ -55,3 +57,19 @@ def centred(rewards: Sequence[float], history: ScoreHistory) -> list[float]:
         abs(r) * (math.copysign(1.0, r) - (total - r) / (weight - abs(r))) if r else 0.0
         for r in rewards
     ]  # fmt: skip
+
+
+def standardised(rewards: Sequence[float], group: Sequence[float], *, population: bool) -> list[float]:
+    """``(R − mean) / (deviation + EPSILON)`` of each of ``rewards``, with mean and deviation of all in ``group``.
+
+    ``population``: the deviation divides by the group's size n, else by n − 1. A group of one has no other to be
+    measured from and keeps its raw reward; where all of a group are equal each is exactly 0.
+    """
+    if len(group) < 2:
+        return list(rewards)
+    if min(group) == max(group):
+        return [0.0] * len(rewards)
+    mean = math.fsum(group) / len(group)
+    squares = math.fsum((r - mean) ** 2 for r in group)
+    deviation = math.sqrt(squares / (len(group) if population else len(group) - 1))
+    return [(r - mean) / (deviation + EPSILON) for r in rewards]

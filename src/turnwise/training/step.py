@@ -9,24 +9,35 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
 
-from turnwise.config import TrainConfig
+from turnwise.config import Recipe, TrainConfig, of_person
 from turnwise.errors import TurnwiseError
 from turnwise.methods import METHODS
 from turnwise.training import losses
 from turnwise.training.algorithms.base import Seen, algorithm_of
-from turnwise.training.batching import Row, TokenText, merge_prefixes, microbatches, minibatches, texts_of
+from turnwise.training.batching import (
+    Row,
+    TokenText,
+    group_minibatches,
+    merge_prefixes,
+    microbatches,
+    minibatches,
+    texts_of,
+)
 from turnwise.training.policy import Policy, hinted_prompt, sampling_temperature
 from turnwise.training.scores import ScoreHistory
-from turnwise.training.streams import Signals, StreamWeights, backward
-from turnwise.types import Batch, Sample
+from turnwise.training.terms import SUMS, Signals, TermWeights, backward, recipe_of, value_of
+from turnwise.training.weights.base import Whose
+from turnwise.training.weights.ranks import IDLE
+from turnwise.types import PERSONAL, Batch, Sample
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +56,37 @@ class NotFinite(BadBatch):
     """
 
 
-def plan(batch: Batch, config: TrainConfig) -> list[list[int]]:
-    """The sample indices of every optimiser step of the update, in order; fixed by seed and batch id."""
-    return [
-        step
-        for epoch in range(config.epochs)
-        for step in minibatches([s.session_id for s in batch.samples], config.minibatch, config.seed, batch.id, epoch)
-    ]
+Recipes = Mapping[str, Recipe]
+"""How each stream of rollouts is trained on; a person's turns are as `train` says."""
+
+
+def plan(batch: Batch, config: TrainConfig, recipes: Recipes | None = None) -> list[list[int]]:
+    """The sample indices of every optimiser step of the update, in order; fixed by seed and batch id.
+
+    The n-th step of a pass has the n-th part of each stream, which is what it would be if that stream were alone.
+    """
+    how = {name: (recipes or {}).get(name) or of_person(config) for name in _streams_of(batch)}
+    steps: list[list[int]] = []
+    for epoch in range(max(recipe.epochs for recipe in how.values())):
+        passes = [
+            _pass(batch, name, recipe, config.seed, epoch) for name, recipe in how.items() if epoch < recipe.epochs
+        ]
+        steps += [[i for part in together for i in part] for together in zip_longest(*passes, fillvalue=[])]
+    return steps
+
+
+def _streams_of(batch: Batch) -> list[str]:
+    return list(dict.fromkeys(s.stream for s in batch.samples))
+
+
+def _pass(batch: Batch, stream: str, recipe: Recipe, seed: int, epoch: int) -> list[list[int]]:
+    """The optimiser steps of one pass over the samples of a stream: sessions, or groups, stay whole."""
+    ours = [i for i, s in enumerate(batch.samples) if s.stream == stream]
+    samples = [batch.samples[i] for i in ours]
+    by_groups = stream != PERSONAL
+    cut = group_minibatches if by_groups else minibatches
+    together = [s.group.id if by_groups and s.group else s.session_id for s in samples]
+    return [[ours[i] for i in step] for step in cut(together, recipe.minibatch, seed, batch.id, epoch)]
 
 
 def without_faults(batch: Batch, policy: Policy) -> tuple[Batch, dict[str, str]]:
@@ -68,19 +103,26 @@ def without_faults(batch: Batch, policy: Policy) -> tuple[Batch, dict[str, str]]
 
 @torch.no_grad()
 def compute_signals(
-    policy: Policy, batch: Batch, config: TrainConfig, tick: Tick, history: ScoreHistory | None = None
+    policy: Policy,
+    batch: Batch,
+    config: TrainConfig,
+    tick: Tick,
+    history: ScoreHistory | None = None,
+    recipes: Recipes | None = None,
 ) -> list[Signals]:
     """Old, reference and teacher of each sample under the weights now in ``policy``, which must be the parent's.
 
-    ``history``: the scores that these weights were trained on before.
+    ``history``: the scores that these weights were trained on before. ``recipes``: of the streams of rollouts.
     """
     samples = batch.samples
     if faults := [fault for s in samples if (fault := _fault(s, policy))]:
         raise BadBatch(faults[0])
     use_hints = METHODS[config.method].hints and config.w_opd > 0
-    hinted = [i for i, s in enumerate(samples) if use_hints and s.hint and s.hint_at is not None]
+    hinted = [
+        i for i, s in enumerate(samples) if use_hints and s.hint and s.hint_at is not None and s.stream == PERSONAL
+    ]
     for sample in samples:
-        if use_hints and sample.hint and sample.hint_at is None:
+        if use_hints and sample.hint and sample.hint_at is None and sample.stream == PERSONAL:
             log.warning("turn %s: its prompt has no user message to take the hint; left out", sample.turn_id)
     # Under each weights, all that is read with them: a hinted context opens as the plain one does.
     plain = texts_of(samples, range(len(samples)))
@@ -88,6 +130,7 @@ def compute_signals(
     by_base = config.teacher == "base"
     of_policy = _micro(policy, plain if by_base else plain + told, config)
     of_base = _micro(policy, plain + told if by_base else plain, config)
+    of_policy, of_base = policy.ranks.deal(of_policy), policy.ranks.deal(of_base)
     total = len(of_policy) + len(of_base)
 
     old_hidden: dict[int, Tensor] = {}
@@ -95,10 +138,11 @@ def compute_signals(
     for done, rows in enumerate(of_policy):
         tick("scoring", done, total)
         old_hidden |= _by_sample(rows, policy.hidden(rows))
-    for done, rows in enumerate(of_base, start=len(of_policy)):
-        tick("scoring", done, total)
-        with policy.reference():
+    with policy.reference():
+        for done, rows in enumerate(of_base, start=len(of_policy)):
+            tick("scoring", done, total)
             ref_hidden |= _by_sample(rows, policy.hidden(rows))
+    old_hidden, ref_hidden = policy.ranks.share(old_hidden), policy.ranks.share(ref_hidden)
     by_teacher = ref_hidden if by_base else old_hidden
     teacher_hidden = {i: by_teacher.pop(len(samples) + i) for i in hinted}
 
@@ -106,14 +150,13 @@ def compute_signals(
     temperature = [torch.full(y.shape, sampling_temperature(s.temperature), device=policy.device)
                    for s, y in zip(samples, tokens, strict=True)]  # fmt: skip
 
-    def logprobs(hidden: dict[int, Tensor], i: int) -> Tensor:
-        return policy.token_logprobs(hidden[i], temperature[i], tokens[i])
+    def logprobs(hidden: dict[int, Tensor], i: int, whose: Whose) -> Tensor:
+        return policy.token_logprobs(hidden[i], temperature[i], tokens[i], whose)
 
-    algorithm = algorithm_of(config, history)
-    old = [logprobs(old_hidden, i) for i in range(len(samples))]
-    taught = {i: partial(logprobs, teacher_hidden, i) for i in hinted}
+    old = [logprobs(old_hidden, i, "policy") for i in range(len(samples))]
+    taught = {i: partial(logprobs, teacher_hidden, i, "base" if by_base else "policy") for i in hinted}
     seen = [Seen(sample, old[i], taught.get(i)) for i, sample in enumerate(samples)]
-    advantages = algorithm.group(seen, [algorithm.advantage(one) for one in seen])
+    said = _said(seen, config, history, recipes or {})
     signals = []
     for i, sample in enumerate(samples):
         mu = (
@@ -124,14 +167,31 @@ def compute_signals(
                 tokens=tokens[i],
                 temperature=temperature[i],
                 old=old[i],
-                ref=logprobs(ref_hidden, i),
+                ref=logprobs(ref_hidden, i, "base"),
                 ref_hidden=ref_hidden[i],
                 weight=losses.importance_weight(old[i], mu, config.tis_cap),
-                advantage=advantages[i],
-                teacher=teacher_hidden.get(i) if algorithm.extra_loss() else None,
+                advantage=said[i][0],
+                takes_part=said[i][1],
+                teacher=teacher_hidden.get(i) if algorithm_of(config).extra_loss() else None,
+                sample=sample,
+                recipe=(recipes or {}).get(sample.stream),
             )
         )
     return signals
+
+
+def _said(
+    seen: Sequence[Seen], config: TrainConfig, history: ScoreHistory | None, recipes: Recipes
+) -> dict[int, tuple[Tensor, bool]]:
+    """The advantage of each sample, by its place, and whether it takes part, as the algorithm of its stream has it."""
+    said: dict[int, tuple[Tensor, bool]] = {}
+    for stream in dict.fromkeys(one.sample.stream for one in seen):
+        ours = [i for i, one in enumerate(seen) if one.sample.stream == stream]
+        beside = [seen[i] for i in ours]
+        algorithm = algorithm_of(config, history, recipes[stream].method if stream in recipes else None)
+        advantages = algorithm.group(beside, [algorithm.advantage(one) for one in beside])
+        said |= dict(zip(ours, zip(advantages, algorithm.takes_part(beside, advantages), strict=True), strict=True))
+    return said
 
 
 def optimiser_step(
@@ -148,17 +208,20 @@ def optimiser_step(
     An exception from ``tick`` leaves weights and optimiser as they were. Raises NotFinite, and so does that.
     """
     optimizer.zero_grad()
-    sums, norm = _gradient(policy, batch, signals, chosen, config, tick)
+    of_streams, norm = _gradient(policy, batch, signals, chosen, config, tick)
     scale = step_scale(signals, chosen, config)
     with scaled(optimizer, scale):
         optimizer.step()
+    sums = {name: sum(found[name] for found in of_streams.values()) for name in SUMS}
     tokens = sums.pop("tokens")
     means = {name: sums.pop(name) / tokens for name in ("ratio", "clip_fraction")}
-    extra = algorithm_of(config).extra_loss()
+    how = {signals[i].sample.stream: recipe_of(signals[i], config) for i in chosen}
+    apart = {f"{name}_pg": found["pg"] for name, found in of_streams.items() if name != PERSONAL}
     return {
-        "loss": sums["pg"] + config.beta_kl * sums["kl"] + (extra.weight * sums["opd"] if extra else 0.0),
+        "loss": value_of(of_streams, config, how),
         **sums,
         **means,
+        **apart,
         "grad_norm": norm,
         "step_scale": scale,
         "tokens": tokens,
@@ -167,12 +230,20 @@ def optimiser_step(
 
 def step_scale(signals: Sequence[Signals], chosen: Sequence[int], config: TrainConfig) -> float:
     """What the learning rate of this step is multiplied by: √(n / minibatch) for n samples that teach something, or 1.
+    In a stream of rollouts n counts groups, and of several streams the fullest one says it.
 
     AdamW divides a gradient by its size, so that one turn alone would move the weights as far as a full step does. The
     noise of a mean over n samples falls with √n, and what can be trusted of a step grows so.
     """
-    teaching = sum(signals[i].teaches for i in chosen)
-    return math.sqrt(min(max(teaching, 1), config.minibatch) / config.minibatch)
+    teaching: dict[str, set[object]] = {}
+    full: dict[str, int] = {}
+    for one in (signals[i] for i in chosen):
+        stream, group = one.sample.stream, one.sample.group
+        full[stream] = recipe_of(one, config).minibatch
+        if one.teaches:
+            teaching.setdefault(stream, set()).add(one.sample.turn_id if group is None else group.id)
+    shares = [min(max(len(teaching.get(stream, ())), 1), most) / most for stream, most in full.items()]
+    return math.sqrt(max(shares))
 
 
 @contextmanager
@@ -238,20 +309,25 @@ def _gradient(
     chosen: Sequence[int],
     config: TrainConfig,
     tick: Tick = lambda *_: None,
-) -> tuple[dict[str, float], float]:
-    """Add the clipped gradient over the samples at ``chosen``; gives sums of metrics, and its norm before the clip.
+) -> tuple[dict[str, dict[str, float]], float]:
+    """Add the clipped gradient over the samples at ``chosen``; gives sums by stream, and its norm before the clip.
 
     Raises NotFinite.
     """
-    weights = StreamWeights.of(signals, chosen, config)
-    groups = _micro(policy, texts_of(batch.samples, chosen), config)
-    sums: dict[str, float] = {}
+    weights = TermWeights.of(signals, chosen, config)
+    groups = policy.ranks.deal(_micro(policy, texts_of(batch.samples, chosen), config))
+    sums: dict[str, dict[str, float]] = {}
     for done, rows in enumerate(groups):
         tick("training", done, len(groups))
-        for name, value in backward(policy, rows, signals, weights, config).items():
-            sums[name] = sums.get(name, 0.0) + value
-    norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip))
-    if not all(map(math.isfinite, (norm, *sums.values()))):
+        if rows is IDLE:
+            policy.idle_pass()
+            continue
+        for stream, found in backward(policy, rows, signals, weights, config).items():
+            ours = sums.setdefault(stream, dict.fromkeys(SUMS, 0.0))
+            for name, value in found.items():
+                ours[name] += value
+    sums, norm = policy.ranks.total(sums), policy.clip_grad(config.grad_clip)
+    if not all(map(math.isfinite, (norm, *(value for found in sums.values() for value in found.values())))):
         raise NotFinite(f"batch {batch.id}: the gradient is not finite")
     return sums, norm
 

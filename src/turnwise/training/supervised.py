@@ -16,6 +16,7 @@ from turnwise.training import losses
 from turnwise.training.batching import Row, TokenText, merge_prefixes, microbatches
 from turnwise.training.policy import HEAD_CHUNK, Policy
 from turnwise.training.step import NotFinite, Tick
+from turnwise.training.weights.ranks import IDLE
 
 
 def rows_of(policy: Policy, texts: Sequence[TokenText]) -> list[Row]:
@@ -55,15 +56,18 @@ def learned_tokens(rows: Sequence[Row]) -> int:
 def likelihood_loss(policy: Policy, rows: Sequence[Row], max_tokens: int, tick: Tick, *, learn: bool) -> float:
     """The mean loss in nats over the learned tokens of these rows; with ``learn`` its gradient is added."""
     total, count = 0.0, learned_tokens(rows)
-    groups = packs_of(rows, max_tokens) if policy.packs else microbatches(rows, max_tokens)
+    groups = policy.ranks.deal(packs_of(rows, max_tokens) if policy.packs else microbatches(rows, max_tokens))
     hidden_of = policy.packed_hidden if policy.packs else policy.hidden
     for done, group in enumerate(groups):
         tick("fine-tuning" if learn else "held-out loss", done, len(groups))
+        if group is IDLE:
+            policy.idle_pass(learn)
+            continue
         with torch.set_grad_enabled(learn):
             hidden = hidden_of(group, recompute=sum(len(row.ids) for row in group) > max_tokens)
         tokens = torch.tensor([i for row in group for s in row.spans for i in row.ids[s.start : s.end]])
         total += _head(policy, hidden, tokens.to(policy.device), count, learn)
-    return total
+    return policy.ranks.total({"": {"loss": total}})[""]["loss"]
 
 
 def _head(policy: Policy, hidden: Tensor, tokens: Tensor, count: int, learn: bool) -> float:
@@ -99,7 +103,7 @@ def supervised_step(
     optimizer.zero_grad()
     try:
         loss = likelihood_loss(policy, rows, max_tokens, tick, learn=True)
-        norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), grad_clip))
+        norm = policy.clip_grad(grad_clip)
     except BaseException:
         optimizer.zero_grad()
         raise

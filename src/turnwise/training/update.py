@@ -1,6 +1,7 @@
-"""The course of an update: from a leased batch to a candidate version, step by step, so that a killed one goes on.
+"""The course of an update: from a leased batch to a candidate version.
 
-What it needs of weights and optimiser it asks of a backend; what it keeps are checkpoints.
+What it needs of weights and optimiser it asks of a backend. It is a function of batch, parent and configuration, so
+that one that was killed is done again, to the same weights (docs/decisions/0016).
 """
 
 from __future__ import annotations
@@ -13,108 +14,82 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from turnwise.config import Config
+from turnwise.config import Config, recipes
 from turnwise.errors import AdapterError
-from turnwise.files import sweep
+from turnwise.files import remove, sweep
 from turnwise.training.backends.base import Backend
-from turnwise.training.backends.local import LocalBackend
-from turnwise.training.checkpoints import Checkpoint, CheckpointStore, origin_of
+from turnwise.training.backends.choice import backend_of
 from turnwise.training.lessons.learning import PATIENCE, apart
-from turnwise.training.publish import recent_checkpoints
+from turnwise.training.publish import keep_moments
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import BadBatch, NotFinite, Tick, plan, sampler_gap
-from turnwise.types import Batch, PolicyVersion, Sample
+from turnwise.types import PERSONAL, Batch, PolicyVersion, Sample
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The outcome of an update: weights, what they cost, whether they may serve, and the optimiser's checkpoint.
+    """The outcome of an update whose weights are in the backend: what they cost, and whether they may serve.
 
     ``dropped`` are the turns of the batch that were not trained on, with the reason of each.
     """
 
-    weights: dict[str, Tensor]
     metrics: dict[str, float]
     gate: dict[str, Any]
-    checkpoint: str
     dropped: dict[str, str]
 
 
 class Trainer:
-    """Turns batches into candidates. All state it needs stands in the versions and checkpoints folders."""
+    """Turns batches into candidates. All state it needs stands in the versions folder."""
 
     def __init__(self, config: Config, model: Path | str) -> None:
         self._config = config
-        self.checkpoints = CheckpointStore(config.checkpoints_dir)
-        self.backend: Backend = LocalBackend(config, model, self.checkpoints)
+        self.backend: Backend = backend_of(config, model)
         sweep(config.versions_dir)
+        remove(config.home / "checkpoints")  # of a home that had one after each optimiser step; nothing reads them
 
-    def train(
-        self,
-        batch: Batch,
-        probes: Sequence[Sample],
-        tick: Tick,
-        came_further: Callable[[], None] = lambda: None,
-    ) -> Candidate:
-        """Run, or go on with, the update of a batch. ``tick`` may raise to stop it; a later call continues.
+    def train(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> Candidate:
+        """Run the update of a batch. ``tick`` may raise to stop it; a later call begins anew.
 
-        ``probes`` are for the gate: turns that are never trained on.
-
-        ``came_further`` is called after each checkpoint. Raises BadBatch, and AdapterError when the parent version
-        cannot be gone on from.
+        ``probes`` are for the gate: turns that are never trained on. Raises BadBatch, and AdapterError when the parent
+        version cannot be gone on from.
         """
         backend = self.backend
         started = time.monotonic()
         parent = backend.prepare(batch.parent)
-        origin = origin_of(batch, parent, self._config.train)
+        how = recipes(self._config.train, self._config.streams)
         batch, dropped = backend.without_faults(batch)
         signals = backend.signals(batch, tick)
-        steps = plan(batch, self._config.train)
+        steps = plan(batch, self._config.train, how)
         metrics: list[dict[str, float]] = []
-        if done := self.checkpoints.latest(batch.id, origin):
-            backend.restore(done.adapter, done.optimizer)
-            metrics, dropped = done.metrics, done.dropped
-        for position, chosen in enumerate(steps[len(metrics) :], start=len(metrics) + 1):
+        for position, chosen in enumerate(steps, start=1):
             chosen = [i for i in chosen if batch.samples[i].turn_id not in dropped]
             if not chosen:
                 raise BadBatch(f"batch {batch.id}: no sample of step {position} has a finite gradient")
             measured, guilty = backend.step(batch, signals, chosen, tick)
             metrics.append(measured)
             dropped |= {batch.samples[i].turn_id: "its gradient is not finite" for i in guilty}
-            self.checkpoints.save(batch.id, Checkpoint(*backend.snapshot(), position, metrics, origin, dropped))
-            came_further()
-        self._learn_lessons(batch, metrics, dropped, origin, len(steps), tick, came_further)
+        self._learn_lessons(batch, metrics, tick)
         kept = [i for i, s in enumerate(batch.samples) if s.turn_id not in dropped]
         batch, signals = replace(batch, samples=[batch.samples[i] for i in kept]), [signals[i] for i in kept]
         result: dict[str, Any] = {"accepted": True, "reasons": [], "alpha": 1.0, "skipped": "gate.enabled is false"}
         if self._config.gate.enabled:
             result = backend.examine(batch, probes, tick)
         summary = summarise(metrics) | {"samples": float(len(batch.samples)), "seconds": time.monotonic() - started}
-        scores = ScoreHistory.of(parent.get("metrics", {})).after([s.reward for s in batch.samples])
+        scores = ScoreHistory.of(parent.get("metrics", {})).after(
+            [s.reward for s in batch.samples if s.stream == PERSONAL]
+        )
         summary |= scores.metrics()
         gap = sampler_gap(batch, signals)
         if gap is not None:
             summary["sampler_gap"] = gap
-        weights, _ = backend.snapshot()
-        return Candidate(weights, summary, result, self.checkpoints.name(batch.id, len(metrics)), dropped)
+        return Candidate(summary, result, dropped)
 
-    def _learn_lessons(
-        self,
-        batch: Batch,
-        metrics: list[dict[str, float]],
-        dropped: dict[str, str],
-        origin: str,
-        before: int,
-        tick: Tick,
-        came_further: Callable[[], None],
-    ) -> None:
-        """Optimiser steps on lessons, behind the ``before`` steps on samples, until those set aside get no better.
+    def _learn_lessons(self, batch: Batch, metrics: list[dict[str, float]], tick: Tick) -> None:
+        """Optimiser steps on lessons, behind those on samples, until the ones set aside get no better.
 
-        ``metrics`` has those of the steps that were made already, and gets those of the new ones.
+        ``metrics`` gets those of the steps.
         """
         taught = self.backend.lessons(batch, tick)
         if not taught:
@@ -123,15 +98,12 @@ class Trainer:
         size = self._config.train.minibatch
         parts = -(-len(learn) // size)
         chunks = [learn[len(learn) * p // parts : len(learn) * (p + 1) // parts] for p in range(parts)]
-        first = metrics[before]["lesson_before"] if len(metrics) > before else self.backend.lesson_loss(held, tick)
+        first = self.backend.lesson_loss(held, tick)
         least, in_vain = first, 0
-        for i in range(self._config.train.lesson_passes):
+        for _ in range(self._config.train.lesson_passes):
             if in_vain == PATIENCE:
                 return
             for c, chunk in enumerate(chunks):
-                position = before + i * parts + c + 1
-                if position <= len(metrics):
-                    continue
                 try:
                     measured = {"lesson": self.backend.learn(chunk, tick), "lesson_before": first}
                 except NotFinite as e:  # no fault of the samples: what they taught stays
@@ -140,11 +112,7 @@ class Trainer:
                 if c == parts - 1:
                     measured["lesson_after"] = self.backend.lesson_loss(held, tick)
                 metrics.append(measured)
-                self.checkpoints.save(
-                    batch.id, Checkpoint(*self.backend.snapshot(), position, metrics, origin, dropped)
-                )
-                came_further()
-            now = metrics[before + (i + 1) * parts - 1]["lesson_after"]
+            now = metrics[-1]["lesson_after"]
             least, in_vain = (now, 0) if now < least else (least, in_vain + 1)
 
     def fault_of(self, version: int) -> str | None:
@@ -155,14 +123,13 @@ class Trainer:
             return str(e)
         return None
 
-    def stage(self, version: PolicyVersion, candidate: Candidate) -> AbstractContextManager[Callable[[], None]]:
-        """Write the candidate's directory, beside its place; what is given puts it there."""
-        return self.backend.stage(version, candidate.weights, candidate.checkpoint)
+    def stage(self, version: PolicyVersion) -> AbstractContextManager[Callable[[], None]]:
+        """Write the directory of the candidate that was made last, beside its place; what is given puts it there."""
+        return self.backend.stage(version)
 
     def prune(self) -> None:
         """Delete the optimiser states that no recent version needs."""
-        keep = self._config.train.keep_checkpoints
-        self.checkpoints.keep_only(recent_checkpoints(self._config.versions_dir, keep))
+        keep_moments(self._config.versions_dir, self._config.train.keep_checkpoints)
 
 
 def summarise(steps: Sequence[dict[str, float]]) -> dict[str, float]:

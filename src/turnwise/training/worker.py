@@ -1,7 +1,7 @@
-"""The training loop: lease a batch, update, checkpoint, gate, publish, and look for the next one.
+"""The training loop: lease a batch, update, gate, publish, and look for the next one.
 
 It talks to the other loops through the journal and the version directories alone. Killed at any point, it finds the
-same batch, parent and position again and goes on to the same weights. It never waits for the next batch before it
+same batch and parent again and comes to the same weights. It never waits for the next batch before it
 publishes, and never touches what is being served. Between two micro-batches it stands still while the person is there.
 """
 
@@ -25,7 +25,7 @@ from turnwise.journal.queue.refusals import wall
 from turnwise.loops.lifeline import beat
 from turnwise.models.architectures import supported_model
 from turnwise.training.leave import Leave
-from turnwise.training.publish import clean_leftovers, numbers_on_disk, version_dir
+from turnwise.training.publish import clean_leftovers, held_dir, numbers_on_disk, version_dir
 from turnwise.training.step import BadBatch, Tick
 from turnwise.training.update import Candidate, Trainer
 from turnwise.types import Batch, Exclusion, PolicyVersion
@@ -56,9 +56,7 @@ class Interrupted(Exception):
 def run(config: Config, stop: Stop, leave: Leave | None = None) -> None:
     """Train until ``stop`` is set. Raises ModelError, ConfigError or JournalError when it cannot start."""
     os.nice(max(0, NICENESS - os.nice(0)))
-    # Threads of one operation wait for each other: one that shares its core with the engine, at lower priority, holds
-    # up all of them. Half of the cores do more work than all of them do.
-    torch.set_num_threads(config.train.threads or max(1, (os.cpu_count() or 1) // 2))
+    torch.set_num_threads(config.train.cpu_threads(alone=config.train.when == "idle"))
     transformers.utils.logging.disable_progress_bar()
     journal = Journal.open(config)
     leave = leave or Leave(config, journal)
@@ -92,6 +90,7 @@ def run(config: Config, stop: Stop, leave: Leave | None = None) -> None:
             closed = str(e)
         time.sleep(POLL_S)
     leave.close()
+    trainer.backend.close()
     with suppress(JournalUnavailable):
         journal.status.say("trainer", {"state": "stopped"})
 
@@ -126,10 +125,12 @@ def work(
     log.info("batch %d: %d samples on top of v%d", batch.id, len(batch.samples), batch.parent)
     try:
         probes = journal.batches.gate_probes(config.gate.probes, [s.turn_id for s in batch.samples])
-        candidate = trainer.train(batch, probes, tick, lambda: journal.batches.came_further(batch))
+        journal.updates.keep(batch, [s.turn_id for s in probes])
+        candidate = trainer.train(batch, probes, tick)
         if not candidate.gate["accepted"]:
             _refuse(journal, batch, candidate)
-            trainer.checkpoints.drop(batch.id)
+            if config.train.weights == "lora":  # a whole model is too large to be kept in case somebody wants it
+                _hold(config, journal, trainer, batch, candidate)
             return None
         candidate.metrics["seconds"] -= leave.stood_s - stood_before if leave else 0.0
         number = journal.batches.reserve_version(batch, max(numbers_on_disk(config.versions_dir), default=0))
@@ -143,7 +144,7 @@ def work(
             turn_ids=[s.turn_id for s in batch.samples if s.turn_id not in candidate.dropped],
         )
         tick(PUBLISHING, 0, 1)
-        with trainer.stage(version, candidate) as put_in_place:
+        with trainer.stage(version) as put_in_place:
             tick(PUBLISHING, 1, 1)
             journal.batches.finish(batch, version, candidate.dropped, put_in_place)
         for reason in candidate.dropped.values():
@@ -153,13 +154,12 @@ def work(
             part, why = candidate.gate["alpha"], "; ".join(whole["reasons"])
             log.warning("v%d is %g of its step: the whole did not pass the gate: %s", number, part, why)
         trainer.prune()
-        if config.journal.keep_versions:
-            prune_versions(journal, config.journal.keep_versions)
+        if config.keep_versions:
+            prune_versions(journal, config.keep_versions)
     except BadBatch as e:
         log.error("batch %d cannot be trained on: %s", batch.id, e)
         gate_result = {"accepted": False, "reasons": [str(e)]}
         journal.batches.refuse(batch, gate_result, {}, Exclusion.FAILED_IN_TRAINING)
-        trainer.checkpoints.drop(batch.id)
     except AdapterError as e:
         log.error("nothing can be trained: %s", e)
         journal.batches.release(batch)
@@ -190,6 +190,15 @@ def _refuse(journal: Journal, batch: Batch, candidate: Candidate) -> None:
     journal.batches.refuse(batch, candidate.gate, candidate.metrics, dropped=candidate.dropped)
     if stands_in_the_way := wall(journal.batches.refused_in_a_row()):
         log.error("%s", stands_in_the_way)
+
+
+def _hold(config: Config, journal: Journal, trainer: Trainer, batch: Batch, candidate: Candidate) -> None:
+    """Keep what the gate refused, in place of what it refused before: a person may look at it, and decide otherwise."""
+    turns = [s.turn_id for s in batch.samples if s.turn_id not in candidate.dropped]
+    path, gate = str(held_dir(config.versions_dir)), candidate.gate | {"batch": batch.id}
+    held = PolicyVersion(0, batch.parent, path, journal.store.clock(), candidate.metrics, gate, turns)
+    with trainer.stage(held) as put_in_place:
+        put_in_place()
 
 
 def _suspend_when_possible(journal: Journal, batch: Batch, stop: Stop) -> None:

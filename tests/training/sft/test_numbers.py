@@ -18,7 +18,6 @@ from tests.training.tiny import VOCABULARY, no_tick, shake, train_config
 from turnwise.errors import ModelError
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.batching import Row, Span, TokenText, row_of
-from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.policy import Policy
 from turnwise.training.sft.plan import set_aside, steps_of_epoch
 from turnwise.training.sft.schedule import cosine
@@ -90,7 +89,7 @@ def test_where_memory_runs_out_passes_become_smaller_and_the_step_is_the_same(
     config = sft_home(tmp_path, tiny_dir, **{"train.microbatch_tokens": 512})
     texts, found = random_texts(12, VOCABULARY), []
     for room in (10_000, 130):
-        backend = LocalBackend(config, tiny_dir, CheckpointStore(config.checkpoints_dir))
+        backend = LocalBackend(config, tiny_dir)
         backend.policy.model.double()
         backend.prepare(0, fresh=True)
         forward = backend.policy.packed_hidden
@@ -108,7 +107,7 @@ def test_where_memory_runs_out_passes_become_smaller_and_the_step_is_the_same(
     assert same_step == pytest.approx(step, abs=1e-9)
     assert all(torch.allclose(weights[name], same_weights[name], atol=1e-9) for name in weights)
     monkeypatch.setattr(backend.policy, "packed_hidden", lambda rows, recompute: with_little_memory(rows, room=1))
-    with pytest.raises(ModelError, match="lower --context"):
+    with pytest.raises(ModelError, match="or --context of `turnwise sft`"):
         backend.imitate(texts, 1e-3, no_tick)
 
 
@@ -171,7 +170,7 @@ def test_a_run_of_steps_equals_a_naive_loop(tmp_path: Path, tiny_dir: Path) -> N
     """Weights after six steps beside torch's own AdamW, clip and scheduler on the naive loss, in float64."""
     lr, steps, warm_up = 5e-3, 6, 2
     config = sft_home(tmp_path, tiny_dir, **{"train.grad_clip": 0.5, "train.weight_decay": 0.1})
-    backend = LocalBackend(config, tiny_dir, CheckpointStore(config.checkpoints_dir))
+    backend = LocalBackend(config, tiny_dir)
     backend.prepare(0, fresh=True)
     reference = Policy(tiny_dir, config.train)
     for policy in (backend.policy, reference):

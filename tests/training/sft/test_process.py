@@ -16,12 +16,13 @@ import pytest
 from tests.training.homes import same
 from tests.training.sft.chat_model import conversation, sft_home, write
 from turnwise.journal import Journal
-from turnwise.training.publish import load_adapter_dir, version_dir
+from turnwise.training.publish import version_dir
+from turnwise.training.weights.files import load_version_dir
 
 pytestmark = pytest.mark.slow
 
 PROGRAM = (
-    "import sys; from turnwise.training.sft import course; course.CHECKPOINT_S = 0.05; "
+    "import sys; from turnwise.training.sft import course; course.CHECKPOINT_S, course.SAVING = 0.05, 0; "
     "from turnwise.cli.main import main; sys.exit(main())"
 )
 """The command, with checkpoints at every few steps: a step of the tiny model takes milliseconds."""
@@ -74,7 +75,7 @@ def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, chat_dir: Pat
         said, _ = process.communicate(timeout=300)
         assert process.returncode == 0, said
         assert "version 1 serves from now on; `turnwise versions rollback 0` goes back to the base model" in said
-        found.append(load_adapter_dir(version_dir(tmp_path / name / "versions", 1)).weights)
+        found.append(load_version_dir(version_dir(tmp_path / name / "versions", 1)).weights)
     assert resumed >= KILLS - 1, "the kills came before anything was done"
     assert same(*found)
 

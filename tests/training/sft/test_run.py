@@ -20,12 +20,13 @@ from tests.training.sft.chat_model import conversation, make_chat_model, sft_hom
 from turnwise.config import Config
 from turnwise.errors import ConfigError, DataError, LeaseLost, PlaceTaken, TurnwiseError
 from turnwise.journal import Journal
-from turnwise.training.publish import load_adapter_dir, version_dir
+from turnwise.training.publish import version_dir
 from turnwise.training.sft import course, run
 from turnwise.training.sft.course import SftProgress, SftStopped
 from turnwise.training.sft.run import SftTeller, fine_tune, look
 from turnwise.training.sft.unfinished import SftSettings
 from turnwise.training.update import Trainer
+from turnwise.training.weights.files import load_version_dir
 from turnwise.types import PolicyVersion
 
 SETTINGS = SftSettings(epochs=2, lr=5e-3, batch_tokens=200, eval_share=0.1, warm_up=0.2, context=512)
@@ -68,7 +69,7 @@ def tuned(
 
 
 def weights(config: Config, number: int) -> dict[str, torch.Tensor]:
-    return load_adapter_dir(version_dir(config.versions_dir, number)).weights
+    return load_version_dir(version_dir(config.versions_dir, number)).weights
 
 
 def killed() -> None:
@@ -97,8 +98,22 @@ def test_a_run_learns_and_publishes_a_version_that_says_where_it_came_from(home:
     assert told.seen[-1].held_out == kept.metrics["held_out"]
     meta = json.loads((version_dir(home.versions_dir, 1) / "meta.json").read_text())
     assert meta["source"] == kept.source
-    assert meta["checkpoint"] is None
+    assert not (version_dir(home.versions_dir, 1) / "optimizer.state").exists()
     assert not (home.home / "sft").exists()
+
+
+def test_every_weight_is_learned_stopped_and_gone_on_with(tmp_path: Path, chat_dir: Path, data: Path) -> None:
+    full = {"train.weights": "full"}
+    steady, held = (sft_home(tmp_path / name, chat_dir, **full) for name in ("steady", "held"))
+    version = tuned(steady, data)
+    assert version.metrics["held_out"] < version.metrics["held_out_before"]
+    with pytest.raises(SftStopped):
+        tuned(held, data, Told(3))
+    with pytest.raises(DataError, match=r"train\.weights was full, and is lora"):
+        tuned(sft_home(held.home, chat_dir), data)
+    tuned(held, data)
+    assert "model.norm.weight" in weights(held, 1)
+    assert same(weights(steady, 1), weights(held, 1))
 
 
 def test_a_second_run_goes_on_from_the_first_and_a_rollback_leaves_both(home: Config, data: Path) -> None:
@@ -147,6 +162,7 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(
     steady = sft_home(tmp_path / "steady", chat_dir)
     tuned(steady, data)
     monkeypatch.setattr(course, "CHECKPOINT_S", 0.0)
+    monkeypatch.setattr(course, "SAVING", 0)
     monkeypatch.setattr(Journal, "close", lambda self: None)
     monkeypatch.setattr("turnwise.journal.queue.batches.Batches.release", lambda self, batch: None)
     for at in (2, 3, 7):
@@ -364,8 +380,8 @@ def test_a_damaged_checkpoint_costs_its_steps_and_nothing_else(
     steady = sft_home(tmp_path / "steady", chat_dir)
     tuned(steady, data)
     stopped(home, data)
-    [checkpoint] = (home.home / "sft").glob("batch-*")
-    (checkpoint / "optimizer.pt").write_bytes(b"torn")
+    [checkpoint] = (home.home / "sft").glob("step-*")
+    (checkpoint / "optimizer.state").write_bytes(b"torn")
     told = Told()
     tuned(home, data, told)
     assert "goes on" not in " ".join(told.said)

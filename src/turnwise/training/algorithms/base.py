@@ -1,6 +1,6 @@
-"""What an algorithm is: three hooks that an update calls. Each algorithm is the file of its name in this folder.
+"""What an algorithm is: four hooks that an update calls. Each algorithm is the file of its name in this folder.
 
-The trainer knows no algorithm. It runs the model, sums the loss streams, each over its own token count
+The trainer knows no algorithm. It runs the model, sums the terms of the loss, each over its own token count
 (``turnwise.training.step``), and asks here what a score and a hint mean for each token.
 """
 
@@ -33,7 +33,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class ExtraLoss:
-    """A stream beside the policy gradient, averaged over the samples whose hint a teacher read.
+    """A term beside the policy gradient, averaged over the samples whose hint a teacher read.
 
     ``per_position``: log-probs over the vocabulary of student and teacher, both at temperature 1, [N, V] and [N, V]
     -> [N].
@@ -61,11 +61,15 @@ class Algorithm:
         """What the samples of a batch say only beside each other: their advantages, each [R], as they are used."""
         return advantages
 
+    def takes_part(self, batch: Sequence[Seen], advantages: Sequence[Tensor]) -> Sequence[bool]:
+        """Which samples the policy gradient is averaged over; ``advantages`` are those that `group` gave."""
+        return [bool(a.any()) for a in advantages]
+
     def extra_loss(self) -> ExtraLoss | None:
         """A loss of its own on the hinted turns, or None."""
         return None
 
 
-def algorithm_of(config: TrainConfig, history: ScoreHistory | None = None) -> Algorithm:
-    """The algorithm that `train.method` names: ``ALGORITHM`` of the file with that name."""
-    return import_module(f"{__package__}.{config.method}").ALGORITHM(config, history)
+def algorithm_of(config: TrainConfig, history: ScoreHistory | None = None, method: str | None = None) -> Algorithm:
+    """The algorithm of this name, or that `train.method` names: ``ALGORITHM`` of the file with that name."""
+    return import_module(f"{__package__}.{method or config.method}").ALGORITHM(config, history)

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from torch import Tensor
-
 from turnwise.training.batching import TokenText
 from turnwise.training.lessons.learning import Taught
 from turnwise.training.step import Signals, Tick
+from turnwise.training.weights.base import State
 from turnwise.types import Batch, PolicyVersion, Sample
 
 
@@ -75,11 +74,11 @@ class Backend(Protocol):
         """What the gate measures of the weights as they are, and would say of them; nothing is changed."""
         ...
 
-    def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The adapter's weights and the optimiser's state, to come back to."""
+    def snapshot(self) -> tuple[State, State]:
+        """What is trained and the optimiser's state, whole and by name, to come back to."""
         ...
 
-    def restore(self, adapter: dict[str, Tensor], optimizer: dict[str, Any]) -> None:
+    def restore(self, weights: State, moments: State) -> None:
         """Go to where a snapshot was taken."""
         ...
 
@@ -90,8 +89,13 @@ class Backend(Protocol):
         """
         ...
 
-    def stage(
-        self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str | None
-    ) -> AbstractContextManager[Callable[[], None]]:
-        """Write a version's directory beside its place; what is given puts it there."""
+    def close(self) -> None:
+        """Nothing more is asked of it."""
+        ...
+
+    def stage(self, version: PolicyVersion, *, with_moments: bool = True) -> AbstractContextManager[Callable[[], None]]:
+        """Write the weights as they are as a version's directory beside its place; what is given puts it there.
+
+        ``with_moments``: with the optimiser's state.
+        """
         ...

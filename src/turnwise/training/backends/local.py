@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from turnwise.config import Config
+from turnwise.config import Config, TrainConfig, recipes
 from turnwise.errors import AdapterError, EngineError, ModelError
 from turnwise.methods import METHODS
+from turnwise.models.identity import refuse_other_base
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.batching import TokenText
-from turnwise.training.checkpoints import CheckpointStore
 from turnwise.training.gate.gate import Gate
 from turnwise.training.lessons.comparing import followed
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
@@ -25,11 +25,15 @@ from turnwise.training.lessons.making import FEWEST, make_lessons
 from turnwise.training.lessons.questions import questions_of
 from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
-from turnwise.training.publish import load_adapter_dir, staged_version, version_dir
+from turnwise.training.publish import staged_version, version_dir
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import Signals, Tick, compute_signals, step_without_guilty, without_faults
 from turnwise.training.supervised import likelihood_loss, rows_of, supervised_step
-from turnwise.types import BASE_VERSION, Batch, PolicyVersion, Sample
+from turnwise.training.weights.base import State
+from turnwise.training.weights.files import META, PublishedWeights, load_version_dir, read_json
+from turnwise.training.weights.moments import fits, moments_of, read_moments, set_moments
+from turnwise.training.weights.ranks import Ranks
+from turnwise.types import BASE_VERSION, PERSONAL, Batch, PolicyVersion, Sample
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +43,13 @@ LEAST_ROOM = 64
 
 
 class LocalBackend:
-    """A `Backend` on torch, on one device. Optimiser states are looked up in the checkpoints."""
+    """A `Backend` on torch, on one device."""
 
-    def __init__(self, config: Config, model: Path | str, checkpoints: CheckpointStore) -> None:
+    def __init__(self, config: Config, model: Path | str, ranks: Ranks | None = None) -> None:
         self._config = config.train
+        self._recipes = recipes(config.train, config.streams)
         self._versions = config.versions_dir
-        self._checkpoints = checkpoints
-        self._model = str(model)
-        self.policy = Policy(model, config.train)
+        self.policy = Policy(model, config.train, ranks)
         self._folder = model
         self._gate = Gate(self.policy, model, config.train, config.gate)
         self._parent: dict[str, Tensor] | None = None
@@ -67,12 +70,13 @@ class LocalBackend:
     def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
         if version != BASE_VERSION:
-            adapter = load_adapter_dir(version_dir(self._versions, version))
-            self._check_scale(version, adapter.lora)
+            there = load_version_dir(version_dir(self._versions, version))
+            refuse_other_base(version, there.meta, self._folder)
+            self._refuse(version, there)
             if not fresh:
-                self._go_on_from(version, adapter.meta)
-            self._parent, meta = adapter.weights, adapter.meta
-        self.policy.load(self._parent)
+                self._go_on_from(version, there.meta)
+            self._parent, meta = self.policy.weights.mine(there.weights), there.meta
+        self.policy.start_from(self._parent)
         self._history = ScoreHistory.of(meta.get("metrics", {}))
         return meta
 
@@ -80,12 +84,20 @@ class LocalBackend:
         return without_faults(batch, self.policy)
 
     def signals(self, batch: Batch, tick: Tick) -> Sequence[Signals]:
-        return compute_signals(self.policy, batch, self._config, tick, self._history)
+        return self._within_memory(
+            lambda room: compute_signals(
+                self.policy, batch, self._in_passes_of(room), tick, self._history, self._recipes
+            )
+        )
 
     def step(
         self, batch: Batch, signals: Sequence[Signals], chosen: Sequence[int], tick: Tick
     ) -> tuple[dict[str, float], list[int]]:
-        return step_without_guilty(self.policy, self._optimizer, batch, signals, chosen, self._config, tick)
+        return self._within_memory(
+            lambda room: step_without_guilty(
+                self.policy, self._optimizer, batch, signals, chosen, self._in_passes_of(room), tick
+            )
+        )
 
     def lessons(self, batch: Batch, tick: Tick) -> Sequence[Taught]:
         config = self._config
@@ -100,7 +112,7 @@ class LocalBackend:
         try:
             renderer = self._renderer
             most = config.lessons
-            asked = [sample.as_asked() for sample in batch.samples]
+            asked = [sample.as_asked() for sample in batch.samples if sample.stream == PERSONAL]
             questions = questions_of(asked, renderer, most, config.lesson_prompt, str(seed), spare=most)
             lessons = make_lessons(self.policy, renderer, questions, most, said, config.lesson_tokens, tick)
         except (ModelError, EngineError) as e:
@@ -112,7 +124,7 @@ class LocalBackend:
         log.info("%d lessons in %d standing wishes, %d taken back", *told)
         if len(lessons) < FEWEST:
             return []
-        return with_base(self.policy, lessons, config.microbatch_tokens, tick)
+        return with_base(self.policy, lessons, self._room, tick)
 
     def _standing(self, batch: Batch, tick: Tick) -> Standing:
         """What the person wishes for now, as far as hints say."""
@@ -129,10 +141,12 @@ class LocalBackend:
         return found
 
     def learn(self, lessons: Sequence[Taught], tick: Tick) -> float:
-        return learn_step(self.policy, self._optimizer, lessons, self._config, tick)
+        return self._within_memory(
+            lambda room: learn_step(self.policy, self._optimizer, lessons, self._in_passes_of(room), tick)
+        )
 
     def lesson_loss(self, lessons: Sequence[Taught], tick: Tick) -> float:
-        return loss_of(self.policy, lessons, self._config.microbatch_tokens, tick, learn=False)
+        return self._within_memory(lambda room: loss_of(self.policy, lessons, room, tick, learn=False))
 
     def imitate(self, texts: Sequence[TokenText], lr: float, tick: Tick) -> dict[str, float]:
         return self._within_memory(
@@ -146,6 +160,10 @@ class LocalBackend:
             lambda room: likelihood_loss(self.policy, rows_of(self.policy, texts), room, tick, learn=False)
         )
 
+    def _in_passes_of(self, room: int) -> TrainConfig:
+        """The settings with so many tokens in a pass, which changes no result."""
+        return self._config.model_copy(update={"microbatch_tokens": room})
+
     def _within_memory(self, work: Callable[[int], T]) -> T:
         """Work with half as many tokens in a pass where the memory does not hold them, from then on.
 
@@ -157,62 +175,79 @@ class LocalBackend:
             except torch.OutOfMemoryError as e:
                 if self._room <= LEAST_ROOM:
                     raise ModelError(
-                        f"the memory of {self.device} does not hold the longest conversation; lower --context"
+                        f"the memory of {self.device} does not hold the longest text; lower engine.max_model_len, or "
+                        "--context of `turnwise sft`"
                     ) from e
                 self._room = max(LEAST_ROOM, self._room // 2)
+                self._gate.in_passes_of(self._room)
                 log.warning("out of memory: %d tokens in a pass from now on", self._room)
             torch.cuda.empty_cache()
 
     def figures(self, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         return self._gate.measure(self._parent, probes, tick)
 
-    def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return self.policy.state(), self._optimizer.state_dict()
+    def snapshot(self) -> tuple[State, State]:
+        weights = self.policy.weights
+        return {n: weights.whole(p) for n, p in weights.named().items()}, moments_of(weights, self._optimizer)
 
-    def restore(self, adapter: dict[str, Tensor], optimizer: dict[str, Any]) -> None:
-        self.policy.load(adapter)
-        self._optimizer.load_state_dict(optimizer)
+    def restore(self, weights: State, moments: State) -> None:
+        self.policy.load(self.policy.weights.mine(weights))
+        set_moments(self.policy.weights, self._optimizer, moments)
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         return self._gate.examine(self._parent, batch, probes, self._standing(batch, tick).wishes, tick)
 
-    def stage(
-        self, version: PolicyVersion, adapter: dict[str, Tensor], checkpoint: str | None
-    ) -> AbstractContextManager[Callable[[], None]]:
-        return staged_version(version, adapter, self.policy.lora_config, checkpoint, self._model)
+    def close(self) -> None:
+        """There is nothing but this process."""
+
+    def stage(self, version: PolicyVersion, *, with_moments: bool = True) -> AbstractContextManager[Callable[[], None]]:
+        weights, moments = self.snapshot()
+        return staged_version(version, self.policy.weights, weights, moments if with_moments else None)
 
     def _new_optimizer(self) -> torch.optim.Optimizer:
-        config = self._config
-        parameters = self.policy.parameters()
-        return torch.optim.AdamW(parameters, lr=config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay)
+        return self.policy.weights.optimizer(self._config)
 
-    def _check_scale(self, version: int, lora: dict[str, Any]) -> None:
-        """Weights mean nothing without their scale, alpha / rank: under another one they are another policy.
-
-        And the optimiser's state is of yet another.
-        """
-        for setting, name in (("lora_rank", "r"), ("lora_alpha", "lora_alpha")):
-            was, now = lora.get(name), getattr(self._config, setting)
-            if was != now:
-                raise AdapterError(
-                    f"version {version} was trained with train.{setting} = {was}, the configuration says {now}; "
-                    f"set train.{setting} back to {was}, or start in a new home"
-                )
+    def _refuse(self, version: int, there: PublishedWeights) -> None:
+        """Raises AdapterError where these weights cannot go on from that version."""
+        ours = self.policy.weights
+        if there.kind != ours.kind:
+            raise AdapterError(
+                f'version {version} was trained with train.weights = "{there.kind}", the configuration says '
+                f'"{ours.kind}"; set train.weights = "{there.kind}", roll back to a version of the other kind '
+                "(`turnwise versions rollback 0` is the base model), or start in a new home"
+            )
+        ours.refuse(version, there.settings)
 
     def _go_on_from(self, version: int, meta: dict[str, Any]) -> None:
-        name = meta.get("checkpoint")
-        left = self._checkpoints.load(str(name)) if name else None
-        if left is None and meta.get("source"):
+        """Take up the optimiser's state of a version: where it is damaged, that of the one before; else a fresh one."""
+        if meta.get("source"):
             log.info("v%d was fine-tuned; the update starts with a fresh optimiser", version)
             return
-        if left is None:
+        state, of = self._moments_before(version)
+        if state is None:
             log.warning("the optimiser state of v%d is gone; the update starts with a fresh one", version)
             return
-        self._optimizer.load_state_dict(left.optimizer)
+        set_moments(self.policy.weights, self._optimizer, state)
         # The gate let only a part of that step pass. Its momentum would go on with the rest of it: it is cut alike.
         # How large gradients are is as true as before, so their squares stay.
-        part = float(meta.get("gate", {}).get("alpha", 1.0))
-        for state in self._optimizer.state.values() if part < 1 else ():
-            state["exp_avg"].mul_(part)
-        for group in self._optimizer.param_groups:  # the configuration, not the checkpoint, sets these
-            group.update(lr=self._config.lr, weight_decay=self._config.weight_decay)
+        part = float(meta.get("gate", {}).get("alpha", 1.0)) if of == version else 1.0
+        for state_of in self._optimizer.state.values() if part < 1 else ():
+            state_of["exp_avg"].mul_(part)
+
+    def _moments_before(self, version: int) -> tuple[State | None, int]:
+        """The optimiser's state of a version, or where that is damaged of its parent; and whose it is."""
+        shapes = self.policy.weights.whole_shapes
+        while version != BASE_VERSION:
+            folder = version_dir(self._versions, version)
+            try:
+                state = read_moments(folder)
+                if state is None or fits(state, shapes):
+                    return state, version
+                log.warning("the optimiser state of v%d is of other weights; that of its parent is taken", version)
+            except ValueError as e:
+                log.warning("v%d: %s; the optimiser goes on from the state of its parent", version, e)
+            try:
+                version = int(read_json(folder / META).get("parent", BASE_VERSION))
+            except (AdapterError, ValueError):
+                break
+        return None, version

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from turnwise.errors import DataError
 from turnwise.training.backends.base import Backend
 from turnwise.training.batching import TokenText
-from turnwise.training.checkpoints import Checkpoint, CheckpointStore
+from turnwise.training.sft.checkpoints import Checkpoint, CheckpointStore
 from turnwise.training.sft.encoding import Encoded, texts_of
 from turnwise.training.sft.plan import all_steps
 from turnwise.training.sft.schedule import cosine, warm_up_steps
@@ -21,13 +21,13 @@ from turnwise.training.sft.unfinished import SftSettings
 from turnwise.training.step import NotFinite, Tick
 
 CHECKPOINT_S = 60.0
-"""Most work that a kill undoes; a checkpoint of a small model takes a tenth of a second."""
+"""Most work that a kill undoes, where a checkpoint takes little; that of an adapter takes a tenth of a second."""
+SAVING = 20
+"""Times that a checkpoint takes itself pass between two: one of a whole model may take a minute."""
 MEASURED = 10
 """Times that the held-out loss is taken on the way, beside the beginning and the end of each epoch."""
 MOST_SKIPPED = 5
 """Steps in a row without a finite gradient: weights or data are beyond it, and more of it mends nothing."""
-RUN = 0
-"""Stands for the batch in the names of checkpoints; there is one run in a folder."""
 
 
 class SftStopped(Exception):
@@ -68,11 +68,11 @@ class TuningCourse:
         """
         steps = all_steps([e.tokens for e in self.learn], self.settings.batch_tokens, self.seed, self.settings.epochs)
         metrics: list[dict[str, float]] = [{}]
-        if done := self.checkpoints.latest(RUN, self.origin):
-            self.backend.restore(done.adapter, done.optimizer)
+        if done := self.checkpoints.latest(self.origin):
+            self.backend.restore(done.weights, done.moments)
             metrics = [dict(one) for one in done.metrics]
             say(f"goes on behind step {done.position} of {len(steps)}")
-        saved, saved_at = len(metrics), time.monotonic()
+        saved, saved_at, took = len(metrics), time.monotonic(), 0.0
         warm_up, points = warm_up_steps(len(steps), self.settings.warm_up), self._points(len(steps))
         try:
             while True:
@@ -90,9 +90,11 @@ class TuningCourse:
                         f"{MOST_SKIPPED} steps in a row had no finite gradient, so the run is given up; lower --lr, or "
                         "look at the lines that were named, and begin with --anew"
                     )
-                if time.monotonic() - saved_at >= CHECKPOINT_S:
+                began = time.monotonic()
+                if began - saved_at >= max(CHECKPOINT_S, SAVING * took):
                     self._save(metrics)
                     saved, saved_at = len(metrics), time.monotonic()
+                    took = saved_at - began
         except Exception:
             if len(metrics) > saved:
                 self._save(metrics)
@@ -124,8 +126,7 @@ class TuningCourse:
         return epochs | {steps * k // MEASURED for k in range(MEASURED + 1)}
 
     def _save(self, metrics: list[dict[str, float]]) -> None:
-        adapter, optimizer = self.backend.snapshot()
-        self.checkpoints.save(RUN, Checkpoint(adapter, optimizer, len(metrics) - 1, metrics, self.origin))
+        self.checkpoints.save(Checkpoint(*self.backend.snapshot(), len(metrics) - 1, metrics, self.origin))
 
 
 def _progress(metrics: Sequence[dict[str, float]], steps: int) -> SftProgress:

@@ -26,8 +26,7 @@ from turnwise.journal.deletion.retention import prune_versions
 from turnwise.models.architectures import supported_model
 from turnwise.tokens.rendering import load_renderer
 from turnwise.training.backends.base import Backend
-from turnwise.training.backends.local import LocalBackend
-from turnwise.training.checkpoints import CheckpointStore
+from turnwise.training.backends.choice import backend_of
 from turnwise.training.publish import numbers_on_disk, version_dir
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.sft.conversations import DataFile, read_data
@@ -99,11 +98,11 @@ def _learn(
 ) -> PolicyVersion:
     """From the file's conversations to the version."""
     os.nice(max(0, 10 - os.nice(0)))  # it must not take the processor from answers
-    torch.set_num_threads(config.train.threads or max(1, (os.cpu_count() or 1) // 2))
+    torch.set_num_threads(config.train.cpu_threads())
     transformers.utils.logging.disable_progress_bar()
     model = supported_model(config.model.path)
     config.versions_dir.mkdir(parents=True, exist_ok=True)
-    backend: Backend = LocalBackend(config, model, CheckpointStore(config.checkpoints_dir))
+    backend: Backend = backend_of(config, model)
     parent = journal.versions.latest()
     meta = backend.prepare(parent, fresh=True)
     story = SftStory.of(read.path, read.sha256, str(model), parent, meta, settings, config.train)
@@ -130,11 +129,12 @@ def _learn(
             journal.batches.release(batch)
         raise
     finally:
+        backend.close()
         with suppress(JournalUnavailable):
             journal.status.forget(STATUS_KEY)
     unfinished.drop()
-    if config.journal.keep_versions:
-        prune_versions(journal, config.journal.keep_versions)
+    if config.keep_versions:
+        prune_versions(journal, config.keep_versions)
     return version
 
 
@@ -223,8 +223,7 @@ def _publish(
         source=source,
     )
     tick("publishing", 0, 1)
-    weights, _ = backend.snapshot()
-    with backend.stage(version, weights, None) as put_in_place:
+    with backend.stage(version, with_moments=False) as put_in_place:
         journal.batches.renew(batch, config.train.lease_s)
         journal.batches.finish(batch, version, put_in_place=put_in_place)
     return version

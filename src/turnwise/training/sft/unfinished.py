@@ -19,10 +19,11 @@ from filelock import FileLock, Timeout
 from turnwise.config import TrainConfig
 from turnwise.errors import DataError, PlaceTaken
 from turnwise.files import write_atomically
-from turnwise.training.checkpoints import CheckpointStore
+from turnwise.training.sft.checkpoints import CheckpointStore
 
-OF_TRAIN = ("lora_rank", "lora_alpha", "weight_decay", "grad_clip", "seed", "dtype")
+OF_TRAIN = ("weights", "lora_rank", "lora_alpha", "weight_decay", "grad_clip", "seed", "dtype")
 """Settings of the section `train` that the course depends on."""
+LORA_SFT_LR = 2e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class SftSettings:
     """
 
     epochs: int = 2
-    lr: float = 2e-4
+    lr: float = LORA_SFT_LR
     batch_tokens: int = 4096
     eval_share: float = 0.05
     warm_up: float = 0.05

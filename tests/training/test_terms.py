@@ -1,4 +1,4 @@
-"""The streams of the loss: at which temperature each is taken, and how far a step goes by what it holds."""
+"""The terms of the loss: at which temperature each is taken, and how far a step goes by what it holds."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from turnwise.training.step import compute_signals, optimiser_step, step_scale
 from turnwise.types import Sample
 
 # -- temperature ----------------------------------------------------------------------------------------------------
+
+
+pytestmark = pytest.mark.usefixtures("both_weights")
 
 
 @pytest.mark.parametrize("settings", [{}, {"estimator": "topk", "top_k": 20}, {"divergence": "forward"}], ids=str)
@@ -96,7 +99,7 @@ def test_what_is_measured_is_the_sum_over_all_chunks(
     signals = compute_signals(policy, data, config, no_tick)
     optimizer = torch.optim.SGD(policy.parameters(), lr=0.0)
     whole = optimiser_step(policy, optimizer, data, signals, range(3), config, no_tick)
-    monkeypatch.setattr("turnwise.training.streams.HEAD_CHUNK", 3)
+    monkeypatch.setattr("turnwise.training.terms.HEAD_CHUNK", 3)
     assert optimiser_step(policy, optimizer, data, signals, range(3), config, no_tick) == pytest.approx(whole, rel=1e-4)
     assert whole["tokens"] == sum(len(one.response_ids) for one in data.samples)
 

@@ -1,0 +1,1 @@
+"""Rollouts: groups, outcomes and streams in training."""
