@@ -105,10 +105,10 @@ test-vllm: pull ## the engine contract on a real vLLM server on the CPU, in an e
 	  touch $(VLLM)/.installed; }
 	TURNWISE_VLLM_PYTHON=$(VLLM)/bin/python $(PYTEST) -m vllm -s
 
-REFERENCES := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/references-2
+REFERENCES := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/references-3
 
 .PHONY: test-references
-test-references: ## losses, advantages, averages, KL and fine-tuning beside verl 0.9.1 and TRL 1.16.0, in an environment of their own
+test-references: ## losses, advantages, rollouts, averages, KL and fine-tuning beside verl 0.9.1 and TRL 1.16.0, in an environment of their own
 	@test -x $(REFERENCES)/bin/python || $(PYTHON) -m venv $(REFERENCES)
 	@# verl asks for an older transformers, which nothing here imports: it comes without its dependencies
 	@test -e $(REFERENCES)/.installed || { \
@@ -116,7 +116,7 @@ test-references: ## losses, advantages, averages, KL and fine-tuning beside verl
 	  $(REFERENCES)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1 && \
 	  $(REFERENCES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt trl==1.16.0 accelerate \
 	    codetiming datasets dill numpy omegaconf orjson pandas platformdirs pyarrow ray tensordict transformers pydantic msgspec pytest \
-	    peft renderers httpx jiter filelock jinja2 && \
+	    peft renderers httpx jiter filelock jinja2 hydra-core && \
 	  touch $(REFERENCES)/.installed; }
 	PYTHONPATH=src $(REFERENCES)/bin/python -m pytest -c /dev/null --rootdir=. --noconftest -q -p no:cacheprovider tests/references
 

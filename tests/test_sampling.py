@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from turnwise.config import TrainConfig
-from turnwise.methods import METHODS
+from turnwise.methods import METHODS, OF_TURNS
 from turnwise.sampling import (
     Signal,
     exclusion_of_answer,
@@ -118,5 +118,5 @@ def test_turns_of_the_kl_term_alone_are_never_more_than_the_others_and_never_bef
 
 def test_the_signals_of_a_method_have_weights_in_the_configuration() -> None:
     assert {weight for method in METHODS.values() for weight in method.weights} <= TrainConfig.model_fields.keys()
-    assert all(method.weights for method in METHODS.values())
+    assert all(METHODS[name].weights for name in OF_TURNS)
     assert [name for name in METHODS if takes_hint(name, 3)] == ["combined", "opd"]

@@ -28,6 +28,8 @@ class Capabilities:
     """Gives the log-prob of each sampled token."""
     adapters: bool = False
     """Loads a trained version while it serves, and serves several versions at once."""
+    models: bool = False
+    """Loads a version that is a whole model beside the others, as it loads an adapter."""
     structured: bool = False
     """Holds an answer to a JSON schema."""
     grammars: bool = False
@@ -53,7 +55,7 @@ class Capabilities:
 
 
 CAPABILITIES: dict[Kind, Capabilities] = {
-    "local": Capabilities(token_ids=True, logprobs=True, adapters=True, pooling=True, given_logprobs=True),
+    "local": Capabilities(token_ids=True, logprobs=True, adapters=True, models=True, pooling=True, given_logprobs=True),
     "vllm": Capabilities(
         token_ids=True,
         logprobs=True,
@@ -115,6 +117,12 @@ def check(config: Config) -> None:
         lacks = " and ".join(_LACKS[f.name] for f in fields(able) if f.name in _LACKS and not getattr(able, f.name))
         raise ConfigError(
             f"{kind} has no {lacks}, so it cannot be trained; set train.enabled = false, or another engine"
+        )
+    if config.train.enabled and config.train.weights == "full" and not able.models:
+        able_ones = " or ".join(f'"{name}"' for name, can in CAPABILITIES.items() if can.models)
+        raise ConfigError(
+            f'{kind} cannot take up a whole model while it serves, as train.weights = "full" publishes it; set '
+            f'train.weights = "lora", or engine.kind = {able_ones}'
         )
     if engine.kind != "upstream" and (engine.model is not None or engine.api != "openai"):
         raise ConfigError(f'engine.model and engine.api belong to engine.kind = "upstream", not to {kind}; remove them')

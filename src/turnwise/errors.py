@@ -79,6 +79,15 @@ class TooLate(JournalError):
     """The turn is past the point where this could be done to it."""
 
 
+class RolloutRefused(JournalError):
+    """What a client says of a rollout contradicts what it said before, or comes too late. ``code`` is for programs."""
+
+    def __init__(self, message: str, code: str, status: int = 409) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+
+
 class DataError(TurnwiseError):
     """A file of conversations cannot be read, or holds what cannot be learned."""
 

@@ -7,6 +7,7 @@ it: `methods.METHODS` is the one table of them.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,19 @@ def signal_of_verdict(
     if signal.reward == 0 and not signal.hint:
         return Exclusion.NO_SIGNAL
     return signal if response_tokens else Exclusion.NOT_TRAINABLE
+
+
+def step_reward(method: str, outcome: float, votes: Sequence[float]) -> float:
+    """What a step of a rollout with this outcome is worth: ``o``, and where the method learns from votes, their mean
+    beside it (OpenClaw-RL §4.4.2). ``votes`` are the valid ones; a last step, to which nothing came back, has none."""
+    voted = math.fsum(votes) / len(votes) if METHODS[method].scores and votes else 0.0
+    return outcome + voted
+
+
+def has_spread(outcomes: Sequence[float]) -> bool:
+    """Whether a group of rollouts is worth training on (dynamic sampling, OpenWebRL §4.4): where all ended alike, none
+    is better than another. A group of one is compared with none, and stays."""
+    return len(outcomes) == 1 or (len(outcomes) > 1 and min(outcomes) < max(outcomes))
 
 
 def may_keep_only_turn(waiting: Sequence[int]) -> bool:

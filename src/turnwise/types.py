@@ -12,6 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from turnwise.methods import PERSONAL
+
 MODEL_NAME = "turnwise"
 """What clients call the model that learns."""
 UPSTREAM = "upstream"
@@ -79,7 +81,7 @@ class TurnState(StrEnum):
     SERVED = "served"  # the request was taken; the answer is being generated
     WAITING = "waiting"  # answered and durable; the next state has not come yet
     JUDGING = "judging"  # the next state is here; a judge has it, or will
-    JUDGED = "judged"  # has a verdict
+    JUDGED = "judged"  # has a verdict, or is a step of a rollout that waits for its group
     READY = "ready"  # is a sample the trainer may take
     LEASED = "leased"  # is in a batch that a trainer works on
     TRAINED = "trained"  # is part of a policy version
@@ -107,12 +109,17 @@ class Exclusion(StrEnum):
     REFUSED_BY_GATE = "its policy version was refused by the gate"
     SET_ASIDE = "its session is set aside for the gate"
     FAILED_IN_TRAINING = "training on it failed"
+    MASKED = "masked by its client"
+    NO_OUTCOME = "its rollout has no outcome"
+    GROUP_CLOSED = "its group was closed before it was complete"
+    CONSTANT_GROUP = "the rollouts of its group ended alike"
     FORGOTTEN = "forgotten by request"
 
 
 TRANSITIONS: dict[TurnState, frozenset[TurnState]] = {
     TurnState.SERVED: frozenset({TurnState.WAITING, TurnState.EXCLUDED}),
-    # waiting -> judged: the person scored the turn; waiting -> ready: the only turn of a session
+    # waiting -> judged: the person scored the turn, or nobody votes on this step of a rollout
+    # waiting -> ready: the only turn of a session
     TurnState.WAITING: frozenset({TurnState.JUDGING, TurnState.JUDGED, TurnState.READY, TurnState.EXCLUDED}),
     TurnState.JUDGING: frozenset({TurnState.JUDGED, TurnState.EXCLUDED}),
     # judged -> trained: the person took back what made a sample of it once more
@@ -196,7 +203,8 @@ class Verdict:
 class JudgeTask:
     """A turn leased to a judge. The lease is lost when another worker holds a newer ``lease_token``.
 
-    ``cut_off``: a token limit ended the answer. ``tools``: the definitions that the request had.
+    ``cut_off``: a token limit ended the answer. ``tools``: the definitions that the request had. ``votes``: how many a
+    model casts on a step of a rollout, of which no hint is wanted; None for a person's turn.
     """
 
     turn_id: str
@@ -207,11 +215,36 @@ class JudgeTask:
     next_state: list[Message]
     cut_off: bool = False
     tools: list[dict[str, Any]] | None = None
+    votes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """What a client says of a session that plays a task: the stream, the task, and the group of those that play it,
+    with how many there are to be."""
+
+    stream: str
+    task_id: str
+    group_id: str
+    group_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """The rollouts of one task that are compared with each other.
+
+    ``outcomes``: of each of its trajectories that has one, also of one without a token to train on.
+    """
+
+    id: str
+    outcomes: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A judged turn as the trainer sees it: ids, the score times its confidence as reward, and the hint."""
+    """A turn as the trainer sees it: ids, reward and hint. A person's turn is a judged one, and its reward the score
+    times its confidence. One of a rollout is the step with the index ``step`` of the trajectory ``session_id``, and its
+    reward what `sampling.step_reward` gives."""
 
     turn_id: str
     session_id: str
@@ -227,6 +260,9 @@ class Sample:
     """What the last user message says, where it asks something: words that judge the answer before ask nothing."""
     placed: tuple[tuple[int, int], ...] = ()
     """Starts and ends of wishes of the person in the prompt, which turnwise put behind their questions."""
+    stream: str = PERSONAL
+    group: TaskGroup | None = None
+    step: int | None = None
 
     def as_asked(self) -> Sample:
         """The same without these wishes in its prompt: what the person asked by themselves, and what is to be answered

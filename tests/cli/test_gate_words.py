@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.cli.records import _passed
+from turnwise.cli.versions.commands import _passed
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,18 @@ def test_idle_sessions_are_closed_and_open_again(tmp_path: Path, qwen3_dir: Path
         wait_until(lambda: status(gateway)["excluded"] == {Exclusion.NO_NEXT_STATE: len(CALLERS)})
 
 
+def test_a_group_that_never_completes_is_closed(tmp_path: Path, qwen3_dir: Path) -> None:
+    """No trainer runs here."""
+    config = settings(tmp_path / "home", qwen3_dir, streams={"web": {"group_wait_s": 0.5}})
+    with stub_engine(qwen3_dir) as (stub, url), gateway_on(config, stub, url) as gateway:
+        rollout = {"X-Session-Id": "one", "X-Stream": "web", "X-Group-Id": "g"}
+        said = {"model": "turnwise", "messages": [{"role": "user", "content": "say: ls"}]}
+        path = f"{gateway.url}/v1/chat/completions"
+        assert httpx.post(path, headers=gateway.auth | rollout, json=said, timeout=20).status_code == 200
+        wait_until(lambda: status(gateway)["groups"] == {"dropped": 1})
+        assert status(gateway)["excluded"] == {Exclusion.NO_OUTCOME: 1}
+
+
 def test_a_session_whose_answer_takes_long_is_not_idle(tmp_path: Path, qwen3_dir: Path) -> None:
     config = settings(tmp_path / "home", qwen3_dir, sessions__idle_close_s=0.2)
     with (

@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from tests.support.servers import wait_until
-from turnwise.config.sections import SkillsConfig
+from turnwise.config.skills import SkillsConfig
 from turnwise.errors import ConfigError, SkillError
 from turnwise.skills.embedding import LEFT_ALONE_S, THREAD, EmbeddingEndpoint, embedder, within
 from turnwise.skills.retrieval import SkillIndex, choose

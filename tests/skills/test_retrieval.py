@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from turnwise.bench.skills.labelled import LIBRARY, RELATED, UNRELATED
 from turnwise.bench.skills.run import library, measure
 from turnwise.config import Config
-from turnwise.config.sections import SkillsConfig
+from turnwise.config.skills import SkillsConfig
 from turnwise.messages import answer_of, saying
 from turnwise.skills.query import LONGEST, question_of
 from turnwise.skills.retrieval import Bm25, SkillIndex, choose, stems

@@ -20,7 +20,7 @@ from rich.table import Table
 from turnwise import __version__
 from turnwise.cli.bench import bench_app, judge_app
 from turnwise.cli.hints import hints_app
-from turnwise.cli.journal import forget_session, journal_app
+from turnwise.cli.journal import journal_app
 from turnwise.cli.models import pull
 from turnwise.cli.options import (
     ConfigFile,
@@ -35,11 +35,14 @@ from turnwise.cli.options import (
     remove_ours,
 )
 from turnwise.cli.person import feedback, token
-from turnwise.cli.records import sessions_app, versions_app
+from turnwise.cli.records import sessions_app
 from turnwise.cli.schedule import schedule_app
 from turnwise.cli.sft import sft
 from turnwise.cli.skills import skills_app
 from turnwise.cli.train import train_app
+from turnwise.cli.versions import versions_app
+from turnwise.cli.versions.forgetting import forget_command
+from turnwise.cli.versions.replaying import replay_command
 from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.loops.states import read_states
 from turnwise.methods import METHODS
@@ -55,7 +58,8 @@ app = typer.Typer(
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(versions_app, name="versions")
 app.add_typer(journal_app, name="journal")
-app.command("forget", epilog="Example: turnwise forget session-6f3a91c2 --dry-run")(forget_session)
+app.command("forget", epilog="Example: turnwise forget session-6f3a91c2 --dry-run")(forget_command)
+app.command("replay", epilog="Example: turnwise replay --method binary --judge signals")(replay_command)
 app.add_typer(judge_app, name="judge")
 app.add_typer(hints_app, name="hints")
 app.add_typer(skills_app, name="skills")
@@ -146,7 +150,11 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     from turnwise.schedule.telling import NOTES, when_trained
 
     settings = read_config(config, home, None)
-    figures, bumps = read_journal(settings, lambda journal: (journal.status.figures(), journal.skills.bumps()))
+    figures, bumps, rebuilding = read_journal(
+        settings,
+        lambda journal: (journal.status.figures(), journal.skills.bumps(), journal.rebuilding.unfinished()),
+    )
+    figures["rebuilding"] = [note.session for note in rebuilding]
     figures["skill_generations"] = [{"generation": b.generation, "cost": b.cost, "at": b.at} for b in bumps]
     states = read_states(settings.home)
     figures["supervised"] = {name: asdict(state) for name, state in states.items()}
@@ -163,6 +171,8 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
     table.add_row("verdicts", ", ".join(f"{n} {kind}" for kind, n in figures["verdicts"].items()) or "none yet")
     table.add_row("hints", str(figures["hints"]))
     table.add_row("samples waiting", f"{figures['samples_ready']} (a step starts at {settings.train.min_batch})")
+    if figures["groups"]:
+        table.add_row("groups of rollouts", ", ".join(f"{n} {state}" for state, n in figures["groups"].items()))
     table.add_row("training", escape(when_trained(settings, figures["samples_ready"], figures["loops"], states)))
     if settings.mode != "both":
         table.add_row("mode", settings.mode)
@@ -176,6 +186,11 @@ def status(config: ConfigFile = None, home: Home = None, as_json: Json = False) 
         table.add_row("[red]gate[/]", f"[red]{escape(stands_in_the_way)}[/]")
     elif refused := figures["refused_in_a_row"]["count"]:
         table.add_row("gate", f"refused {refused} {'batch' if refused == 1 else 'batches'} since the last version")
+    for session in figures["rebuilding"]:
+        still = f"versions that learned from {session} serve until `turnwise forget {session} --retrain` has ended"
+        table.add_row("[red]forgetting[/]", f"[red]{escape(still)}[/]")
+    for alarm in figures["alarms"]:
+        table.add_row("[red]alarm[/]", f"[red]{escape(alarm['said'])}; see `turnwise versions compare`[/]")
     for name, loop in figures["loops"].items():
         if name in NOTES:
             continue

@@ -53,6 +53,7 @@ ConfigFile = Annotated[
 ]
 Home = Annotated[Path | None, typer.Option("--home", help="Home folder (environment: TURNWISE_HOME).")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would go and change nothing.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

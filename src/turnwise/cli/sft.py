@@ -25,7 +25,10 @@ STOPPED = 130
 def sft(
     data: Annotated[Path, typer.Argument(help="The conversations: JSON, one object a line.")],
     epochs: Annotated[int, typer.Option(min=1, max=1000, help="Passes over the conversations.")] = 2,
-    lr: Annotated[float, typer.Option(min=1e-9, max=1, help="Learning rate at its peak.")] = 2e-4,
+    lr: Annotated[
+        float | None,
+        typer.Option(min=1e-9, max=1, help="Learning rate at its peak; default: 2e-4, or 1e-5 for every weight."),
+    ] = None,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens of an optimiser step, about.")] = 4096,
     eval_share: Annotated[
         float, typer.Option(min=0, max=0.5, help="Share of the conversations to measure on, not to learn; 0: none.")
@@ -53,11 +56,13 @@ def sft(
 
     Ctrl-C stops it; the same command then goes on, to the same weights. `turnwise versions rollback` goes back.
     """
-    from turnwise.training.sft.unfinished import SftSettings
+    from turnwise.config.sections import FULL_LR
+    from turnwise.training.sft.unfinished import LORA_SFT_LR, SftSettings
 
     settings = read_config(config, home, sets)
     longest = context or settings.engine.max_model_len
-    asked = SftSettings(epochs, lr, batch_tokens, eval_share, warm_up, longest, skip_broken)
+    rate = lr or (LORA_SFT_LR if settings.train.weights == "lora" else FULL_LR)
+    asked = SftSettings(epochs, rate, batch_tokens, eval_share, warm_up, longest, skip_broken)
     if check:
         from turnwise.training.sft.run import look
 

@@ -2,6 +2,7 @@
 
 from turnwise.config.gate import GateConfig
 from turnwise.config.sections import LOOPBACK, JudgeConfig, ModelConfig, ServerConfig, TrainConfig
+from turnwise.config.streams import Recipe, StreamConfig, StreamsConfig, of_person, recipes
 from turnwise.config.tree import Config, cache_dir, load_config
 
 __all__ = [
@@ -10,8 +11,13 @@ __all__ = [
     "GateConfig",
     "JudgeConfig",
     "ModelConfig",
+    "Recipe",
     "ServerConfig",
+    "StreamConfig",
+    "StreamsConfig",
     "TrainConfig",
     "cache_dir",
     "load_config",
+    "of_person",
+    "recipes",
 ]

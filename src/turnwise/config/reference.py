@@ -26,7 +26,10 @@ def as_markdown() -> str:
     for name, field in Config.model_fields.items():
         section = _section(field)
         if section is not None:
-            parts += [f"## `[{name}]`\n", (section.__doc__ or "").strip() + "\n", _table(section.model_fields)]
+            inner = {n: kind for n, f in section.model_fields.items() if (kind := _section(f))}
+            own = {n: f for n, f in section.model_fields.items() if n not in inner}
+            parts += [f"## `[{name}]`\n", _said(section), *([_table(own)] if own else [])]
+            parts += _inner(name, section, inner) if inner else []
     return "\n".join(parts)
 
 
@@ -37,11 +40,35 @@ def as_toml(config: Config) -> str:
     for name in type(config).model_fields:
         value = getattr(config, name)
         if isinstance(value, BaseModel):
-            inner = value.model_dump(exclude_none=True)
-            sections += ["", f"[{name}]", *(f"{key} = {_literal(v)}" for key, v in inner.items())]
+            sections += _sections(name, value)
         else:
             lines.append(f"{name} = {_literal(value)}")
     return "\n".join([*lines, *sections])
+
+
+def _sections(name: str, value: BaseModel) -> list[str]:
+    """A section as TOML, and behind it those that it holds."""
+    inner = value.model_dump(exclude_none=True)
+    held = {key: getattr(value, key) for key in inner if isinstance(getattr(value, key), BaseModel)}
+    own = [f"{key} = {_literal(v)}" for key, v in inner.items() if key not in held]
+    lines = ["", f"[{name}]", *own] if own or not held else []
+    return lines + [line for key, section in held.items() for line in _sections(f"{name}.{key}", section)]
+
+
+def _inner(name: str, outer: type[BaseModel], inner: dict[str, type[BaseModel]]) -> list[str]:
+    """Sections of one kind that a section holds, as one table with the defaults of each that differ."""
+    kind = next(iter(inner.values()))
+    held = {n: outer.model_fields[n].default for n in inner}
+    rows = ["| table | of | defaults that differ from those below |", "| --- | --- | --- |"]
+    for n, section in held.items():
+        differ = [f"`{k} = {_literal(getattr(section, k))}`" for k, f in kind.model_fields.items()
+                  if getattr(section, k) != f.default]  # fmt: skip
+        rows.append(f"| `[{name}.{n}]` | {outer.model_fields[n].description} | {', '.join(differ) or '-'} |")
+    return ["\n".join(rows) + "\n", _table(kind.model_fields)]
+
+
+def _said(section: type[BaseModel]) -> str:
+    return (section.__doc__ or "").strip() + "\n"
 
 
 def _section(field: FieldInfo) -> type[BaseModel] | None:

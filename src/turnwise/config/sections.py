@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from turnwise.config.addresses import DATABASE_URL, DatabaseUrl
 from turnwise.config.modes import WHEN, When
-from turnwise.methods import METHODS, known_method
+from turnwise.methods import METHODS, OF_TURNS, method_of_turns
 from turnwise.patterns import anchored
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -204,13 +205,17 @@ class JudgeConfig(Section):
         return given
 
 
+LORA_LR, FULL_LR = 6e-4, 1e-5
+"""Learning rates where none is given. Papers train every weight at 1e-5 and an adapter at ten times that and more."""
+
+
 class TrainConfig(Section):
     """How samples become policy versions."""
 
     enabled: bool = Field(default=True, description="Make samples to train on, and run the trainer.")
     when: When = Field(default="idle", description=WHEN)
-    method: Annotated[str, AfterValidator(known_method)] = Field(
-        default="combined", description=f"Which signals the loss uses: {', '.join(METHODS)}."
+    method: Annotated[str, AfterValidator(method_of_turns)] = Field(
+        default="combined", description=f"Which signals the loss uses: {', '.join(OF_TURNS)}."
     )
     estimator: Literal["exact", "topk", "sampled"] = Field(
         default="exact", description="Estimator of the distillation term."
@@ -239,7 +244,24 @@ class TrainConfig(Section):
     max_staleness: int = Field(
         default=8, ge=0, description="A sample made further away than this many versions, along parents, is excluded."
     )
-    lr: float = Field(default=6e-4, gt=0, description="Learning rate of the adapter.")
+    weights: Literal["lora", "full"] = Field(
+        default="lora", description="What is trained: an adapter, or every weight of the model (see training.md)."
+    )
+    reference: Literal["kept", "read"] = Field(
+        default="kept",
+        description="With weights = 'full', the base model that is compared with: kept in memory, or read from its "
+        "folder each time. An adapter needs neither.",
+    )
+    backend: Literal["local", "fsdp2"] = Field(
+        default="local", description="Where the weights are: in this process, or cut over several (see training.md)."
+    )
+    processes: int = Field(
+        default=2, ge=2, description="Processes of 'fsdp2' that are started here; torchrun says it itself."
+    )
+    rank_timeout_s: Seconds = Field(
+        default=600.0, description="Longest wait of processes of 'fsdp2' for one of them that hangs."
+    )
+    lr: float = Field(default=LORA_LR, gt=0, description=f"Learning rate; with weights = 'full' {FULL_LR:g} if unset.")
     epochs: int = Field(default=1, ge=1, description="Passes over a batch.")
     minibatch: int = Field(
         default=8, ge=1, description="Samples per optimiser step; one of fewer takes a smaller step."
@@ -258,17 +280,47 @@ class TrainConfig(Section):
     )
     grad_clip: float = Field(default=1.0, gt=0, description="Largest gradient norm.")
     weight_decay: float = Field(default=0.1, ge=0, description="AdamW weight decay.")
-    lora_rank: int = Field(default=16, ge=1, le=256, description="Rank of the adapter.")
-    lora_alpha: float = Field(default=32.0, gt=0, description="Scale of the adapter.")
+    lora_rank: int = Field(default=16, ge=1, le=256, description="Rank of an adapter.")
+    lora_alpha: float = Field(default=32.0, gt=0, description="Scale of an adapter.")
     seed: int = Field(default=0, ge=0, description="Seed of the adapter's start and of the order of samples.")
-    threads: int = Field(default=0, ge=0, description="CPU threads of the trainer; 0 takes half of the cores.")
+    threads: int = Field(
+        default=0,
+        ge=0,
+        description="CPU threads of the trainer; 0: all cores where it trains when nobody is there, else half.",
+    )
     device: str = Field(default="auto", description="'auto', 'cpu', 'cuda' or 'cuda:N'.")
     dtype: Literal["auto", "bfloat16", "float32"] = Field(
         default="auto",
-        description="Number format of the frozen base; 'auto' is bfloat16 where the processor computes in it.",
+        description="Number format that is computed in; 'auto' is bfloat16 where the processor has it. What is learned "
+        "is kept in float32.",
     )
     lease_s: Seconds = Field(default=60.0, description="A trainer that is silent for this long loses its batch.")
-    keep_checkpoints: int = Field(default=3, ge=1, description="Optimiser states kept.")
+    keep_checkpoints: int = Field(default=3, ge=1, description="Newest versions whose optimiser state is kept.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _every_weight_moves_less(cls, given: object) -> object:
+        if isinstance(given, dict) and given.get("weights") == "full":
+            return {"lr": FULL_LR} | given
+        return given
+
+    def cpu_threads(self, alone: bool = False) -> int:
+        """The threads to compute with; ``alone``: nobody is answered meanwhile.
+
+        Threads of one operation wait for each other. One that shares its core with the engine, at lower priority, holds
+        up all of them: half of the cores do more work then than all of them.
+        """
+        cores = os.cpu_count() or 1
+        return self.threads or (cores if alone else max(1, cores // 2))
+
+    @model_validator(mode="after")
+    def _backend_fits(self) -> TrainConfig:
+        if self.backend == "fsdp2" and self.weights == "full" and self.reference == "read":
+            raise ValueError(
+                'train.backend = "fsdp2" keeps the base model in parts; set train.reference = "kept", or '
+                'train.backend = "local"'
+            )
+        return self
 
     @model_validator(mode="after")
     def _some_signal(self) -> TrainConfig:
@@ -280,65 +332,6 @@ class TrainConfig(Section):
                 "raise a weight, choose another method, or switch training off with train.enabled = false"
             )
         return self
-
-
-class SkillsConfig(Section):
-    """Skills: short instructions that are put into the prompts they fit (see skills.md)."""
-
-    enabled: bool = Field(default=True, description="Put fitting skills of the library into the prompts of main turns.")
-    retrieval: Literal["hybrid", "template"] = Field(
-        default="hybrid",
-        description="'hybrid': by meaning and words; 'template': a category that is named brings all of its skills.",
-    )
-    threshold: float = Field(
-        default=0.205, ge=0, le=1, description="How well a skill must fit: 0 takes any, 1 only one that is named."
-    )
-    most: int = Field(default=3, ge=1, le=20, description="Most skills in one prompt.")
-    max_tokens: int = Field(
-        default=600, ge=50, description="Room for them in a prompt, in tokens of three bytes; one is always taken."
-    )
-    embedding_url: str | None = Field(
-        default=None, description="OpenAI-compatible endpoint for the vectors of skills; unset: word vectors, here."
-    )
-    embedding_model: str = Field(default="", description="Model name at that endpoint.")
-    embedding_api_key_env: str = Field(
-        default="TURNWISE_EMBEDDING_API_KEY", description="Environment variable with the endpoint's key."
-    )
-    embedding_timeout_s: Seconds = Field(default=2.0, description="Longest wait of a turn for a question's vector.")
-    placing: Literal["auto", "system", "question"] = Field(
-        default="auto",
-        description="Where a person's wish stands in a prompt: 'system', with other skills at the end of the system "
-        "message; 'question', its bare sentence behind their last question, until the weights learned it; 'auto': by "
-        "the model, 'question' for the embedded ones.",
-    )
-    keep_older_generations: bool = Field(
-        default=False, description="Train also on turns that were made before skills last came of failures."
-    )
-    evolve: bool = Field(
-        default=True,
-        description="Make skills of what a person wishes, and of failures of one kind that come again. "
-        "Weights learn the wishes all the same, and no failure that a skill was made of.",
-    )
-    failures_before: int = Field(default=3, ge=1, description="Failures of one kind that a skill is made of.")
-    evolver_url: str | None = Field(
-        default=None,
-        description="OpenAI-compatible endpoint of a model that writes skills; unset: the person's words are quoted.",
-    )
-    evolver_model: str = Field(default="turnwise@base", description="Model name at that endpoint.")
-    evolver_api_key_env: str = Field(
-        default="TURNWISE_EVOLVER_API_KEY", description="Environment variable with that endpoint's key."
-    )
-    evolver_timeout_s: Seconds = Field(default=120.0, description="Time limit of one request to it.")
-    replay: bool = Field(
-        default=True,
-        description="Ask the failing turns again before a skill that was made of them is used; "
-        "it is used where that helps, or where nothing can be told.",
-    )
-    replay_turns: int = Field(default=3, ge=1, le=20, description="Most of them that are asked again.")
-    replay_s: Seconds = Field(default=60.0, description="Longest time that takes; then it is tried again later.")
-    withhold_share: float = Field(
-        default=0.1, ge=0, le=0.5, description="Share of sessions without a candidate, to see what it does; 0: none."
-    )
 
 
 class JournalConfig(Section):
@@ -355,8 +348,11 @@ class JournalConfig(Section):
     keep_mb: float | None = Field(
         default=None, gt=0, description="The oldest turns are deleted while rows and indexes take more; unset: kept."
     )
-    keep_versions: int = Field(
-        default=20, ge=0, description="Newest versions whose weights are kept, beside those in use; 0: all."
+    keep_versions: int | None = Field(
+        default=None,
+        ge=0,
+        description="Newest versions whose weights are kept, beside those in use; 0: all; unset: 20 adapters, or 3 "
+        "whole models.",
     )
     when_full: Literal["refuse", "serve"] = Field(
         default="refuse",

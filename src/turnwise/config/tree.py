@@ -27,9 +27,10 @@ from turnwise.config.sections import (
     Section,
     ServerConfig,
     SessionsConfig,
-    SkillsConfig,
     TrainConfig,
 )
+from turnwise.config.skills import SkillsConfig
+from turnwise.config.streams import StreamsConfig
 from turnwise.errors import ConfigError
 
 
@@ -47,6 +48,7 @@ class Config(Section):
     sessions: SessionsConfig = SessionsConfig()
     judge: JudgeConfig = JudgeConfig()
     train: TrainConfig = TrainConfig()
+    streams: StreamsConfig = StreamsConfig()
     gate: GateConfig = GateConfig()
     skills: SkillsConfig = SkillsConfig()
     compress: CompressConfig = CompressConfig()
@@ -82,16 +84,19 @@ class Config(Section):
         return self.train.enabled and self.train.when != "off"
 
     @property
+    def keep_versions(self) -> int:
+        """Newest versions whose weights are kept; 0: all. A whole model takes as much room as hundreds of adapters."""
+        if self.journal.keep_versions is not None:
+            return self.journal.keep_versions
+        return 20 if self.train.weights == "lora" else 3
+
+    @property
     def journal_path(self) -> Path:
         return self.home / "journal.db"
 
     @property
     def versions_dir(self) -> Path:
         return self.home / "versions"
-
-    @property
-    def checkpoints_dir(self) -> Path:
-        return self.home / "checkpoints"
 
     @property
     def skills_dir(self) -> Path:

@@ -49,14 +49,15 @@ def running_server(
 ) -> Iterator[Server]:
     """Start a server in the new folder ``home`` with ``settings`` (sections of config.toml); stop it at the end.
 
-    It trains as soon as there is a batch, unless the settings say otherwise.
+    It trains as soon as there is a batch, on all cores, unless the settings say otherwise.
 
     ``environment`` has variables beside this process's own. Raises ServerError with the end of the server's log when it
     is not ready within START_LIMIT_S.
     """
     home.mkdir(parents=True)
-    # Who plays a person waits for what is learned of it, and never goes away.
-    settings = {**settings, "train": {"when": "always", **settings.get("train", {})}}
+    # Who plays a person waits for what is learned of it, and never goes away: the cores are the trainer's meanwhile.
+    waited_for = {"when": "always", "threads": os.cpu_count() or 1}
+    settings = {**settings, "train": {**waited_for, **settings.get("train", {})}}
     (home / "config.toml").write_text(_toml(settings), encoding="utf-8")
     ready, log = home / "ready.json", home / "serve.log"
     command = [sys.executable, "-P", "-m", "turnwise", "serve", "--port", "0", "--ready-file", str(ready)]

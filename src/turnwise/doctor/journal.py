@@ -54,7 +54,8 @@ def examine_journal(config: Config) -> Iterator[Said]:
         if version.pruned:
             continue
         folder = config.home / version.path
-        for name in ("adapter_model.safetensors", "adapter_config.json"):
+        whole = (folder / "model.safetensors").is_file()
+        for name in ("config.json",) if whole else ("adapter_model.safetensors", "adapter_config.json"):
             if not (folder / name).is_file():
                 yield "versions", "fault", f"version {version.number} has lost {folder / name}; restore it"
 

@@ -44,6 +44,7 @@ from turnwise.gateway.wire.messages.answer import MessagesCodec
 from turnwise.gateway.wire.openapi import request_schema
 from turnwise.gateway.wire.request import Codec, read_object
 from turnwise.gateway.wire.responses.answer import ResponsesCodec
+from turnwise.gateway.wire.rollouts import parse_outcome
 from turnwise.gateway.wrong_path import hint, path_meant
 from turnwise.loops.states import read_states, troubled
 from turnwise.messages import clean
@@ -203,6 +204,14 @@ def make_app(
         if not await asyncio.to_thread(opener.journal.sessions.close, session_id, "closed by the client"):
             raise ApiError(404, f"there is no session {session_id!r}", code="session_not_found")
         return {"id": session_id, "closed": True}
+
+    @app.post("/v1/sessions/{session_id}/outcome")
+    async def outcome(session_id: str, request: Request) -> dict[str, Any]:
+        """How a rollout ended: a number, or why there is none. The same again is harmless."""
+        said = parse_outcome(await read_body(request, config.server.max_body_mb))
+        post = opener.journal.rollouts.post
+        group = await asyncio.to_thread(post, session_id, said.outcome, said.failure, said.masked)
+        return {"id": session_id, "outcome": said.outcome, "failure": said.failure, "group": asdict(group)}
 
     @app.post("/v1/turns/{turn_id}/feedback")
     async def feedback(turn_id: str, request: Request) -> dict[str, Any]:

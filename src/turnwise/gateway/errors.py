@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
-from turnwise.errors import EngineError, JournalError
+from turnwise.errors import EngineError, JournalError, RolloutRefused
 
 TYPES = {
     400: "invalid_request_error",
@@ -75,6 +75,8 @@ def as_api_error(error: Exception) -> ApiError:
         code = error.code or CODES.get(error.status, "engine_error")
         param = "messages" if code == TOO_LONG else None
         return ApiError(error.status, str(error), param=param, code=code, headers=headers)
+    if isinstance(error, RolloutRefused):
+        return ApiError(error.status, str(error), code=error.code)
     if isinstance(error, JournalError):
         return ApiError(507, f"the turn could not be recorded, so it was not answered: {error}", code="journal_error")
     return ApiError(500, "something failed inside turnwise; its log has the details", code="internal_error")

@@ -6,6 +6,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from turnwise.alarms import SIGNS
+
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
@@ -35,6 +37,12 @@ class Metrics:
             registry=self.registry,
         )
         self.turns = Gauge("turnwise_turns", "Recorded turns by state.", ["state"], registry=self.registry)
+        self.alarms = Gauge(
+            "turnwise_reward_alarm",
+            "1 where judges' verdicts rise and this sign speaks against it.",
+            ["sign"],
+            registry=self.registry,
+        )
         self.unrecognised = Gauge(
             "turnwise_unrecognised_histories",
             "Requests whose history has an answer, and which go on from no turn that was found.",
@@ -51,6 +59,9 @@ class Metrics:
         """The text for a scrape, with the journal's figures as they are now."""
         for state, number in status["turns"].items():
             self.turns.labels(state).set(number)
+        raised = {alarm["sign"] for alarm in status["alarms"]}
+        for sign in SIGNS:
+            self.alarms.labels(sign).set(sign in raised)
         self.unrecognised.set(status["unrecognised"])
         self.version.set(status["version"]["number"])
         return generate_latest(self.registry)

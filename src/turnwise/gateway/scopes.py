@@ -1,7 +1,7 @@
 """Who may do what: a token is an agent's, the person's or the admin's, and each route says whose it takes.
 
-An agent must not be able to reward itself, so feedback takes no agent's token. A route that this table does not have is
-a fault of the program: it does not start.
+An agent must not be able to reward itself, so feedback and outcomes take no agent's token. A route that this table does
+not have is a fault of the program: it does not start.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ ROUTES: dict[str, frozenset[Scope]] = {
     "/v1/responses/{response_id}": AGENTS,
     "/openapi.json": AGENTS,
     "/v1/sessions/{session_id}/close": ALL,
+    "/v1/sessions/{session_id}/outcome": PERSON,
     "/v1/turns/{turn_id}/feedback": PERSON,
     "/v1/status": PERSON,
     "/metrics": ADMIN,

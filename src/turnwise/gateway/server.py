@@ -1,6 +1,7 @@
 """The gateway loop: opens the journal, waits for the engine, serves HTTP, and does the upkeep beside it.
 
-Upkeep: following the published version, closing idle sessions, writing records.jsonl, and a heartbeat for `status`.
+Upkeep: following the published version, closing idle sessions and overdue groups of rollouts, writing records.jsonl,
+and a heartbeat for `status`.
 """
 
 from __future__ import annotations
@@ -163,6 +164,9 @@ async def upkeep(config: Config, journal: Journal, opener: TurnOpener, url: str,
         for session_id in await asyncio.to_thread(journal.sessions.idle, before):
             await asyncio.to_thread(journal.sessions.close, session_id, "idle", before)
 
+    async def close_overdue() -> None:
+        await asyncio.to_thread(journal.rollouts.close_overdue)
+
     async def close_lost() -> None:
         """Answers whose end could not be written, because the disk was full for example."""
         await asyncio.to_thread(journal.turns.recover_interrupted, opener.in_hand.lost_for(LOST_AFTER_S))
@@ -186,7 +190,7 @@ async def upkeep(config: Config, journal: Journal, opener: TurnOpener, url: str,
     said: dict[str, str] = {}  # what fails again and again, on a full disk say, is said once
     while True:
         # What fails does not keep the others from their work.
-        for task in (stay_the_one, close_idle, close_lost, export, keep, heartbeat):
+        for task in (stay_the_one, close_idle, close_overdue, close_lost, export, keep, heartbeat):
             try:
                 await task()
                 said.pop(task.__name__, None)

@@ -11,12 +11,15 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from turnwise.engines.base import Engine
 from turnwise.engines.vllm import BASE_MODEL
-from turnwise.errors import EngineError, JournalError
+from turnwise.errors import AdapterError, EngineError, JournalError, ModelError
 from turnwise.gateway.errors import ApiError
 from turnwise.journal import Journal
+from turnwise.models import resolve_model
+from turnwise.models.identity import refuse_folder_of_other_base
 from turnwise.patterns import anchored
 from turnwise.types import BASE_VERSION, MODEL_NAME, PolicyVersion
 
@@ -96,10 +99,20 @@ class ServingVersions:
                 ours = self._journal.store.config.versions_dir / f"v{version}"
                 if not path.is_relative_to(ours.parent) and (ours.exists() or not path.exists()):
                     path = ours  # the home was moved or copied
+                await asyncio.to_thread(self._check_base, version, path)
                 await self._engine.load_adapter(adapter_name(version), path)
                 self._loaded[version] = None
                 self._to_unload = True
         return adapter_name(version)
+
+    def _check_base(self, version: int, folder: Path) -> None:
+        """Raises ApiError (409) for a version of another base model than the one that is served."""
+        try:
+            refuse_folder_of_other_base(version, folder, resolve_model(self._journal.store.config.model.path))
+        except AdapterError as e:
+            raise ApiError(409, str(e), param="model", code="other_base_model") from e
+        except ModelError:
+            return  # an engine elsewhere has the model, and this machine none
 
     async def follow(self) -> None:
         """Take up each newly published version, for as long as the gateway runs."""

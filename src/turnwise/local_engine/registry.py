@@ -1,7 +1,8 @@
-"""The weights that requests can name: the base and the adapters loaded over it.
+"""The weights that requests can name: the base, adapters loaded over it, and whole models of its shapes.
 
 A request pins its weights until it ends, so an adapter that is replaced or unloaded lives as long as its last request.
-Only a few merged copies are kept in memory; the least recently used one goes, and comes back on demand.
+Only a few merged copies are kept in memory; the least recently used one goes, and comes back on demand. A whole model
+is loaded, named and unloaded as an adapter is.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from pathlib import Path
 
 from turnwise.errors import AdapterError, EngineError
 from turnwise.local_engine.folders import adapter_folder
-from turnwise.local_engine.model.adapters import read_adapter
 from turnwise.local_engine.model.runner import BASE, Runner, Weights
+from turnwise.local_engine.model.whole import read_version
 
 MAX_MERGED = 2
 """Merged adapters in memory: the serving one, and the one it replaces or a pinned one. More live while in use."""
@@ -62,10 +63,11 @@ class WeightsRegistry:
         folder = adapter_folder(path, self._adapters_dir)
         self._check_free(name, replace)
         try:
-            weights = Weights(name, changed(read_adapter(name, folder, self._runner.shapes), path=path))
+            found = read_version(name, folder, self._runner.shapes, self._runner.weights)
+            weights = Weights(name, changed(found, path=path))
+            self._merge(weights)
         except AdapterError as e:
             raise EngineError(str(e), 400) from e
-        self._merge(weights)
         with self._lock:
             old = self._named.get(name)
             if old is not None and not replace:
@@ -97,6 +99,9 @@ class WeightsRegistry:
         if weights.merged is None:
             try:
                 self._merge(weights)
+            except AdapterError as e:  # a whole model whose folder is gone
+                self.release(weights)
+                raise EngineError(str(e), 404) from e
             except BaseException:
                 self.release(weights)
                 raise

@@ -32,7 +32,7 @@ EVOLVER = SilenceLimits(start_s=180.0, silent_s=60.0)
 """Its event loop waits, for the journal and for a model that writes skills."""
 TRAINER = SilenceLimits(start_s=900.0, silent_s=600.0)
 """A sign comes with each layer and each micro-batch. It runs at the lowest priority beside a busy engine, and what has
-no sign (writing a checkpoint to a slow disk, one layer of a large model over a long turn) may take minutes there."""
+no sign (writing a version to a slow disk, one layer of a large model over a long turn) may take minutes there."""
 
 
 class Watch:

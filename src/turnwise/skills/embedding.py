@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 import openai
 
-from turnwise.config.sections import SkillsConfig
+from turnwise.config.skills import SkillsConfig
 from turnwise.errors import ConfigError, SkillError
 from turnwise.skills.vectors import Vectors, word_vectors
 

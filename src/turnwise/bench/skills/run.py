@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turnwise.bench.skills.labelled import LIBRARY, RELATED, UNRELATED
-from turnwise.config.sections import SkillsConfig
+from turnwise.config.skills import SkillsConfig
 from turnwise.skills.embedding import Embedder, embedder
 from turnwise.skills.retrieval import SkillIndex, choose, stems
 from turnwise.skills.skill_file import write

@@ -57,7 +57,7 @@ def answers_in(
     async def answer(request: Request, session: str | None = None) -> Response:
         started = time.monotonic()
         parsed = codec.parse(await read_body(request, config.server.max_body_mb))
-        caller = read_caller(request, session)
+        caller = read_caller(request, session, config.streams)
         with metrics.open_turn.time():
             turn = await opener.open_turn(parsed, caller, codec.name)
         with ExitStack() as held:

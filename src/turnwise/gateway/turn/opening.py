@@ -101,7 +101,7 @@ class TurnOpener:
 
         The turn is in hand from here on; whoever opened it lets it go.
         """
-        request = self._possible(request, format_name)
+        request = self._possible(self._as_its_stream_says(request, caller), format_name)
         version, pinned = await self.versions.resolve(request.model)
         limit = await self._max_model_len()
         turn, new = await asyncio.to_thread(self._opened, request, caller, format_name, version, pinned, limit)
@@ -129,6 +129,16 @@ class TurnOpener:
         return len((await asyncio.to_thread(self._injecting.whole, request, version)).ids)
 
     # -- parse: what the engine cannot do is refused or left out -------------------------------------------------------
+
+    def _as_its_stream_says(self, request: ModelRequest, caller: Caller) -> ModelRequest:
+        """A request of a rollout with its stream's temperature and limit, where it names none."""
+        stream = None if caller.rollout is None else self.config.streams.named(caller.rollout.stream)
+        if stream is None or not self._able.token_ids:
+            return request
+        sampling = request.sampling
+        if sampling.temperature is None:
+            sampling = replace(sampling, temperature=stream.temperature)
+        return replace(request, sampling=sampling, max_tokens=request.max_tokens or stream.max_tokens)
 
     def _possible(self, request: ModelRequest, format_name: str) -> ModelRequest:
         """The request as the engine can take it. Raises ApiError (400) that names what it cannot do."""
@@ -160,6 +170,12 @@ class TurnOpener:
         asked = read_asked(request, caller, format_name, self.journal)
         with self.journal.store.one_snapshot():
             own = own_session(self.journal, asked.claim)
+            if caller.rollout is not None and own != caller.session_id:
+                raise ApiError(
+                    409,
+                    f"the session {caller.session_id} is another client's; name the rollout otherwise",
+                    code="session_taken",
+                )
             same = self._same_requests(asked, own)
             retried = None if asked.wants_choices else _retried(same.recent, caller)
             answered = None if retried is None else self.journal.lookups.turn(retried.id)
@@ -269,13 +285,13 @@ class TurnOpener:
     async def _record(self, turn: OpenTurn, new: NewTurn) -> None:
         try:
             written = self.journal.turns.begin_soon(new)
-            if new.kind is TurnKind.MAIN:
+            if new.by_person:
                 self.traffic.began(turn.id)  # noted behind it, so that no request waits for that
             await asyncio.shield(asyncio.wrap_future(written))
         except JournalFull as e:
             if not self.unrecorded.serve:
                 raise
-            if new.kind is TurnKind.MAIN:
+            if new.by_person:
                 self.traffic.began(turn.id)
             self.unrecorded.note(turn.id, e)
             turn.recorded = False
@@ -320,6 +336,8 @@ def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, told: ToldProm
         withheld=told.skills.withheld,
         placed=prompt.placed,
         compression=told.compression,
+        rollout=caller.rollout,
+        supersedes=turn.supersedes,
     )
 
 

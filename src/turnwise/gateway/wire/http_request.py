@@ -8,10 +8,12 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from turnwise.agents.known import SESSION_HEADERS, SUB_AGENT_HEADERS
+from turnwise.config import StreamsConfig
 from turnwise.gateway.auth import client_key
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.request import SESSION_ID
-from turnwise.types import TurnKind
+from turnwise.gateway.wire.rollouts import read_rollout
+from turnwise.types import Rollout, TurnKind
 
 LONGEST_AGENT = 200
 """Characters that are kept of a user agent."""
@@ -29,6 +31,7 @@ class Caller:
     retry_key: str | None = None
     is_retry: bool = False
     agent: str | None = None  # what it calls itself
+    rollout: Rollout | None = None  # what it says of the session as one
 
 
 async def read_body(request: Request, limit_mb: float) -> bytes:
@@ -53,7 +56,7 @@ async def read_body(request: Request, limit_mb: float) -> bytes:
     return b"".join(parts)
 
 
-def read_caller(request: Request, url_session: str | None) -> Caller:
+def read_caller(request: Request, url_session: str | None, streams: StreamsConfig) -> Caller:
     """Who asks, from the headers and the URL. Raises ApiError for a header of ours that cannot be honoured.
 
     A session id of another maker's header that is no id of ours is left alone: lineage finds the session.
@@ -87,4 +90,5 @@ def read_caller(request: Request, url_session: str | None) -> Caller:
         retry_key=headers.get("idempotency-key") or headers.get("x-idempotency-key"),
         is_retry=retries.isdecimal() and retries.strip("0") != "",
         agent=headers.get("user-agent", "")[:LONGEST_AGENT] or None,
+        rollout=read_rollout(headers, session, streams),
     )

@@ -7,8 +7,8 @@ Tests hold it to the transformers forward. Models it does not know go the genera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from turnwise.local_engine.model.adapters import Adapter
 from turnwise.local_engine.model.attention import Pack
 from turnwise.local_engine.model.checkpoint import StoredWeights
 from turnwise.local_engine.model.kv import KVShape
+from turnwise.local_engine.model.whole import WholeModel
 from turnwise.models.architectures import LEAN
 
 _STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
@@ -76,6 +77,16 @@ class Layer:
     down: Linear
 
 
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """All weights of a model: embeddings [V, H], the blocks, the last norm [H] in float32, the head [V, H]."""
+
+    embed: Tensor
+    layers: list[Layer]
+    norm: Tensor
+    head: Linear
+
+
 class LlamaRunner:
     """A ``Runner`` for the models that ``supports`` accepts."""
 
@@ -92,12 +103,11 @@ class LlamaRunner:
         blocks = (f"model.layers.{i}" for i in range(config.num_hidden_layers))
         linears = [f"{b}.{part}.weight" for b in blocks for part in _linear_names()]
         self.shapes: Mapping[str, tuple[int, ...]] = {name: checkpoint.shapes[name] for name in linears}
-        self._embed = checkpoint.tensor("model.embed_tokens.weight").to(dtype)
-        self._norm = checkpoint.tensor("model.norm.weight")
-        tied = config.tie_word_embeddings or "lm_head.weight" not in checkpoint.shapes
-        self._head = Linear.of(self._embed if tied else checkpoint.tensor("lm_head.weight"), None, dtype)
+        self.weights: Mapping[str, tuple[int, ...]] = checkpoint.shapes
+        self._layers, self._width = config.num_hidden_layers, config.hidden_size
+        self._tied = bool(config.tie_word_embeddings)
         self._cos, self._sin = _rotations(config, self.max_positions, dtype)
-        self._base = [self._layer(i, checkpoint.tensor) for i in range(config.num_hidden_layers)]
+        self._base = self._stack(checkpoint.tensor, checkpoint.shapes)
 
     @staticmethod
     def supports(config: PretrainedConfig, checkpoint: StoredWeights) -> bool:
@@ -112,33 +122,36 @@ class LlamaRunner:
             and f"model.layers.{config.num_hidden_layers - 1}.mlp.down_proj.weight" in checkpoint.shapes
         )
 
-    def merge(self, adapter: Adapter | None) -> list[Layer]:
-        """The base's layers, with those that the adapter changes made anew; products it leaves alone are shared."""
-        if adapter is None:
+    def merge(self, change: Adapter | WholeModel | None) -> Stack:
+        """The base's weights, with what an adapter changes made anew, the rest shared; or those of a whole model."""
+        if change is None:
             return self._base
-        touched = adapter.factors.keys()
+        if isinstance(change, WholeModel):
+            return self._stack(change.tensor, change.shapes)
+        touched = change.factors.keys()
         layers = []
-        for i, base in enumerate(self._base):
+        for i, base in enumerate(self._base.layers):
             prefix = f"model.layers.{i}."
             if any(name.startswith(prefix) for name in touched):
-                layers.append(self._layer(i, lambda name: adapter.merged(name, self._checkpoint.tensor), base, touched))
+                weight, names = lambda name: change.merged(name, self._checkpoint.tensor), self._checkpoint.shapes
+                layers.append(self._layer(i, weight, self._checkpoint.tensor, names, base, touched))
             else:
                 layers.append(base)
-        return layers
+        return replace(self._base, layers=layers)
 
-    def forward(self, merged: list[Layer], pack: Pack) -> Tensor:
-        (x,) = self.hidden(merged, pack, [len(merged)])
-        return self._head(F.rms_norm(x[pack.last], (self._embed.shape[1],), self._norm, self._eps).to(self._dtype))
+    def forward(self, merged: Stack, pack: Pack) -> Tensor:
+        (x,) = self.hidden(merged, pack, [len(merged.layers)])
+        return merged.head(F.rms_norm(x[pack.last], (self._width,), merged.norm, self._eps).to(self._dtype))
 
-    def hidden(self, merged: list[Layer], pack: Pack, layers: Sequence[int]) -> list[Tensor]:
+    def hidden(self, merged: Stack, pack: Pack, layers: Sequence[int]) -> list[Tensor]:
         heads, kv_heads, dim, eps, dtype = self.heads, self._kv_heads, self._dim, self._eps, self._dtype
         cos, sin = self._cos[pack.positions], self._sin[pack.positions]
-        rotated, width = heads + kv_heads, self._embed.shape[1]
+        rotated, width = heads + kv_heads, self._width
         # The residual stream stays in float32: it costs a few per cent, and brings bfloat16's log-probs nearly twice as
         # near to those of the float32 trainer (docs/decisions/0002).
-        x = F.embedding(pack.ids, self._embed).float()
+        x = F.embedding(pack.ids, merged.embed).float()
         found: dict[int, Tensor] = {}
-        for i, layer in enumerate(merged[: max(layers)]):
+        for i, layer in enumerate(merged.layers[: max(layers)]):
             qkv = layer.qkv(F.rms_norm(x, (width,), layer.norm1, eps).to(dtype)).view(-1, rotated + kv_heads, dim)
             qk, v = qkv[:, :rotated], qkv[:, rotated:]
             if layer.q_norm is not None and layer.k_norm is not None:
@@ -153,25 +166,45 @@ class LlamaRunner:
                 found[i + 1] = x
         return [found[n] for n in layers]
 
+    def _stack(self, tensor: Callable[[str], Tensor], names: Container[str]) -> Stack:
+        """All weights from ``tensor(name)`` in float32, of which there are ``names``."""
+        embed = tensor("model.embed_tokens.weight").to(self._dtype)
+        tied = self._tied or "lm_head.weight" not in names
+        return Stack(
+            embed=embed,
+            layers=[self._layer(i, tensor, tensor, names) for i in range(self._layers)],
+            norm=tensor("model.norm.weight"),
+            head=Linear.of(embed if tied else tensor("lm_head.weight"), None, self._dtype),
+        )
+
     def _layer(
-        self, i: int, weight: Callable[[str], Tensor], base: Layer | None = None, touched: Any = frozenset()
+        self,
+        i: int,
+        weight: Callable[[str], Tensor],
+        stored: Callable[[str], Tensor],
+        names: Container[str],
+        base: Layer | None = None,
+        touched: Any = frozenset(),
     ) -> Layer:
-        """Layer ``i`` from ``weight(name)`` in float32; from ``base`` where nothing in ``touched`` changes it."""
+        """Layer ``i``: its projections from ``weight(name)``, all else from ``stored(name)``, both in float32.
+
+        From ``base`` where nothing in ``touched`` changes it; there are ``names``.
+        """
         prefix = f"model.layers.{i}."
 
         def tensor(name: str) -> Tensor | None:
             full = prefix + name
-            return self._checkpoint.tensor(full).to(self._dtype) if full in self._checkpoint.shapes else None
+            return stored(full).to(self._dtype) if full in names else None
 
-        def linear(shared: Linear | None, *names: str) -> Linear:
-            if shared is not None and not any(f"{prefix}{n}.weight" in touched for n in names):
+        def linear(shared: Linear | None, *parts: str) -> Linear:
+            if shared is not None and not any(f"{prefix}{n}.weight" in touched for n in parts):
                 return shared
-            biases = [b for n in names if (b := tensor(f"{n}.bias")) is not None]
-            weights = [weight(f"{prefix}{n}.weight") for n in names]
+            biases = [b for n in parts if (b := tensor(f"{n}.bias")) is not None]
+            weights = [weight(f"{prefix}{n}.weight") for n in parts]
             return Linear.of(torch.cat(weights), torch.cat(biases) if biases else None, self._dtype)
 
         def norm(name: str) -> Tensor:
-            return self._checkpoint.tensor(f"{prefix}{name}.weight")
+            return stored(f"{prefix}{name}.weight")
 
         a, m = "self_attn.", "mlp."
         return Layer(

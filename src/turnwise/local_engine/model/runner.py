@@ -21,6 +21,7 @@ from turnwise.local_engine.model.adapters import Adapter
 from turnwise.local_engine.model.attention import Pack
 from turnwise.local_engine.model.checkpoint import StoredWeights
 from turnwise.local_engine.model.kv import KVShape
+from turnwise.local_engine.model.whole import WholeModel
 
 BASE = "base"
 """The name under which the weights without an adapter are served."""
@@ -31,7 +32,7 @@ class Weights:
     """One set of weights a request can name. ``merged`` is what the runner made of it; None until it is needed."""
 
     name: str
-    adapter: Adapter | None
+    adapter: Adapter | WholeModel | None
     merged: Any = None
 
 
@@ -44,9 +45,11 @@ class Runner(Protocol):
     max_positions: int
     shapes: Mapping[str, tuple[int, ...]]
     """Names and shapes of the weights that an adapter may change."""
+    weights: Mapping[str, tuple[int, ...]]
+    """Those of all weights in the model's folder."""
 
-    def merge(self, adapter: Adapter | None) -> Any:
-        """Weights ready for ``forward``. May run beside a forward pass in another thread."""
+    def merge(self, change: Adapter | WholeModel | None) -> Any:
+        """Weights ready for ``forward``. May run beside a forward pass in another thread. Raises AdapterError."""
         ...
 
     def forward(self, merged: Any, pack: Pack) -> Tensor:
@@ -72,13 +75,20 @@ class TransformersRunner:
         dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.kv_shape = KVShape(config.num_hidden_layers, config.num_key_value_heads, dim, model.dtype)
         self.shapes: Mapping[str, tuple[int, ...]] = linear_shapes(model)
+        self.weights: Mapping[str, tuple[int, ...]] = checkpoint.shapes
         ALL_ATTENTION_FUNCTIONS.register("turnwise", _attention)
         model.set_attn_implementation("turnwise")
 
-    def merge(self, adapter: Adapter | None) -> dict[str, Tensor]:
-        if adapter is None:
+    def merge(self, change: Adapter | WholeModel | None) -> dict[str, Tensor]:
+        dtype = self._model.dtype
+        if change is None:
             return {}
-        return {name: adapter.merged(name, self._base).to(self._model.dtype) for name in adapter.factors}
+        if isinstance(change, Adapter):
+            return {name: change.merged(name, self._base).to(dtype) for name in change.factors}
+        read: dict[int, Tensor] = {}
+        for name, parameter in self._model.named_parameters():  # a tied weight counts once here, and twice below
+            read[id(parameter)] = change.tensor(name).to(dtype)
+        return {name: read[id(p)] for name, p in self._model.named_parameters(remove_duplicate=False)}
 
     def forward(self, merged: dict[str, Tensor], pack: Pack) -> Tensor:
         kwargs = {
