@@ -54,6 +54,13 @@ def test_nothing_of_the_machine_is_seen(box: Box, inside: Path, monkeypatch: pyt
     assert b"No such file or directory" in said
 
 
+def test_a_setting_of_the_kernel_is_not_written(box: Box) -> None:
+    """Root's files there ask for no right but to be root's. The value is written as it stands, so nothing changes."""
+    place = "/proc/sys/kernel/core_pattern"
+    ran = box.run(f"cat {place} > {place}")
+    assert ran.status != 0 and b"Read-only" in ran.output
+
+
 def test_there_is_no_network_not_even_this_machine(box: Box) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -174,7 +174,13 @@ def _from_0020(op: Operations) -> None:
     op.drop_table("promotions")
 
 
+def _from_0022(op: Operations) -> None:
+    op.drop_index("ix_environment_leases_run", table_name="environment_leases")
+    op.drop_table("environment_leases")
+
+
 STEPS = {
+    "0022": _from_0022,
     "0021": _from_0021,
     "0020": _from_0020,
     "0018": _from_0018,

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from turnwise import __version__
 from turnwise.cli.bench import bench_app, judge_app
+from turnwise.cli.environments.rollout import rollout
 from turnwise.cli.hints import hints_app
 from turnwise.cli.journal import journal_app
 from turnwise.cli.models import pull
@@ -68,6 +69,7 @@ app.add_typer(train_app, name="train")
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
 app.command(epilog="Example: turnwise sft conversations.jsonl --epochs 2 --eval-share 0.05")(sft)
+app.command(epilog="Example: turnwise rollout tasks.jsonl --group 8 --parallel 4")(rollout)
 app.command(epilog="Example: turnwise token person")(token)
 app.command(epilog="Example: turnwise pull --list")(pull)
 

@@ -23,7 +23,7 @@ from turnwise.doctor.journal import examine_journal
 from turnwise.doctor.schedule import examine_schedule
 from turnwise.doctor.skills import examine_skills
 from turnwise.engines.examine import context_of, examine_engine
-from turnwise.errors import TurnwiseError
+from turnwise.errors import SandboxError, TurnwiseError
 from turnwise.home import running_url
 from turnwise.journal.read_only import exists
 from turnwise.judges.signals.states import head_name
@@ -31,6 +31,7 @@ from turnwise.loops.process import parse_overrides
 from turnwise.loops.states import read_states
 from turnwise.models import model_named, resolve_model
 from turnwise.models.architectures import supported_model
+from turnwise.sandbox.box import check_machine
 
 Level = Literal["ok", "note", "fault"]
 NEEDED_DISK_GB = 2.0
@@ -68,6 +69,7 @@ def examine(config_file: Path | None, home: Path | None, sets: list[str] | None 
         _server,
         _running,
         _clients,
+        _sandbox,
         _machine,
     ]
     for check in checks:
@@ -227,6 +229,16 @@ def _clients(config: Config) -> Iterator[Finding]:
     for client in connected:
         fits, said = advice(client, context, config)
         yield Finding("clients", "ok" if fits else "note", said)
+
+
+def _sandbox(config: Config) -> Iterator[Finding]:
+    """Only hosted environments need it: without one the rest works."""
+    try:
+        check_machine()
+    except SandboxError as e:
+        yield Finding("sandbox", "note", f"no environments can be hosted (turnwise rollout): {e}")
+    else:
+        yield Finding("sandbox", "ok", "holds agents' commands (bubblewrap)")
 
 
 def _machine(config: Config) -> Iterator[Finding]:

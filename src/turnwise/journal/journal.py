@@ -18,6 +18,7 @@ from turnwise.journal.queue.review import ReviewList
 from turnwise.journal.queue.tuning import TuningPlace
 from turnwise.journal.queue.verdicts import Verdicts
 from turnwise.journal.queue.versions import Versions
+from turnwise.journal.rollouts.leases import EnvironmentLeases
 from turnwise.journal.rollouts.trajectories import Trajectories
 from turnwise.journal.skills.compressions import Compressions
 from turnwise.journal.skills.failures import RecordedFailures
@@ -51,6 +52,7 @@ class Journal:
         self.replays = SkillReplays(store)
         self.compressions = Compressions(store)
         self.rollouts = Trajectories(store)
+        self.environments = EnvironmentLeases(store)
         self.status = Status(store)
 
     @classmethod

@@ -207,6 +207,8 @@ def _wrapped(folder: Path, scratch: Path, limits: BoxLimits, command: list[str])
         elif place.is_dir():
             wrap += ["--ro-bind", str(place), str(place)]
     wrap += ["--ro-bind-try", "/etc/alternatives", "/etc/alternatives", "--proc", "/proc", "--dev", "/dev"]
+    # Where we are root, so is the user inside to the kernel's settings, which ask for no right but that.
+    wrap += ["--ro-bind", "/proc/sys", "/proc/sys"]
     # What is no folder of ours would lie in the machine's memory, where nobody counts it: none of it can be written.
     wrap += ["--bind", str(scratch), "/tmp", "--bind", str(folder.absolute()), INSIDE, "--chdir", INSIDE]
     wrap += ["--remount-ro", "/dev", "--remount-ro", "/", "--"]

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, exists, func, insert, or_, select, up
 from turnwise.errors import RolloutRefused
 from turnwise.journal import schema
 from turnwise.journal.rollouts.groups import any_overdue, close_overdue, settle_group
-from turnwise.journal.schema.rollouts import task_groups, trajectories
+from turnwise.journal.schema.rollouts import environment_leases, task_groups, trajectories
 from turnwise.journal.store import Store
 from turnwise.types import UNANSWERED, Exclusion, Rollout, TurnKind, TurnState
 
@@ -138,6 +138,7 @@ def drop_trajectories(c: Connection, sessions: Collection[str]) -> None:
     of = select(J.group_id).where(J.session_id.in_(sessions))
     groups = c.execute(of.distinct()).scalars().all()
     c.execute(delete(trajectories).where(J.session_id.in_(sessions)))
+    c.execute(delete(environment_leases).where(environment_leases.c.session_id.in_(sessions)))
     c.execute(delete(task_groups).where(G.id.in_(groups), ~exists().where(J.group_id == G.id)))
 
 

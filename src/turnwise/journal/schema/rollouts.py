@@ -33,3 +33,18 @@ trajectories = Table(
     Column("ended_at", Float),  # one of both was posted
     Index("ix_trajectories_group", "group_id"),
 )
+
+environment_leases = Table(
+    "environment_leases",
+    metadata,
+    Column("session_id", Text, primary_key=True),  # of the rollout that the environment is leased to
+    Column("run", Text, nullable=False),
+    Column("token", Integer, nullable=False),  # fencing: one more with each lease; an older holder is refused
+    Column("state", Text, nullable=False),  # leased, scored (the outcome is known), posted (the gateway has it)
+    Column("folder", Text),  # of the episode, to be deleted with it
+    Column("until_mono", Float, nullable=False),
+    Column("reward", Float),
+    Column("failure", Text),  # why there is no reward
+    Column("details", Text),  # JSON
+    Index("ix_environment_leases_run", "run"),
+)

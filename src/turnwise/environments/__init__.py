@@ -1,0 +1,1 @@
+"""Hosted environments: tasks that an agent is put into, and whether it solved them."""

@@ -1,0 +1,113 @@
+"""The host: leases environments to rollouts, a bounded number at a time, and cleans up what a crashed one left.
+
+What it has to know after a kill stands in the journal: who holds which rollout, where its files lie, and what came of
+it. A holder whose lease ran out is refused at its next call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from turnwise.environments.base import Environment, InfrastructureFailure, Observation, Task, TaskOutcome
+from turnwise.errors import JournalError, LeaseLost
+from turnwise.journal.rollouts.leases import LEASE_S, EnvironmentLease, EnvironmentLeases
+from turnwise.sandbox.folder import delete_folder
+
+log = logging.getLogger(__name__)
+
+
+class Held:
+    """An environment in the hands of one rollout. Each call has a key; the same key again gives the same answer."""
+
+    def __init__(self, environment: Environment, lease: EnvironmentLease, lost: threading.Event) -> None:
+        self._environment, self.lease, self._lost = environment, lease, lost
+        self._answered: dict[str, tuple[Observation, bool]] = {}
+
+    def reset(self, task: Task) -> Observation:
+        self._check()
+        return self._environment.reset(task)
+
+    def step(self, key: str, action: str) -> tuple[Observation, bool]:
+        """Do an action once, however often it is asked for under this key. Raises LeaseLost."""
+        self._check()
+        if key not in self._answered:
+            self._answered[key] = self._environment.step(action)
+        return self._answered[key]
+
+    def score(self) -> TaskOutcome:
+        self._check()
+        return self._environment.score()
+
+    def _check(self) -> None:
+        if self._lost.is_set():
+            raise LeaseLost(f"the rollout {self.lease.session_id} is another's by now; drop the work")
+
+
+class Host:
+    """Environments made by ``make``, each in a folder of its own below ``folder``; at most ``most`` at a time."""
+
+    def __init__(
+        self,
+        leases: EnvironmentLeases,
+        make: Callable[[Path], Environment],
+        folder: Path,
+        most: int,
+        keep_every_s: float = LEASE_S / 4,
+    ) -> None:
+        self._leases, self._make, self._folder = leases, make, folder
+        self._places = threading.BoundedSemaphore(most)
+        self._keep_every_s = keep_every_s
+
+    @contextlib.contextmanager
+    def lease(self, run: str, session_id: str) -> Iterator[EnvironmentLease | None]:
+        """Hold a rollout while the block runs; None where another holds it. Nothing is left of it afterwards."""
+        lease = self._leases.take(run, session_id)
+        if lease is None:
+            yield None
+            return
+        try:
+            if lease.left_folder is not None:
+                self._delete(Path(lease.left_folder))
+            yield lease
+        finally:
+            self._leases.give_back(lease)
+
+    @contextlib.contextmanager
+    def environment(self, lease: EnvironmentLease) -> Iterator[Held]:
+        """An environment for a leased rollout; waits for a place. The lease is kept for as long as the block runs."""
+        lost, ended = threading.Event(), threading.Event()
+        keeper = threading.Thread(target=self._keep, args=(lease, lost, ended), daemon=True)
+        keeper.start()
+        try:
+            with self._places:
+                folder = self._folder / uuid.uuid4().hex
+                self._leases.lies_in(lease, str(folder))
+                environment = self._make(folder)
+                try:
+                    yield Held(environment, lease, lost)
+                finally:
+                    environment.close()
+        finally:
+            ended.set()
+            keeper.join()
+
+    def _keep(self, lease: EnvironmentLease, lost: threading.Event, ended: threading.Event) -> None:
+        while not ended.wait(self._keep_every_s):
+            try:
+                self._leases.keep(lease)
+            except LeaseLost:
+                return lost.set()
+            except JournalError as e:  # the next try may succeed, and the journal itself decides who holds it
+                log.warning("the lease of %s could not be kept: %s", lease.session_id, e)
+        return None
+
+    def _delete(self, folder: Path) -> None:
+        """Delete what an earlier holder left, if it is a folder of this host."""
+        if folder.parent != self._folder:
+            raise InfrastructureFailure(f"{folder} is no folder of this host; delete it by hand")
+        delete_folder(folder)

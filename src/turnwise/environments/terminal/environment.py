@@ -1,0 +1,157 @@
+"""A terminal: one action is one shell command in the sandbox, and the verifier looks at the folder from outside.
+
+Each command runs in a sandbox of its own over the same folder. So no process outlives its command, none is left when
+the verifier looks, and a change of directory or a variable does not reach the next command; files do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from turnwise.environments.base import InfrastructureFailure, Observation, Task, TaskOutcome
+from turnwise.environments.terminal.files_task import files_task
+from turnwise.errors import DataError, FolderFault, SandboxError
+from turnwise.sandbox.box import Box, BoxLimits, Ran
+from turnwise.sandbox.folder import GuestFolder, delete_folder
+
+MOST_SHOWN = 4000
+"""Characters of an output that the agent gets to see; the middle of a longer one is left out."""
+MOST_OF_A_COMMAND = 32_000
+"""Characters."""
+MOST_UNREADABLE = 3
+"""Actions in which no command was found, after which the episode ends."""
+FORMAT = "No command was found in your answer. Give exactly one: call the tool, or write it in a ```bash block."
+_PRINTED = "\n\t\r\x1b"
+
+
+class Checked(Protocol):
+    """What a verifier says."""
+
+    @property
+    def passed(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class FolderTask(Protocol):
+    """A task over a folder. Both calls run outside of the sandbox; ``check`` must not follow what an agent left there
+    out of the folder."""
+
+    def set_up(self, folder: Path) -> None: ...
+    def check(self, folder: Path) -> Checked: ...
+
+
+class TerminalEnvironment:
+    """Plays tasks in ``folder``, which it makes and deletes. ``make`` builds a task from its data."""
+
+    def __init__(
+        self,
+        folder: Path,
+        make: Callable[[Mapping[str, object]], FolderTask] = files_task,
+        limits: BoxLimits | None = None,
+        most_steps: int = 10,
+    ) -> None:
+        self._folder, self._make, self._most_steps = folder, make, most_steps
+        self._limits = limits or BoxLimits()
+        self._task: FolderTask | None = None
+
+    def reset(self, task: Task) -> Observation:
+        """Write the task's files into an empty folder. Raises InfrastructureFailure."""
+        self.close()
+        try:
+            self._task = self._make(task.data)
+            self._folder.mkdir(parents=True, mode=0o700)
+            self._task.set_up(self._folder)
+            self._box = Box(GuestFolder(self._folder), self._limits)
+        except (OSError, DataError, FolderFault, SandboxError) as e:
+            raise InfrastructureFailure(f"the task {task.id} cannot be set up: {e}") from e
+        self._steps = self._unreadable = self._in_a_row = 0
+        self._ended = ""
+        self._outcome: TaskOutcome | None = None
+        return Observation(task.prompt)
+
+    def step(self, action: str) -> tuple[Observation, bool]:
+        """Run a command. Raises InfrastructureFailure where the sandbox fails."""
+        if self._task is None or self._outcome is not None or self._ended:
+            raise InfrastructureFailure("there is no episode under way: reset begins one")
+        self._steps += 1
+        text = self._run(action)
+        if not self._ended and self._steps >= self._most_steps:
+            self._ended = "step limit"
+        return Observation(text), bool(self._ended)
+
+    def score(self) -> TaskOutcome:
+        """Let the verifier look. Raises InfrastructureFailure where it crashes."""
+        if self._task is None:
+            raise InfrastructureFailure("there is no episode to score: reset begins one")
+        if self._outcome is None:
+            try:
+                checked = self._task.check(self._folder)
+            except Exception as e:  # a verifier is anybody's code, and its fault is not the policy's
+                raise InfrastructureFailure(f"the verifier crashed: {type(e).__name__}: {str(e)[:300]}") from e
+            said = {"reason": checked.reason[:500], "steps": self._steps, "unreadable": self._unreadable}
+            self._outcome = TaskOutcome(float(checked.passed), said | {"ended": self._ended or "agent"})
+        return self._outcome
+
+    def close(self) -> None:
+        """Delete the folder."""
+        self._task = None
+        try:
+            delete_folder(self._folder)
+        except (OSError, SandboxError) as e:
+            raise InfrastructureFailure(f"the folder of an episode cannot be deleted: {e}") from e
+
+    def _run(self, action: str) -> str:
+        fault = _fault(action)
+        if fault:
+            self._unreadable += 1
+            self._in_a_row += 1
+            if self._in_a_row >= MOST_UNREADABLE:
+                self._ended = "format"
+            return fault
+        self._in_a_row = 0
+        try:
+            return shown(self._box.run(action), self._limits)
+        except (OSError, SandboxError) as e:
+            raise InfrastructureFailure(f"the sandbox failed: {e}") from e
+
+
+def _fault(action: str) -> str | None:
+    """Why an action is no command; None where it is one."""
+    if not action.strip():
+        return FORMAT
+    if len(action) > MOST_OF_A_COMMAND:
+        return f"The command has more than {MOST_OF_A_COMMAND} characters; give a shorter one."
+    try:
+        action.encode()
+    except UnicodeEncodeError:
+        return "The command is no valid text; give it in UTF-8."
+    return "A command has no NUL in it." if "\0" in action else None
+
+
+def shown(ran: Ran, limits: BoxLimits) -> str:
+    """What the agent is told of a command."""
+    ends = {
+        "time": f"it took longer than {limits.seconds:g} s; a program that waits for input or never ends does that",
+        "memory": f"it took more than {limits.memory_mb} MB of memory",
+        "processes": f"it had more than {limits.processes} processes",
+        "output": f"it printed more than {limits.output_kb} kB; write into a file, or use head",
+        "disk": f"the folder has more than {limits.disk_mb} MB or {limits.entries} files",
+    }
+    end = f"(ended: {ends[ran.stopped_by]})" if ran.stopped_by else f"(exit status {ran.status})"
+    return f"{_readable(ran.output)}\n{end}".strip()
+
+
+def _readable(output: bytes) -> str:
+    """An output as text of bounded length."""
+    text = output.decode("utf-8", "replace")
+    odd = sum(1 for sign in text if sign == "\ufffd" or (sign < " " and sign not in _PRINTED))
+    if odd > len(text) // 10:
+        return f"({len(output)} bytes of binary output, not shown)"
+    text = "".join(sign if sign >= " " or sign in "\n\t" else "\ufffd" for sign in text)
+    if len(text) <= MOST_SHOWN:
+        return text.rstrip()
+    half = MOST_SHOWN // 2
+    return f"{text[:half]}\n(… {len(text) - 2 * half} characters are left out here …)\n{text[-half:].rstrip()}"

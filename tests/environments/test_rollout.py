@@ -1,0 +1,209 @@
+"""Rollouts through the real gateway: a model plays, its outcome is posted once, and a run that was killed goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.conftest import Running
+from tests.environments.test_terminal import HOLDS, LIMITS, SOLVE, TASK
+from tests.support.servers import wait_until
+from turnwise.environments.actors import Actor, ModelActor, ScriptedActor, called, fenced
+from turnwise.environments.base import InfrastructureFailure, Observation
+from turnwise.environments.host import Host
+from turnwise.environments.rollout import CRASHED, Ended, GatewayAt, Play, Rollouts
+from turnwise.environments.terminal.environment import TerminalEnvironment
+from turnwise.environments.terminal.files_task import read_tasks
+from turnwise.errors import DataError, LeaseLost
+from turnwise.journal import Journal
+from turnwise.types import MODEL_NAME
+
+needs_box = pytest.mark.skipif(not HOLDS, reason="no bubblewrap here (make sandbox)")
+
+
+def at(gateway: Running) -> GatewayAt:
+    return GatewayAt(gateway.url, gateway.token, gateway.person["Authorization"].removeprefix("Bearer "))
+
+
+def host(journal: Journal, folder: Path, most: int = 2) -> Host:
+    return Host(journal.environments, lambda place: TerminalEnvironment(place, limits=LIMITS), folder, most)
+
+
+def rollouts(gateway: Running, folder: Path, model: bool = True) -> Rollouts:
+    def actor(play: Play) -> Actor:
+        url = f"{gateway.url}/s/{play.session}/v1"
+        return ModelActor(url, gateway.token, MODEL_NAME, play.headers) if model else ScriptedActor((SOLVE,))
+
+    return Rollouts(host(gateway.journal, folder), gateway.journal.environments, at(gateway), actor)
+
+
+def plays(group: int = 2, run: str = "r") -> list[Play]:
+    return [Play(run, TASK, index, group) for index in range(group)]
+
+
+def outcomes(gateway: Running) -> dict[str, tuple[float | None, str | None]]:
+    with gateway.journal.store.reading() as c:
+        rows = c.exec_driver_sql("SELECT session_id, outcome, failure FROM trajectories").all()
+    return {row[0]: (row[1], row[2]) for row in rows}
+
+
+@needs_box
+def test_a_model_plays_and_its_outcome_is_in_the_journal(gateway: Running, tmp_path: Path) -> None:
+    answers = iter([f"```bash\n{SOLVE}\n```", "```bash\nsubmit\n```"] + ["no command here"] * 3)
+    gateway.stub.reply = lambda prompt: next(answers)
+    ended = list(rollouts(gateway, tmp_path / "at").run(plays(), 1))
+    assert [(each.reward, each.failure, each.note) for each in ended] == [(1.0, None, None), (0.0, None, None)]
+    assert outcomes(gateway) == {"r.upper.0": (1.0, None), "r.upper.1": (0.0, None)}
+    assert list((tmp_path / "at").iterdir()) == [], "no folder is left"
+    again = list(rollouts(gateway, tmp_path / "at").run(plays(), 1))
+    assert [each.reward for each in again] == [1.0, 0.0], "the same run again plays nothing"
+
+
+@needs_box
+def test_a_failure_of_the_machine_is_said_and_is_no_reward(gateway: Running, tmp_path: Path) -> None:
+    class Broken:
+        def act(self, observation: Observation) -> str | None:
+            raise InfrastructureFailure("the lights went out")
+
+    begun(gateway, plays()[0])
+    playing = rollouts(gateway, tmp_path / "at")
+    playing._actor = lambda play: Broken()  # pyright: ignore[reportPrivateUsage]
+    assert playing.play(plays()[0]).failure == "the lights went out"
+    assert outcomes(gateway) == {"r.upper.0": (None, "the lights went out")}
+
+
+def begun(gateway: Running, play: Play) -> None:
+    """The first request of a rollout."""
+    asked = {"model": MODEL_NAME, "messages": [{"role": "user", "content": "go"}]}
+    url = f"{gateway.url}/s/{play.session}/v1/chat/completions"
+    assert httpx.post(url, headers=gateway.auth | play.headers, json=asked, timeout=20).status_code == 200
+
+
+@needs_box
+def test_what_a_killed_holder_left_is_cleaned_up_and_masked(gateway: Running, tmp_path: Path) -> None:
+    left = tmp_path / "at" / "left"
+    left.mkdir(parents=True)
+    leases = gateway.journal.environments
+    for play in plays():
+        lease = leases.take(play.run, play.session)
+        assert lease is not None
+        leases.lies_in(lease, str(left))
+        leases.give_back(lease)  # as its time limit would
+    begun(gateway, plays()[0])
+    ended = [rollouts(gateway, tmp_path / "at", model=False).play(play) for play in plays()]
+    assert (ended[0].reward, ended[0].failure, ended[0].note) == (None, CRASHED, None)
+    assert outcomes(gateway) == {"r.upper.0": (None, CRASHED)}
+    assert ended[1].reward == 1.0, "of the other one the gateway never heard: it is played"
+    assert not left.exists()
+
+
+@needs_box
+def test_an_outcome_is_posted_once_the_gateway_is_there_again(gateway: Running, tmp_path: Path) -> None:
+    play = plays()[0]
+    begun(gateway, play)
+    playing = rollouts(gateway, tmp_path / "at", model=False)
+    playing._gateway = GatewayAt("http://127.0.0.1:9", "", "")  # pyright: ignore[reportPrivateUsage]
+    first = playing.play(play)
+    assert (first.reward, first.open) == (1.0, True) and outcomes(gateway)[play.session] == (None, None)
+    second = rollouts(gateway, tmp_path / "at", model=False).play(play)
+    assert second == Ended(play, 1.0, None) and outcomes(gateway)[play.session] == (1.0, None)
+
+
+def test_a_holder_whose_lease_ran_out_is_refused(journal: Journal) -> None:
+    leases = journal.environments
+    first = leases.take("r", "s")
+    assert first is not None and leases.take("r", "s") is None, "held"
+    leases.keep(first)
+    leases.give_back(first)
+    second = leases.take("r", "s")
+    assert second is not None and second.token == first.token + 1
+    for call in (leases.keep, leases.posted, lambda lease: leases.score(lease, 1.0, None, {})):
+        with pytest.raises(LeaseLost):
+            call(first)
+    leases.give_back(first)
+    assert leases.take("r", "s") is None, "the late holder did not end the hold of the other"
+    leases.score(second, 0.5, None, {})
+    leases.score(second, 1.0, None, {})
+    assert [(row.state, row.reward) for row in leases.of_run("r")] == [("scored", 0.5)], "an outcome stays"
+
+
+@needs_box
+def test_a_call_with_the_same_key_is_done_once(journal: Journal, tmp_path: Path) -> None:
+    with host(journal, tmp_path / "at").lease("r", "s") as lease:
+        assert lease is not None
+        with host(journal, tmp_path / "at").environment(lease) as held:
+            held.reset(TASK)
+            first = held.step("0", "echo x >> n; wc -l < n")
+            assert held.step("0", "echo x >> n; wc -l < n") == first and first[0].text.startswith("1")
+            assert held.step("1", "wc -l < n")[0].text.startswith("1")
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from tests.environments.test_rollout import *
+from turnwise.config import load_config
+class Slow:
+    def act(self, observation):
+        print("acting", flush=True)
+        time.sleep(60)
+with open(sys.argv[1]) as f: pass
+config = load_config(None, {"home": Path(sys.argv[2])})
+journal = Journal.open(config)
+Rollouts(host(journal, Path(sys.argv[3])), journal.environments, None, lambda play: Slow()).play(plays()[0])
+"""
+
+
+@needs_box
+@pytest.mark.slow
+def test_a_process_that_is_killed_leaks_no_lease(gateway: Running, tmp_path: Path) -> None:
+    begun(gateway, plays()[0])
+    (tmp_path / "x").touch()
+    places = [str(tmp_path / "x"), str(gateway.config.home), str(tmp_path / "at")]
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED, *places], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    assert child.stdout is not None and child.stdout.readline() == b"acting\n"
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait(20)
+    child.stdout.close()
+    assert len(list((tmp_path / "at").iterdir())) == 1
+    playing = rollouts(gateway, tmp_path / "at", model=False)
+    assert playing.play(plays()[0]).open, "it is held until its time is up"
+    with gateway.journal.store.transaction() as c:
+        c.exec_driver_sql("UPDATE environment_leases SET until_mono = 0")  # as time does
+    wait_until(lambda: playing.play(plays()[0]).failure == CRASHED)
+    assert list((tmp_path / "at").iterdir()) == [] and outcomes(gateway) == {"r.upper.0": (None, CRASHED)}
+
+
+def test_commands_are_read_from_calls_and_blocks() -> None:
+    assert [called("run", '{"command": "ls"}'), called("run", "{"), called("rm", '{"command": "ls"}')] == ["ls", "", ""]
+    assert called("run", '{"command": 5}') == called("run", "[]") == ""
+    assert fenced("so:\n```bash\nls -l\n```\nok") == "ls -l"
+    assert fenced("```bash\nls") == fenced("```python\n1\n```") == fenced("```sh\na\n```\n```sh\nb\n```") == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "no task"),
+        ("{", "line 1 is no JSON"),
+        ("[]", "a task is an object"),
+        ('{"id": "../x", "prompt": "p", "expect": {"a": "b"}}', "an id is"),
+        ('{"id": "x", "prompt": " ", "expect": {"a": "b"}}', "says what to do"),
+        ('{"id": "x", "prompt": "p", "expect": {}}', "at least one file"),
+        ('{"id": "x", "prompt": "p", "expect": {"a": "b"}, "reward": 1}', "a task is an object"),
+        ("\n".join([json.dumps({"id": "x", "prompt": "p", "expect": {"a": "b"}})] * 2), "line 2: the id 'x' stands"),
+    ],
+)
+def test_a_file_of_tasks_that_is_wrong_is_told_where(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "tasks").write_text(line)
+    with pytest.raises(DataError, match=said):
+        read_tasks(tmp_path / "tasks")
