@@ -116,11 +116,14 @@ class Timer(TrainerCallback):
 
 def tune(job: dict[str, Any], out: str, packing: bool) -> float:
     """One epoch of SFTTrainer over the conversations, without its first step, which warms up; seconds of its steps."""
-    rows = [{"input_ids": c["ids"], "assistant_masks": c["learned"]} for c in job["conversations"]]
+    rows = [
+        {"input_ids": c["ids"], "labels": [i if ours else -100 for i, ours in zip(c["ids"], c["learned"], strict=True)]}
+        for c in job["conversations"]
+    ]
     args = SFTConfig(
         output_dir=out, use_cpu=job["device"] == "cpu", bf16=False, gradient_checkpointing=False, report_to=[],
         per_device_train_batch_size=1 if packing else job["batch"], num_train_epochs=1, learning_rate=job["lr"],
-        max_length=job["batch_tokens"] if packing else 4096, packing=packing, assistant_only_loss=True,
+        max_length=job["batch_tokens"] if packing else 4096, packing=packing,
         save_strategy="no", logging_strategy="no", disable_tqdm=True,
         dataset_kwargs={"skip_prepare_dataset": not packing},
     )  # fmt: skip
