@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from turnwise.bench.latency import grid as latency
-from turnwise.bench.latency import litellm_peer
 from turnwise.bench.latency.arms import NONE, TURNWISE, answer, open_arms
 from turnwise.bench.latency.conversations import TURNS, Histories
 from turnwise.bench.latency.grid import Cell, Measured, _grid, _summary, _tokenising_note, percentile
+from turnwise.bench.latency.litellm_peer import PEER
 from turnwise.bench.latency.load import LoadResult, Target, drive
 from turnwise.bench.latency.tokenising import measure_tokenising
 from turnwise.bench.report import BenchReport, Figure, Grid
@@ -178,4 +178,4 @@ def test_a_report_replaces_only_its_own_section(tmp_path: Path) -> None:
 
 def test_a_peer_that_is_not_installed_has_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path))
-    assert litellm_peer.version() is None
+    assert PEER.version() is None

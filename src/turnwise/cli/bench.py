@@ -77,12 +77,21 @@ def bench_train(
     sets: Set = None,
     samples: Annotated[int, typer.Option(min=1, help="Samples in the batch.")] = 16,
     repeats: Repeats = 3,
+    trl: Annotated[
+        bool, typer.Option("--trl", help="Beside TRL's trainers instead, which are installed for it.")
+    ] = False,
     write: Write = None,
 ) -> None:
-    """A training step beside a plain forward and backward pass over the same tokens."""
+    """A training step beside a plain forward and backward pass over the same tokens, or beside TRL's."""
+    from turnwise.bench.beside_trl.measure import TRL, bench_beside_trl
     from turnwise.bench.training import bench_training
 
-    finish_bench(bench_training(read_config(config, home, sets), samples, repeats), write)
+    settings = read_config(config, home, sets)
+    if trl:
+        version = TRL.install()
+        finish_bench(bench_beside_trl(settings, TRL.program("python"), version, repeats), write)
+    else:
+        finish_bench(bench_training(settings, samples, repeats), write)
 
 
 @bench_app.command("journal", epilog="Example: turnwise bench journal --turns 100000")

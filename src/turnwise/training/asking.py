@@ -97,25 +97,32 @@ def _sample(
     ids = torch.tensor([[0] * (width - len(p)) + list(p) for p in prompts], device=policy.device)
     mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=policy.device)
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    ends = torch.tensor(policy.ends, device=policy.device)
+    ends = set(policy.ends)
     cache: Any = None
-    tokens: list[Tensor] = []
-    logprobs: list[Tensor] = []
-    going = torch.ones(len(prompts), dtype=torch.bool, device=policy.device)
-    for step in range(most):
-        if step % CHECK_EVERY == 0 and patience.over():
-            return None
-        logits, cache = policy.next_logits(ids, mask, positions, cache)
-        table = (logits / sampling_temperature(temperature)).log_softmax(-1)
-        chosen = _draw(table, generator) if temperature else table.argmax(-1, keepdim=True)
-        tokens.append(chosen.squeeze(-1))
-        logprobs.append(table.gather(-1, chosen).squeeze(-1))
-        going &= ~torch.isin(tokens[-1], ends)
-        if not going.any():
-            break
-        ids, positions = chosen, positions[:, -1:] + 1
-        mask = torch.cat([mask, mask.new_ones(len(prompts), 1)], dim=-1)
-    return _cut(torch.stack(tokens, 1).tolist(), torch.stack(logprobs, 1).tolist(), set(policy.ends))
+    going = list(range(len(prompts)))  # whose answers are not ended, in the order of the rows
+    answers: list[tuple[list[int], list[float]]] = [([], []) for _ in prompts]
+    with policy.sampling() as next_logits:
+        for step in range(most):
+            if step % CHECK_EVERY == 0 and patience.over():
+                return None
+            logits, cache = next_logits(ids, mask, positions, cache)
+            table = (logits / sampling_temperature(temperature)).log_softmax(-1)
+            chosen = _draw(table, generator) if temperature else table.argmax(-1, keepdim=True)
+            said = table.gather(-1, chosen)
+            for answer, token, logprob in zip(going, chosen.flatten().tolist(), said.flatten().tolist(), strict=True):
+                answers[answer][0].append(token)
+                answers[answer][1].append(logprob)
+            ids, positions = chosen, positions[:, -1:] + 1
+            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=-1)
+            left = [row for row, answer in enumerate(going) if answers[answer][0][-1] not in ends]
+            if not left:
+                break
+            if len(left) < len(going):
+                which = torch.tensor(left, device=policy.device)
+                cache.batch_select_indices(which)
+                ids, positions, mask = ids[which], positions[which], mask[which]
+                going = [going[row] for row in left]
+    return [GivenAnswer(ids, logprobs, bool(ids) and ids[-1] in ends) for ids, logprobs in answers]
 
 
 def _draw(table: Tensor, generator: torch.Generator) -> Tensor:
@@ -126,15 +133,6 @@ def _draw(table: Tensor, generator: torch.Generator) -> Tensor:
     summed = table.exp().cumsum(-1)
     drawn = torch.rand(len(table), 1, generator=generator, device=table.device) * summed[:, -1:]
     return torch.searchsorted(summed, drawn, right=True).clamp(max=table.shape[-1] - 1)
-
-
-def _cut(rows: list[list[int]], logprobs: list[list[float]], ends: set[int]) -> list[GivenAnswer]:
-    """Each row up to its first end token: what follows was sampled because others went on."""
-    answers = []
-    for ids, said in zip(rows, logprobs, strict=True):
-        end = next((i + 1 for i, token in enumerate(ids) if token in ends), None)
-        answers.append(GivenAnswer(ids[:end], said[:end], end is not None))
-    return answers
 
 
 def repetition(answers: Sequence[Sequence[int]]) -> float | None:

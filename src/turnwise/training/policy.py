@@ -6,9 +6,9 @@ of response positions: this module never holds logits of a whole batch. It never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
@@ -26,12 +26,15 @@ from turnwise.config import TrainConfig
 from turnwise.errors import ModelError
 from turnwise.loops.lifeline import beat
 from turnwise.training.batching import Fork, Row, Span
+from turnwise.training.laid_out import Projection, laid_out
 from turnwise.training.weights.base import State, TrainedWeights, Whose, check_shapes
 from turnwise.training.weights.full import FullWeights
 from turnwise.training.weights.lora import LoraWeights
 from turnwise.training.weights.ranks import IDLE, Ranks
 from turnwise.training.weights.sharded import ShardedWeights
 
+NextLogits = Callable[[Tensor, Tensor, Tensor, Any], tuple[Tensor, Any]]
+"""`Policy.next_logits`, or as much in less time."""
 HINT_HEADER = "\n\n[user's hint / instruction]\n"
 HEAD_CHUNK = 128
 """Response positions whose logits exist at once: 128 x 49152 float32 are 24 MiB, and a few copies of that."""
@@ -273,19 +276,34 @@ class Policy:
         parts = zip(hidden.split(HEAD_CHUNK), temperature.split(HEAD_CHUNK), tokens.split(HEAD_CHUNK), strict=True)
         return torch.cat([self.log_softmax(h, t, whose).gather(-1, y.unsqueeze(-1)).squeeze(-1) for h, t, y in parts])
 
+    @contextmanager
+    def sampling(self) -> Iterator[NextLogits]:
+        """What says which token comes next, for many tokens; the weights must stay as they are meanwhile."""
+        if self.ranks.size > 1:  # the weights are in pieces, each there for a moment
+            yield self.next_logits
+            return
+        with laid_out(self._backbone, self.weights.projection("policy")) as project, torch.no_grad():
+            yield partial(self.next_logits, project=project)
+
     @torch.no_grad()
-    def next_logits(self, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any) -> tuple[Tensor, Any]:
+    def next_logits(
+        self, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any, project: Projection | None = None
+    ) -> tuple[Tensor, Any]:
         """Logits [B, V] behind the last of ``ids`` [B, T], and the cache for the next call.
 
         ``mask`` [B, C + T] has 0 at padding, C tokens being in the cache; ``positions`` [B, T]; ``cache`` is None at
-        first.
+        first. ``project``: the vocabulary's projection in another form.
         """
         self._recompute = False
         out = self._backbone(
             input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
         )
         # The slice lies in strides, and a projection of such a slice copies the vocabulary's weights for each row.
-        return self.logits(out.last_hidden_state[:, -1].contiguous()), out.past_key_values
+        last = out.last_hidden_state[:, -1].contiguous()
+        if project is None:
+            return self.logits(last), out.past_key_values
+        logits = project(last.to(self.weights.projection("policy")[0].dtype))
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)), out.past_key_values
 
     def without_end(self, answer: Sequence[int]) -> list[int]:
         """The ids of an answer but the end token."""

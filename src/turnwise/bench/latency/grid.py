@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from turnwise.bench.latency import litellm_peer
 from turnwise.bench.latency.arms import LITELLM, NONE, TURNWISE, Arm, Said, answer, open_arms
 from turnwise.bench.latency.conversations import TURNS, Histories
+from turnwise.bench.latency.litellm_peer import PEER
 from turnwise.bench.latency.load import LoadResult, drive
 from turnwise.bench.latency.tokenising import measure_tokenising
 from turnwise.bench.processes import cpu_seconds
@@ -64,7 +64,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 def bench_latency(config: Config, *, quick: bool, install_litellm: bool, seconds: float) -> BenchReport:
     """The whole grid, or with `quick` a part of it. Raises TurnwiseError when an arm does not start or fails."""
     model = Path(resolve_model(config.model.path))
-    peer = litellm_peer.install() if install_litellm else litellm_peer.version()
+    peer = PEER.install() if install_litellm else PEER.version()
     said = answer(model)
     sizes, clients = (QUICK_SIZES, QUICK_CLIENTS) if quick else (SIZES, CLIENTS)
     cells = [Cell(n, size, growing) for growing, size, n in itertools.product((True, False), sizes, clients)]

@@ -1,0 +1,51 @@
+"""Weights laid out for sampling give what the plain ones give, and are gone afterwards."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from turnwise.training.laid_out import LEAST, laid_out
+
+WIDE = LEAST * 2
+
+
+def _model(dtype: torch.dtype) -> tuple[nn.Sequential, nn.Linear]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(WIDE, LEAST), nn.Linear(LEAST, 16, bias=False), nn.Linear(16, WIDE)).to(dtype)
+    return model, nn.Linear(WIDE, 1000, bias=False).to(dtype)
+
+
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU has no bfloat16 products")
+@pytest.mark.parametrize("rows", [1, 7, 16, 40])
+def test_they_give_what_the_plain_ones_give(rows: int) -> None:
+    model, head = _model(torch.bfloat16)
+    x = torch.randn(rows, 1, WIDE, dtype=torch.bfloat16)
+    exact, exact_head = copy.deepcopy(model).float(), copy.deepcopy(head).float()
+    with torch.no_grad(), laid_out(model, (head.weight, None)) as project:
+        assert project is not None
+        assert ["forward" in vars(linear) for linear in model] == [True, False, False], "a narrow one is left alone"
+        found, said = model(x), project(x)
+    assert not any("forward" in vars(linear) for linear in model)
+    assert torch.allclose(found.float(), exact(x.float()), rtol=0.02, atol=0.02)
+    assert torch.allclose(said.float(), exact_head(x.float()), rtol=0.02, atol=0.02)
+
+
+def test_other_number_formats_and_a_full_memory_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, head = _model(torch.float32)
+    with laid_out(model, (head.weight, None)) as project:
+        assert project is None and not any("forward" in vars(linear) for linear in model)
+    model, head = _model(torch.bfloat16)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 1000}))
+    with laid_out(model, (head.weight, None)) as project:
+        assert project is None and not any("forward" in vars(linear) for linear in model)
+
+
+def test_a_fault_meanwhile_leaves_the_model_as_it_was() -> None:
+    model, head = _model(torch.bfloat16)
+    with pytest.raises(RuntimeError, match="in the middle"), laid_out(model, (head.weight, head.bias)):
+        raise RuntimeError("in the middle")
+    assert not any("forward" in vars(linear) for linear in model)
