@@ -27,7 +27,7 @@ READER = Persona(
     ),
     wish='Begin every answer with "In short:".',
     held_out=24,
-    interactions=24,
+    interactions=16,
     openings=("<question>",),
     look=look,
     aspects={
