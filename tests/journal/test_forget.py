@@ -285,7 +285,7 @@ def test_every_table_with_a_turn_is_known_to_be_cleared(journal: Journal) -> Non
     """Cleared by name; shared content that nobody has any more; figures; ids only; ids only; heartbeats; positions."""
     without |= {"skill_versions", "libraries"}  # files of the person's, and which of them there were
     without |= {"promotions"}  # versions, and why a person had them serve
-    without |= {"trajectories", "task_groups"}  # cleared by their sessions
+    without |= {"trajectories", "task_groups", "environment_leases"}  # cleared by their sessions
     without |= {"replays", "compressions"}  # figures of such files, which go with them; cleared by its session
     assert {name for name, table in schema.metadata.tables.items() if "turn_id" not in table.c} <= without
 
