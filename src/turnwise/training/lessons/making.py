@@ -21,6 +21,7 @@ from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.asking import GivenAnswer, sample_answers
 from turnwise.training.batching import Row, Span, microbatches
 from turnwise.training.lessons.comparing import follows, loops, lost, token_likelihoods
+from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
@@ -131,12 +132,27 @@ def _in_the_wishes(
         candidates = [(i, answer) for i, answer in enumerate(rewritten)]
         candidates += _gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
         candidates = [(i, answer) for i, answer in candidates if answer and not loops(answer)]
+        candidates = _with_content(renderer, asked, candidates, " ".join(standing.wishes))
         best: dict[int, tuple[tuple[bool, float], Lesson]] = {}
         for i, answer, likelihood, wished in _fit(policy, asked, candidates, tick):
             rank = answer[-1] in policy.ends, likelihood  # one that was cut pays for no end, and teaches none
             if i not in best or rank > best[i][0]:
                 best[i] = (rank, Lesson(asked[i].question.ids, answer, wished))
     return [best[i][1] for i in sorted(best)]
+
+
+def _with_content(
+    renderer: PromptRenderer, asked: Sequence[_Answered], candidates: Sequence[tuple[int, list[int]]], wish: str
+) -> list[tuple[int, list[int]]]:
+    """The candidates that do not repeat the wish, nor the question alone."""
+    texts = [renderer.decode(answer) for _, answer in candidates]
+    plain = {i: renderer.decode(asked[i].plain) for i, _ in candidates}
+    told_back = echoing(texts, wish)
+    return [
+        (i, answer)
+        for (i, answer), text, echo in zip(candidates, texts, told_back, strict=True)
+        if not echo and says_something(text, asked[i].question.text, wish, plain[i])
+    ]
 
 
 def _fit(
