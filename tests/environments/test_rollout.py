@@ -23,6 +23,7 @@ from turnwise.environments.terminal.environment import TerminalEnvironment
 from turnwise.environments.terminal.files_task import read_tasks
 from turnwise.errors import DataError, LeaseLost
 from turnwise.journal import Journal
+from turnwise.journal.deletion.forgetting import forget
 from turnwise.types import MODEL_NAME
 
 needs_box = pytest.mark.skipif(not HOLDS, reason="no bubblewrap here (make sandbox)")
@@ -132,6 +133,15 @@ def test_a_holder_whose_lease_ran_out_is_refused(journal: Journal) -> None:
     leases.score(second, 0.5, None, {})
     leases.score(second, 1.0, None, {})
     assert [(row.state, row.reward) for row in leases.of_run("r")] == [("scored", 0.5)], "an outcome stays"
+
+
+def test_a_forgotten_rollout_leaves_no_lease(gateway: Running) -> None:
+    leases = gateway.journal.environments
+    for play in plays():
+        begun(gateway, play)
+        assert leases.take(play.run, play.session) is not None
+    forget(gateway.journal, "r.upper.0")
+    assert [row.session_id for row in leases.of_run("r")] == ["r.upper.1"]
 
 
 @needs_box
