@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
-MAY_IMPORT_TORCH = {"training", "local_engine", "versions", "bench/peer.py", "bench/training.py", "bench/beside_trl/peer.py"}
+MAY_IMPORT_TORCH = {"training", "local_engine", "versions", "bench/peer.py", "bench/training.py", "bench/beside_trl"}
 """`versions` compares, makes and promotes weights: the command line imports it only where it is asked for that."""
 
 
