@@ -30,7 +30,9 @@ MARKS = ["<fake_token_around_image>", "<image>", "<end_of_utterance>", "<global-
 ROWS = [f"<row_{r}_col_{c}>" for r in range(1, 7) for c in range(1, 7)]
 
 
-def make_model(folder: Path, *, dtype: torch.dtype = torch.float32, splits: bool = True, kind: str = "idefics3") -> Path:
+def make_model(
+    folder: Path, *, dtype: torch.dtype = torch.float32, splits: bool = True, kind: str = "idefics3"
+) -> Path:
     """Write the model's folder: weights, configuration, tokenizer, template, and what its processor reads."""
     folder.mkdir(parents=True)
     tokenizer = _tokenizer(folder)

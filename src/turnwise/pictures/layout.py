@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from turnwise.capabilities import VISION_TYPES
 from turnwise.errors import ModelError
 
-VISION_TYPES = frozenset({"idefics3", "smolvlm"})
-"""Values of `model_type` whose pictures are understood here: a Llama that reads, behind a tower that sees."""
 LARGEST = 4096
 """Pixels of an edge to which these processors cut the size that their folder asks for."""
 
@@ -81,18 +80,10 @@ def layout_of(folder: Path) -> PictureLayout | None:
         ) from e
     if tile != int(vision["image_size"]) or tokens != seen:
         raise ModelError(
-            f"the processor in {folder} makes {tokens} ids of a tile of {tile} pixels, and its model sees {seen} in one "
-            f"of {vision['image_size']}; take the processor's files that the model came with"
+            f"the processor in {folder} makes {tokens} ids of a tile of {tile} pixels, and its model sees {seen} in "
+            f"one of {vision['image_size']}; take the processor's files that the model came with"
         )
     return found
-
-
-def sees_pictures(folder: Path) -> bool:
-    """Whether the model of a folder is one whose pictures are understood here."""
-    try:
-        return _read(folder / "config.json").get("model_type") in VISION_TYPES
-    except ModelError:
-        return False
 
 
 def _read(file: Path) -> dict[str, Any]:

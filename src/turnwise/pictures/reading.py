@@ -43,8 +43,8 @@ class Picture:
     height: int
 
 
-def read_data_url(url: str) -> Picture:
-    """The picture in a data URL. Raises PictureRefused with what is wrong, for whoever sent it."""
+def data_of_url(url: str) -> bytes:
+    """The bytes in a picture's data URL, not looked into yet. Raises PictureRefused with what is wrong."""
     if url[: len(_SCHEME)].lower() != _SCHEME:
         raise PictureRefused("a picture must be sent as a data URL (data:image/png;base64,…): no address is fetched")
     head, comma, body = url[len(_SCHEME) :].partition(",")
@@ -53,10 +53,14 @@ def read_data_url(url: str) -> Picture:
     if len(body) > MOST_BYTES * 4 // 3 + 4:
         raise PictureRefused(f"a picture's file may have at most {MOST_BYTES // 10**6} MB; send a smaller one")
     try:
-        data = base64.b64decode("".join(body.split()), validate=True)
+        return base64.b64decode("".join(body.split()), validate=True)
     except (binascii.Error, ValueError) as e:
         raise PictureRefused(f"the picture's data is no base64: {e}") from e
-    return read_picture(data)
+
+
+def sha256_of_bytes(data: bytes) -> str:
+    """By which a picture is known, in hex."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def read_picture(data: bytes) -> Picture:
@@ -64,7 +68,7 @@ def read_picture(data: bytes) -> Picture:
     if len(data) > MOST_BYTES:
         raise PictureRefused(f"a picture's file may have at most {MOST_BYTES // 10**6} MB; send a smaller one")
     kind, image = _decoded(data)
-    return Picture(hashlib.sha256(data).hexdigest(), data, f"image/{kind.lower()}", image.width, image.height)
+    return Picture(sha256_of_bytes(data), data, f"image/{kind.lower()}", image.width, image.height)
 
 
 def pixels_of(data: bytes) -> Image.Image:
@@ -104,4 +108,6 @@ def _check_size(image: Image.Image) -> None:
 
 
 def _too_large() -> str:
-    return f"a picture may have at most {MOST_PIXELS // 10**6} million pixels and edges of {LONGEST_EDGE}; scale it down"
+    return (
+        f"a picture may have at most {MOST_PIXELS // 10**6} million pixels and edges of {LONGEST_EDGE}; scale it down"
+    )

@@ -91,7 +91,9 @@ def smolvlm_renderer(folder: Path, tokenizer: Any, layout: PictureLayout) -> Smo
             parted, chat_template=template, add_generation_prompt=True, tokenize=False
         )
         if tokenizer.decode(renderer.render_ids(messages, add_generation_prompt=True)) != text:
-            raise ModelError(f"the chat template of {folder} is not SmolVLM's, so that its pictures have no place in it")
+            raise ModelError(
+                f"the chat template of {folder} is not SmolVLM's, so that its pictures have no place in it"
+            )
     return renderer
 
 

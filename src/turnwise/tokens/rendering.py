@@ -246,7 +246,7 @@ class PromptRenderer:
 
 
 def load_renderer(model: Path | str) -> PromptRenderer:
-    """The renderer for a model folder or hub id: ours for plain ChatML, Qwen2.5 and SmolVLM, else that of `renderers`."""
+    """The renderer for a model folder or hub id: ours for plain ChatML, Qwen2.5, SmolVLM, else that of `renderers`."""
     folder = Path(model)
     layout = layout_of(folder) if folder.is_dir() else None
     if layout is None and folder.is_dir() and _is_plain_chatml(folder):

@@ -112,7 +112,7 @@ class LocalBackend:
         try:
             renderer = self._renderer
             most = config.lessons
-            asked = [sample.as_asked() for sample in batch.samples if sample.stream == PERSONAL]
+            asked = [sample.as_asked() for sample in batch.samples if sample.stream == PERSONAL and not sample.pictures]
             questions = questions_of(asked, renderer, most, config.lesson_prompt, str(seed), spare=most)
             lessons = make_lessons(self.policy, renderer, questions, most, said, config.lesson_tokens, tick)
         except (ModelError, EngineError) as e:
@@ -130,7 +130,7 @@ class LocalBackend:
         """What the person wishes for now, as far as hints say."""
         if self._said is not None and self._said[0] == batch.id:
             return self._said[1]
-        of = {sample.turn_id: sample.as_asked() for sample in batch.hinted}
+        of = {sample.turn_id: sample.as_asked() for sample in batch.hinted if not sample.pictures}
 
         def answers_follow(pairs: Sequence[tuple[int, str]]) -> list[bool]:
             samples = [of.get(batch.hint_turns[place]) for place, _ in pairs]

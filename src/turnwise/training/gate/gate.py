@@ -82,7 +82,7 @@ class Gate:
 
     def measure(self, parent: Weights, turns: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         """What `decide` would say of the weights that are in the policy, which stay as they are."""
-        known = [probe_of(s) for s in turns]
+        known = [probe_of(s) for s in turns if not s.pictures]
         asked = choose_asked(known, [], self._general, self._config.answers)
         material = Material(self._general, known, asked, [s.response_ids for s in turns], [])
         examination = Examination(
@@ -99,7 +99,8 @@ class Gate:
         return decide(examination.at_its_answers(known), self._config)
 
     def _material(self, batch: Batch, turns: Sequence[Sample], wishes: Sequence[str]) -> Material:
-        probes, ours = [probe_of(s) for s in turns], [probe_of(s) for s in batch.samples]
+        # A probe is asked as ids alone: turns with pictures are left to the training.
+        probes, ours = ([probe_of(s) for s in some if not s.pictures] for some in (turns, batch.samples))
         own = wishes_among([s.hint for s in batch.samples if s.hint])
         told = list(dict.fromkeys([*reversed(wishes), *own]))[:MOST_HINTS]
         return Material(
