@@ -21,6 +21,7 @@ from torch import Tensor
 from turnwise.config import Recipe, TrainConfig, of_person
 from turnwise.errors import TurnwiseError
 from turnwise.methods import METHODS
+from turnwise.pictures.placed import inserted
 from turnwise.training import losses
 from turnwise.training.algorithms.base import Seen, algorithm_of
 from turnwise.training.batching import (
@@ -338,7 +339,9 @@ def _micro(policy: Policy, texts: Sequence[TokenText], config: TrainConfig) -> l
 
 def _hinted(policy: Policy, sample: Sample, index: int) -> TokenText:
     prompt = hinted_prompt(sample.prompt_ids, sample.hint, sample.hint_at, policy.tokenizer)
-    return TokenText(index, prompt, sample.response_ids)
+    added = len(prompt) - len(sample.prompt_ids)
+    pictures = sample.pictures if sample.hint_at is None else inserted(sample.pictures, sample.hint_at, added)
+    return TokenText(index, prompt, sample.response_ids, pictures)
 
 
 def _by_sample(rows: Sequence[Row], hidden: Tensor) -> dict[int, Tensor]:
@@ -359,4 +362,7 @@ def _fault(sample: Sample, policy: Policy) -> str | None:
         return f"{where} has {len(sample.logprobs)} log-probs for {len(sample.response_ids)} tokens"
     if sample.hint_at is not None and not 0 <= sample.hint_at <= len(sample.prompt_ids):
         return f"{where} has its hint at {sample.hint_at}, outside the prompt"
+    if sample.pictures:
+        fault = "it has pictures, and this model sees none" if policy.eyes is None else policy.eyes.fault(sample)
+        return fault and f"{where}: {fault}"
     return None

@@ -16,6 +16,7 @@ from turnwise.config import Config, TrainConfig, recipes
 from turnwise.errors import AdapterError, EngineError, ModelError
 from turnwise.methods import METHODS
 from turnwise.models.identity import refuse_other_base
+from turnwise.pictures.store import PictureStore
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.batching import TokenText
 from turnwise.training.gate.gate import Gate
@@ -49,7 +50,7 @@ class LocalBackend:
         self._config = config.train
         self._recipes = recipes(config.train, config.streams)
         self._versions = config.versions_dir
-        self.policy = Policy(model, config.train, ranks)
+        self.policy = Policy(model, config.train, ranks, PictureStore(config.home))
         self._folder = model
         self._gate = Gate(self.policy, model, config.train, config.gate)
         self._parent: dict[str, Tensor] | None = None
