@@ -6,7 +6,10 @@ What is read is looked at again: a file that was changed or lost is refused, nev
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from turnwise.errors import PictureLost
@@ -47,6 +50,21 @@ class PictureStore:
     def shown(self, pictures: Iterable[PlacedPicture]) -> list[ShownPicture]:
         """Placed pictures with their bytes. Raises PictureLost."""
         return [ShownPicture(picture, self.read(picture.sha256)) for picture in pictures]
+
+    def share(self, other: PictureStore) -> None:
+        """Have all that another home has, as the same files where the system has links: nothing is written to them."""
+        names = other.all()
+        if names:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in names:
+            target = self.folder / name
+            if target.exists():
+                continue
+            with suppress(FileNotFoundError):  # forgotten meanwhile
+                try:
+                    os.link(other.folder / name, target)
+                except OSError:
+                    shutil.copyfile(other.folder / name, target)
 
     def all(self) -> list[str]:
         """The hashes of all that are kept."""
