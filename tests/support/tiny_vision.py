@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image
@@ -35,7 +36,7 @@ def make_model(
 ) -> Path:
     """Write the model's folder: weights, configuration, tokenizer, template, and what its processor reads."""
     folder.mkdir(parents=True)
-    tokenizer = _tokenizer(folder)
+    tokenizer: Any = _tokenizer(folder)
     torch.manual_seed(7)
     config = Idefics3Config(
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
@@ -69,8 +70,7 @@ def make_model(
         for name, weight in model.named_parameters():
             if weight.ndim > 1:
                 weight.mul_(6 if "vision_model" in name or "connector" in name else 4)
-    model.generation_config.eos_token_id = config.text_config.eos_token_id
-    model.to(dtype).save_pretrained(folder)
+    model.save_pretrained(folder)
     _processor(folder, splits)
     return folder
 

@@ -44,7 +44,8 @@ class Features(_Strict):
 
     def given(self) -> list[tuple[str, int, int, bytes]]:
         """Hash, start, end and file of each. Raises EngineError (400)."""
-        hashes, places, files = (of.get("image", []) for of in (self.mm_hashes, self.mm_placeholders, self.files))
+        hashes, places = self.mm_hashes.get("image", []), self.mm_placeholders.get("image", [])
+        files = self.files.get("image", [])
         if not len(hashes) == len(places) == len(files):
             raise EngineError("features: there must be a hash, a place and a file for each picture", 400)
         try:

@@ -16,6 +16,7 @@ from renderers.configs import BaseRendererConfig, DefaultRendererConfig, Qwen3Re
 
 from turnwise.errors import ModelError
 from turnwise.pictures.layout import PictureLayout
+from turnwise.tokens.chatml import words_in
 from turnwise.tokens.qwen25 import Qwen25Renderer
 from turnwise.tokens.smolvlm import SmolVLMRenderer
 
@@ -86,11 +87,12 @@ def smolvlm_renderer(folder: Path, tokenizer: Any, layout: PictureLayout) -> Smo
     for messages, tools in PROBES:
         if tools is not None:
             continue  # its template knows none
-        parted = [m | {"content": [{"type": "text", "text": m["content"]}]} for m in messages]
+        given: Any = messages
+        parted = [message | {"content": [{"type": "text", "text": words_in(message)}]} for message in given]
         text = template and tokenizer.apply_chat_template(
             parted, chat_template=template, add_generation_prompt=True, tokenize=False
         )
-        if tokenizer.decode(renderer.render_ids(messages, add_generation_prompt=True)) != text:
+        if tokenizer.decode(renderer.render_ids(given, add_generation_prompt=True)) != text:
             raise ModelError(
                 f"the chat template of {folder} is not SmolVLM's, so that its pictures have no place in it"
             )

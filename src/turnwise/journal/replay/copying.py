@@ -1,4 +1,4 @@
-"""A copy of a home's journal as it is at one moment, and of its pictures, in another folder. The original is only read."""
+"""A copy of a home's journal at one moment, with its pictures, in another folder. The original is only read."""
 
 from __future__ import annotations
 
