@@ -73,7 +73,7 @@ def test_what_a_model_that_sees_cannot_do_is_refused_when_the_configuration_is_r
     tmp_path: Path, settings: dict[str, str], why: str
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "idefics3"}))
-    common = {"home": tmp_path / "home", "model.path": str(tmp_path)}
+    common: dict[str, object] = {"home": tmp_path / "home", "model.path": str(tmp_path)}
     check(load_config(overrides=common))
     with pytest.raises(ConfigError, match="sees pictures") as refused:
         load_config(overrides=common | settings)
