@@ -120,7 +120,7 @@ def _session(policy: Policy, train: TrainConfig, turns: int, repeats: int) -> li
         rows = (
             merge_prefixes(of, policy.reads_forks)
             if merged
-            else [row_of(text.sample, text.prompt_ids, text.response_ids) for text in of]
+            else [row_of(t.sample, t.prompt_ids, t.response_ids) for t in of]
         )
         return microbatches(rows, train.microbatch_tokens)
 
