@@ -43,6 +43,7 @@ SETTINGS = {
     "train__min_batch": 2,
     "train__lr": 0.01,
     "gate__enabled": False,
+    "skills__enabled": False,  # one that was made of the first reproach would stand in later prompts
 }
 
 
