@@ -12,7 +12,8 @@ from turnwise.environments.base import Environment, InfrastructureFailure, Task
 from turnwise.environments.terminal.environment import FORMAT, MOST_SHOWN, TerminalEnvironment
 from turnwise.environments.terminal.files_task import FilesCheck, files_task
 from turnwise.errors import SandboxError
-from turnwise.sandbox.box import BoxLimits, check_machine
+from turnwise.sandbox.bubblewrap import check_machine
+from turnwise.sandbox.limits import BoxLimits
 
 try:
     check_machine()

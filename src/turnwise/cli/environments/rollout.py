@@ -43,7 +43,7 @@ def rollout(
     from turnwise.environments.terminal.environment import TerminalEnvironment
     from turnwise.environments.terminal.files_task import files_task, is_plain, read_tasks
     from turnwise.journal import Journal
-    from turnwise.sandbox.box import check_machine
+    from turnwise.sandbox.bubblewrap import check_machine
 
     if agent not in AGENTS:
         raise ConfigError(f"there is no agent {agent!r}, only {', '.join(AGENTS)}")
