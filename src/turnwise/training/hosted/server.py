@@ -91,7 +91,10 @@ class TinkerServer:
 
     def _adapter(self, make: Callable[[Any], Any]) -> HostedAdapter:
         self.connect()
-        return HostedAdapter(self, self.call("make an adapter", lambda: make(self.service)))
+        try:
+            return HostedAdapter(self, self.call("make an adapter", lambda: make(self.service)))
+        except ServerRefused as e:  # no room, or no such model: no fault of what is to be trained on
+            raise ServerLost(str(e)) from e
 
     @property
     def service(self) -> Any:
