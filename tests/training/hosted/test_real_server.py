@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.training.hosted.conftest import KEY, REAL, SETTINGS
 from tests.training.tiny import by_the_model, ids, plain_model
 from turnwise.errors import ServerLost, ServerRefused
 from turnwise.training import worker
+from turnwise.training.hosted.folding import Targets
 from turnwise.training.hosted.server import HostedAdapter, TinkerServer
 from turnwise.training.publish import version_dir
 from turnwise.training.weights.files import load_version_dir
@@ -98,8 +100,6 @@ def test_what_the_server_cannot_do_is_said_with_its_words(tiny_dir: Path, skyrl:
     server._config = server._config.model_copy(update={"tinker_url": skyrl.url})
     server.connect()
     with pytest.raises(ServerRefused, match="could not score texts"):
-        from turnwise.training.hosted.folding import Targets
-
         server.base_logprobs([Targets.of([1, 2], [3])])
     server.close()
 
@@ -108,8 +108,6 @@ def test_a_wait_has_a_limit(tiny_dir: Path, skyrl: SkyrlServer) -> None:
     changes = {"train.tinker_url": skyrl.url, "train.tinker_timeout_s": 0.5}
     server = TinkerServer(settings(tiny_dir, tiny_dir, **(SETTINGS | changes)).train, tiny_dir)
     with pytest.raises(ServerLost, match="did not do nothing within"):
-        import threading
-
         server.call("do nothing", threading.Event().wait)
 
 
@@ -122,6 +120,7 @@ def test_a_version_serves_in_the_local_engine_and_says_what_the_server_said(
     folder = version_dir(bench.config.versions_dir, 1)
     model = plain_model(tiny_dir, load_version_dir(folder).weights, bench.config.train)
     prompt = ids(77, 12)
+    (tmp_path / "engine").mkdir()
     with start_engine(tiny_dir, tmp_path / "engine" / "log", "--dtype", "float32") as (url, _):
         assert post(url, "/v1/load_lora_adapter", lora_name="v1", lora_path=str(folder)).status_code == 200
         said = complete(url, prompt, model="v1", max_tokens=8)["choices"][0]
@@ -131,8 +130,6 @@ def test_a_version_serves_in_the_local_engine_and_says_what_the_server_said(
     assert max(abs(a - b) for a, b in zip(logprobs, expected, strict=True)) < 1e-3
     assert base["logprobs"]["token_logprobs"] != logprobs
     server = TinkerServer(bench.config.train, tiny_dir)
-    from turnwise.training.hosted.folding import Targets
-
     there = server.saved(load_version_dir(folder).meta["tinker"], with_optimizer=False)
     (theirs,) = there.logprobs([Targets.of(prompt, answer)])
     assert max(abs(a - b) for a, b in zip(logprobs, theirs.tolist(), strict=True)) < 1e-3
