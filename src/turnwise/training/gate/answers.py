@@ -17,6 +17,7 @@ from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer, mean_length, repetition
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
+from turnwise.training.lessons.echoes import echoes
 from turnwise.training.weights.base import Whose
 
 
@@ -80,6 +81,7 @@ class OwnAnswers:
             answer_drift=drift,
             parents_answer_drift=self._parents_answer_drift if beyond else 0.0,
             off_topic=self._off_topic(own, to_base[0]),
+            echo=self._echo(answers),
             repetition=repetition([a.ids for a in answers]),
             length_ratio=self._length_ratio(answers),
             unended=self._unended(answers),
@@ -134,6 +136,21 @@ class OwnAnswers:
         if not usual or _beyond(length, usual) > self._gate.max_length_ratio:
             usual += [mean_length([a.ids for a in others], most) for others in self._others]
         return _beyond(length, usual) if usual else None
+
+    def _echo(self, answers: Sequence[GivenAnswer]) -> float:
+        """By which share more of the answers say a wish back than of any other's; others only if needed.
+
+        The told base model is among them: what it says of a wish that it follows are the words that were wished for.
+        """
+        share = self._echoing(answers)
+        if share > self._gate.max_echo:
+            share -= max((self._echoing(others) for others in self._others), default=0.0)
+        return max(0.0, share)
+
+    def _echoing(self, answers: Sequence[GivenAnswer]) -> float:
+        wishes = {wish for told in self._material.tellings for wish in told}
+        texts = [self._tokenizer.decode(a.ids) for a in answers]
+        return mean_of([float(any(echoes(text, wish) for wish in wishes)) for text in texts])
 
     def _unended(self, answers: Sequence[GivenAnswer]) -> float:
         """By which share more of the answers go on without an end than of any other's; others only if needed.
