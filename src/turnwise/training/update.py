@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.config import Config, recipes
-from turnwise.errors import AdapterError
+from turnwise.errors import AdapterError, ServerLost
 from turnwise.files import remove, sweep
 from turnwise.training.backends.base import Backend
 from turnwise.training.backends.choice import backend_of
@@ -119,7 +119,7 @@ class Trainer:
         """Why no update can go on from a version, or None."""
         try:
             self.backend.prepare(version)
-        except AdapterError as e:
+        except (AdapterError, ServerLost) as e:
             return str(e)
         return None
 
