@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from turnwise.errors import SkillError
 from turnwise.evolving.clusters import Cluster
 from turnwise.evolving.evidence import ShownTurn
-from turnwise.evolving.wishes import PersonsWish, ends, same_thing, says_nothing_new
 from turnwise.evolving.writing import MADE_BY, skill_of_tool, skill_of_wish
 from turnwise.journal.skills.records import SkillChange
 from turnwise.journal.skills.replays import ReplayResult
@@ -20,6 +19,7 @@ from turnwise.skills.library import KnownSkill, LibraryView
 from turnwise.skills.placing import words_of_wish
 from turnwise.skills.skill_file import parse, write
 from turnwise.skills.vectors import WordVectors
+from turnwise.skills.wishes import PersonsWish, ends, same_thing, says_nothing_new
 from turnwise.types import INJECTED, Skill, SkillState
 
 EVOLVER = "evolver"

@@ -34,7 +34,6 @@ from turnwise.evolving.planning import (
 )
 from turnwise.evolving.replay import Replayer
 from turnwise.evolving.replies import BadReply
-from turnwise.evolving.wishes import wishes_among
 from turnwise.evolving.writing import MADE_BY
 from turnwise.journal import Journal
 from turnwise.journal.skills.failures import FailureKind, JudgedTurn
@@ -44,6 +43,7 @@ from turnwise.messages import answer_of, storable
 from turnwise.skills.compressing.making import PromptShortener
 from turnwise.skills.library import KnownSkill, Library, LibraryView
 from turnwise.skills.vectors import WordVectors, word_vectors
+from turnwise.skills.wishes import wishes_among
 from turnwise.types import FinishReason, JudgeTask, SkillState
 
 log = logging.getLogger(__name__)
