@@ -67,7 +67,8 @@ def _declined_by(line: str) -> str:
         return ""
     bare = "".join(line.split('"')[::2])  # without what is quoted: a name may have any sign in it
     parameters, _, address = bare.partition(":")
-    given = dict(part.partition("=")[::2] for part in parameters.upper().split(";")[1:])
+    split = [part.partition("=") for part in parameters.upper().split(";")[1:]]
+    given = {name: value for name, _, value in split}
     if given.get("PARTSTAT") != "DECLINED":
         return ""
     return (given.get("EMAIL") or address.upper().removeprefix("MAILTO:")).strip().lower()
