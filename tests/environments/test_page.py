@@ -14,7 +14,7 @@ from tests.environments.test_terminal import HOLDS
 from turnwise.cli.main import app
 from turnwise.config import load_config
 from turnwise.environments.actors import ScriptedActor
-from turnwise.environments.base import InfrastructureFailure, Task
+from turnwise.environments.base import Action, InfrastructureFailure, Task
 from turnwise.environments.host import Host
 from turnwise.environments.rollout import Play, Rollouts
 from turnwise.journal import Journal
@@ -33,8 +33,13 @@ def test_the_environment_of_the_page_is_hosted_and_played(journal: Journal, tmp_
     assert len(code.splitlines()) < 60
     names: dict[str, Any] = {}
     exec(code, names)
-    host = Host(journal.environments, lambda folder: names["GuessANumber"](), tmp_path, 2)
-    rollouts = Rollouts(host, journal.environments, None, lambda play: ScriptedActor(("50", "x", "75", "60")))
+    host = Host(journal.environments, lambda kind, folder: names["GuessANumber"](), tmp_path, 2)
+    rollouts = Rollouts(
+        host,
+        journal.environments,
+        None,
+        lambda play: ScriptedActor([Action(text=each) for each in ("50", "x", "75", "60")]),
+    )
     tasks = [Task("found", "guess", "Guess.", {"number": 60}), Task("missed", "guess", "Guess.", {"number": 61})]
     ended = [rollouts.play(Play("r", task, 0, 1)) for task in tasks]
     assert [(each.reward, each.steps) for each in ended] == [(1.0, 4), (0.0, 4)]

@@ -15,12 +15,14 @@ import pytest
 from tests.conftest import Running
 from tests.environments.test_terminal import HOLDS, LIMITS, SOLVE, TASK
 from tests.support.servers import wait_until
-from turnwise.environments.actors import Actor, ModelActor, ScriptedActor, called, fenced
-from turnwise.environments.base import InfrastructureFailure, Observation
+from turnwise.environments.actors import Actor, ModelActor, ScriptedActor
+from turnwise.environments.base import Action, Call, InfrastructureFailure, Observation
 from turnwise.environments.host import Host
+from turnwise.environments.reading import called, fenced
 from turnwise.environments.rollout import CRASHED, Ended, GatewayAt, Play, Rollouts
+from turnwise.environments.tasks import read_tasks
 from turnwise.environments.terminal.environment import TerminalEnvironment
-from turnwise.environments.terminal.files_task import read_tasks
+from turnwise.environments.terminal.kind import KIND, SHELLS, run
 from turnwise.errors import DataError, LeaseLost
 from turnwise.journal import Journal
 from turnwise.journal.deletion.forgetting import forget
@@ -34,13 +36,15 @@ def at(gateway: Running) -> GatewayAt:
 
 
 def host(journal: Journal, folder: Path, most: int = 2) -> Host:
-    return Host(journal.environments, lambda place: TerminalEnvironment(place, limits=LIMITS), folder, most)
+    return Host(journal.environments, lambda kind, place: TerminalEnvironment(place, limits=LIMITS), folder, most)
 
 
 def rollouts(gateway: Running, folder: Path, model: bool = True) -> Rollouts:
     def actor(play: Play) -> Actor:
         url = f"{gateway.url}/s/{play.session}/v1"
-        return ModelActor(url, gateway.token, MODEL_NAME, play.headers) if model else ScriptedActor((SOLVE,))
+        if not model:
+            return ScriptedActor((run(SOLVE),))
+        return ModelActor(url, gateway.token, MODEL_NAME, play.headers, KIND.instructions(play.task), KIND.read)
 
     return Rollouts(host(gateway.journal, folder), gateway.journal.environments, at(gateway), actor)
 
@@ -70,7 +74,7 @@ def test_a_model_plays_and_its_outcome_is_in_the_journal(gateway: Running, tmp_p
 @needs_box
 def test_a_failure_of_the_machine_is_said_and_is_no_reward(gateway: Running, tmp_path: Path) -> None:
     class Broken:
-        def act(self, observation: Observation) -> str | None:
+        def act(self, observation: Observation) -> Action | None:
             raise InfrastructureFailure("the lights went out")
 
     begun(gateway, plays()[0])
@@ -148,11 +152,12 @@ def test_a_forgotten_rollout_leaves_no_lease(gateway: Running) -> None:
 def test_a_call_with_the_same_key_is_done_once(journal: Journal, tmp_path: Path) -> None:
     with host(journal, tmp_path / "at").lease("r", "s") as lease:
         assert lease is not None
-        with host(journal, tmp_path / "at").environment(lease) as held:
+        with host(journal, tmp_path / "at").environment(lease, "terminal") as held:
             held.reset(TASK)
-            first = held.step("0", "echo x >> n; wc -l < n")
-            assert held.step("0", "echo x >> n; wc -l < n") == first and first[0].text.startswith("1")
-            assert held.step("1", "wc -l < n")[0].text.startswith("1")
+            more, count = run("echo x >> n; wc -l < n"), run("wc -l < n")
+            first = held.step("0", more)
+            assert held.step("0", more) == first and first[0].text.startswith("1")
+            assert held.step("1", count)[0].text.startswith("1")
 
 
 KILLED = """
@@ -194,10 +199,12 @@ def test_a_process_that_is_killed_leaks_no_lease(gateway: Running, tmp_path: Pat
 
 
 def test_commands_are_read_from_calls_and_blocks() -> None:
-    assert [called("run", '{"command": "ls"}'), called("run", "{"), called("rm", '{"command": "ls"}')] == ["ls", "", ""]
-    assert called("run", '{"command": 5}') == called("run", "[]") == ""
-    assert fenced("so:\n```bash\nls -l\n```\nok") == "ls -l"
-    assert fenced("```bash\nls") == fenced("```python\n1\n```") == fenced("```sh\na\n```\n```sh\nb\n```") == ""
+    assert called("run", '{"command": "ls"}') == Call("run", {"command": "ls"})
+    assert called("run", "{") == called("run", "[]") == Call("run", {})
+    assert fenced("so:\n```bash\nls -l\n```\nok", SHELLS) == "ls -l"
+    unreadable = ("```bash\nls", "```python\n1\n```", "```sh\na\n```\n```sh\nb\n```")
+    assert [fenced(text, SHELLS) for text in unreadable] == ["", "", ""]
+    assert KIND.read("no block") == Action((), "no block")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +216,7 @@ def test_commands_are_read_from_calls_and_blocks() -> None:
         ('{"id": "../x", "prompt": "p", "expect": {"a": "b"}}', "an id is"),
         ('{"id": "x", "prompt": " ", "expect": {"a": "b"}}', "says what to do"),
         ('{"id": "x", "prompt": "p", "expect": {}}', "at least one file"),
-        ('{"id": "x", "prompt": "p", "expect": {"a": "b"}, "reward": 1}', "a task is an object"),
+        ('{"id": "x", "prompt": "p", "expect": {"a": "b"}, "reward": 1}', "no 'reward'"),
         ("\n".join([json.dumps({"id": "x", "prompt": "p", "expect": {"a": "b"}})] * 2), "line 2: the id 'x' stands"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from turnwise.environments.base import Environment, InfrastructureFailure, Task
 from turnwise.environments.terminal.environment import FORMAT, MOST_SHOWN, TerminalEnvironment
 from turnwise.environments.terminal.files_task import FilesCheck, files_task
+from turnwise.environments.terminal.kind import run
 from turnwise.errors import SandboxError
 from turnwise.sandbox.box import BoxLimits, check_machine
 
@@ -42,17 +43,17 @@ def terminal(place: Path) -> Iterator[TerminalEnvironment]:
 def test_the_contract_of_an_environment(terminal: TerminalEnvironment, place: Path) -> None:
     environment: Environment = terminal
     with pytest.raises(InfrastructureFailure, match="reset"):
-        environment.step("true")
+        environment.step(run("true"))
     with pytest.raises(InfrastructureFailure, match="reset"):
         environment.score()
     environment.close()
     assert environment.reset(TASK).text == TASK.prompt
-    observation, done = environment.step(SOLVE)
+    observation, done = environment.step(run(SOLVE))
     assert (observation.text, done) == ("(exit status 0)", False)
     outcome = environment.score()
     assert outcome.reward == 1.0 and environment.score() == outcome, "scored again it says the same"
     with pytest.raises(InfrastructureFailure, match="reset"):
-        environment.step("true")
+        environment.step(run("true"))
     assert environment.reset(TASK).text and not (place / "out.txt").exists(), "nothing is left of the episode before"
     assert environment.score().reward == 0.0, "nothing was done"
     environment.close()
@@ -62,16 +63,16 @@ def test_the_contract_of_an_environment(terminal: TerminalEnvironment, place: Pa
 
 def test_three_actions_without_a_command_end_the_episode(terminal: TerminalEnvironment) -> None:
     terminal.reset(TASK)
-    assert terminal.step("") == (terminal.step(" ")[0], False)
-    assert not terminal.step("true")[1], "a command in between"
-    ends = [terminal.step(action) for action in ("", "a\0b", "\ud800")]
+    assert [terminal.step(run(said))[1] for said in ("", " ")] == [False, False]
+    assert not terminal.step(run("true"))[1], "a command in between"
+    ends = [terminal.step(run(action)) for action in ("", "a\0b", "\ud800")]
     assert [done for _, done in ends] == [False, False, True] and ends[0][0].text == FORMAT
     assert terminal.score().details["ended"] == "format" and terminal.score().details["unreadable"] == 5
 
 
 def test_ten_steps_are_the_limit(terminal: TerminalEnvironment) -> None:
     terminal.reset(TASK)
-    assert [terminal.step("true")[1] for _ in range(10)] == [False] * 9 + [True]
+    assert [terminal.step(run("true"))[1] for _ in range(10)] == [False] * 9 + [True]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_ten_steps_are_the_limit(terminal: TerminalEnvironment) -> None:
 )
 def test_outputs_that_nobody_could_read(terminal: TerminalEnvironment, command: str, told: str) -> None:
     terminal.reset(TASK)
-    text = terminal.step(command)[0].text
+    text = terminal.step(run(command))[0].text
     assert told in text and len(text) < MOST_SHOWN + 300
 
 
@@ -143,9 +144,9 @@ ATTEMPTS = {
 @pytest.mark.parametrize("what", ATTEMPTS)
 def test_an_attempt_to_get_out_or_to_use_everything_fails(terminal: TerminalEnvironment, what: str) -> None:
     terminal.reset(TASK)
-    text = terminal.step(ATTEMPTS[what])[0].text
+    text = terminal.step(run(ATTEMPTS[what]))[0].text
     assert "(exit status 0)" not in text, text
-    assert terminal.step("echo still here")[0].text.startswith("still here") or "(ended: the folder" in text
+    assert terminal.step(run("echo still here"))[0].text.startswith("still here") or "(ended: the folder" in text
     assert terminal.score().reward == 0.0
 
 
@@ -153,9 +154,10 @@ def test_an_attempt_to_get_out_or_to_use_everything_fails(terminal: TerminalEnvi
 def test_another_sandbox_is_not_seen(tmp_path: Path, terminal: TerminalEnvironment) -> None:
     other = TerminalEnvironment(tmp_path / "other")
     other.reset(TASK)
-    other.step("echo secret > mine")
+    other.step(run("echo secret > mine"))
     terminal.reset(TASK)
-    assert "secret" not in terminal.step("cat ../other/mine /*/mine /tmp/*; ls -R / 2>/dev/null | grep mine")[0].text
+    look = run("cat ../other/mine /*/mine /tmp/*; ls -R / 2>/dev/null | grep mine")
+    assert "secret" not in terminal.step(look)[0].text
     other.close()
 
 
@@ -164,9 +166,8 @@ def test_nothing_lives_after_its_command(terminal: TerminalEnvironment) -> None:
     """A time bomb after the end, a daemon, and processes that nobody waits for."""
     terminal.reset(TASK)
     mark = "31.41592"
-    terminal.step(
-        f"(setsid nohup sh -c 'sleep {mark}; echo HELLO > out.txt' &) ; (sleep {mark} &); sleep {mark} & true"
-    )
+    bomb = f"(setsid nohup sh -c 'sleep {mark}; echo HELLO > out.txt' &) ; (sleep {mark} &); sleep {mark} & true"
+    terminal.step(run(bomb))
     living = [p.pid for p in psutil.process_iter(["cmdline"]) if mark in " ".join(p.info["cmdline"] or [])]
     assert living == [] and terminal.score().reward == 0.0
 
@@ -182,7 +183,7 @@ def test_what_stands_in_place_of_the_file_is_not_followed(
     secret = tmp_path / "answer"
     secret.write_text("HELLO\n")
     terminal.reset(TASK)
-    terminal.step(f"{trick.format(secret=secret)} out.txt")
+    terminal.step(run(f"{trick.format(secret=secret)} out.txt"))
     assert terminal.score().reward == 0.0
     assert secret.read_text() == "HELLO\n"
 
@@ -192,7 +193,7 @@ def test_neither_verifier_nor_answer_can_be_read_or_changed(terminal: TerminalEn
     terminal.reset(TASK)
     look = "grep -rlx HELLO /box /tmp /etc /proc/self/environ 2>/dev/null"
     find = "find /box /tmp /etc /home /work /root -name 'files_task*' 2>/dev/null; true"
-    assert terminal.step(f"{look}; {find}")[0].text == "(exit status 0)"
+    assert terminal.step(run(f"{look}; {find}"))[0].text == "(exit status 0)"
 
 
 def test_tasks_are_checked_where_they_are_read() -> None:

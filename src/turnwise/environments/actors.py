@@ -1,73 +1,66 @@
-"""Who acts in an environment: a model at a gateway, and two that show what a task's verifier is worth."""
+"""Who acts in an environment: a model at a gateway, or a script that shows what a task's verifier is worth."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import openai
 
-from turnwise.environments.base import InfrastructureFailure, Observation
+from turnwise.environments.base import Action, InfrastructureFailure, Instructions, Observation
+from turnwise.environments.reading import called
 
 REQUEST_S = 600.0
-SUBMIT = "submit"
-MANNER = (
-    "You solve a task in a Linux shell. Your folder is the working directory. In each answer give exactly one command: "
-    "call the tool `run`, or write it in one ```bash block. You then see its output. Each command starts anew in the "
-    f"folder; files stay. There is no network. When the task is done, give the command: {SUBMIT}"
-)
-TOOL: Any = {
-    "type": "function",
-    "function": {
-        "name": "run",
-        "description": f"Run a shell command in the folder; `{SUBMIT}` ends the task.",
-        "parameters": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
-    },
-}
+NOT_RUN = "Not run."
 
 
 class Actor(Protocol):
     """Plays one episode."""
 
-    def act(self, observation: Observation) -> str | None:
-        """The next action; empty where none could be read, None where the actor has finished."""
+    def act(self, observation: Observation) -> Action | None:
+        """The next action, None where the actor has finished."""
         ...
 
 
 class ScriptedActor:
-    """Gives its commands one after the other: a task's oracle, or with none somebody who does nothing."""
+    """Does its actions one after the other: a task's oracle, or with none somebody who does nothing."""
 
-    def __init__(self, commands: tuple[str, ...] = ()) -> None:
-        self._rest = iter(commands)
+    def __init__(self, actions: Sequence[Action] = ()) -> None:
+        self._rest = iter(actions)
 
-    def act(self, observation: Observation) -> str | None:
+    def act(self, observation: Observation) -> Action | None:
         return next(self._rest, None)
 
 
 class ModelActor:
-    """A model at an OpenAI-compatible ``url`` (with `/v1`). Raises InfrastructureFailure where it cannot be asked."""
+    """A model at an OpenAI-compatible ``url`` (with `/v1`). ``read`` says what an answer without a call asks for.
 
-    def __init__(self, url: str, key: str, model: str, headers: Mapping[str, str]) -> None:
+    Raises InfrastructureFailure where it cannot be asked.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        model: str,
+        headers: Mapping[str, str],
+        instructions: Instructions,
+        read: Callable[[str], Action],
+    ) -> None:
         self._client = openai.OpenAI(
             base_url=url, api_key=key, default_headers=dict(headers), max_retries=2, timeout=REQUEST_S
         )
-        self._model = model
-        self._told: list[Any] = [{"role": "system", "content": MANNER}]
+        self._model, self._tools, self._read = model, list(instructions.tools), read
+        self._told: list[Any] = [{"role": "system", "content": instructions.system}]
         self._calls: list[str] = []
         """Ids of the tool calls that wait for their result."""
 
-    def act(self, observation: Observation) -> str | None:
-        if self._calls:
-            for n, call in enumerate(self._calls):
-                result = observation.text if n == 0 else "Not run: give one command in an answer."
-                self._told.append({"role": "tool", "tool_call_id": call, "content": result})
-        else:
-            self._told.append({"role": "user", "content": observation.text})
+    def act(self, observation: Observation) -> Action | None:
+        self._hear(observation)
         try:
             message = self._ask()
         except openai.BadRequestError as e:
-            if _code(e) in ("context_length_exceeded", "step_limit"):  # the conversation is full: its end
+            if e.code in ("context_length_exceeded", "step_limit"):  # the conversation is full: its end
                 return None
             raise InfrastructureFailure(f"the gateway refuses a request: {str(e)[:300]}") from e
         except openai.OpenAIError as e:
@@ -77,33 +70,23 @@ class ModelActor:
         self._calls = [call.id for call in calls]
         dumped = {"tool_calls": [call.model_dump() for call in calls]} if calls else {}
         self._told.append({"role": "assistant", "content": said} | dumped)
-        command = called(calls[0].function.name, calls[0].function.arguments) if calls else fenced(said)
-        return None if command.strip() == SUBMIT else command
+        if not calls:
+            return self._read(said)
+        return Action(tuple(called(call.function.name, call.function.arguments) for call in calls), said)
+
+    def _hear(self, observation: Observation) -> None:
+        """Each call gets its result; what is seen beside them, or without one, is told as the user's."""
+        results = observation.results if self._calls else ()
+        if self._calls and not results:
+            results = (observation.text, *(NOT_RUN for _ in self._calls[1:]))
+        for call, result in zip(self._calls, results, strict=True):
+            self._told.append({"role": "tool", "tool_call_id": call, "content": result})
+        if observation.text and observation.text not in results:
+            self._told.append({"role": "user", "content": observation.text})
 
     def _ask(self) -> Any:
-        answer = self._client.chat.completions.create(model=self._model, messages=self._told, tools=[TOOL])
+        asked: dict[str, Any] = {"tools": self._tools} if self._tools else {}
+        answer = self._client.chat.completions.create(model=self._model, messages=self._told, **asked)
         if not answer.choices:
             raise InfrastructureFailure("the gateway gave an answer without a choice")
         return answer.choices[0].message
-
-
-def called(name: str, arguments: str) -> str:
-    """The command of a tool call; empty where there is none in it."""
-    try:
-        given = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return ""
-    command = given.get("command") if isinstance(given, dict) and name == "run" else None
-    return command if isinstance(command, str) else ""
-
-
-def fenced(text: str) -> str:
-    """The command of the only ```bash block of an answer; empty where there is none, or several."""
-    parts = text.split("```")
-    blocks = [part.partition("\n") for part in parts[1::2]] if len(parts) % 2 else []
-    commands = [body.strip() for kind, _, body in blocks if kind.strip() in ("bash", "sh", "shell")]
-    return commands[0] if len(commands) == 1 else ""
-
-
-def _code(error: openai.APIStatusError) -> str | None:
-    return error.code

@@ -5,11 +5,15 @@ Nothing here knows a model. An environment that cannot do its work raises Infras
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from turnwise.errors import TurnwiseError
+
+if TYPE_CHECKING:
+    from turnwise.config import Config
 
 
 class InfrastructureFailure(TurnwiseError):
@@ -27,10 +31,31 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool. Arguments that could not be read are {}."""
+
+    name: str
+    arguments: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What one answer asks for: calls of tools, and its words. Both are the agent's, so that anything may stand in
+    them; an answer in which neither says what to do is an action as well."""
+
+    calls: tuple[Call, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
-    """What the agent gets to see after an action. ``text`` is of bounded length and untrusted."""
+    """What the agent gets to see after an action, of bounded length and untrusted.
+
+    ``results`` has one text for each call of the action; where it is empty, ``text`` is the result of the first call.
+    """
 
     text: str
+    results: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +73,8 @@ class Environment(Protocol):
         """Begin a task; what an earlier one left is gone."""
         ...
 
-    def step(self, action: str) -> tuple[Observation, bool]:
-        """Do one action, and say whether the episode is over. An empty action is one that could not be read."""
+    def step(self, action: Action) -> tuple[Observation, bool]:
+        """Do one action, and say whether the episode is over."""
         ...
 
     def score(self) -> TaskOutcome:
@@ -59,3 +84,45 @@ class Environment(Protocol):
     def close(self) -> None:
         """Give everything back. May be called at any time, and again."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """How a model is told to act: the system message, and the tools in OpenAI's shape."""
+
+    system: str
+    tools: Sequence[Mapping[str, Any]]
+
+
+class Kind(Protocol):
+    """A kind of environment, by whose name its tasks and their stream go. Each has a module `kind.py`, see `kinds`."""
+
+    name: str
+
+    def check_machine(self) -> None:
+        """Raises TurnwiseError with what to install where this machine cannot host it."""
+        ...
+
+    def check_task(self, data: Mapping[str, object]) -> None:
+        """Raises DataError where a task cannot be made of this."""
+        ...
+
+    def make(self, folder: Path, config: Config) -> Environment:
+        """An environment that keeps what it has in ``folder``, which it makes and deletes."""
+        ...
+
+    def instructions(self, task: Task) -> Instructions:
+        """How a model is told to act in this task."""
+        ...
+
+    def read(self, text: str) -> Action:
+        """What an answer without a call of a tool asks for."""
+        ...
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """Actions that solve the task. Raises DataError where none are known."""
+        ...
+
+
+Maker = Callable[[str, Path], Environment]
+"""Makes an environment of the kind of this name in a folder of its own."""

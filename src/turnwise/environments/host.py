@@ -10,10 +10,10 @@ import contextlib
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from turnwise.environments.base import Environment, InfrastructureFailure, Observation, Task, TaskOutcome
+from turnwise.environments.base import Action, Environment, InfrastructureFailure, Maker, Observation, Task, TaskOutcome
 from turnwise.errors import JournalError, LeaseLost
 from turnwise.journal.rollouts.leases import LEASE_S, EnvironmentLease, EnvironmentLeases
 from turnwise.sandbox.folder import delete_folder
@@ -32,7 +32,7 @@ class Held:
         self._check()
         return self._environment.reset(task)
 
-    def step(self, key: str, action: str) -> tuple[Observation, bool]:
+    def step(self, key: str, action: Action) -> tuple[Observation, bool]:
         """Do an action once, however often it is asked for under this key. Raises LeaseLost."""
         self._check()
         if key not in self._answered:
@@ -54,7 +54,7 @@ class Host:
     def __init__(
         self,
         leases: EnvironmentLeases,
-        make: Callable[[Path], Environment],
+        make: Maker,
         folder: Path,
         most: int,
         keep_every_s: float = LEASE_S / 4,
@@ -78,8 +78,8 @@ class Host:
             self._leases.give_back(lease)
 
     @contextlib.contextmanager
-    def environment(self, lease: EnvironmentLease) -> Iterator[Held]:
-        """An environment for a leased rollout; waits for a place. The lease is kept for as long as the block runs."""
+    def environment(self, lease: EnvironmentLease, kind: str) -> Iterator[Held]:
+        """An environment of this kind for a leased rollout; waits for a place. The lease is kept as long."""
         lost, ended = threading.Event(), threading.Event()
         keeper = threading.Thread(target=self._keep, args=(lease, lost, ended), daemon=True)
         keeper.start()
@@ -87,7 +87,7 @@ class Host:
             with self._places:
                 folder = self._folder / uuid.uuid4().hex
                 self._leases.lies_in(lease, str(folder))
-                environment = self._make(folder)
+                environment = self._make(kind, folder)
                 try:
                     yield Held(environment, lease, lost)
                 finally:

@@ -119,7 +119,7 @@ class Rollouts:
         """Play it and write down what came of it, before anybody else is told."""
         steps, reward, failure, details = 0, None, None, {}
         try:
-            with self._host.environment(lease) as held:
+            with self._host.environment(lease, play.task.environment) as held:
                 actor = self._actor(play)
                 observation, done = held.reset(play.task), False
                 while not done and (action := actor.act(observation)) is not None:

@@ -39,11 +39,10 @@ def rollout(
     """Let an agent play tasks in a sandbox, each several times; the server of this home must be running."""
     from turnwise.environments.actors import ModelActor, ScriptedActor
     from turnwise.environments.host import Host
+    from turnwise.environments.kinds import kind_of
     from turnwise.environments.rollout import Play, Rollouts
-    from turnwise.environments.terminal.environment import TerminalEnvironment
-    from turnwise.environments.terminal.files_task import files_task, is_plain, read_tasks
+    from turnwise.environments.tasks import is_plain, read_tasks
     from turnwise.journal import Journal
-    from turnwise.sandbox.box import check_machine
 
     if agent not in AGENTS:
         raise ConfigError(f"there is no agent {agent!r}, only {', '.join(AGENTS)}")
@@ -52,19 +51,21 @@ def rollout(
         raise ConfigError(f"the name of a run is 1 to {MOST_OF_A_RUN} letters, digits or any of . _ -")
     settings = read_config(config, home, sets)
     read = read_tasks(tasks)
-    check_machine()
+    for kind in sorted({task.environment for task in read}):
+        kind_of(kind).check_machine()
     gateway = _gateway(settings) if agent == "minimal" else None
 
     def actor(play: Play) -> ModelActor | ScriptedActor:
+        kind = kind_of(play.task.environment)
         if gateway is not None:
-            return ModelActor(f"{gateway.url}/s/{play.session}/v1", gateway.agent, MODEL_NAME, play.headers)
-        return ScriptedActor(files_task(play.task.data).oracle if agent == "oracle" else ())
+            url, instructions = f"{gateway.url}/s/{play.session}/v1", kind.instructions(play.task)
+            return ModelActor(url, gateway.agent, MODEL_NAME, play.headers, instructions, kind.read)
+        return ScriptedActor(kind.oracle(play.task) if agent == "oracle" else ())
 
-    most_steps = settings.streams.terminal.max_steps or 10
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
     with closing(Journal.open(settings)) as journal:
         folder = settings.home / "environments"
-        host = Host(journal.environments, lambda at: TerminalEnvironment(at, most_steps=most_steps), folder, parallel)
+        host = Host(journal.environments, lambda kind, at: kind_of(kind).make(at, settings), folder, parallel)
         rollouts = Rollouts(host, journal.environments, gateway, actor)
         out.print(f"run {name}: {len(read)} tasks, {len(plays)} rollouts", highlight=False, markup=False)
         started, ended = time.monotonic(), []

@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from turnwise.environments.base import InfrastructureFailure, Observation, Task, TaskOutcome
+from turnwise.environments.base import Action, InfrastructureFailure, Observation, Task, TaskOutcome
 from turnwise.environments.terminal.files_task import files_task
 from turnwise.errors import DataError, FolderFault, SandboxError
 from turnwise.sandbox.box import Box, BoxLimits, Ran
 from turnwise.sandbox.folder import GuestFolder, delete_folder
 
+SUBMIT = "submit"
+"""The command that ends the episode."""
+ONE = "Not run: give one command in an answer."
 MOST_SHOWN = 4000
 """Characters of an output that the agent gets to see; the middle of a longer one is left out."""
 MOST_OF_A_COMMAND = 32_000
@@ -72,15 +75,19 @@ class TerminalEnvironment:
         self._outcome: TaskOutcome | None = None
         return Observation(task.prompt)
 
-    def step(self, action: str) -> tuple[Observation, bool]:
-        """Run a command. Raises InfrastructureFailure where the sandbox fails."""
+    def step(self, action: Action) -> tuple[Observation, bool]:
+        """Run the command of the first call. Raises InfrastructureFailure where the sandbox fails."""
         if self._task is None or self._outcome is not None or self._ended:
             raise InfrastructureFailure("there is no episode under way: reset begins one")
+        command = _command(action)
+        if command.strip() == SUBMIT:
+            self._ended = "agent"
+            return Observation("The task is handed in."), True
         self._steps += 1
-        text = self._run(action)
+        text = self._run(command)
         if not self._ended and self._steps >= self._most_steps:
             self._ended = "step limit"
-        return Observation(text), bool(self._ended)
+        return Observation(text, (text, *(ONE for _ in action.calls[1:])) if action.calls else ()), bool(self._ended)
 
     def score(self) -> TaskOutcome:
         """Let the verifier look. Raises InfrastructureFailure where it crashes."""
@@ -103,8 +110,8 @@ class TerminalEnvironment:
         except (OSError, SandboxError) as e:
             raise InfrastructureFailure(f"the folder of an episode cannot be deleted: {e}") from e
 
-    def _run(self, action: str) -> str:
-        fault = _fault(action)
+    def _run(self, command: str) -> str:
+        fault = _fault(command)
         if fault:
             self._unreadable += 1
             self._in_a_row += 1
@@ -113,22 +120,29 @@ class TerminalEnvironment:
             return fault
         self._in_a_row = 0
         try:
-            return shown(self._box.run(action), self._limits)
+            return shown(self._box.run(command), self._limits)
         except (OSError, SandboxError) as e:
             raise InfrastructureFailure(f"the sandbox failed: {e}") from e
 
 
-def _fault(action: str) -> str | None:
-    """Why an action is no command; None where it is one."""
-    if not action.strip():
+def _command(action: Action) -> str:
+    """The command of an action; empty where there is none in it."""
+    first = action.calls[0] if action.calls else None
+    command = first.arguments.get("command") if first is not None and first.name == "run" else None
+    return command if isinstance(command, str) else ""
+
+
+def _fault(command: str) -> str | None:
+    """Why a text is no command; None where it is one."""
+    if not command.strip():
         return FORMAT
-    if len(action) > MOST_OF_A_COMMAND:
+    if len(command) > MOST_OF_A_COMMAND:
         return f"The command has more than {MOST_OF_A_COMMAND} characters; give a shorter one."
     try:
-        action.encode()
+        command.encode()
     except UnicodeEncodeError:
         return "The command is no valid text; give it in UTF-8."
-    return "A command has no NUL in it." if "\0" in action else None
+    return "A command has no NUL in it." if "\0" in command else None
 
 
 def shown(ran: Ran, limits: BoxLimits) -> str:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnwise.environments.base import Task
 from turnwise.errors import DataError, FolderFault
 from turnwise.sandbox.folder import GuestFolder
 
-MOST_TASKS = 100_000
-MOST_OF_A_LINE = 4 << 20
-"""Characters of a task."""
-MOST_OF_AN_ID = 80
-"""Characters; it becomes a part of the names of sessions and groups."""
-_KNOWN = {"id", "prompt", "files", "expect", "oracle"}
+_KNOWN = {"files", "expect", "oracle"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +51,8 @@ class FilesTask:
 
 def files_task(data: Mapping[str, object]) -> FilesTask:
     """The task that ``data`` describes. Raises DataError."""
+    if odd := sorted(set(data) - _KNOWN):
+        raise DataError(f"a task of the terminal has files, expect and oracle, and no {odd[0]!r}")
     files, expect, oracle = data.get("files", {}), data.get("expect"), data.get("oracle", [])
     if not _are_texts(files) or not _are_texts(expect) or not expect:
         raise DataError("'files' and 'expect' are objects of texts by path, and 'expect' names at least one file")
@@ -65,51 +60,6 @@ def files_task(data: Mapping[str, object]) -> FilesTask:
         raise DataError("'oracle' is a list of shell commands")
     assert isinstance(files, Mapping) and isinstance(expect, Mapping)
     return FilesTask(files, expect, tuple(oracle))
-
-
-def read_tasks(path: Path) -> list[Task]:
-    """The tasks of a JSONL file. Raises DataError with the line that is wrong."""
-    tasks: dict[str, Task] = {}
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(iter(lambda: lines.readline(MOST_OF_A_LINE), ""), 1):
-                if number > MOST_TASKS:
-                    raise DataError(f"{path} has more than {MOST_TASKS} lines; split it")
-                if line.strip():
-                    task = _task(line, f"{path} line {number}")
-                    if task.id in tasks:
-                        raise DataError(f"{path} line {number}: the id {task.id!r} stands there twice")
-                    tasks[task.id] = task
-    except (OSError, UnicodeDecodeError) as e:
-        raise DataError(f"the tasks {path} cannot be read: {e}; give a JSONL file, one task a line") from e
-    if not tasks:
-        raise DataError(f"{path} has no task in it")
-    return list(tasks.values())
-
-
-def _task(line: str, where: str) -> Task:
-    try:
-        raw = json.loads(line)
-    except (ValueError, RecursionError) as e:
-        raise DataError(f"{where} is no JSON object ({str(e)[:80]})") from None
-    if not isinstance(raw, dict) or set(raw) - _KNOWN or not {"id", "prompt", "expect"} <= set(raw):
-        raise DataError(f"{where}: a task is an object with id, prompt and expect, and files and oracle if it has some")
-    name, prompt = raw["id"], raw["prompt"]
-    if not isinstance(name, str) or not 1 <= len(name) <= MOST_OF_AN_ID or not is_plain(name):
-        raise DataError(f"{where}: an id is 1 to {MOST_OF_AN_ID} letters, digits or any of . _ -")
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise DataError(f"{where}: the prompt is a text that says what to do")
-    data = {key: raw[key] for key in ("files", "expect", "oracle") if key in raw}
-    try:
-        files_task(data)
-    except DataError as e:
-        raise DataError(f"{where}: {e}") from None
-    return Task(name, "terminal", prompt, data)
-
-
-def is_plain(name: str) -> bool:
-    """Whether a name can stand in the name of a session."""
-    return name.isascii() and all(sign.isalnum() or sign in "._-" for sign in name)
 
 
 def _are_texts(given: object) -> bool:

@@ -1,0 +1,20 @@
+"""The kinds of environments that can be hosted, a table. A kind is loaded when the first of its tasks is."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from turnwise.environments.base import Kind
+from turnwise.errors import DataError
+
+KINDS = {
+    "terminal": "turnwise.environments.terminal.kind",
+}
+"""Where each is. Its name is that of its stream."""
+
+
+def kind_of(name: str) -> Kind:
+    """Raises DataError for a name that there is not."""
+    if name not in KINDS:
+        raise DataError(f"there is no environment {name!r}, only {', '.join(KINDS)}")
+    return import_module(KINDS[name]).KIND

@@ -1,0 +1,51 @@
+"""The terminal as a kind of environment: what its tasks are, and how a model is told to act."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from turnwise.config import Config
+from turnwise.environments.base import Action, Call, Instructions, Task
+from turnwise.environments.reading import fenced, function_tool
+from turnwise.environments.terminal.environment import SUBMIT, TerminalEnvironment
+from turnwise.environments.terminal.files_task import files_task
+from turnwise.sandbox.box import check_machine
+
+SYSTEM = (
+    "You solve a task in a Linux shell. Your folder is the working directory. In each answer give exactly one command: "
+    "call the tool `run`, or write it in one ```bash block. You then see its output. Each command starts anew in the "
+    f"folder; files stay. There is no network. When the task is done, give the command: {SUBMIT}"
+)
+TOOL = function_tool("run", f"Run a shell command in the folder; `{SUBMIT}` ends the task.", command="string")
+SHELLS = ("bash", "sh", "shell")
+
+
+class TerminalKind:
+    name = "terminal"
+
+    def check_machine(self) -> None:
+        check_machine()
+
+    def check_task(self, data: Mapping[str, object]) -> None:
+        files_task(data)
+
+    def make(self, folder: Path, config: Config) -> TerminalEnvironment:
+        return TerminalEnvironment(folder, most_steps=config.streams.terminal.max_steps or 10)
+
+    def instructions(self, task: Task) -> Instructions:
+        return Instructions(SYSTEM, (TOOL,))
+
+    def read(self, text: str) -> Action:
+        return run(fenced(text, SHELLS), text)
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        return [run(command) for command in files_task(task.data).oracle]
+
+
+def run(command: str, text: str = "") -> Action:
+    """The action that runs a command; none in it where there is none."""
+    return Action((Call("run", {"command": command}),) if command else (), text)
+
+
+KIND = TerminalKind()
