@@ -127,7 +127,7 @@ _COMPLAINT = anchored(
 )
 """What is only wrong with this answer, and says of no other how it should be: "too long."."""
 _ASKS = pattern(r"\?\s*$")
-_SENTENCE_END = pattern(r"[.!?]+ ")
+_SENTENCE_END = pattern(r"[.!?] ")
 
 MANNER = frozenset(
     stem
