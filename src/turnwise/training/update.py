@@ -76,6 +76,8 @@ class Trainer:
         result: dict[str, Any] = {"accepted": True, "reasons": [], "alpha": 1.0, "skipped": "gate.enabled is false"}
         if self._config.gate.enabled:
             result = backend.examine(batch, probes, tick)
+        if result["accepted"] and any("lesson" in step for step in metrics):
+            result["wishes"] = backend.wishes_kept(batch, tick)
         summary = summarise(metrics) | {"samples": float(len(batch.samples)), "seconds": time.monotonic() - started}
         scores = ScoreHistory.of(parent.get("metrics", {})).after(
             [s.reward for s in batch.samples if s.stream == PERSONAL]

@@ -94,6 +94,11 @@ class Backend(Protocol):
         """
         ...
 
+    def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
+        """Of each standing wish the ``turns`` in which it was said, and the share of answers in which it is ``kept`` by
+        the weights as they are, that are not told it."""
+        ...
+
     def close(self) -> None:
         """Nothing more is asked of it."""
         ...

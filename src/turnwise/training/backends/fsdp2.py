@@ -132,6 +132,9 @@ class FsdpBackend(LocalBackend):
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         return self._together("examine", batch, probes, tick=tick)
 
+    def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
+        return self._together("wishes_kept", batch, tick=tick)
+
     def snapshot(self) -> tuple[State, State]:
         return self._together("snapshot")
 

@@ -20,6 +20,7 @@ from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.batching import TokenText
 from turnwise.training.gate.gate import Gate
 from turnwise.training.lessons.comparing import followed
+from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import FEWEST, make_lessons
 from turnwise.training.lessons.questions import questions_of
@@ -197,6 +198,16 @@ class LocalBackend:
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         return self._gate.examine(self._parent, batch, probes, self._standing(batch, tick).wishes, tick)
+
+    def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
+        said = self._standing(batch, tick)
+        if not said.wishes:
+            return []
+        shares = kept_shares(self.policy, self._renderer, said.wishes, self._config.lesson_tokens, tick)
+        return [
+            {"turns": [batch.hint_turns[place] for place in places], "kept": share}
+            for places, share in zip(said.said, shares, strict=True)
+        ]
 
     def close(self) -> None:
         """There is nothing but this process."""
