@@ -17,7 +17,10 @@ from turnwise.types import MODEL_NAME
 
 if TYPE_CHECKING:
     from turnwise.config import Config
+    from turnwise.environments.base import Environment
+    from turnwise.environments.host import Host
     from turnwise.environments.rollout import Ended, GatewayAt
+    from turnwise.journal import Journal
 
 AGENTS = ("minimal", "oracle", "nothing")
 MOST_OF_A_RUN = 60
@@ -38,7 +41,6 @@ def rollout(
 ) -> None:
     """Let an agent play tasks in a sandbox, each several times; the server of this home must be running."""
     from turnwise.environments.actors import ModelActor, ScriptedActor
-    from turnwise.environments.host import Host
     from turnwise.environments.kinds import kind_of
     from turnwise.environments.rollout import Play, Rollouts
     from turnwise.environments.tasks import is_plain, read_tasks
@@ -63,9 +65,7 @@ def rollout(
         return ScriptedActor(kind.oracle(play.task) if agent == "oracle" else ())
 
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
-    with closing(Journal.open(settings)) as journal:
-        folder = settings.home / "environments"
-        host = Host(journal.environments, lambda kind, at: kind_of(kind).make(at, settings), folder, parallel)
+    with closing(Journal.open(settings)) as journal, closing(_host(settings, journal, parallel)) as host:
         rollouts = Rollouts(host, journal.environments, gateway, actor)
         out.print(f"run {name}: {len(read)} tasks, {len(plays)} rollouts", highlight=False, markup=False)
         started, ended = time.monotonic(), []
@@ -76,6 +76,16 @@ def rollout(
     _summary(ended, time.monotonic() - started)
     if left := sum(each.open for each in ended):
         raise TurnwiseError(f"{left} rollouts are not done; the same command with --run {name} goes on with them")
+
+
+def _host(settings: Config, journal: Journal, parallel: int) -> Host:
+    from turnwise.environments.host import Host
+    from turnwise.environments.kinds import kind_of
+
+    def make(kind: str, folder: Path) -> Environment:
+        return kind_of(kind).make(folder, settings)
+
+    return Host(journal.environments, make, settings.home / "environments", parallel, warm=settings.environments.warm)
 
 
 def _gateway(settings: Config) -> GatewayAt:
