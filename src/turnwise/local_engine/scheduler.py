@@ -156,7 +156,7 @@ class Scheduler:
                 self._end(request, None)
             while self._waiting and len(self._running) < self._max_num_seqs:
                 request = self._waiting[0]
-                kv = self._store.open(request.weights, request.tokens)
+                kv = self._store.open(request.weights, request.keys)
                 if kv is None:
                     break
                 request.kv = kv
@@ -176,14 +176,12 @@ class Scheduler:
             left = len(request.tokens) - len(request.kv.ids)
             if left == 1:
                 if self._room(request):
-                    spans.append((request, SequencePiece(request.kv, request.tokens[-1:], sample=True)))
+                    spans.append((request, request.piece(len(request.tokens) - 1, len(request.tokens), sample=True)))
             elif budget > 0:
                 size = min(left, budget)
                 budget -= size
                 start = len(request.kv.ids)
-                spans.append(
-                    (request, SequencePiece(request.kv, request.tokens[start : start + size], sample=size == left))
-                )
+                spans.append((request, request.piece(start, start + size, sample=size == left)))
         spans = [(r, s) for r, s in spans if r.kv is s.kv]
         if not spans:
             return
@@ -226,7 +224,7 @@ class Scheduler:
 
     def _take(self, request: Request, token: int, logprob: float) -> None:
         """Add a sampled token to its request, and end the request where it must."""
-        request.tokens.append(token)
+        request.add(token)
         params, text = request.params, request.text
         finish: Finish | None = None
         reason: str | int | None = None
