@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -81,8 +82,12 @@ class ModelActor:
             results = (observation.text, *(NOT_RUN for _ in self._calls[1:]))
         for call, result in zip(self._calls, results, strict=True):
             self._told.append({"role": "tool", "tool_call_id": call, "content": result})
-        if observation.text and observation.text not in results:
-            self._told.append({"role": "user", "content": observation.text})
+        text = "" if observation.text in results else observation.text
+        if observation.images:  # they are there where the stream's settings ask for them
+            said = [{"type": "text", "text": text}] if text else []
+            self._told.append({"role": "user", "content": [*said, *map(_picture, observation.images)]})
+        elif text:
+            self._told.append({"role": "user", "content": text})
 
     def _ask(self) -> Any:
         asked: dict[str, Any] = {"tools": self._tools} if self._tools else {}
@@ -90,3 +95,7 @@ class ModelActor:
         if not answer.choices:
             raise InfrastructureFailure("the gateway gave an answer without a choice")
         return answer.choices[0].message
+
+
+def _picture(png: bytes) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(png).decode()}"}}
