@@ -29,6 +29,8 @@ HELD_BY = {
 """The files in which each kind's limit is written, of version 1 or 2."""
 OVERHEAD = 4
 """Processes of the sandbox itself."""
+WEIGHT = 8
+"""Of a hundred: who is inside has less of a busy core than the gateway that answers a person."""
 PERIOD_US = 100_000
 """The kernel's own."""
 _JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 125; shift; done; shift; exec "$@"'
@@ -149,7 +151,7 @@ def _limit(kind: str, folder: Path, limits: BoxLimits) -> None:
     for place, value in known:
         place.write_text(value, encoding="ascii")
     if kind == "cpu":
-        weight = [("cpu.shares", limits.weight * 1024 // 100), ("cpu.weight", limits.weight)]
+        weight = [("cpu.shares", WEIGHT * 1024 // 100), ("cpu.weight", WEIGHT)]
         for place, number in ((folder / name, number) for name, number in weight if (folder / name).exists()):
             place.write_text(str(number), encoding="ascii")
     # Where the kernel counts what is swapped as well, it is not to become a second memory.

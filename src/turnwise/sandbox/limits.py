@@ -35,8 +35,6 @@ class BoxLimits:
     """A command that says more is ended."""
     cores: float = 1.0
     """Held where control groups can be made."""
-    weight: int = 8
-    """Of a hundred: who is inside has less of a busy core than the gateway that answers a person. Held as `cores` is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,7 @@ DISPLAY = ":0"
 COOKIE = "auth"
 FRAME = "Xvfb_screen0"
 START_S = 60.0
-WEIGHT = 50
-"""Of a hundred, of a busy core: who waits for a window waits with a lease in hand, and looks again and again."""
-LIMITS = BoxLimits(seconds=3600, memory_mb=256, processes=8, file_mb=16, weight=WEIGHT)
+LIMITS = BoxLimits(seconds=3600, memory_mb=256, processes=8, file_mb=16)
 MOST_OF_A_FRAME = 16 << 20
 SOCKETS = "/tmp/.X11-unix"
 _WILD, _KIND = 0xFFFF, b"MIT-MAGIC-COOKIE-1"

@@ -17,7 +17,7 @@ from typing import Any
 from turnwise.environments.base import InfrastructureFailure
 from turnwise.environments.desktop.lines import line_from
 from turnwise.environments.desktop.programs import PYTHON, launcher
-from turnwise.environments.desktop.screen import DISPLAY, SOCKETS, START_S, WEIGHT, Display
+from turnwise.environments.desktop.screen import DISPLAY, SOCKETS, START_S, Display
 from turnwise.errors import SandboxError, TurnwiseError
 from turnwise.sandbox.bubblewrap import Room
 from turnwise.sandbox.guest import Ends, Guest
@@ -28,8 +28,8 @@ ANSWER_S = 40.0
 """Longest wait for the hands: beyond what they allow themselves."""
 COMMANDS = 1000
 """So many times the seconds of a command may a process of a session compute."""
-HANDS = BoxLimits(memory_mb=256, processes=16, weight=WEIGHT)
-SESSION = BoxLimits(memory_mb=1024, processes=128, disk_mb=64, entries=5_000, weight=WEIGHT)
+HANDS = BoxLimits(memory_mb=256, processes=16)
+SESSION = BoxLimits(memory_mb=1024, processes=128, disk_mb=64, entries=5_000)
 RUNTIME = "/tmp/run"
 ETC = ("/etc/fonts", "/etc/gtk-3.0", "/etc/gtk-2.0", "/etc/xdg")
 VARIABLES = {

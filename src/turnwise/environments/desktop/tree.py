@@ -79,12 +79,11 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class DeskWindow:
-    """A window by its title. ``pid``: of its program, as it says itself."""
+    """A window by its title."""
 
     id: str
     title: str
     program: str
-    pid: int
     role: str
     active: bool
     place: tuple[int, int]
@@ -223,13 +222,13 @@ def _objects(given: object) -> list[Mapping[str, Any]]:
 
 
 def _window(raw: Mapping[str, Any]) -> DeskWindow | None:
-    which, states, pid = raw.get("id"), raw.get("states"), raw.get("pid")
-    if not isinstance(which, str) or not isinstance(states, list) or not isinstance(pid, int):
+    which, states = raw.get("id"), raw.get("states")
+    if not isinstance(which, str) or not isinstance(states, list):
         return None
     title, program = (_short(str(raw.get(key, "")), MOST_OF_A_NAME) for key in ("name", "program"))
     role = _short(str(raw.get("role", "")), MOST_OF_A_NAME)
     return DeskWindow(
-        which[:300], title or program, program, pid, role, "active" in states, _middle(raw.get("place")) or (0, 0)
+        which[:300], title or program, program, role, "active" in states, _middle(raw.get("place")) or (0, 0)
     )
 
 

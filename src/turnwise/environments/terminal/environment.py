@@ -13,9 +13,8 @@ from typing import Protocol
 from turnwise.environments.base import Action, InfrastructureFailure, Observation, Task, TaskOutcome
 from turnwise.environments.terminal.files_task import files_task
 from turnwise.errors import DataError, FolderFault, SandboxError
-from turnwise.sandbox.box import Box
+from turnwise.sandbox.box import Box, BoxLimits, Ran
 from turnwise.sandbox.folder import GuestFolder, delete_folder
-from turnwise.sandbox.limits import BoxLimits, Ran
 
 SUBMIT = "submit"
 """The command that ends the episode."""
@@ -34,7 +33,10 @@ class Checked(Protocol):
     """What a verifier says."""
 
     @property
-    def passed(self) -> bool: ...
+    def passed(self) -> float:
+        """True or 1 where the task is solved; a part of it where a verifier gives one."""
+        ...
+
     @property
     def reason(self) -> str: ...
 

@@ -44,8 +44,8 @@ def _unlock(rng: Random) -> Drawing:
         return (*opens("terminal"), *types(f"sh unlock.sh {code if right else wrong}\n"), *_WAITS)
 
     return Drawing(
-        "code.txt is open in the editor. Run the command sh unlock.sh in a terminal, with the code that stands there as "
-        "its only argument.",
+        "code.txt is open in the editor. Run the command sh unlock.sh in a terminal, with the code that stands there "
+        "as its only argument.",
         plan,
         files,
         [is_file("box.txt", f"the box was opened with {code}")],

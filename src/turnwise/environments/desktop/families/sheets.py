@@ -73,8 +73,8 @@ def _sum_column(rng: Random) -> Drawing:
         return (*there, *types(f"total\t{formula}\n"), *_exports())
 
     return Drawing(
-        f"{name} is open in the spreadsheet. Write total into the first empty cell of column A and, beside it in column "
-        f"B, the sum of all prices; then export the sheet as CSV over {name} (Data, Export Data).",
+        f"{name} is open in the spreadsheet. Write total into the first empty cell of column A and, beside it in "
+        f"column B, the sum of all prices; then export the sheet as CSV over {name} (Data, Export Data).",
         plan,
         {name: _csv(rows)},
         [_is_csv(name, [*rows, ["total", str(total)]])],
@@ -91,8 +91,8 @@ def _new_table(rng: Random) -> Drawing:
         return (*types("".join(f"{word}\t{cost}\n" for word, cost in given)), *_exports(name))
 
     return Drawing(
-        f"Write this table from the cell A1 on into the empty spreadsheet, a row between two semicolons: {said}. Export "
-        f"it as CSV as {name} in the home folder (Data, Export Data).",
+        f"Write this table from the cell A1 on into the empty spreadsheet, a row between two semicolons: {said}. "
+        f"Export it as CSV as {name} in the home folder (Data, Export Data).",
         plan,
         checks=[_is_csv(name, rows)],
         opens=[("sheet", None)],

@@ -1,7 +1,8 @@
-"""Runs beside a desktop, in a sandbox of its own, with the system's Python: reads the accessibility tree, moves the mouse.
+"""Runs beside a desktop with the system's Python: reads the accessibility tree, moves the mouse, and presses keys.
 
-It imports nothing of turnwise. It is asked and answers with one JSON object a line. The programs that it looks at are an
-agent's, so every call has a time limit, and what it tells has a bounded size; whoever asks believes none of it.
+It has a sandbox of its own and imports nothing of turnwise. It is asked and answers with one JSON object a line. The
+programs that it looks at are an agent's, so every call has a time limit, and what it tells has a bounded size; whoever
+asks believes none of it.
 """
 
 import json
@@ -9,10 +10,10 @@ import subprocess
 import sys
 import time
 
-import gi
+import gi  # pyright: ignore[reportMissingImports]
 
 gi.require_version("Atspi", "2.0")
-from gi.repository import Atspi, GLib  # noqa: E402
+from gi.repository import Atspi, GLib  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 CALL_MS = 2000
 """Longest wait for one answer of a program."""
@@ -104,7 +105,7 @@ class Look:
                 continue
             role, states = top.get_role_name(), states_of(top)
             if role in TOP and "showing" in states:
-                found.append((top, told(top, role, states) | {"program": name, "pid": program.get_process_id()}))
+                found.append((top, told(top, role, states) | {"program": name}))
         return found
 
     def walk(self, element, depth, window):
