@@ -4,10 +4,62 @@ from __future__ import annotations
 
 from random import Random
 
-NOUNS = ["apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbor", "island", "jacket", "kettle", "ladder", "meadow", "needle", "orange", "pepper", "quartz", "river", "saddle", "temple", "umbrella", "valley", "window", "yellow", "zebra", "anchor", "basket", "copper", "dragon", "ember", "falcon", "granite"]
-NAMES = (
-    ["ada", "ben", "carla", "dmitri", "elena", "farid", "greta", "hugo", "ines", "jonas", "kira", "luca", "mona", "nils", "olga", "pavel", "rosa", "sven", "tara", "yusuf"]
-)
+NOUNS = [
+    "apple",
+    "bridge",
+    "candle",
+    "desert",
+    "engine",
+    "forest",
+    "garden",
+    "harbor",
+    "island",
+    "jacket",
+    "kettle",
+    "ladder",
+    "meadow",
+    "needle",
+    "orange",
+    "pepper",
+    "quartz",
+    "river",
+    "saddle",
+    "temple",
+    "umbrella",
+    "valley",
+    "window",
+    "yellow",
+    "zebra",
+    "anchor",
+    "basket",
+    "copper",
+    "dragon",
+    "ember",
+    "falcon",
+    "granite",
+]
+NAMES = [
+    "ada",
+    "ben",
+    "carla",
+    "dmitri",
+    "elena",
+    "farid",
+    "greta",
+    "hugo",
+    "ines",
+    "jonas",
+    "kira",
+    "luca",
+    "mona",
+    "nils",
+    "olga",
+    "pavel",
+    "rosa",
+    "sven",
+    "tara",
+    "yusuf",
+]
 CITIES = ["berlin", "cairo", "delhi", "lagos", "lima", "madrid", "oslo", "paris", "quito", "rome", "seoul", "tokyo"]
 FOLDERS = ["archive", "backup", "data", "docs", "inbox", "logs", "notes", "old", "reports", "src", "store", "work"]
 LEVELS = ["DEBUG", "ERROR", "INFO", "WARN"]
