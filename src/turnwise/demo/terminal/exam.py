@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from turnwise.environments.rollout import Ended, GatewayAt, Play, Rollouts
 from turnwise.environments.transcript import Form, instructions_of
 from turnwise.errors import TurnwiseError
 from turnwise.journal import Journal
+from turnwise.loops.table import CHILD_ENVIRONMENT
 from turnwise.types import MODEL_NAME
 
 TAKEN_UP_S = 180.0
@@ -140,9 +142,12 @@ def _episode(ended: Ended, actor: ModelActor | None) -> Episode:
 
 def command(home: Path, *words: str, limit_s: float, log: Path) -> int:
     """Run a command of turnwise on this home, its words into a log; gives its exit status. Raises TurnwiseError."""
+    environment = {**os.environ, **CHILD_ENVIRONMENT}  # it shares the cores with the server's loops
     with log.open("ab") as out:
         asked = [sys.executable, "-P", "-m", "turnwise", *words, "--home", str(home)]
         try:
-            return subprocess.run(asked, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=limit_s).returncode
+            return subprocess.run(
+                asked, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=limit_s, env=environment
+            ).returncode
         except subprocess.TimeoutExpired:
             raise TurnwiseError(f"`turnwise {words[0]}` was not done within {limit_s:.0f} s; see {log}") from None

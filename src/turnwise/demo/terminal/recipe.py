@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -73,7 +74,7 @@ def settings(scale: TerminalScale, seed: int) -> dict[str, dict[str, object]]:
         "judge": {"enabled": False},
         "skills": {"enabled": False, "evolve": False},
         "gate": {"enabled": False, "probe_share": 0.0},
-        "train": {"lr": 2e-4, "seed": seed},
+        "train": {"lr": 2e-4, "seed": seed, "threads": threads()},
         "streams.terminal": {
             "method": "grpo",
             "beta_kl": 0.0,
@@ -86,6 +87,13 @@ def settings(scale: TerminalScale, seed: int) -> dict[str, dict[str, object]]:
             "temperature": TEMPERATURE,
         },
     }
+
+
+def threads() -> int:
+    """Of the trainer: all cores, or half of them where others are at work on this machine: threads of one operation
+    wait for each other, and one that has no core holds up all."""
+    cores = os.cpu_count() or 1
+    return cores if os.getloadavg()[0] < cores else max(1, cores // 2)
 
 
 def tasks_for(names: Sequence[str], first: int, number: int, seed: int) -> list[Task]:
