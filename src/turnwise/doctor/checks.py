@@ -27,6 +27,7 @@ from turnwise.errors import SandboxError, TurnwiseError
 from turnwise.home import running_url
 from turnwise.journal.read_only import exists
 from turnwise.judges.signals.states import head_name
+from turnwise.environments.desktop.programs import check_programs
 from turnwise.loops.process import parse_overrides
 from turnwise.loops.states import read_states
 from turnwise.models import model_named, resolve_model
@@ -239,6 +240,12 @@ def _sandbox(config: Config) -> Iterator[Finding]:
         yield Finding("sandbox", "note", f"no environments can be hosted (turnwise rollout): {e}")
     else:
         yield Finding("sandbox", "ok", "holds agents' commands (bubblewrap)")
+    try:
+        check_programs()
+    except SandboxError as e:
+        yield Finding("desktop", "note", f"no desktops can be hosted (turnwise rollout): {e}")
+    else:
+        yield Finding("desktop", "ok", "its programs are here")
 
 
 def _machine(config: Config) -> Iterator[Finding]:

@@ -47,6 +47,45 @@ def terminal(
     write_tasks(out_file, tasks_of(chosen, numbers(seeds, "--seeds", 0, 10**9), levels))
 
 
+@tasks_app.command("harbor", epilog="Example: turnwise tasks harbor ./my-tasks --out tasks.jsonl")
+def harbor(
+    folder: Annotated[Path, typer.Argument(help="A Harbor task folder, or a folder of such folders.")],
+    out_file: Annotated[Path, typer.Option("--out", help="The file of tasks to write.")] = Path("tasks.jsonl"),
+) -> None:
+    """Tasks from Harbor folders that need no image of their own; the others are named, with why."""
+    from turnwise.environments.terminal.harbor.folders import folders_in, read_folder
+    from turnwise.errors import DataError
+
+    tasks: list[Task] = []
+    for each in folders_in(folder):
+        try:
+            tasks.append(read_folder(each))
+        except DataError as e:
+            err.print(f"left out {each.name}: {e}", highlight=False, markup=False, soft_wrap=True)
+    write_tasks(out_file, tasks)
+
+
+@tasks_app.command("desktop", epilog="Example: turnwise tasks desktop --families rename-file --seeds 0-9 --out d.jsonl")
+def desktop(
+    families: Annotated[str | None, typer.Option(help="Names of families with commas between; unset: all.")] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, each a task of every family: 0-9, or 1,5,7.")] = "0-9",
+    out_file: Annotated[Path, typer.Option("--out", help="The file of tasks to write.")] = Path("tasks.jsonl"),
+    show: Annotated[bool, typer.Option("--list", help="Show the families, and write nothing.")] = False,
+) -> None:
+    """Tasks on a desktop: an editor, a file manager, a spreadsheet, a terminal."""
+    from turnwise.environments.desktop.families.table import FAMILIES, named, tasks_of
+
+    chosen = named(name.strip() for name in families.split(",")) if families else list(FAMILIES.values())
+    if show:
+        table = Table("family", "programs", "its tasks")
+        for family in chosen:
+            table.add_row(family.name, family.theme, family.says)
+        out.print(table)
+        out.print(f"{len(chosen)} families", highlight=False)
+        return
+    write_tasks(out_file, tasks_of(chosen, numbers(seeds, "--seeds", 0, 10**9)))
+
+
 def write_tasks(path: Path, tasks: Sequence[Task]) -> None:
     """Write a file of tasks, whole or not at all, and say so. Raises ConfigError where there are none."""
     from turnwise.environments.tasks import written

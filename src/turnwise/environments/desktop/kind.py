@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from turnwise.sandbox.bubblewrap import check_machine
 SYSTEM = (
     f"You use a computer with a screen of {WIDTH} x {HEIGHT}, a mouse and a keyboard to do a task. You are shown the "
     "windows, and the elements of the window in front with their numbers and places; after each action you are told "
-    "what changed. In each answer call exactly one tool, or write the call in one ```json block as "
-    '{"name": "click", "arguments": {"element": 3}}. Your folder is the home folder. '
-    f"There is no network. When the task is done, call `{SUBMIT}`."
+    "what changed. In each answer call exactly one tool. Your folder is the home folder. There is no network. "
+    f"When the task is done, call `{SUBMIT}`."
 )
+IN_BLOCKS = 'Write the call in one ```json block, as {"name": "click", "arguments": {"element": 3}}. The tools are:'
 BLOCKS = ("json", "tool", "")
 
 
@@ -42,6 +43,15 @@ class DesktopKind:
 
     def instructions(self, task: Task) -> Instructions:
         return Instructions(SYSTEM, TOOLS)
+
+    def instructions_in_blocks(self, task: Task) -> Instructions:
+        described = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in TOOLS)
+        return Instructions(f"{SYSTEM} {IN_BLOCKS}\n{described}", ())
+
+    def in_block(self, action: Action) -> str:
+        asked = [{"name": call.name, "arguments": dict(call.arguments)} for call in action.calls[:1]]
+        block = f"```json\n{json.dumps(asked[0], ensure_ascii=False)}\n```" if asked else ""
+        return f"{action.text}\n{block}".strip()
 
     def read(self, text: str) -> Action:
         return called_in(fenced(text, BLOCKS), text)
