@@ -23,11 +23,11 @@ from turnwise.doctor.journal import examine_journal
 from turnwise.doctor.schedule import examine_schedule
 from turnwise.doctor.skills import examine_skills
 from turnwise.engines.examine import context_of, examine_engine
+from turnwise.environments.desktop.programs import check_programs
 from turnwise.errors import SandboxError, TurnwiseError
 from turnwise.home import running_url
 from turnwise.journal.read_only import exists
 from turnwise.judges.signals.states import head_name
-from turnwise.environments.desktop.programs import check_programs
 from turnwise.loops.process import parse_overrides
 from turnwise.loops.states import read_states
 from turnwise.models import model_named, resolve_model
