@@ -143,12 +143,12 @@ class DesktopEnvironment:
 
     def _open(self, session: DeskSession, program: str, way: str | None) -> str | None:
         """Start a program and wait for its window. Says so where none came."""
-        self._look(session)
+        self._take(session, deep=False)
         known = {window.id for window in self._tree.windows}
         session.start(PROGRAMS[program].line(way))
         until = time.monotonic() + OPENS_S
         while (now := time.monotonic()) < until:
-            self._take(session)
+            self._take(session, deep=False)
             new = [window for window in self._tree.windows if window.id not in known]
             if any(window.active for window in new):
                 return None
@@ -168,8 +168,8 @@ class DesktopEnvironment:
             if session.frame() == frame and not self._tree.silent:
                 return
 
-    def _take(self, session: DeskSession) -> None:
-        looked = session.look()
+    def _take(self, session: DeskSession, deep: bool = True) -> None:
+        looked = session.look(deep)
         if "fault" in looked:
             raise SessionEnded(str(looked["fault"])[:300])
         self._tree = read_tree(looked, WIDTH, HEIGHT)

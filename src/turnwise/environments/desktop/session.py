@@ -87,7 +87,7 @@ class DeskSession:
         room = Room(places[2], places[1])
         self._asks, self._answers = self._guest(room, HANDS, given, [PYTHON, "-I", "/etc/hands.py"])
         until = time.monotonic() + START_S
-        while "fault" in self.ask("look"):  # the accessibility bus is on its way
+        while "fault" in self.look(deep=False):  # the accessibility bus is on its way
             if time.monotonic() > until:
                 raise InfrastructureFailure("the accessibility bus did not start")
             time.sleep(0.1)
@@ -121,9 +121,10 @@ class DeskSession:
         """Start a program by the shell's words, which are ours. Raises as `check` does."""
         self._write(self._tells, line.encode() + b"\n")
 
-    def look(self) -> Mapping[str, Any]:
-        """What the accessibility bus tells, which is untrusted: nothing of it is sure but that it is an object."""
-        return self.ask("look")
+    def look(self, deep: bool = True) -> Mapping[str, Any]:
+        """What the accessibility bus tells of windows and, where it is to be deep, of elements. It is untrusted:
+        nothing of it is sure but that it is an object."""
+        return self.ask("look", deep=deep)
 
     def hand(self, calls: Sequence[Sequence[str]]) -> str | None:
         """Move the mouse and press keys: calls of xdotool. Gives the fault where one fails."""

@@ -245,6 +245,8 @@ def _element(raw: Mapping[str, Any], width: int, height: int) -> Element | None:
     said = tuple(state for state in _SAID if state in states)
     if place is None or not (0 <= place[0] < width and 0 <= place[1] < height):
         return None
+    if role == "table cell" and not name and not text:
+        return None
     if "focused" not in said and role not in WRITTEN:
         unnamed = not name and not text
         if role in SILENT or unnamed or (role in PARTS and not text):

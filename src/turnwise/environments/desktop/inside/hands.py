@@ -71,7 +71,7 @@ class Look:
         self.until = time.monotonic() + LOOK_S
         self.seen, self.windows, self.elements, self.silent, self.cut = 0, [], [], [], False
 
-    def take(self):
+    def take(self, deep):
         desktop = Atspi.get_desktop(0)
         tops = []
         for number in range(min(desktop.get_child_count(), MOST_CHILDREN)):
@@ -88,6 +88,8 @@ class Look:
         lit = any("active" in window["states"] for _, window in tops)
         for element, window in tops:
             self.windows.append(window)
+            if not deep:
+                continue
             if not lit or "active" in window["states"] or window["role"] == "window":  # which is what menus stand in
                 try:
                     self.walk(element, 1, len(self.windows) - 1)
@@ -126,12 +128,13 @@ class Look:
                 self.walk(child, depth + 1, window)
 
 
-def look(_):
+def look(asked):
+    """The windows, and where it is to be deep the elements of the one in front."""
     context = GLib.MainContext.default()
     for _ in range(2000):
         if not context.iteration(False):
             break
-    return Look().take()
+    return Look().take(asked.get("deep", True))
 
 
 def hand(asked):
