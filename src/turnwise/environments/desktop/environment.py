@@ -27,7 +27,7 @@ QUIET_S = 0.15
 """So long must a screen stay as it is before it is looked at, after a first wait."""
 RESTLESS_S = 4.0
 """Longest wait for that."""
-OPENS_S = 30.0
+OPENS_S = 90.0
 """Longest wait for a program's window."""
 BEHIND_S = 3.0
 """Longest wait until a new window is in front."""
@@ -59,7 +59,8 @@ class DesktopEnvironment:
             self._task.set_up(self._files)
             self._session = DeskSession(self._folder, self._files)
             for program, way in self._task.opens:
-                self._open(self._session, program, way)
+                if (fault := self._open(self._session, program, way)) is not None:
+                    raise InfrastructureFailure(f"the task {task.id} cannot begin: {fault}")
             self._look(self._session)
         except (*_Fault, DataError, SessionEnded) as e:
             raise InfrastructureFailure(f"the task {task.id} cannot be set up: {e}") from e
