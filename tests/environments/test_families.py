@@ -88,7 +88,7 @@ def spoilt(place: Path, check: Check) -> Iterator[None]:
     else:
         mode, content = place.stat().st_mode, place.read_bytes()
         place.chmod(0o600)
-        place.write_bytes(b"wrong\n" + content)
+        place.write_bytes(b"wrong\n" + content[:-1])
         yield
         place.write_bytes(content)
         place.chmod(mode)
@@ -111,7 +111,7 @@ def test_a_seed_is_a_task_and_seeds_are_different_ones(name: str) -> None:
         assert written(family.task(3, level)) == written(family.task(3, level))
         assert len({written(family.task(seed, level)) for seed in range(20)}) == 20
     prompts = {family.task(seed, level).prompt for seed in range(20) for level in LEVELS}
-    assert len(prompts) >= (3 if "ps.txt" in "".join(prompts) or "sums.txt" in "".join(prompts) else 4), prompts
+    assert len(prompts) >= 8, "another seed asks for something else"
 
 
 def test_there_are_forty_families_and_more_over_all_themes() -> None:

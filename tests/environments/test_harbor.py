@@ -134,8 +134,8 @@ def test_what_the_sandbox_is_not_is_refused_by_name(tmp_path: Path, changed: dic
 
 
 def test_names_of_places_are_changed_where_they_are_places() -> None:
-    assert moved("cd /app && cat /app/x /application my/app /app-1", "/app") == (
-        "cd /box && cat /box/x /application my/app /app-1"
+    assert moved("cd /app && cat /app/x /app/app /application my/app /app-1", "/app") == (
+        "cd /box && cat /box/x /box/app /application my/app /app-1"
     )
     assert moved('"/tests/a" $HOME/tests ./tests', "/app") == '"{tests}/a" $HOME/tests ./tests'
 

@@ -10,11 +10,9 @@ from turnwise.environments.base import Task
 from turnwise.environments.terminal.families.table import missing, named
 
 SEEN = (
-    "write-note",
     "append-line",
     "copy-file",
     "join-files",
-    "make-link",
     "sort-lines",
     "count-lines",
     "count-matching",
@@ -22,8 +20,6 @@ SEEN = (
     "first-or-last",
     "change-case",
     "replace-word",
-    "set-mode",
-    "gzip-file",
 )
 """Families that are learned from: one command solves each of their tasks."""
 UNSEEN = ("without-repeats", "reverse-order", "make-executable", "delete-kind", "one-field", "json-read")
@@ -39,7 +35,7 @@ Settings = Mapping[str, Mapping[str, object]]
 @dataclass(frozen=True, slots=True)
 class TerminalScale:
     """How large a run is. ``shown``, ``examined`` and ``unseen`` are seeds of each family; ``samples``: tries at each
-    examined task; ``rounds`` of ``tasks`` tasks, each tried ``group`` times, at most, and no longer than
+    examined task, but one at each before anything was learned; ``rounds`` of ``tasks`` tasks, each tried ``group`` times, at most, and no longer than
     ``rounds_s``."""
 
     shown: int

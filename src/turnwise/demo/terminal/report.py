@@ -108,17 +108,20 @@ def as_markdown(report: TerminalReport) -> str:
     text = [
         f"# Terminal: {report.model}, seed {report.seed}",
         "",
-        f"Share of tasks solved, with 95 % bootstrap intervals over tasks ({numbers}). At most {MOST_STEPS} answers a task.",
+        (
+            f"Share of tasks solved, with 95 % bootstrap intervals over tasks ({numbers}). At most "
+            f"{MOST_STEPS} answers a task."
+        ),
         "",
         *_table(HEADINGS, rows(report)),
         "",
-        "`base` is the model as it is; `sft` after a fine-tuning on "
-        f"{report.solutions} solutions; `rl` after GRPO on its own tries; `control` is the version of `sft` once more, at "
-        "the end and with other seeds of sampling: what differs between these two is chance.",
+        f"`base` is the model as it is; `sft` after a fine-tuning on {report.solutions} solutions; `rl` after GRPO on "
+        "its own tries; `control` is the version of `sft` once more, at the end and with other seeds of sampling: what "
+        "differs between these two is chance.",
         "",
         "## Changes, paired by task",
         "",
-        *_table(("change", *TITLES.values()), [(n, *(_signed(p[k]) for k in TITLES)) for n, p in report.changes().items()]),
+        *_table(("change", *TITLES.values()), _changes(report)),
         "",
         "## Rounds of GRPO",
         "",
@@ -148,6 +151,10 @@ def as_markdown(report: TerminalReport) -> str:
                 *_read(episode),
             ]
     return "\n".join(text) + "\n"
+
+
+def _changes(report: TerminalReport) -> list[tuple[str, ...]]:
+    return [(name, *(_signed(parts[part]) for part in TITLES)) for name, parts in report.changes().items()]
 
 
 def _signed(found: Share | None) -> str:

@@ -19,10 +19,7 @@ SYSTEM = (
     f"folder; files stay. There is no network. When the task is done, give the command: {SUBMIT}"
 )
 TOOL = function_tool("run", f"Run a shell command in the folder; `{SUBMIT}` ends the task.", command="string")
-SYSTEM_IN_BLOCKS = (
-    "Solve the task in a Linux shell. Answer with one command in a ```bash block; you then see its output. "
-    f"When the task is done, the command is: {SUBMIT}"
-)
+SYSTEM_IN_BLOCKS = f"Solve the task with one shell command an answer, in a ```bash block. The command {SUBMIT} ends it."
 SHELLS = ("bash", "sh", "shell")
 
 

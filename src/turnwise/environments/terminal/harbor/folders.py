@@ -6,6 +6,7 @@ place of their own: where texts of the task name the others, these names are cha
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tomllib
 from collections.abc import Iterator
@@ -71,9 +72,9 @@ def _renamed(text: str, place: str, to: str) -> str:
     """A text with another name for a place, where it is the beginning of a path and not a part of another name."""
     parts = text.split(place)
     made = [parts[0]]
-    for before, after in zip(parts, parts[1:], strict=False):
-        is_it = not (before[-1:].isalnum() or before[-1:] in "._-/}") or not before
-        is_it = is_it and not (after[:1].isalnum() or after[:1] in "_-")
+    for number, (before, after) in enumerate(itertools.pairwise(parts)):
+        sign = before[-1:] or (place[-1:] if number else " ")
+        is_it = not (sign.isalnum() or sign in "._-/}" or after[:1].isalnum() or after[:1] in ("_", "-"))
         made += [to if is_it else place, after]
     return "".join(made)
 
