@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from turnwise.environments.base import Action, Call, Environment, InfrastructureFailure, Observation, Task
+from tests.support.servers import wait_until
+from turnwise.environments.base import Action, Call, Environment, InfrastructureFailure, Observation, Preparable, Task
 from turnwise.environments.desktop.desktop_task import desktop_task
 from turnwise.environments.desktop.environment import FORMAT, DesktopEnvironment
 from turnwise.environments.desktop.families.table import FAMILIES
@@ -47,18 +48,18 @@ def desktop(place: Path) -> Iterator[DesktopEnvironment]:
     made.close()
 
 
-def processes(place: Path) -> list[psutil.Process]:
-    """What runs for an episode: all below the sandboxes whose words name its folder."""
+def processes() -> list[psutil.Process]:
+    """What runs in sandboxes of this process."""
     found: list[psutil.Process] = []
-    for each in psutil.Process().children(recursive=True):
+    for each in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):
-            if str(place) in " ".join(each.cmdline()):
+            if "bwrap" in (each.name(), *each.cmdline()[:1]):
                 found += [each, *each.children(recursive=True)]
     return found
 
 
-def named(place: Path, program: str) -> psutil.Process:
-    return next(each for each in processes(place) if each.name() == program)
+def named(program: str) -> psutil.Process:
+    return next(each for each in processes() if each.name() == program)
 
 
 def said(seen: tuple[Observation, bool]) -> str:
@@ -74,7 +75,7 @@ def test_the_contract_of_an_environment(place: Path) -> None:
     first = environment.reset(TASK)
     assert first.text.startswith(TASK.prompt) and 'note.txt - Mousepad" (in front)' in first.text
     assert "hello" in first.text and first.images[0].startswith(b"\x89PNG")
-    assert processes(place)
+    assert processes()
     environment.step(call("key", keys="End"))
     typed, done = environment.step(call("type", text=" you"))
     assert '"hello you\\n"' in typed.text and typed.results == (typed.text,) and not done
@@ -90,7 +91,7 @@ def test_the_contract_of_an_environment(place: Path) -> None:
     assert environment.score().reward == 0.0, "nothing was done"
     environment.close()
     environment.close()
-    assert not place.exists() and processes(place) == []
+    assert not place.exists() and processes() == []
 
 
 def test_those_inside_reach_nothing_else(desktop: DesktopEnvironment, place: Path) -> None:
@@ -117,27 +118,27 @@ def test_an_agent_that_ends_its_session_is_told_and_scored(desktop: DesktopEnvir
     assert (outcome.reward, outcome.details["ended"]) == (1.0, "session")
 
 
-def test_a_program_that_crashes_is_told(desktop: DesktopEnvironment, place: Path) -> None:
+def test_a_program_that_crashes_is_told(desktop: DesktopEnvironment) -> None:
     desktop.reset(TASK)
-    named(place, "mousepad").send_signal(signal.SIGSEGV)
+    named("mousepad").send_signal(signal.SIGSEGV)
     assert "No window is open." in said(desktop.step(call("wait", seconds=1)))
     assert "Mousepad" in said(desktop.step(call("open", program="editor")))
 
 
 def test_a_display_that_crashes_is_a_failure_of_the_machine(desktop: DesktopEnvironment, place: Path) -> None:
     desktop.reset(TASK)
-    os.kill(named(place, "Xvfb").pid, signal.SIGKILL)
+    os.kill(named("Xvfb").pid, signal.SIGKILL)
     with pytest.raises(InfrastructureFailure):
         for _ in range(20):
             desktop.step(call("wait", seconds=0.2))
     desktop.close()
-    assert processes(place) == [] and not place.exists()
+    assert processes() == [] and not place.exists()
 
 
 @pytest.mark.long
 def test_a_program_that_hangs_is_told_and_bounded(desktop: DesktopEnvironment, place: Path) -> None:
     desktop.reset(TASK)
-    hung = named(place, "mousepad")
+    hung = named("mousepad")
     hung.suspend()
     assert "does not answer" in said(desktop.step(call("wait", seconds=0)))
     hung.resume()
@@ -148,7 +149,7 @@ def test_a_program_that_hangs_is_told_and_bounded(desktop: DesktopEnvironment, p
 def test_more_memory_or_processes_than_there_may_be(desktop: DesktopEnvironment, place: Path) -> None:
     desktop.reset(SHELL)
     desktop.step(call("type", text="sh -c 'f() { f | f & }; f' 2> /dev/null\n"))
-    assert len(processes(place)) < 200
+    assert len(processes()) < 200
     os_bound = "python3 -c 'x = bytearray(3 << 30)'; echo $? > code\n"
     desktop.reset(SHELL)
     desktop.step(call("type", text=os_bound))
@@ -156,6 +157,22 @@ def test_more_memory_or_processes_than_there_may_be(desktop: DesktopEnvironment,
         if desktop.step(call("wait", seconds=1))[1] or (place / "files" / "code").exists():
             break
     assert not (place / "files" / "code").exists() or (place / "files" / "code").read_text().strip() != "0"
+
+
+def test_one_that_was_made_ahead_is_used_once_and_while_it_is_fit(desktop: DesktopEnvironment) -> None:
+    assert isinstance(desktop, Preparable) and not desktop.is_fit()
+    desktop.prepare()
+    display = named("Xvfb").pid
+    assert desktop.is_fit()
+    desktop.reset(SHELL)
+    assert named("Xvfb").pid == display
+    desktop.reset(SHELL)
+    again = named("Xvfb").pid
+    assert again != display
+    desktop.prepare()
+    os.kill(named("Xvfb").pid, signal.SIGKILL)
+    wait_until(lambda: not desktop.is_fit())
+    assert "bash" in desktop.reset(SHELL).text
 
 
 def test_what_is_no_call_is_told_and_three_end_the_episode(desktop: DesktopEnvironment) -> None:

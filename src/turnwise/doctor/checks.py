@@ -32,7 +32,8 @@ from turnwise.loops.process import parse_overrides
 from turnwise.loops.states import read_states
 from turnwise.models import model_named, resolve_model
 from turnwise.models.architectures import supported_model
-from turnwise.sandbox.bubblewrap import check_machine
+from turnwise.sandbox.choice import Sandboxes
+from turnwise.sandbox.groups import held_kinds
 
 Level = Literal["ok", "note", "fault"]
 NEEDED_DISK_GB = 2.0
@@ -71,6 +72,7 @@ def examine(config_file: Path | None, home: Path | None, sets: list[str] | None 
         _running,
         _clients,
         _sandbox,
+        _desktop,
         _machine,
     ]
     for check in checks:
@@ -235,11 +237,21 @@ def _clients(config: Config) -> Iterator[Finding]:
 def _sandbox(config: Config) -> Iterator[Finding]:
     """Only hosted environments need it: without one the rest works."""
     try:
-        check_machine()
+        name = Sandboxes(config.environments).check()
     except SandboxError as e:
         yield Finding("sandbox", "note", f"no environments can be hosted (turnwise rollout): {e}")
-    else:
-        yield Finding("sandbox", "ok", "holds agents' commands (bubblewrap)")
+        return
+    kinds = held_kinds() if name == "bubblewrap" else ("memory", "pids", "cpu")
+    held = (
+        f"control groups hold {', '.join(kinds)}"
+        if kinds
+        else "no control group can be made: prlimit holds each process"
+    )
+    yield Finding("sandbox", "ok", f"holds agents' commands ({name}; {held})")
+
+
+def _desktop(config: Config) -> Iterator[Finding]:
+    """As the sandbox, which it needs as well."""
     try:
         check_programs()
     except SandboxError as e:

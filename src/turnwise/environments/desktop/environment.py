@@ -41,23 +41,45 @@ class DesktopEnvironment:
     def __init__(self, folder: Path, most_steps: int = 30, pictures: bool = False) -> None:
         self._folder, self._most_steps, self._pictures = folder, most_steps, pictures
         self._session: DeskSession | None = None
+        self._is_fresh = False
+        """Whether the session was prepared and has seen no task yet."""
         self._task: DesktopTask | None = None
 
     @property
     def _files(self) -> Path:
         return self._folder / "files"
 
+    def prepare(self) -> None:
+        """Start the display and the session, which takes longest and needs no task. Raises InfrastructureFailure."""
+        self.close()
+        try:
+            self._files.mkdir(parents=True, mode=0o700)
+            self._session = DeskSession(self._folder, self._files)
+        except (*_Fault, SessionEnded) as e:
+            raise InfrastructureFailure(f"no desktop can be made: {e}") from e
+        self._is_fresh = True
+
+    def is_fit(self) -> bool:
+        """Whether a desktop that was prepared still lives."""
+        try:
+            if self._session is not None:
+                self._session.check()
+        except (InfrastructureFailure, SessionEnded):
+            return False
+        return self._session is not None
+
     def reset(self, task: Task) -> Observation:
         """Begin on a new display, with the programs that the task says. Raises InfrastructureFailure."""
-        self.close()
+        if not self._is_fresh or not self.is_fit():
+            self.prepare()
+        self._is_fresh = False
         self._tree, self._numbers, self._outcome = Tree(), Numbers(), None
         self._steps = self._unreadable = self._in_a_row = 0
         self._ended = ""
         try:
+            assert self._session is not None
             self._task = desktop_task(task.data)
-            self._files.mkdir(parents=True, mode=0o700)
             self._task.set_up(self._files)
-            self._session = DeskSession(self._folder, self._files)
             for program, way in self._task.opens:
                 if (fault := self._open(self._session, program, way)) is not None:
                     raise InfrastructureFailure(f"the task {task.id} cannot begin: {fault}")
@@ -99,7 +121,7 @@ class DesktopEnvironment:
 
     def close(self) -> None:
         """End the display and all programs, and delete the folder."""
-        session, self._session, self._task = self._session, None, None
+        session, self._session, self._task, self._is_fresh = self._session, None, None, False
         try:
             if session is not None:
                 session.close()
