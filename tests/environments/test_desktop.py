@@ -34,13 +34,13 @@ EVERY = [family.task(seed) for family in FAMILIES.values() for seed in range(5)]
 
 
 def element(number: int, **said: object) -> dict[str, object]:
-    plain = {"id": f":1 /{number}", "role": "push button", "name": f"b{number}", "states": ["showing"]}
+    plain = {"id": f":1 /{number}", "kind": "push button", "name": f"b{number}", "states": ["showing"]}
     return plain | {"place": [10, 20, 30, 40]} | said
 
 
 def window(number: int, name: str, active: bool = False) -> dict[str, object]:
     states = ["showing", "active"] if active else ["showing"]
-    return {"id": f":1 /w{number}", "role": "frame", "name": name, "program": "p", "states": states}
+    return {"id": f":1 /w{number}", "kind": "frame", "name": name, "program": "p", "states": states}
 
 
 def tree(*elements: dict[str, object], windows: tuple[dict[str, object], ...] = ()) -> Tree:
@@ -49,13 +49,13 @@ def tree(*elements: dict[str, object], windows: tuple[dict[str, object], ...] = 
 
 def test_a_tree_is_told_with_numbers_that_stay() -> None:
     numbers = Numbers()
-    first = tree(element(1), element(2, states=["focused"], text="a\nb", role="text"), windows=(window(1, "T", True),))
+    first = tree(element(1), element(2, states=["focused"], text="a\nb", kind="text"), windows=(window(1, "T", True),))
     assert written(first, numbers).splitlines() == [
         'Windows: [1] "T" (in front)',
         '[2] push button "b1" at 25,40',
         '[3] text "b2": "a\\nb" (focused) at 25,40',
     ]
-    then = tree(element(2, text="a", role="text"), element(3), windows=(window(1, "T2", True), window(2, "U")))
+    then = tree(element(2, text="a", kind="text"), element(3), windows=(window(1, "T2", True), window(2, "U")))
     assert changed(first, then, numbers).splitlines() == [
         'A window opened: "U".',
         'The window "T" is called "T2" now.',
@@ -77,7 +77,7 @@ def test_a_tree_is_told_with_numbers_that_stay() -> None:
             "elements": [
                 element(1, place=[0, 0, True, 1]),
                 element(2, place=[0, 0, -5, 1]),
-                element(3, role=None, name=0),
+                element(3, kind=None, name=0),
             ]
         },
         {"elements": [element(1, name={"a": []}, size="many", text=7)], "cut": "yes", "silent": [1, None]},
@@ -225,6 +225,7 @@ def test_a_task_that_is_none_is_refused(data: dict[str, object], said: str) -> N
 def test_a_call_is_read_from_a_block_and_written_as_one() -> None:
     action = Action((Call("click", {"element": "Grün"}),), "I click.")
     assert KIND.read(KIND.in_block(action)).calls == action.calls
+    assert KIND.read('{"name": "submit"}').calls == (Call("submit", {}),), "small models leave the fence away"
     for text in (
         "click",
         "```json\n[1]\n```",

@@ -54,7 +54,7 @@ class DesktopKind:
         return f"{action.text}\n{block}".strip()
 
     def read(self, text: str) -> Action:
-        return called_in(fenced(text, BLOCKS), text)
+        return called_in(text if text.lstrip().startswith("{") else fenced(text, BLOCKS), text)
 
     def oracle(self, task: Task) -> Sequence[Action]:
         found = desktop_task(task.data).oracle

@@ -226,7 +226,7 @@ def _window(raw: Mapping[str, Any]) -> DeskWindow | None:
     if not isinstance(which, str) or not isinstance(states, list):
         return None
     title, program = (_short(str(raw.get(key, "")), MOST_OF_A_NAME) for key in ("name", "program"))
-    role = _short(str(raw.get("role", "")), MOST_OF_A_NAME)
+    role = _short(str(raw.get("kind", "")), MOST_OF_A_NAME)
     return DeskWindow(
         which[:300], title or program, program, role, "active" in states, _middle(raw.get("place")) or (0, 0)
     )
@@ -237,7 +237,7 @@ def _element(raw: Mapping[str, Any], width: int, height: int) -> Element | None:
     which, states, place = raw.get("id"), raw.get("states"), _middle(raw.get("place"))
     if not isinstance(which, str) or not isinstance(states, list):
         return None
-    role = _short(str(raw.get("role", "")), MOST_OF_A_NAME)
+    role = _short(str(raw.get("kind", "")), MOST_OF_A_NAME)
     name = _short(str(raw.get("name") or raw.get("about") or ""), MOST_OF_A_NAME)
     most = MOST_OF_A_TERMINAL if role == "terminal" else MOST_OF_A_TEXT
     text = str(raw.get("text") or "")

@@ -59,9 +59,16 @@ def told(element, role, states):
     about = (element.get_description() or "")[:MOST_OF_A_NAME]
     text, size = text_of(element, role)
     which = f"{element.app.bus_name} {element.path}" if element.app else element.path
-    return {"id": which, "role": role, "name": name, "about": about, "text": text, "size": size, "states": states} | {
-        "place": place_of(element)
-    }
+    return {
+        "id": which,
+        "role": role,
+        "kind": role,
+        "name": name,
+        "about": about,
+        "text": text,
+        "size": size,
+        "states": states,
+    } | {"place": place_of(element)}
 
 
 class Look:
@@ -90,7 +97,7 @@ class Look:
             self.windows.append(window)
             if not deep:
                 continue
-            if not lit or "active" in window["states"] or window["role"] == "window":  # which is what menus stand in
+            if not lit or "active" in window["states"] or window["kind"] == "window":  # which is what menus stand in
                 try:
                     self.walk(element, 1, len(self.windows) - 1)
                 except GLib.Error:
