@@ -36,7 +36,8 @@ class RecordedScript:
     """A script whose conversation is written down as a model would have had it, in ``transcript``."""
 
     def __init__(self, actions: Sequence[Action], kind: Kind, task: Task, form: Form) -> None:
-        self._rest, self._kind, self._form = iter(actions), kind, form
+        self._rest, self._kind = iter(actions), kind
+        self._form: Form = form
         self.transcript = Transcript(instructions_of(kind, task, form))
 
     def act(self, observation: Observation) -> Action | None:

@@ -47,7 +47,7 @@ class Transcript:
 
     def __init__(self, instructions: Instructions) -> None:
         self.tools = list(instructions.tools)
-        self.messages: list[dict[str, Any]] = [{"role": "system", "content": instructions.system}]
+        self.messages: list[Any] = [{"role": "system", "content": instructions.system}]
         self._calls: Sequence[str] = ()
         """Ids of the tool calls that wait for their result."""
 
