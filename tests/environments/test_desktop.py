@@ -27,7 +27,7 @@ from turnwise.environments.desktop.tree import (
 )
 from turnwise.environments.tasks import read_tasks
 from turnwise.environments.tasks import written as as_line
-from turnwise.environments.transcript import Transcript
+from turnwise.environments.transcript import RolloutTranscript
 from turnwise.errors import DataError
 
 EVERY = [family.task(seed) for family in FAMILIES.values() for seed in range(5)]
@@ -236,7 +236,7 @@ def test_a_call_is_read_from_a_block_and_written_as_one() -> None:
 
 
 def test_a_screenshot_goes_to_the_model_beside_the_text() -> None:
-    heard = Transcript(KIND.instructions(EVERY[0]))
+    heard = RolloutTranscript(KIND.instructions(EVERY[0]))
     heard.hear(Observation("first", (), (b"\x89PNG",)))
     heard.say("", [{"id": "c", "type": "function", "function": {"name": "wait", "arguments": "{}"}}])
     heard.hear(Observation("then", ("then",), (b"\x89PNG",)))

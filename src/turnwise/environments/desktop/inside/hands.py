@@ -61,14 +61,14 @@ def told(element, role, states):
     which = f"{element.app.bus_name} {element.path}" if element.app else element.path
     return {
         "id": which,
-        "role": role,
         "kind": role,
         "name": name,
         "about": about,
         "text": text,
         "size": size,
         "states": states,
-    } | {"place": place_of(element)}
+        "place": place_of(element),
+    }
 
 
 class Look:
