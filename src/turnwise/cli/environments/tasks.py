@@ -20,7 +20,7 @@ MOST_SEEDS = 10_000
 
 
 @tasks_app.command(
-    "terminal", epilog="Example: turnwise tasks terminal --families sort-lines --seeds 0-9 --out t.jsonl"
+    "terminal", epilog="Example: turnwise tasks terminal --seeds 0-9 --difficulty 1-3"
 )
 def terminal(
     families: Annotated[str | None, typer.Option(help="Names of families with commas between; unset: all.")] = None,
