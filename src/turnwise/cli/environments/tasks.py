@@ -19,9 +19,7 @@ tasks_app = typer.Typer(help="Make files of tasks for `turnwise rollout`.", no_a
 MOST_SEEDS = 10_000
 
 
-@tasks_app.command(
-    "terminal", epilog="Example: turnwise tasks terminal --families sort-lines --seeds 0-9 --out t.jsonl"
-)
+@tasks_app.command("terminal", epilog="Example: turnwise tasks terminal --seeds 0-9 --difficulty 1-3")
 def terminal(
     families: Annotated[str | None, typer.Option(help="Names of families with commas between; unset: all.")] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, each a task of every family: 0-9, or 1,5,7.")] = "0-9",

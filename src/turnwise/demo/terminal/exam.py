@@ -51,8 +51,14 @@ class Stage:
     """Plays episodes in environments of this home, at its server."""
 
     def __init__(self, config: Config, journal: Journal, server: Server, form: Form) -> None:
-        self._config, self._journal, self._server = config, journal, server
+        self._journal, self._server = journal, server
         self._form: Form = form
+        folder = config.home / "environments"
+        self._host = Host(journal.environments, lambda kind, at: kind_of(kind).make(at, config), folder, PARALLEL)
+
+    def close(self) -> None:
+        """Give the environments back."""
+        self._host.close()
 
     def examine(
         self, tasks: Sequence[Task], samples: int, *, name: str, seed: int, model: str, greedy: bool, advance: Advance
@@ -109,10 +115,7 @@ class Stage:
         return ModelActor(url, self._server.token, model, headers, instructions, kind.read, asked)
 
     def _rollouts(self, actor: Callable[[Play], Any], gateway: GatewayAt | None) -> Rollouts:
-        folder = self._config.home / "environments"
-        leases = self._journal.environments
-        host = Host(leases, lambda kind, at: kind_of(kind).make(at, self._config), folder, PARALLEL)
-        return Rollouts(host, leases, gateway, actor)
+        return Rollouts(self._host, self._journal.environments, gateway, actor)
 
     def _played(
         self,

@@ -94,7 +94,8 @@ def round_played(number: int, episodes: Sequence[Episode], version: int, seconds
 
 
 def shown(episodes: Sequence[Episode]) -> dict[str, Episode]:
-    """Three episodes to read: the best (solved in the fewest steps, the longest command of those), the worst (not
+    """Three episodes to read: the best (solved in the fewest steps, and of those the one in which
+    least was said), the worst (not
     solved, the most steps), and a typical one (solved or not as most are, with the median of steps)."""
     played = [e for e in episodes if e.reward is not None and e.messages]
     if not played:
@@ -104,7 +105,7 @@ def shown(episodes: Sequence[Episode]) -> dict[str, Episode]:
     kind = sorted(solved if len(solved) >= len(missed) else missed, key=lambda e: e.steps)
     found = {"typical": kind[len(kind) // 2]}
     if solved:
-        found["best"] = min(solved, key=lambda e: (e.steps, -sum(len(m["content"]) for m in e.messages[2:])))
+        found["best"] = min(solved, key=lambda e: (e.steps, sum(len(m["content"]) for m in e.messages[2:])))
     if missed:
         found["worst"] = max(missed, key=lambda e: e.steps)
     return {name: found[name] for name in ("best", "worst", "typical") if name in found}

@@ -30,7 +30,7 @@ from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.journal import Journal
 from turnwise.models import resolve_model
 from turnwise.models.folders import model_named
-from turnwise.sandbox.bubblewrap import check_machine
+from turnwise.sandbox.choice import Sandboxes
 
 SFT_LIMIT_S, TRAIN_LIMIT_S = 3600.0, 1800.0
 Name = Literal["base", "sft", "rl", "control"]
@@ -42,7 +42,7 @@ def run_terminal_demo(
     out: Path, model: str, seed: int, quick: bool, rounds: int | None, console: Console
 ) -> report.TerminalReport:
     """Play it all and write its files into ``out``. Raises TurnwiseError."""
-    check_machine()
+    Sandboxes().check()
     resolve_model(model)  # says what to do when the model is missing, before anything is started
     scale = recipe.QUICK if quick else recipe.WHOLE
     out.mkdir(parents=True, exist_ok=True)
@@ -54,8 +54,10 @@ def run_terminal_demo(
             told = recipe.settings(scale, seed) | {"model": {"path": model}}
             with running_server(home, told) as server:
                 config = load_config(None, {"home": home})
-                with closing(Journal.open(config)) as journal:
-                    stage = Stage(config, journal, server, _form(model))
+                with (
+                    closing(Journal.open(config)) as journal,
+                    closing(Stage(config, journal, server, _form(model))) as stage,
+                ):
                     _TerminalRun(stage, stages, scale, found, out, home).play(rounds)
     except Timeout:
         raise ConfigError(f"another demo is writing into {out}; give --out another folder") from None

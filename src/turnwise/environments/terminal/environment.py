@@ -92,7 +92,7 @@ class TerminalEnvironment:
         try:
             self._task = self._make(task.data)
             self._task.set_up(self._folder)
-        except (OSError, DataError, FolderFault) as e:
+        except (OSError, DataError, FolderFault, SandboxError) as e:
             self.close()
             raise InfrastructureFailure(f"the task {task.id} cannot be set up: {e}") from e
         self._steps = self._unreadable = self._in_a_row = 0
