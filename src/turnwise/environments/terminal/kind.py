@@ -18,6 +18,10 @@ SYSTEM = (
     f"folder; files stay. There is no network. When the task is done, give the command: {SUBMIT}"
 )
 TOOL = function_tool("run", f"Run a shell command in the folder; `{SUBMIT}` ends the task.", command="string")
+SYSTEM_IN_BLOCKS = (
+    "Solve the task in a Linux shell. Answer with one command in a ```bash block; you then see its output. "
+    f"When the task is done, the command is: {SUBMIT}"
+)
 SHELLS = ("bash", "sh", "shell")
 
 
@@ -40,7 +44,13 @@ class TerminalKind:
         return run(fenced(text, SHELLS), text)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        return [run(command) for command in files_task(task.data).oracle]
+        return [run(command) for command in (*files_task(task.data).oracle, SUBMIT)]
+
+    def instructions_in_blocks(self, task: Task) -> Instructions:
+        return Instructions(SYSTEM_IN_BLOCKS, ())
+
+    def in_block(self, action: Action) -> str:
+        return f"```bash\n{action.calls[0].arguments['command']}\n```" if action.calls else action.text
 
 
 def run(command: str, text: str = "") -> Action:
