@@ -20,6 +20,7 @@ from rich.table import Table
 from turnwise import __version__
 from turnwise.cli.bench import bench_app, judge_app
 from turnwise.cli.environments.rollout import rollout
+from turnwise.cli.environments.swe import swe_app
 from turnwise.cli.environments.tasks import tasks_app
 from turnwise.cli.hints import hints_app
 from turnwise.cli.journal import journal_app
@@ -68,6 +69,7 @@ app.add_typer(skills_app, name="skills")
 app.add_typer(schedule_app, name="schedule")
 app.add_typer(train_app, name="train")
 app.add_typer(tasks_app, name="tasks")
+tasks_app.add_typer(swe_app, name="swe")
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
 app.command(epilog="Example: turnwise sft conversations.jsonl --epochs 2 --eval-share 0.05")(sft)
