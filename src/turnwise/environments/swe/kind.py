@@ -7,27 +7,29 @@ from pathlib import Path
 
 from turnwise.config import Config
 from turnwise.environments.base import Action, Instructions, Task
-from turnwise.environments.reading import fenced
 from turnwise.environments.swe.suite import machine_python
 from turnwise.environments.swe.task import swe_task
 from turnwise.environments.terminal.environment import SUBMIT, TerminalEnvironment
-from turnwise.environments.terminal.kind import SHELLS, TOOL, run
-from turnwise.sandbox.box import BoxLimits, check_machine
+from turnwise.environments.terminal.kind import TOOL, TerminalKind, run
+from turnwise.sandbox.limits import BoxLimits
 
-SYSTEM = (
-    "You mend a fault in a Python package. Its repository is the working directory of a Linux shell. In each answer give "
-    "exactly one command: call the tool `run`, or write it in one ```bash block. You then see its output. Each command "
-    "starts anew in the repository; files stay. There is no network. Look at the sources, change the fewest lines that "
-    f"mend the fault, and when it is done give the command: {SUBMIT}"
+_TASK = "You mend a fault in a Python package. Its repository is the working directory of a Linux shell. "
+_END = (
+    "You then see its output. Each command starts anew in the repository; files stay. There is no network. Look at the "
+    f"sources, change the fewest lines that mend the fault, and when it is done give the command: {SUBMIT}"
 )
+SYSTEM = (
+    f"{_TASK}In each answer give exactly one command: call the tool `run`, or write it in one ```bash block. {_END}"
+)
+SYSTEM_IN_BLOCKS = f"{_TASK}Answer with one command in a ```bash block. {_END}"
 LIMITS = BoxLimits(seconds=60, memory_mb=1024)
 
 
-class SweKind:
+class SweKind(TerminalKind):
     name = "swe"
 
     def check_machine(self) -> None:
-        check_machine()
+        super().check_machine()
         machine_python()
 
     def check_task(self, data: Mapping[str, object]) -> None:
@@ -39,11 +41,11 @@ class SweKind:
     def instructions(self, task: Task) -> Instructions:
         return Instructions(SYSTEM, (TOOL,))
 
-    def read(self, text: str) -> Action:
-        return run(fenced(text, SHELLS), text)
+    def instructions_in_blocks(self, task: Task) -> Instructions:
+        return Instructions(SYSTEM_IN_BLOCKS, ())
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        return [run(command) for command in swe_task(task.data).mending()]
+        return [run(command) for command in (*swe_task(task.data).mending(), SUBMIT)]
 
 
 KIND = SweKind()

@@ -19,8 +19,9 @@ from tempfile import TemporaryDirectory
 from turnwise.environments.swe.packages import pytest_folder
 from turnwise.environments.swe.repository import Files
 from turnwise.errors import DataError, FolderFault, SandboxError
-from turnwise.sandbox.box import Box, BoxLimits, Stop
+from turnwise.sandbox.box import Box
 from turnwise.sandbox.folder import GuestFolder, delete_folder
+from turnwise.sandbox.limits import BoxLimits, Stop
 
 INSIDE = Path(__file__).with_name("inside.py")
 LIMITS = BoxLimits(seconds=120, memory_mb=1024, disk_mb=128)

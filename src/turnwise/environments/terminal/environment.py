@@ -156,10 +156,10 @@ def shown(ran: Ran, limits: BoxLimits) -> str:
         "disk": f"the folder has more than {limits.disk_mb} MB or {limits.entries} files",
     }
     end = f"(ended: {ends[ran.stopped_by]})" if ran.stopped_by else f"(exit status {ran.status})"
-    return f"{_readable(ran.output)}\n{end}".strip()
+    return f"{readable(ran.output)}\n{end}".strip()
 
 
-def _readable(output: bytes) -> str:
+def readable(output: bytes) -> str:
     """An output as text of bounded length."""
     text = output.decode("utf-8", "replace")
     odd = sum(1 for sign in text if sign == "\ufffd" or (sign < " " and sign not in _PRINTED))
