@@ -105,7 +105,7 @@ def planted(source: str, edits: Sequence[Edit]) -> str:
         lines[line - 1] = lines[line - 1][:at] + edit.new + lines[line - 1][at + len(edit.old) :]
     changed = "\n".join(lines)
     try:
-        compile(changed, "changed", "exec", dont_inherit=True)
+        ast.parse(changed)
     except (SyntaxError, ValueError) as e:
         raise DataError(f"the changed source is no Python: {e}") from e
     return changed

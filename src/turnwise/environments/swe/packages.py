@@ -123,6 +123,9 @@ def _fetch_pytest(place: Path) -> None:
         for file in wheels:
             with zipfile.ZipFile(place / file) as wheel:  # a wheel of pure Python is run as it is unpacked
                 wheel.extractall(new)
+        # Most of a short run of tests would be the compiling of pytest; a Python of another version does without these.
+        compiled = ["-P", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", str(new)]
+        subprocess.run([sys.executable, *compiled], capture_output=True, timeout=FETCH_S, check=False)
         sync_all(new)
         put_in_place(new, pytest_folder())
 

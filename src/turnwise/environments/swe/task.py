@@ -116,7 +116,7 @@ class SweTask:
             "package": self.package.name,
             "version": self.package.version,
             "python": self.python,
-            "edits": [dataclasses.asdict(edit) for edit in self.edits],
+            "edits": [dataclasses.asdict(edit) | {"place": list(edit.place)} for edit in self.edits],
             "fail_to_pass": list(self.fail_to_pass),
             "pass_to_pass": list(self.pass_to_pass),
             "altered": list(self.altered),
