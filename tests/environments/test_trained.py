@@ -78,7 +78,8 @@ def test_one_update_learns_from_both_and_its_version_leads_back_to_each_rollout(
         def actor(play: Play) -> ModelActor:
             kind = kind_of(play.task.environment)
             instructions = instructions_of(kind, play.task, "blocks")
-            return ModelActor(f"{gateway.url}/s/{play.session}/v1", keys[0], MODEL_NAME, play.headers, instructions, kind.read)  # fmt: skip
+            url = f"{gateway.url}/s/{play.session}/v1"
+            return ModelActor(url, keys[0], MODEL_NAME, play.headers, instructions, kind.read)
 
         leases = one.journal.environments
         host = Host(leases, lambda kind, at: kind_of(kind).make(at, config), tmp_path / "at", 1)

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from typer.testing import CliRunner
 
-from tests.environments.swe.conftest import ADDER, ALTERED, FAILS, FAULT, FILES, TESTS, sdist
+from tests.environments.swe.conftest import ALTERED, FAILS, FILES, sdist
 from turnwise.cli.main import app
 from turnwise.config import load_config
 from turnwise.environments.base import InfrastructureFailure, Task
@@ -26,7 +26,12 @@ from turnwise.environments.swe.task import swe_task
 from turnwise.environments.tasks import read_tasks, written
 from turnwise.errors import DataError
 
-SOURCE = 'def f(a, é=1):\n    """a < b"""\n    if not a and é <= 2 is not None:\n        return f"{a + 1}"\n    return a + é\n'
+SOURCE = '''def f(a, é=1):
+    """a < b"""
+    if not a and é <= 2 is not None:
+        return f"{a + 1}"
+    return a + é
+'''
 
 
 def test_faults_are_planted_where_the_source_says() -> None:
@@ -83,14 +88,28 @@ def test_changed_tests_fail_on_the_right_sources(adder: Pinned, tmp_path: Path) 
 
 
 def test_what_is_a_source_and_what_is_of_the_tests() -> None:
-    ours = ("a/b.py", "a/tests/c.py", "a/conftest.py", "a/test_d.py", "a/e_test.py", "a/f.so", "b.py", "ab/g.py", "a/h.pth")
+    ours = (
+        "a/b.py",
+        "a/tests/c.py",
+        "a/conftest.py",
+        "a/test_d.py",
+        "a/e_test.py",
+        "a/f.so",
+        "b.py",
+        "ab/g.py",
+        "a/h.pth",
+    )
     assert [way for way in ours if is_source(way, ("a",))] == ["a/b.py"]
 
 
 def test_archives_are_read_with_suspicion(monkeypatch: pytest.MonkeyPatch) -> None:
     odd = {"../out.py": "", "adder/x.py": "", ".github/a.yml": "", "adder.egg-info/PKG-INFO": "", "AGENTS.md": "do"}
     assert dict(read_sdist(sdist(odd), ("adder",)).files) == {"adder/x.py": b""}
-    for content, tops in ((b"no archive", ("adder",)), (sdist(FILES), ("elsewhere",)), (sdist(FILES)[:200], ("adder",))):
+    for content, tops in (
+        (b"no archive", ("adder",)),
+        (sdist(FILES), ("elsewhere",)),
+        (sdist(FILES)[:200], ("adder",)),
+    ):
         with pytest.raises(DataError):
             read_sdist(content, tops)
     with pytest.raises(DataError, match=f"{MOST_BYTES >> 20} MB"):
@@ -129,7 +148,9 @@ def test_a_package_whose_tests_show_a_fault_gives_a_task(adder: Pinned, tmp_path
 
 
 def test_a_package_without_a_green_test_is_said(adder: Pinned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "read_package", lambda package: read_sdist(sdist(FILES | {"adder/__init__.py": "1/0"}), ("adder",)))
+    monkeypatch.setattr(
+        building, "read_package", lambda package: read_sdist(sdist(FILES | {"adder/__init__.py": "1/0"}), ("adder",))
+    )
     with pytest.raises(DataError, match="no test of adder passes here"):
         SweTasks(adder, tmp_path)
 
@@ -153,5 +174,3 @@ def test_the_table_of_packages_is_whole() -> None:
         package = package_named(name)
         assert package.file.endswith(f"-{package.version}.tar.gz") and len(package.sha256) == 64 and package.sources
     assert len(packages.packages()) >= 15 and json.loads(packages.TABLE.read_text())["pytest"]
-
-

@@ -28,7 +28,9 @@ def test_numbers_are_read(text: str, value: float) -> None:
     assert as_number(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "4 apples", "1e3", "1,2,3", "12,34", "٤", "0x2a", "1..2", ".5", "--1", "4 or 5", "nan"])
+@pytest.mark.parametrize(
+    "text", ["", "4 apples", "1e3", "1,2,3", "12,34", "٤", "0x2a", "1..2", ".5", "--1", "4 or 5", "nan"]
+)
 def test_what_is_no_number_is_none(text: str) -> None:
     assert as_number(text) is None
 
@@ -99,7 +101,16 @@ def test_blocks_give_their_action_back() -> None:
 
 def test_tasks_are_written_alike_each_time_and_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "gsm8k.jsonl").write_text(json.dumps(GSM8K))
-    asked_for = ["tasks", "tools", "--families", "chain_sum,gsm8k", "--seeds", "0", "--gsm8k", str(tmp_path / "gsm8k.jsonl")]
+    asked_for = [
+        "tasks",
+        "tools",
+        "--families",
+        "chain_sum,gsm8k",
+        "--seeds",
+        "0",
+        "--gsm8k",
+        str(tmp_path / "gsm8k.jsonl"),
+    ]
     for name in ("one", "two"):
         done = CliRunner().invoke(app, [*asked_for, "--out", str(tmp_path / name)])
         assert done.exit_code == 0, (done.output, done.exception)

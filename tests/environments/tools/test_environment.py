@@ -64,7 +64,10 @@ def test_names_last_over_calls_and_errors(tools: ToolsEnvironment) -> None:
     (error,) = said(tools, "def f():\n    return 1 / 0\nf()")
     assert error.splitlines()[0].startswith("Traceback") and error.endswith("division by zero")
     assert 'File "<call 3>", line 2, in f' in error and "inside" not in error
-    assert said(tools, "print(x); x = 5; x", "syntax error") == ["3\n5", said(tools, "syntax error")[0].replace("6", "5")]
+    assert said(tools, "print(x); x = 5; x", "syntax error") == [
+        "3\n5",
+        said(tools, "syntax error")[0].replace("6", "5"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,12 @@ def test_input_is_empty_and_there_is_no_network_and_no_home(tools: ToolsEnvironm
 
 
 def test_calls_that_ask_for_nothing_are_told_and_end_the_episode(tools: ToolsEnvironment) -> None:
-    odd = [Call("bash", {"command": "ls"}), Call("python", {"code": 3}), Call("python", {"code": "a\0"}), Call("answer", {})]
+    odd = [
+        Call("bash", {"command": "ls"}),
+        Call("python", {"code": 3}),
+        Call("python", {"code": "a\0"}),
+        Call("answer", {}),
+    ]
     observation, done = tools.step(Action(tuple(odd)))
     assert observation.results == (FORMAT,) * 4 and not done
     tools.step(python("1"))

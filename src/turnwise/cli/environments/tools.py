@@ -30,7 +30,7 @@ def tools(
     out_file: Annotated[Path, typer.Option("--out", help="The file of tasks to write.")] = Path("tasks.jsonl"),
     show: Annotated[bool, typer.Option("--list", help="Show the families, and write nothing.")] = False,
 ) -> None:
-    """Questions with answers that can be checked, from reasoning-gym and GSM8K; the agent has Python to compute with."""
+    """Questions with answers that can be checked, from reasoning-gym and GSM8K; with Python to compute with."""
     from turnwise.environments.tools.answers import families as known
 
     every = [*known(), *([GSM8K] if gsm8k is not None else [])]

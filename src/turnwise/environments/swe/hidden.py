@@ -118,7 +118,7 @@ def _parents(
 ) -> list[ast.Module | ast.ClassDef | Function]:
     """The way to a function through its classes, with itself at the end; ``missing``: or without itself."""
     at: ast.Module | ast.ClassDef | Function = tree
-    passed = [at]
+    passed: list[ast.Module | ast.ClassDef | Function] = [at]
     for depth, name in enumerate(names):
         wanted = (ast.FunctionDef, ast.AsyncFunctionDef) if depth == len(names) - 1 else (ast.ClassDef,)
         inner = [each for each in at.body if isinstance(each, wanted) and each.name == name]

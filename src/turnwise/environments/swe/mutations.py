@@ -11,6 +11,7 @@ import io
 import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 
 from turnwise.errors import DataError
@@ -139,7 +140,7 @@ class _Words:
 
 
 def _stand_together(tokens: list[tokenize.TokenInfo]) -> bool:
-    return all(a.end[0] == b.start[0] and a.end[1] + 1 == b.start[1] for a, b in zip(tokens, tokens[1:], strict=False))
+    return all(a.end[0] == b.start[0] and a.end[1] + 1 == b.start[1] for a, b in pairwise(tokens))
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:

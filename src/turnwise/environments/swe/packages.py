@@ -59,7 +59,7 @@ def package_named(name: object) -> Pinned:
 
 
 def fetch(names: list[str], say: Callable[[str], None] = lambda said: None) -> None:
-    """Bring these packages and pytest into the cache. Raises DataError where the index does not give the pinned file."""
+    """Bring these packages and pytest into the cache. Raises DataError where the index gives another file."""
     place = _place()
     place.mkdir(parents=True, exist_ok=True)
     try:

@@ -41,9 +41,7 @@ class SuiteResults:
     stopped_by: Stop | None = None
 
 
-def run_suite(
-    files: Files, tests: Sequence[str], path: str, place: Path, limits: BoxLimits = LIMITS
-) -> SuiteResults:
+def run_suite(files: Files, tests: Sequence[str], path: str, place: Path, limits: BoxLimits = LIMITS) -> SuiteResults:
     """Run ``tests`` (files, or tests by their names) of a repository below ``place``, where nothing is left of it.
 
     Raises SandboxError, and DataError where there is no pytest in the cache.
@@ -80,7 +78,9 @@ def write_files(folder: Path, files: Files) -> None:
 def machine_python() -> str:
     """The version of the machine's Python that the sandbox shows, as 3.11. Raises SandboxError where there is none."""
     with TemporaryDirectory(prefix="turnwise-") as place:
-        ran = Box(GuestFolder(Path(place))).run("python3 -I -S -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'")
+        ran = Box(GuestFolder(Path(place))).run(
+            "python3 -I -S -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'"
+        )
     said = ran.output.decode(errors="replace").strip()
     if ran.status or not said.startswith("3."):
         raise SandboxError("there is no Python of the machine in the sandbox; install it (Debian: the package python3)")

@@ -70,7 +70,8 @@ class SweTask:
             left = left_sources(GuestFolder(folder), repository, self.package.sources)
         except FolderFault as e:
             return SweCheck(False, str(e))
-        files = {way: content for way, content in repository.files.items() if way not in repository.sources} | left
+        files = {way: content for way, content in repository.files.items() if way not in repository.sources}
+        files |= left
         return self.judge(files, repository.tests, folder / uuid.uuid4().hex)
 
     def judge(self, files: Files, tests: Sequence[str], place: Path) -> SweCheck:
@@ -79,7 +80,9 @@ class SweTask:
         whole = run_suite(files, tests, path, place)
         for test in (*self.fail_to_pass, *self.pass_to_pass):
             if test not in whole.passed:
-                ended = "did not end well" if whole.stopped_by is None else f"was ended by the limit of {whole.stopped_by}"
+                ended = (
+                    "did not end well" if whole.stopped_by is None else f"was ended by the limit of {whole.stopped_by}"
+                )
                 return SweCheck(False, f"{test}: {whole.failed.get(test, ended)}")
         alone = run_suite(files, hidden, path, place)
         if missing := set(self.fail_to_pass) - alone.passed:
@@ -95,7 +98,9 @@ class SweTask:
     def check_python(self) -> None:
         """Raises DataError where the machine has another Python than the task was made with."""
         if machine_python() != self.python:
-            raise DataError(f"the task was made with Python {self.python}, and here is {machine_python()}; build it anew")
+            raise DataError(
+                f"the task was made with Python {self.python}, and here is {machine_python()}; build it anew"
+            )
 
     def mending(self) -> list[str]:
         """Commands that take the edits back: the oracle."""
@@ -126,10 +131,14 @@ class SweTask:
 def swe_task(data: Mapping[str, object]) -> SweTask:
     """The task that ``data`` describes. Raises DataError."""
     if set(data) != _KNOWN:
-        raise DataError(f"a task about a repository has {', '.join(sorted(_KNOWN))}; `turnwise tasks swe build` makes it")
+        raise DataError(
+            f"a task about a repository has {', '.join(sorted(_KNOWN))}; `turnwise tasks swe build` makes it"
+        )
     package = package_named(data["package"])
     if data["version"] != package.version:
-        raise DataError(f"the task is about {package.name} {data['version']}, and {package.version} is known; build it anew")
+        raise DataError(
+            f"the task is about {package.name} {data['version']}, and {package.version} is known; build it anew"
+        )
     python, edits = data["python"], data["edits"]
     if not isinstance(python, str) or not isinstance(edits, list) or not edits:
         raise DataError("'python' is a version, and 'edits' a list of at least one change")

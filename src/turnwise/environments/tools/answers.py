@@ -61,6 +61,8 @@ class Question:
 
 def question(data: Mapping[str, object]) -> Question:
     """The question of a task. Raises DataError."""
+    if odd := sorted(set(data) - {"answer", "family", "seed"}):
+        raise DataError(f"a question has answer, family, seed and python, and no {odd[0]!r}")
     answer, family, seed = data.get("answer"), data.get("family"), data.get("seed", 0)
     if not isinstance(answer, str) or not answer.strip():
         raise DataError("'answer' is the right answer, a text")

@@ -39,7 +39,7 @@ class Interpreter:
     def run(self, code: str) -> str:
         """What the agent is told of a call."""
         number, sent = secrets.token_hex(8), base64.b64encode(code.encode()).decode()
-        told = f"told= && while [ \"$told\" != {number} ]; do IFS= read -r told <&\"${{PY[0]}}\" || exit {ENDED}; done"
+        told = f'told= && while [ "$told" != {number} ]; do IFS= read -r told <&"${{PY[0]}}" || exit {ENDED}; done'
         ran = self._shell.run(f"{self._start}\nprintf '%s %s\\n' {number} {sent} >&\"${{PY[1]}}\"\n{told}")
         if ran.stopped_by is not None:
             return f"{shown(ran, self._limits)}\n{LOST}"
