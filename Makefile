@@ -47,11 +47,12 @@ postgres: ## install PostgreSQL, which the journal's tests start for themselves;
 	    "Fedora: postgresql-server, macOS: brew install postgresql) to test both"
 
 .PHONY: sandbox
-sandbox: ## install bubblewrap, in which agents' commands run; without it its tests are skipped
-	@if command -v bwrap >/dev/null || ! command -v apt-get >/dev/null; then exit 0; fi; \
+sandbox: ## install bubblewrap, in which agents' commands run, and programs that tasks ask for; without them tests are skipped
+	@for program in bwrap git sqlite3 jq zip unzip xz; do command -v $$program >/dev/null || lacks="$$lacks $$program"; done; \
+	  if [ -z "$$lacks" ] || ! command -v apt-get >/dev/null; then exit 0; fi; \
 	  if [ "$$(id -u)" = 0 ]; then run=env; elif sudo -n true 2>/dev/null; then run=sudo; else run=; fi; \
-	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends bubblewrap; then exit 0; fi; \
-	  echo "bubblewrap is not here, so the tests of the sandbox are skipped"
+	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends bubblewrap git sqlite3 jq zip unzip xz-utils; then exit 0; fi; \
+	  echo "$$lacks: not here, so tests of the sandbox and of tasks that need them are skipped"
 
 .PHONY: display
 display: ## install an X server without a screen and a hand for its mouse; without them their tests are skipped

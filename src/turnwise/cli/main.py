@@ -51,7 +51,7 @@ from turnwise.cli.versions.replaying import replay_command
 from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.loops.states import read_states
 from turnwise.methods import METHODS
-from turnwise.models.table import AUTO
+from turnwise.models.table import AUTO, EMBEDDED
 
 app = typer.Typer(
     name="turnwise",
@@ -270,10 +270,32 @@ def demo(
     skills: Annotated[
         bool, typer.Option("--skills", help="A wish said once: skills alone, weights alone, both, and neither.")
     ] = False,
+    stream: Annotated[
+        str | None, typer.Option(help="terminal: an agent learns tasks in a shell, from solutions and its own tries.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="With --stream: this many rounds of tries.")] = None,
 ) -> None:
     """Play a person whose agent learns their wishes, and measure what was learned."""
     from turnwise.demo.play import DemoOptions, run_demo
 
+    if stream is not None or rounds is not None:
+        from turnwise.demo.terminal.play import run_terminal_demo
+
+        if stream != "terminal":
+            raise ConfigError("--stream is terminal, and --rounds goes with it")
+        if (
+            skills
+            or url
+            or token
+            or simulator_url
+            or simulator_model
+            or problems
+            or interactions
+            or persona != "reader"
+        ):
+            raise ConfigError("--stream goes with --model, --seed, --out, --rounds and --quick alone")
+        run_terminal_demo(out_folder, EMBEDDED if model == AUTO else model, seed, quick, rounds, out)
+        return
     if skills:
         from turnwise.demo.skills.run import run_skills_demo
 

@@ -47,6 +47,24 @@ def terminal(
     write_tasks(out_file, tasks_of(chosen, numbers(seeds, "--seeds", 0, 10**9), levels))
 
 
+@tasks_app.command("harbor", epilog="Example: turnwise tasks harbor ./my-tasks --out tasks.jsonl")
+def harbor(
+    folder: Annotated[Path, typer.Argument(help="A Harbor task folder, or a folder of such folders.")],
+    out_file: Annotated[Path, typer.Option("--out", help="The file of tasks to write.")] = Path("tasks.jsonl"),
+) -> None:
+    """Tasks from Harbor folders that need no image of their own; the others are named, with why."""
+    from turnwise.environments.terminal.harbor.folders import folders_in, read_folder
+    from turnwise.errors import DataError
+
+    tasks: list[Task] = []
+    for each in folders_in(folder):
+        try:
+            tasks.append(read_folder(each))
+        except DataError as e:
+            err.print(f"left out {each.name}: {e}", highlight=False, markup=False, soft_wrap=True)
+    write_tasks(out_file, tasks)
+
+
 def write_tasks(path: Path, tasks: Sequence[Task]) -> None:
     """Write a file of tasks, whole or not at all, and say so. Raises ConfigError where there are none."""
     from turnwise.environments.tasks import written

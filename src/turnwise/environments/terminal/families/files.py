@@ -130,7 +130,10 @@ def find_word(rng: Random, level: int) -> Drawn:
     prompt = (
         f"Which .txt files{where} have the word {word!r} in them? Write their paths to found.list, sorted, one a line."
     )
-    command = f"grep -l{'r' if level > 1 else ''} {word} {'*.txt' if level == 1 else '--include=*.txt *'} | LC_ALL=C sort > found.list"
+    command = (
+        f"grep -l{'r' if level > 1 else ''} {word} {'*.txt' if level == 1 else '--include=*.txt *'} "
+        "| LC_ALL=C sort > found.list"
+    )
     return Drawn(prompt, (command,), (is_file("found.list", lines(*sorted(found))),), files)
 
 

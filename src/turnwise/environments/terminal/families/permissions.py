@@ -20,7 +20,7 @@ def make_executable(rng: Random, level: int) -> Drawn:
     return Drawn(
         prompt,
         (f"chmod a+x {' '.join(ways)}",),
-        tuple([*checks, *(is_file(w, t) for w, t in files.items())]),
+        (*checks, *(is_file(w, t) for w, t in files.items())),
         files,
         setup,
     )
@@ -62,7 +62,10 @@ def private_folder(rng: Random, level: int) -> Drawn:
     ways = [f"{places[i % len(places)]}/{name}.txt" for i, name in enumerate(names)]
     files = {way: lines(way) for way in ways}
     setup = (f"find {folder} -type d -exec chmod 755 {{}} + && find {folder} -type f -exec chmod 644 {{}} +",)
-    prompt = f"Nobody but the owner may read, write or enter anything in the folder {folder}, nor the folder: take these rights away. The owner keeps theirs."
+    prompt = (
+        f"Nobody but the owner may read, write or enter anything in the folder {folder}, nor "
+        "the folder: take these rights away. The owner keeps theirs."
+    )
     checks = [has_mode(way, "600") for way in ways] + [has_mode(place, "700") for place in places]
     return Drawn(prompt, (f"chmod -R go-rwx {folder}",), tuple(checks), files, setup)
 

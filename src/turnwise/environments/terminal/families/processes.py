@@ -15,7 +15,10 @@ def exit_status(rng: Random, level: int) -> Drawn:
     files = {way: lines("echo working", f"exit $(( {code + 7} - 7 ))") for way, code in codes.items()}
     out = f"{names[-1]}.out"
     each = "" if level == 1 else ", one a line in this order"
-    prompt = f"Run {' and '.join(f'`sh {way}`' for way in codes)} and write the exit status to {out}{each} (the numbers alone)."
+    prompt = (
+        f"Run {' and '.join(f'`sh {way}`' for way in codes)} and write the exit status to {out}{each} "
+        "(the numbers alone)."
+    )
     runs = "; ".join(f"sh {way} > /dev/null; echo $?" for way in codes)
     return Drawn(prompt, (f"({runs}) > {out}",), (is_file(out, lines(*codes.values())),), files)
 
@@ -37,7 +40,10 @@ def two_streams(rng: Random, level: int) -> Drawn:
         command = f"sh {way} > {out}.txt 2> {err}.txt"
         checks = [is_file(f"{out}.txt", lines(*plain)), is_file(f"{err}.txt", lines(*errors))]
     else:
-        prompt = f"Run `sh {way}` and write everything that it says (standard output and standard error, as it comes) to {out}.txt."
+        prompt = (
+            f"Run `sh {way}` and write everything that it says (standard output and standard error, "
+            f"as it comes) to {out}.txt."
+        )
         command, checks = f"sh {way} > {out}.txt 2>&1", [is_file(f"{out}.txt", lines(*(word for _, word in said)))]
     return Drawn(prompt, (command,), tuple(checks), {way: script})
 
@@ -48,7 +54,10 @@ def with_variable(rng: Random, level: int) -> Drawn:
     way = f"{name}.sh"
     script = lines(*(f'echo "{key.lower()} is ${{{key}:-unknown}}"' for key in keys))
     given = " ".join(f"{key}={value}" for key, value in zip(keys, values, strict=True))
-    prompt = f"Run `sh {way}` with the environment {'variable' if level == 1 else 'variables'} {given} and write its output to {out}.txt."
+    prompt = (
+        f"Run `sh {way}` with the environment {'variable' if level == 1 else 'variables'} {given} "
+        f"and write its output to {out}.txt."
+    )
     answer = lines(*(f"{key.lower()} is {value}" for key, value in zip(keys, values, strict=True)))
     return Drawn(prompt, (f"{given} sh {way} > {out}.txt",), (is_file(f"{out}.txt", answer),), {way: script})
 
@@ -70,7 +79,7 @@ def time_limit(rng: Random, level: int) -> Drawn:
 
 
 def failing_jobs(rng: Random, level: int) -> Drawn:
-    names = some(rng, NOUNS, 3 + 2 * level)
+    out, *names = some(rng, NOUNS, 4 + 2 * level)
     files, failed = {}, []
     for i, name in enumerate(names):
         status = rng.randrange(1, 50) if i < level else 0
@@ -82,10 +91,10 @@ def failing_jobs(rng: Random, level: int) -> Drawn:
         if level < 3
         else "the name (without the folder) and exit status of those that fail, as `x.sh 3`"
     )
-    prompt = f"Run every script in the folder jobs with sh. Write {what} to failed.txt, sorted, one a line."
+    prompt = f"Run every script in the folder jobs with sh. Write {what} to {out}.txt, sorted, one a line."
     give = "$(basename $f)" if level < 3 else "$(basename $f) $s"
-    command = f'for f in jobs/*.sh; do sh $f; s=$?; [ $s = 0 ] || echo "{give}"; done | LC_ALL=C sort > failed.txt'
-    return Drawn(prompt, (command,), (is_file("failed.txt", lines(*sorted(failed))),), dict(sorted(files.items())))
+    command = f'for f in jobs/*.sh; do sh $f; s=$?; [ $s = 0 ] || echo "{give}"; done | LC_ALL=C sort > ' + f"{out}.txt"
+    return Drawn(prompt, (command,), (is_file(f"{out}.txt", lines(*sorted(failed))),), dict(sorted(files.items())))
 
 
 def send_signal(rng: Random, level: int) -> Drawn:
@@ -107,7 +116,7 @@ def send_signal(rng: Random, level: int) -> Drawn:
 
 
 def process_list(rng: Random, level: int) -> Drawn:
-    names = some(rng, NOUNS, 4 + 2 * level)
+    out, *names = some(rng, NOUNS, 5 + 2 * level)
     sizes = rng.sample(range(100, 9000), len(names))
     rows = [
         (rng.randrange(100, 9999) * 10 + i, rng.choice(NAMES[:4]), size, name)
@@ -131,9 +140,9 @@ def process_list(rng: Random, level: int) -> Drawn:
         said, answer = f"the sum of RSS of all processes of {who}", sum(row[2] for row in rows if row[1] == who)
         command = f"awk '$2==\"{who}\" {{s+=$3}} END {{print s}}' ps.txt"
     return Drawn(
-        f"ps.txt is a list of processes. Write {said} to answer.txt.",
-        (f"{command} > answer.txt",),
-        (is_file("answer.txt", lines(answer)),),
+        f"ps.txt is a list of processes. Write {said} to {out}.txt.",
+        (f"{command} > {out}.txt",),
+        (is_file(f"{out}.txt", lines(answer)),),
         {"ps.txt": table},
     )
 
@@ -142,7 +151,10 @@ def feed_input(rng: Random, level: int) -> Drawn:
     name, out, *words = some(rng, NOUNS, 2 + level)
     way = f"{name}.sh"
     script = lines(*(f"read -r a{i}" for i in range(level)), *(f'echo "got $a{i}"' for i in reversed(range(level))))
-    prompt = f"`sh {way}` reads {'a line' if level == 1 else f'{level} lines'} from standard input. Run it with {', '.join(map(repr, words))} and write its output to {out}.txt."
+    prompt = (
+        f"`sh {way}` reads {'a line' if level == 1 else f'{level} lines'} from standard input. "
+        f"Run it with {', '.join(map(repr, words))} and write its output to {out}.txt."
+    )
     command = f"printf '%s\\n' {' '.join(words)} | sh {way} > {out}.txt"
     return Drawn(
         prompt, (command,), (is_file(f"{out}.txt", lines(*(f"got {word}" for word in reversed(words)))),), {way: script}
@@ -150,20 +162,20 @@ def feed_input(rng: Random, level: int) -> Drawn:
 
 
 def checksums(rng: Random, level: int) -> Drawn:
-    names = some(rng, NOUNS, 2 + level)
+    out, *names = some(rng, NOUNS, 3 + level)
     files = {f"{name}.bin": lines(name, rng.randrange(10**6)) for name in names}
     order = sorted(files)
     if level == 1:
-        prompt = f"Write the SHA-256 checksum of {order[0]} (the 64 digits alone) to sum.txt."
-        command, answer = f"sha256sum {order[0]} | cut -d' ' -f1 > sum.txt", _sha(files[order[0]])
-        return Drawn(prompt, (command,), (is_file("sum.txt", lines(answer)),), files)
+        prompt = f"Write the SHA-256 checksum of {order[0]} (the 64 digits alone) to {out}.txt."
+        command, answer = f"sha256sum {order[0]} | cut -d' ' -f1 > {out}.txt", _sha(files[order[0]])
+        return Drawn(prompt, (command,), (is_file(f"{out}.txt", lines(answer)),), files)
     broken = rng.choice(order)
     table = lines(*(f"{_sha(files[way] + ('x' if way == broken else ''))}  {way}" for way in order))
     prompt = (
-        "sums.txt has the SHA-256 checksums of the .bin files. Which file does not match? Write its name to broken.txt."
+        "sums.txt has the SHA-256 checksums of the .bin files. Which file does not match? Write its name to {out}.txt."
     )
-    command = "sha256sum -c sums.txt 2>/dev/null | grep -v ': OK' | cut -d: -f1 > broken.txt"
-    return Drawn(prompt, (command,), (is_file("broken.txt", lines(broken)),), files | {"sums.txt": table})
+    command = f"sha256sum -c sums.txt 2>/dev/null | grep -v ': OK' | cut -d: -f1 > {out}.txt"
+    return Drawn(prompt, (command,), (is_file(f"{out}.txt", lines(broken)),), files | {"sums.txt": table})
 
 
 def _sha(text: str) -> str:

@@ -62,7 +62,10 @@ def git_commit(rng: Random, level: int) -> Drawn:
     )
     command = f"git commit -q -m {message} {one}.txt"
     if level == 3:
-        prompt = f"Make a branch {message}, and commit on it the change of {one}.txt with the message {message!r}, but not that of the other file. main stays as it is."
+        prompt = (
+            f"Make a branch {message}, and commit on it the change of {one}.txt with the message "
+            f"{message!r}, but not that of the other file. main stays as it is."
+        )
         command = f"git checkout -q -b {message} && {command}"
     branch = message if level == 3 else "main"
     checks = [
@@ -75,7 +78,7 @@ def git_commit(rng: Random, level: int) -> Drawn:
 
 
 def git_branch(rng: Random, level: int) -> Drawn:
-    name, said, other = some(rng, NOUNS, 3)
+    name = rng.choice(NOUNS)
     files = {"readme.md": lines(name)}
     setup, history = _history(rng, 1 + level)
     newest = history[-1][1]
@@ -205,7 +208,7 @@ def git_undo(rng: Random, level: int) -> Drawn:
     setup, history = _history(rng, 2 + level)
     last, before = history[-1], history[-2]
     if level < 3:
-        prompt = "Undo the newest commit by a new commit that takes its change back (git revert)."
+        prompt = f"Undo the newest commit ({last[1]!r}) by a new commit that takes its change back (git revert)."
         command = "git revert --no-edit HEAD"
         checks = [
             says("rev-list --count main", len(history) + 1),
@@ -213,7 +216,10 @@ def git_undo(rng: Random, level: int) -> Drawn:
             is_file("story.txt", before[2]),
         ]
     else:
-        prompt = "Take the newest commit off main, but keep what it changed in the file as an uncommitted change."
+        prompt = (
+            f"Take the newest commit ({last[1]!r}) off main, but keep what it changed in the file "
+            "as an uncommitted change."
+        )
         command = "git reset -q --mixed HEAD~1"
         checks = [says("log -1 --format=%s main", before[1]), is_file("story.txt", last[2])]
     return Drawn(prompt, (command,), tuple(checks), {}, (setup,))

@@ -35,7 +35,10 @@ def csv_column(rng: Random, level: int) -> Drawn:
         command, answer = f"tail -n +2 {name}.csv | cut -d, -f{at + 1} > {out}.txt", [row[at] for row in rows]
     else:
         one, two = sorted(some(rng, [str(i) for i in range(4)], 2), reverse=True)
-        prompt = f"Write the columns {HEADER[int(one)]} and {HEADER[int(two)]} of {name}.csv, in this order and with a comma between them, to {out}.txt, with the header."
+        prompt = (
+            f"Write the columns {HEADER[int(one)]} and {HEADER[int(two)]} of {name}.csv, in this "
+            f"order and with a comma between them, to {out}.txt, with the header."
+        )
         command = f"awk -F, '{{print ${int(one) + 1}\",\"${int(two) + 1}}}' {name}.csv > {out}.txt"
         answer = [f"{row[int(one)]},{row[int(two)]}" for row in [HEADER, *rows]]
     return Drawn(prompt, (command,), (is_file(f"{out}.txt", lines(*answer)),), {f"{name}.csv": _csv(rows)})
@@ -97,7 +100,10 @@ def json_read(rng: Random, level: int) -> Drawn:
         command, answer = f"jq -r '.[].{key}' {name}.json > {out}.txt", [row[at] for row in rows]
     elif level == 2:
         who = rng.choice(rows)
-        prompt = f"{name}.json is a list of objects. Write the {key!r} of the one whose name is {who[0]!r} to {out}.txt, without quotes."
+        prompt = (
+            f"{name}.json is a list of objects. Write the {key!r} of the one whose name is {who[0]!r} "
+            f"to {out}.txt, without quotes."
+        )
         command, answer = f"jq -r '.[] | select(.name==\"{who[0]}\") | .{key}' {name}.json > {out}.txt", [who[at]]
     else:
         prompt = f"{name}.json is a list of objects. Write the sum of all 'score' to {out}.txt."
@@ -137,13 +143,19 @@ def json_lines(rng: Random, level: int) -> Drawn:
         prompt, do, kept = f"Write {name}.jsonl (one object a line) as one JSON list to {out}.json.", "jq -s .", objects
     elif level == 2:
         prompt, do = (
-            f"Write the objects of {name}.jsonl (one a line) as one JSON list to {out}.json, sorted by 'age' and then 'name'.",
+            (
+                f"Write the objects of {name}.jsonl (one a line) as one JSON list to {out}.json, sorted "
+                "by 'age' and then 'name'."
+            ),
             "jq -s 'sort_by(.age, .name)'",
         )
         kept = sorted(objects, key=lambda each: (each["age"], each["name"]))
     else:
         age = sorted(row[2] for row in rows)[1]
-        prompt = f"Write the 'name' of each object of {name}.jsonl (one a line) with an 'age' of at least {age} as one JSON list of texts to {out}.json."
+        prompt = (
+            f"Write the 'name' of each object of {name}.jsonl (one a line) with an 'age' of at "
+            f"least {age} as one JSON list of texts to {out}.json."
+        )
         do, kept = (
             f"jq -s '[.[] | select(.age >= {age}) | .name]'",
             [each["name"] for each in objects if int(each["age"]) >= age],
@@ -158,7 +170,8 @@ def json_lines(rng: Random, level: int) -> Drawn:
 
 def _database(way: str, rows: list[Row]) -> str:
     values = ", ".join(f"('{who}', '{city}', {age}, {score})" for who, city, age, score in rows)
-    return f'sqlite3 {way} "CREATE TABLE people (name TEXT, city TEXT, age INTEGER, score INTEGER); INSERT INTO people VALUES {values};"'
+    make = "CREATE TABLE people (name TEXT, city TEXT, age INTEGER, score INTEGER)"
+    return f'sqlite3 {way} "{make}; INSERT INTO people VALUES {values};"'
 
 
 def sqlite_read(rng: Random, level: int) -> Drawn:

@@ -216,7 +216,10 @@ def reverse_order(rng: Random, level: int) -> Drawn:
         prompt = f"Write each line of {way} with its letters in reverse order to {out}.txt."
         command, done = f"rev {way} > {out}.txt", [text[::-1] for text in body]
     else:
-        prompt = f"Write the lines of {way} in reverse order to {out}.txt, each with its number there and a space in front (1, 2, …)."
+        prompt = (
+            f"Write the lines of {way} in reverse order to {out}.txt, each with its number there "
+            "and a space in front (1, 2, …)."
+        )
         command = f"tac {way} | awk '{{print NR\" \"$0}}' > {out}.txt"
         done = [f"{i} {text}" for i, text in enumerate(body[::-1], 1)]
     return Drawn(prompt, (command,), (is_file(f"{out}.txt", lines(*done)),), {way: lines(*body)})
