@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from turnwise.errors import TurnwiseError
 
@@ -83,6 +83,19 @@ class Environment(Protocol):
 
     def close(self) -> None:
         """Give everything back. May be called at any time, and again."""
+        ...
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """What an environment may have beside, so that the host can make it ahead and see whether it is fit."""
+
+    def prepare(self) -> None:
+        """Do what needs no task. Raises InfrastructureFailure."""
+        ...
+
+    def is_fit(self) -> bool:
+        """Whether what was prepared is still there."""
         ...
 
 

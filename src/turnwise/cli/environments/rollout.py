@@ -17,8 +17,11 @@ from turnwise.types import MODEL_NAME
 
 if TYPE_CHECKING:
     from turnwise.config import Config
+    from turnwise.environments.base import Environment
+    from turnwise.environments.host import Host
     from turnwise.environments.rollout import Ended, GatewayAt
     from turnwise.environments.transcript import Form
+    from turnwise.journal import Journal
 
 AGENTS = ("minimal", "oracle", "nothing")
 FORMS = ("auto", "calls", "blocks")
@@ -46,7 +49,6 @@ def rollout(
 ) -> None:
     """Let an agent play tasks in a sandbox, each several times; the server of this home must be running."""
     from turnwise.environments.actors import ModelActor, RecordedScript
-    from turnwise.environments.host import Host
     from turnwise.environments.kinds import kind_of
     from turnwise.environments.rollout import Play, Rollouts
     from turnwise.environments.tasks import is_plain, read_tasks
@@ -80,9 +82,7 @@ def rollout(
         return made
 
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
-    with closing(Journal.open(settings)) as journal:
-        folder = settings.home / "environments"
-        host = Host(journal.environments, lambda kind, at: kind_of(kind).make(at, settings), folder, parallel)
+    with closing(Journal.open(settings)) as journal, closing(_host(settings, journal, parallel)) as host:
         rollouts = Rollouts(host, journal.environments, gateway, actor)
         out.print(f"run {name}: {len(read)} tasks, {len(plays)} rollouts", highlight=False, markup=False)
         started, ended = time.monotonic(), []
@@ -107,6 +107,16 @@ def _form(settings: Config, form: str) -> Form:
         return "blocks" if form == "blocks" else "calls"
     known = model_named(settings.model.path)
     return "blocks" if known is not None and not known.tools else "calls"
+
+
+def _host(settings: Config, journal: Journal, parallel: int) -> Host:
+    from turnwise.environments.host import Host
+    from turnwise.environments.kinds import kind_of
+
+    def make(kind: str, folder: Path) -> Environment:
+        return kind_of(kind).make(folder, settings)
+
+    return Host(journal.environments, make, settings.home / "environments", parallel, warm=settings.environments.warm)
 
 
 def _gateway(settings: Config) -> GatewayAt:

@@ -30,7 +30,7 @@ from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.journal import Journal
 from turnwise.models import resolve_model
 from turnwise.models.folders import model_named
-from turnwise.sandbox.box import check_machine
+from turnwise.sandbox.bubblewrap import check_machine
 
 SFT_LIMIT_S, TRAIN_LIMIT_S = 3600.0, 1800.0
 Name = Literal["base", "sft", "rl", "control"]

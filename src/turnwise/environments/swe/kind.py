@@ -11,11 +11,12 @@ from turnwise.environments.swe.suite import machine_python
 from turnwise.environments.swe.task import swe_task
 from turnwise.environments.terminal.environment import SUBMIT, TerminalEnvironment
 from turnwise.environments.terminal.kind import TOOL, TerminalKind, run
+from turnwise.sandbox.choice import Sandboxes
 from turnwise.sandbox.limits import BoxLimits
 
 _TASK = "You mend a fault in a Python package. Its repository is the working directory of a Linux shell. "
 _END = (
-    "You then see its output. Each command starts anew in the repository; files stay. There is no network. Look at the "
+    "You then see its output. The shell stays from one command to the next. There is no network. Look at the "
     f"sources, change the fewest lines that mend the fault, and when it is done give the command: {SUBMIT}"
 )
 SYSTEM = (
@@ -36,7 +37,9 @@ class SweKind(TerminalKind):
         swe_task(data)
 
     def make(self, folder: Path, config: Config) -> TerminalEnvironment:
-        return TerminalEnvironment(folder, swe_task, LIMITS, most_steps=config.streams.swe.max_steps or 20)
+        apart = Sandboxes(config.environments.model_copy(update={"hosts": ()}))  # no index, whatever others may reach
+        most_steps = config.streams.swe.max_steps or 20
+        return TerminalEnvironment(folder, swe_task, LIMITS, most_steps, apart)
 
     def instructions(self, task: Task) -> Instructions:
         return Instructions(SYSTEM, (TOOL,))

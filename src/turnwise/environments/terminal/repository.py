@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 from turnwise.errors import FolderFault
-from turnwise.sandbox.box import Box, BoxLimits
+from turnwise.sandbox.box import Box
+from turnwise.sandbox.limits import BoxLimits
 from turnwise.sandbox.folder import GuestFolder
 
 COPIED = ("HEAD", "index", "packed-refs")

@@ -17,7 +17,7 @@ from turnwise.environments.base import Task
 from turnwise.environments.tasks import MOST_OF_AN_ID, is_plain
 from turnwise.environments.terminal.harbor.dockerfile import Built, read_dockerfile
 from turnwise.errors import DataError
-from turnwise.sandbox.box import INSIDE
+from turnwise.sandbox.limits import INSIDE
 from turnwise.sandbox.folder import MOST_BYTES
 
 PROGRAMS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin"
