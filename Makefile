@@ -61,13 +61,18 @@ display: ## install an X server without a screen and a hand for its mouse; witho
 	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends xvfb xdotool libxss1; then exit 0; fi; \
 	  echo "Xvfb or xdotool is not here, so the tests of keyboard and mouse on X11 are skipped"
 
+.PHONY: swe
+swe: ## fetch a package and a pytest for the sandbox, with which tasks about repositories are tested; skipped without them
+	@$(BIN)/python -c "from turnwise.environments.swe.packages import fetch; fetch(['inflection'])" || \
+	  echo "the sources of inflection did not come, so the tests about repositories are skipped"
+
 .PHONY: test
-test: pull postgres sandbox display ## what the project promises, with the real model and real processes: under half an hour
+test: pull postgres sandbox display swe ## what the project promises, with the real model and real processes: under half an hour
 	$(PYTEST) -m "not slow and not long and not clients and not attacks" -n 2
 	$(PYTEST) -m "slow and not long and not clients and not attacks and not gate"
 
 .PHONY: test-long
-test-long: pull postgres sandbox ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
+test-long: pull postgres sandbox swe ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
 	$(PYTEST) -m "long and not clients and not attacks"
 
 .PHONY: test-gate

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from turnwise.cli.main import app
 from turnwise.environments.base import Action, Call
 from turnwise.environments.tasks import read_tasks
-from turnwise.environments.tools.answers import READ, Question, as_number, asked, families, gsm8k, question
+from turnwise.environments.tools.answers import READ, CheckedAnswer, as_number, asked, families, gsm8k, question
 from turnwise.environments.tools.kind import KIND, answer
 from turnwise.errors import DataError
 
@@ -58,7 +58,7 @@ def test_no_scorer_evaluates_what_it_is_given() -> None:
 
 def test_a_question_that_the_family_makes_no_more_is_a_fault_of_the_machine() -> None:
     with pytest.raises(DataError, match="another question"):
-        Question("no such answer", "gcd", 1).is_right("3")
+        CheckedAnswer("no such answer", "gcd", 1).is_right("3")
 
 
 def test_a_problem_of_gsm8k_has_its_number() -> None:

@@ -152,7 +152,7 @@ def test_a_verifier_that_crashes_is_no_reward(tools: ToolsEnvironment, monkeypat
     def crash(*given: Any) -> bool:
         raise ZeroDivisionError("in the verifier")
 
-    monkeypatch.setattr(answers.Question, "is_right", crash)
+    monkeypatch.setattr(answers.CheckedAnswer, "is_right", crash)
     tools.step(answer("42"))
     with pytest.raises(InfrastructureFailure, match="the verifier crashed: ZeroDivisionError"):
         tools.score()

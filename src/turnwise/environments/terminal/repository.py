@@ -11,8 +11,8 @@ from pathlib import Path
 
 from turnwise.errors import FolderFault
 from turnwise.sandbox.box import Box
-from turnwise.sandbox.limits import BoxLimits
 from turnwise.sandbox.folder import GuestFolder
+from turnwise.sandbox.limits import BoxLimits
 
 COPIED = ("HEAD", "index", "packed-refs")
 MOST_FILES = 2000

@@ -35,7 +35,7 @@ the answer with the right one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CheckedAnswer:
     """A question with its right answer. ``family`` and ``seed``: where it is from, and who says what else is right;
     without a family it is a number."""
 
@@ -59,7 +59,7 @@ class Question:
             return False
 
 
-def question(data: Mapping[str, object]) -> Question:
+def question(data: Mapping[str, object]) -> CheckedAnswer:
     """The question of a task. Raises DataError."""
     if odd := sorted(set(data) - {"answer", "family", "seed"}):
         raise DataError(f"a question has answer, family, seed and python, and no {odd[0]!r}")
@@ -69,22 +69,22 @@ def question(data: Mapping[str, object]) -> Question:
     if family is None:
         if as_number(answer) is None:
             raise DataError(f"'answer' is {answer[:40]!r}, which is no number; name the family that checks it")
-        return Question(answer)
+        return CheckedAnswer(answer)
     if not isinstance(family, str) or family not in families():
         raise DataError(f"there is no family {str(family)[:60]!r}; `turnwise tasks tools --list` names them")
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise DataError("'seed' is a number from 0")
-    return Question(answer, family, seed)
+    return CheckedAnswer(answer, family, seed)
 
 
-def asked(family: str, seed: int) -> tuple[str, Question] | None:
+def asked(family: str, seed: int) -> tuple[str, CheckedAnswer] | None:
     """A question of a family, in words and with its answer; None where the family knows no answer that it takes."""
     dataset, entry = _entry(family, seed)
     answer = entry["answer"]
     if not isinstance(answer, str) or not answer.strip() or len(answer) > MOST_OF_AN_ANSWER:
         return None
     is_taken = dataset.score_answer(answer.strip(), entry) >= THRESHOLD
-    return (entry["question"], Question(answer, family, seed)) if is_taken else None
+    return (entry["question"], CheckedAnswer(answer, family, seed)) if is_taken else None
 
 
 @lru_cache(1)
@@ -125,13 +125,13 @@ def _entry(family: str, seed: int) -> tuple[Any, dict[str, Any]]:
 GSM8K_MARK = "####"
 
 
-def gsm8k(line: Mapping[str, object]) -> tuple[str, Question]:
+def gsm8k(line: Mapping[str, object]) -> tuple[str, CheckedAnswer]:
     """A problem of GSM8K: its words, and the number behind the mark. Raises DataError."""
     match line:
         case {"question": str() as words, "answer": str() as solved} if GSM8K_MARK in solved:
             number = solved.rpartition(GSM8K_MARK)[2].strip()
             if as_number(number) is not None:
-                return words, Question(number)
+                return words, CheckedAnswer(number)
         case _:
             pass
     raise DataError(f"a problem of GSM8K has a question, and an answer that ends in {GSM8K_MARK} and a number")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from turnwise.environments.base import Action, Call, InfrastructureFailure, Observation, Task, TaskOutcome
 from turnwise.environments.terminal.environment import MOST_OF_A_COMMAND, MOST_UNREADABLE
-from turnwise.environments.tools.answers import Question, question
+from turnwise.environments.tools.answers import CheckedAnswer, question
 from turnwise.environments.tools.calls import WantedCalls, wanted_calls
 from turnwise.environments.tools.interpreter import LIMITS, Interpreter
 from turnwise.errors import DataError, SandboxError
@@ -32,7 +32,7 @@ class ToolsEnvironment:
 
     def __init__(self, folder: Path, limits: BoxLimits = LIMITS, most_steps: int = 10) -> None:
         self._folder, self._limits, self._most_steps = folder, limits, most_steps
-        self._task: Question | WantedCalls | None = None
+        self._task: CheckedAnswer | WantedCalls | None = None
         self._interpreter: Interpreter | None = None
 
     def reset(self, task: Task) -> Observation:
@@ -96,7 +96,7 @@ class ToolsEnvironment:
         except (OSError, SandboxError) as e:
             raise InfrastructureFailure(f"the folder of an episode cannot be deleted: {e}") from e
 
-    def _is_right(self, task: Question | WantedCalls) -> bool:
+    def _is_right(self, task: CheckedAnswer | WantedCalls) -> bool:
         if isinstance(task, WantedCalls):
             return task.are_right(self._given)
         return self._answer is not None and task.is_right(self._answer)
@@ -124,7 +124,7 @@ class ToolsEnvironment:
             raise InfrastructureFailure(f"the sandbox failed: {e}") from e
 
 
-def tools_task(data: Mapping[str, object]) -> Question | WantedCalls:
+def tools_task(data: Mapping[str, object]) -> CheckedAnswer | WantedCalls:
     """What a task asks: for an answer, or for calls. Raises DataError."""
     if "functions" not in data:
         return question({key: value for key, value in data.items() if key != "python"})

@@ -17,8 +17,8 @@ from turnwise.environments.base import Task
 from turnwise.environments.tasks import MOST_OF_AN_ID, is_plain
 from turnwise.environments.terminal.harbor.dockerfile import Built, read_dockerfile
 from turnwise.errors import DataError
-from turnwise.sandbox.limits import INSIDE
 from turnwise.sandbox.folder import MOST_BYTES
+from turnwise.sandbox.limits import INSIDE
 
 PROGRAMS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin"
 FETCHES = ("curl ", "wget ", "apt-get ", "apt ", "pip install", "pip3 install", "uvx ", "uv run", "npm install")

@@ -18,8 +18,8 @@ from pathlib import Path
 from turnwise.environments.terminal.harbor.folders import LOGS, TESTS
 from turnwise.errors import DataError, FolderFault, SandboxError
 from turnwise.sandbox.box import Box
-from turnwise.sandbox.limits import INSIDE, BoxLimits
 from turnwise.sandbox.folder import GuestFolder, delete_folder
+from turnwise.sandbox.limits import INSIDE, BoxLimits
 
 COPY_S = 120.0
 
