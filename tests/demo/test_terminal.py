@@ -17,7 +17,7 @@ from turnwise.cli.main import app
 from turnwise.config import load_config
 from turnwise.demo.terminal import recipe
 from turnwise.demo.terminal.exam import Episode
-from turnwise.demo.terminal.figures import Examined, by_family, change, round_played, share, shown
+from turnwise.demo.terminal.figures import TerminalExam, by_family, change, round_played, share, shown
 from turnwise.demo.terminal.play import run_terminal_demo
 from turnwise.demo.terminal.report import TerminalReport, as_data, as_markdown, write
 from turnwise.environments.base import Task
@@ -60,8 +60,8 @@ def test_three_episodes_are_shown() -> None:
 def test_the_report_says_what_was_measured(tmp_path: Path) -> None:
     report = TerminalReport("m", 0, solutions=3, seconds={"rounds": 2.0}, notes=["a note"])
     report.exams = [
-        Examined("sft", "1", [episode("a-1-0", 0.0)], [episode("a-1-0", 0.0)], [episode("z-1-0", 0.0)]),
-        Examined("rl", "4", [episode("a-1-0", 1.0, said="```bash\ntac\n```")], [], [episode("z-1-0", None)]),
+        TerminalExam("sft", "1", [episode("a-1-0", 0.0)], [episode("a-1-0", 0.0)], [episode("z-1-0", 0.0)]),
+        TerminalExam("rl", "4", [episode("a-1-0", 1.0, said="```bash\ntac\n```")], [], [episode("z-1-0", None)]),
     ]
     text, data = as_markdown(report), as_data(report)
     assert "| sft → rl | +1.00 (+1.00 to +1.00) | – | – |" in text and "- a note" in text and "```bash\ntac" in text

@@ -13,7 +13,7 @@ from tests.environments.test_terminal import HOLDS
 from turnwise.cli.main import app
 from turnwise.environments.base import Task
 from turnwise.environments.tasks import read_tasks, written
-from turnwise.environments.terminal.checks import Check
+from turnwise.environments.terminal.checks import TaskCheck
 from turnwise.environments.terminal.families import table
 from turnwise.environments.terminal.families.base import Family
 from turnwise.environments.terminal.families.table import FAMILIES, left_out, missing, named, tasks_of
@@ -66,7 +66,7 @@ def holds(task: Task, folder: Path) -> None:
 
 
 @contextmanager
-def spoilt(place: Path, check: Check) -> Iterator[None]:
+def spoilt(place: Path, check: TaskCheck) -> Iterator[None]:
     """The right name with something wrong there."""
     if check.kind == "gone":
         place.parent.mkdir(parents=True, exist_ok=True)

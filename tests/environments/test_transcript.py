@@ -19,7 +19,7 @@ from turnwise.environments.base import Action, Call, Observation
 from turnwise.environments.rollout import Play, Rollouts
 from turnwise.environments.tasks import written
 from turnwise.environments.terminal.kind import KIND, run
-from turnwise.environments.transcript import Form, Transcript, instructions_of
+from turnwise.environments.transcript import Form, RolloutTranscript, instructions_of
 from turnwise.errors import ConfigError
 from turnwise.training.sft.conversations import read_data
 from turnwise.types import MODEL_NAME
@@ -101,7 +101,7 @@ def test_a_kind_without_blocks_says_so() -> None:
 
 
 def test_each_call_gets_its_result_and_what_is_said_beside_is_the_users() -> None:
-    told = Transcript(KIND.instructions(TASK))
+    told = RolloutTranscript(KIND.instructions(TASK))
     told.hear(Observation("task"))
     told.act(KIND, Action((Call("run", {"command": "a"}), Call("run", {"command": "b"})), "so"), "calls")
     told.hear(Observation("more", ("one", "two")))

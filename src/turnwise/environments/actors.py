@@ -9,7 +9,7 @@ import openai
 
 from turnwise.environments.base import Action, InfrastructureFailure, Instructions, Kind, Observation, Task
 from turnwise.environments.reading import called
-from turnwise.environments.transcript import Form, Transcript, instructions_of
+from turnwise.environments.transcript import Form, RolloutTranscript, instructions_of
 
 REQUEST_S = 600.0
 
@@ -36,8 +36,9 @@ class RecordedScript:
     """A script whose conversation is written down as a model would have had it, in ``transcript``."""
 
     def __init__(self, actions: Sequence[Action], kind: Kind, task: Task, form: Form) -> None:
-        self._rest, self._kind, self._form = iter(actions), kind, form
-        self.transcript = Transcript(instructions_of(kind, task, form))
+        self._rest, self._kind = iter(actions), kind
+        self._form: Form = form
+        self.transcript = RolloutTranscript(instructions_of(kind, task, form))
 
     def act(self, observation: Observation) -> Action | None:
         self.transcript.hear(observation)
@@ -68,7 +69,7 @@ class ModelActor:
             base_url=url, api_key=key, default_headers=dict(headers), max_retries=2, timeout=REQUEST_S
         )
         self._model, self._read, self._asked = model, read, dict(asked or {})
-        self.transcript = Transcript(instructions)
+        self.transcript = RolloutTranscript(instructions)
 
     def act(self, observation: Observation) -> Action | None:
         self.transcript.hear(observation)

@@ -42,12 +42,15 @@ def _in_blocks(kind: Kind) -> InBlocks:
     return kind
 
 
-class Transcript:
+class RolloutTranscript:
     """The messages of one rollout in OpenAI's shape, in the order in which they were said."""
 
     def __init__(self, instructions: Instructions) -> None:
         self.tools = list(instructions.tools)
-        self.messages: list[dict[str, Any]] = [{"role": "system", "content": instructions.system}]
+        self.messages: list[Any] = [{"role": "system", "content": instructions.system}]
+        self.answers = 0
+        self._ended_at = 0
+        """How many messages there were with the last answer."""
         self._calls: Sequence[str] = ()
         """Ids of the tool calls that wait for their result."""
 
@@ -66,23 +69,18 @@ class Transcript:
         self._calls = [str(call["id"]) for call in calls]
         more = {"tool_calls": list(calls)} if calls else {}
         self.messages.append({"role": "assistant", "content": content} | more)
+        self.answers, self._ended_at = self.answers + 1, len(self.messages)
 
     def act(self, kind: Kind, action: Action, form: Form) -> None:
         """An action of a script, as a model would have asked for it."""
         if form == "blocks":
             return self.say(_in_blocks(kind).in_block(action))
-        number = sum(message["role"] == "assistant" for message in self.messages)
         named = [(call.name, json.dumps(dict(call.arguments), ensure_ascii=False)) for call in action.calls]
         functions = [{"name": name, "arguments": arguments} for name, arguments in named]
-        calls = [{"id": f"call_{number}_{i}", "type": "function", "function": f} for i, f in enumerate(functions)]
+        calls = [{"id": f"call_{self.answers}_{i}", "type": "function", "function": f} for i, f in enumerate(functions)]
         return self.say(action.text, calls)
 
     def line(self) -> str:
         """The conversation up to its last answer, as a line of a file for `turnwise sft`."""
-        last = max(i for i, message in enumerate(self.messages) if message["role"] == "assistant")
         tools = {"tools": self.tools} if self.tools else {}
-        return json.dumps({"messages": self.messages[: last + 1], **tools}, ensure_ascii=False)
-
-    @property
-    def answers(self) -> int:
-        return sum(message["role"] == "assistant" for message in self.messages)
+        return json.dumps({"messages": self.messages[: self._ended_at], **tools}, ensure_ascii=False)

@@ -51,7 +51,8 @@ class Stage:
     """Plays episodes in environments of this home, at its server."""
 
     def __init__(self, config: Config, journal: Journal, server: Server, form: Form) -> None:
-        self._config, self._journal, self._server, self._form = config, journal, server, form
+        self._config, self._journal, self._server = config, journal, server
+        self._form: Form = form
 
     def examine(
         self, tasks: Sequence[Task], samples: int, *, name: str, seed: int, model: str, greedy: bool, advance: Advance

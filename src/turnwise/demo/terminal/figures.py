@@ -24,7 +24,7 @@ class Share:
 
 
 @dataclass(slots=True)
-class Examined:
+class TerminalExam:
     """An examination of one version: ``sampled`` tries at tasks of known families, ``greedy`` ones at temperature 0,
     and ``unseen``, those at tasks of families that nothing was learned from."""
 

@@ -23,7 +23,7 @@ from turnwise.demo.progress import Stages
 from turnwise.demo.server import running_server, termination_unwinds
 from turnwise.demo.terminal import recipe, report
 from turnwise.demo.terminal.exam import Advance, Stage, command
-from turnwise.demo.terminal.figures import Examined, round_played
+from turnwise.demo.terminal.figures import TerminalExam, round_played
 from turnwise.environments.base import Task
 from turnwise.environments.transcript import Form
 from turnwise.errors import ConfigError, TurnwiseError
@@ -56,7 +56,7 @@ def run_terminal_demo(
                 config = load_config(None, {"home": home})
                 with closing(Journal.open(config)) as journal:
                     stage = Stage(config, journal, server, _form(model))
-                    _Run(stage, stages, scale, found, out, home).play(rounds)
+                    _TerminalRun(stage, stages, scale, found, out, home).play(rounds)
     except Timeout:
         raise ConfigError(f"another demo is writing into {out}; give --out another folder") from None
     table = Table(*report.HEADINGS, title="share of tasks solved, 95 % intervals")
@@ -76,7 +76,7 @@ def _form(model: str) -> Form:
     return "blocks" if known is not None and not known.tools else "calls"
 
 
-class _Run:
+class _TerminalRun:
     """One demo at its server."""
 
     def __init__(
@@ -113,7 +113,7 @@ class _Run:
         scale, seed = self._scale, self._found.seed
         known = recipe.tasks_for(recipe.SEEN, recipe.FIRST_EXAMINED, scale.examined, seed)
         unseen = recipe.tasks_for(recipe.UNSEEN, recipe.FIRST_EXAMINED, scale.unseen, seed)
-        exam = Examined(name, model.removeprefix("turnwise@"))
+        exam = TerminalExam(name, model.removeprefix("turnwise@"))
         self._found.exams.append(exam)
         at = 1_000_000 * (1 + len(self._found.exams)) + 10_000 * seed
         # A model that knows nothing of blocks and commands says much and solves next to nothing: one try will do.

@@ -13,6 +13,7 @@ SEEN = (
     "append-line",
     "copy-file",
     "join-files",
+    "make-link",
     "sort-lines",
     "count-lines",
     "count-matching",
@@ -20,6 +21,7 @@ SEEN = (
     "first-or-last",
     "change-case",
     "replace-word",
+    "gzip-file",
 )
 """Families that are learned from: one command solves each of their tasks."""
 UNSEEN = ("without-repeats", "reverse-order", "make-executable", "delete-kind", "one-field", "json-read")
@@ -35,8 +37,8 @@ Settings = Mapping[str, Mapping[str, object]]
 @dataclass(frozen=True, slots=True)
 class TerminalScale:
     """How large a run is. ``shown``, ``examined`` and ``unseen`` are seeds of each family; ``samples``: tries at each
-    examined task, but one at each before anything was learned; ``rounds`` of ``tasks`` tasks, each tried ``group`` times, at most, and no longer than
-    ``rounds_s``."""
+    examined task, but one before anything was learned. ``rounds`` of ``tasks`` tasks, each tried ``group`` times, are
+    the most that are played, in ``rounds_s``."""
 
     shown: int
     examined: int
@@ -48,13 +50,13 @@ class TerminalScale:
     rounds_s: float
 
 
-WHOLE = TerminalScale(shown=8, examined=3, unseen=2, samples=2, rounds=8, tasks=8, group=8, rounds_s=330.0)
+WHOLE = TerminalScale(shown=3, examined=4, unseen=2, samples=2, rounds=8, tasks=8, group=8, rounds_s=330.0)
 QUICK = TerminalScale(shown=2, examined=1, unseen=1, samples=1, rounds=1, tasks=4, group=4, rounds_s=120.0)
 
-SFT_EPOCHS, SFT_LR, SFT_TOKENS = 2, 4e-4, 1024
+SFT_EPOCHS, SFT_LR, SFT_TOKENS = 2, 5e-4, 256
 MOST_STEPS = 2
 ANSWER_TOKENS = 48
-TEMPERATURE = 1.0
+TEMPERATURE = 0.6
 PARALLEL = 12
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from turnwise.demo.terminal.exam import Episode
-from turnwise.demo.terminal.figures import Examined, RoundPlayed, Share, as_json, by_family, change, share, shown
+from turnwise.demo.terminal.figures import RoundPlayed, Share, TerminalExam, as_json, by_family, change, share, shown
 from turnwise.demo.terminal.recipe import MOST_STEPS, TEMPERATURE
 
 TITLES = {
@@ -31,13 +31,13 @@ class TerminalReport:
 
     model: str
     seed: int
-    exams: list[Examined] = field(default_factory=list)
+    exams: list[TerminalExam] = field(default_factory=list)
     rounds: list[RoundPlayed] = field(default_factory=list)
     solutions: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def exam(self, name: str) -> Examined | None:
+    def exam(self, name: str) -> TerminalExam | None:
         return next((exam for exam in self.exams if exam.name == name), None)
 
     @property

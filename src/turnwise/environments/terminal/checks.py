@@ -35,7 +35,7 @@ MOST_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class TaskCheck:
     """``wanted`` is what must be found at ``way``; ``asks`` is the question to a database or a repository."""
 
     kind: str
@@ -44,24 +44,24 @@ class Check:
     asks: str = ""
 
 
-def read_checks(given: object) -> tuple[Check, ...]:
+def read_checks(given: object) -> tuple[TaskCheck, ...]:
     """The checks of a task. Raises DataError."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise DataError("'checks' is a list of objects with kind, way and is")
     return tuple(_read(each) for each in given)
 
 
-def _read(given: object) -> Check:
+def _read(given: object) -> TaskCheck:
     if not isinstance(given, Mapping) or given.get("kind") not in KINDS or not isinstance(given.get("way"), str):
         raise DataError(f"a check has a kind ({', '.join(KINDS)}) and a way")
     kind, asks = str(given["kind"]), given.get("asks", "")
     wanted, (_, fits) = given.get("is"), KINDS[kind]
     if not fits(wanted) or not isinstance(asks, str) or (kind in ASKED) != bool(asks):
         raise DataError(f"the check {kind!r} of {given['way']} is not as docs/environments.md says")
-    return Check(kind, str(given["way"]), wanted, asks)
+    return TaskCheck(kind, str(given["way"]), wanted, asks)
 
 
-def failed(folder: GuestFolder, check: Check) -> str | None:
+def failed(folder: GuestFolder, check: TaskCheck) -> str | None:
     """Why a check fails; None where it does not. Raises SandboxError where the machine cannot look."""
     look, _ = KINDS[check.kind]
     try:
@@ -76,27 +76,27 @@ class Unreadable(Exception):
     """What stands there cannot be read as what it must be; its words say why."""
 
 
-def _file(folder: GuestFolder, check: Check) -> bool:
+def _file(folder: GuestFolder, check: TaskCheck) -> bool:
     wanted = check.wanted.rstrip().encode()
     return folder.read(check.way, len(wanted) + 4096).rstrip() == wanted
 
 
-def _gone(folder: GuestFolder, check: Check) -> bool:
+def _gone(folder: GuestFolder, check: TaskCheck) -> bool:
     with contextlib.suppress(FileNotFoundError):
         folder.status(check.way)
         return False
     return True
 
 
-def _mode(folder: GuestFolder, check: Check) -> bool:
+def _mode(folder: GuestFolder, check: TaskCheck) -> bool:
     return stat.S_IMODE(folder.status(check.way).st_mode) == int(check.wanted, 8)
 
 
-def _link(folder: GuestFolder, check: Check) -> bool:
+def _link(folder: GuestFolder, check: TaskCheck) -> bool:
     return folder.target(check.way) == check.wanted
 
 
-def _json(folder: GuestFolder, check: Check) -> bool:
+def _json(folder: GuestFolder, check: TaskCheck) -> bool:
     try:
         return _same(json.loads(folder.read(check.way)), check.wanted)
     except (ValueError, RecursionError):
@@ -108,7 +108,7 @@ def _same(found: object, wanted: object) -> bool:
     return json.dumps(found, sort_keys=True) == json.dumps(wanted, sort_keys=True)
 
 
-def _csv(folder: GuestFolder, check: Check) -> bool:
+def _csv(folder: GuestFolder, check: TaskCheck) -> bool:
     try:
         rows = list(csv.reader(io.StringIO(folder.read(check.way).decode(), newline="")))
     except (ValueError, csv.Error):
@@ -116,7 +116,7 @@ def _csv(folder: GuestFolder, check: Check) -> bool:
     return rows == check.wanted
 
 
-def _tar(folder: GuestFolder, check: Check) -> bool:
+def _tar(folder: GuestFolder, check: TaskCheck) -> bool:
     return _packed(check, _in_tar(folder.read(check.way)))
 
 
@@ -132,7 +132,7 @@ def _in_tar(content: bytes) -> Iterator[tuple[str, bytes]]:
                 yield member.name, file.read() if file is not None else b""
 
 
-def _zip(folder: GuestFolder, check: Check) -> bool:
+def _zip(folder: GuestFolder, check: TaskCheck) -> bool:
     return _packed(check, _in_zip(folder.read(check.way)))
 
 
@@ -151,7 +151,7 @@ def _in_zip(content: bytes) -> Iterator[tuple[str, bytes]]:
                 yield member.filename, inside
 
 
-def _packed(check: Check, members: Iterator[tuple[str, bytes]]) -> bool:
+def _packed(check: TaskCheck, members: Iterator[tuple[str, bytes]]) -> bool:
     """Whether the archive has these files and no others."""
     wanted = {way: text.encode() for way, text in check.wanted.items()}
     try:
@@ -162,7 +162,7 @@ def _packed(check: Check, members: Iterator[tuple[str, bytes]]) -> bool:
         raise Unreadable(f"{check.way} is no such archive ({type(e).__name__})") from None
 
 
-def _gzip(folder: GuestFolder, check: Check) -> bool:
+def _gzip(folder: GuestFolder, check: TaskCheck) -> bool:
     wanted = check.wanted.encode()
     unpacker = zlib.decompressobj(wbits=31)
     try:
@@ -172,7 +172,7 @@ def _gzip(folder: GuestFolder, check: Check) -> bool:
     return found == wanted and unpacker.eof
 
 
-def _sqlite(folder: GuestFolder, check: Check) -> bool:
+def _sqlite(folder: GuestFolder, check: TaskCheck) -> bool:
     content = folder.read(check.way)
     with tempfile.TemporaryDirectory(prefix="turnwise-") as place:
         copy = Path(place) / "copy.db"
@@ -194,7 +194,7 @@ def _asked(database: sqlite3.Connection, question: str) -> list[tuple[Any, ...]]
     return database.execute(question).fetchmany(MOST_ROWS)
 
 
-def _git(folder: GuestFolder, check: Check) -> bool:
+def _git(folder: GuestFolder, check: TaskCheck) -> bool:
     said = git_says(folder, check.way, check.asks)
     if said is None:
         raise Unreadable(f"git finds no answer to `git {check.asks}` there")
@@ -217,7 +217,7 @@ def _are_rows(wanted: object) -> bool:
     return isinstance(wanted, list) and all(isinstance(row, list) for row in wanted)
 
 
-KINDS: dict[str, tuple[Callable[[GuestFolder, Check], bool], Callable[[object], bool]]] = {
+KINDS: dict[str, tuple[Callable[[GuestFolder, TaskCheck], bool], Callable[[object], bool]]] = {
     "file": (_file, _is_text),
     "gone": (_gone, lambda wanted: wanted is None),
     "mode": (_mode, _is_mode),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnwise.environments.terminal.checks import Check, failed, read_checks
+from turnwise.environments.terminal.checks import TaskCheck, failed, read_checks
 from turnwise.errors import DataError, SandboxError
 from turnwise.sandbox.box import Box
 from turnwise.sandbox.folder import GuestFolder
@@ -28,7 +28,7 @@ class FilesTask:
     ``checks`` are what the verifier looks at, ``oracle`` commands that solve the task."""
 
     files: Mapping[str, str]
-    checks: tuple[Check, ...]
+    checks: tuple[TaskCheck, ...]
     setup: tuple[str, ...] = ()
     oracle: tuple[str, ...] = ()
 
@@ -60,7 +60,7 @@ def files_task(data: Mapping[str, object]) -> FilesTask:
     if not _are_texts(files) or not _are_texts(expect):
         raise DataError("'files' and 'expect' are objects of texts by path")
     assert isinstance(files, Mapping) and isinstance(expect, Mapping)
-    checks = (*(Check("file", way, text) for way, text in expect.items()), *read_checks(data.get("checks", [])))
+    checks = (*(TaskCheck("file", way, text) for way, text in expect.items()), *read_checks(data.get("checks", [])))
     if not checks:
         raise DataError("'expect' names at least one file, or 'checks' has at least one")
     return FilesTask(files, checks, _commands(data, "setup"), _commands(data, "oracle"))

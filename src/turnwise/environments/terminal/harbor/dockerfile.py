@@ -75,7 +75,8 @@ def _copied(rest: str, line: str) -> list[tuple[str, str]]:
         words = [word for word in shlex.split(rest) if not word.startswith("--chmod")]
     except ValueError:
         words = []
-    if len(words) < 2 or any(word.startswith(("--", "http:", "https:")) or "*" in word for word in words):
+    odd = any(word.startswith(("--", "http:", "https:")) or set(word) & set("*?[") for word in words)
+    if len(words) < 2 or odd:
         raise DataError(
             f"{line[:80]!r} cannot be followed; files are copied from the folder environment by their names"
         )

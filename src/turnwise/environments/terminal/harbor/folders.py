@@ -117,7 +117,7 @@ def _copied(environment: Path, built: Built) -> Iterator[tuple[str, str]]:
 
 def _files(folder: Path, built: Built) -> Iterator[tuple[str, str]]:
     """The texts in a folder, by their way in it."""
-    found = sorted(each for each in folder.rglob("*") if each.is_file()) if folder.is_dir() else []
+    found = sorted(each for each in folder.glob("**/*") if each.is_file()) if folder.is_dir() else []
     if len(found) > MOST_FILES:
         raise DataError(f"it has more than {MOST_FILES} files in {folder.name}")
     for each in found:
