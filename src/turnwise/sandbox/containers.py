@@ -79,6 +79,10 @@ class Contained:
         self._folder, self._limits = folder, limits
 
     @property
+    def is_counted(self) -> bool:
+        return True
+
+    @property
     def began(self) -> bool:
         return self._process.poll() != NOT_BEGUN
 

@@ -95,6 +95,10 @@ class Guest:
                     os.close(descriptor)
 
     @property
+    def is_counted(self) -> bool:
+        return self.group.holds_memory and self.group.holds_processes
+
+    @property
     def began(self) -> bool:
         """Whether bubblewrap has made its room; else it said why not and has ended, or soon will."""
         return self._inner > 0
@@ -102,7 +106,7 @@ class Guest:
     def over_limit(self) -> Stop | None:
         """The limit of memory or processes that it is beyond, where no group holds it."""
         group, limits = self.group, self._limits
-        if (group.holds_memory and group.holds_processes) or self.process is None:
+        if self.is_counted or self.process is None:
             return None
         number, memory = _used(self.process.pid)
         if not group.holds_processes and number > limits.processes + OVERHEAD:

@@ -34,6 +34,11 @@ class Inhabitant(Protocol):
     """A command in a sandbox, begun (`guest.Guest`, `containers.Contained`)."""
 
     @property
+    def is_counted(self) -> bool:
+        """Whether the kernel holds its memory and its processes, so that nobody need look."""
+        ...
+
+    @property
     def began(self) -> bool:
         """Whether there was a room for it; else what it told says why not."""
         ...
@@ -152,9 +157,10 @@ class _Living:
         tell = f"command printf '%s %d\\0' {number} $? >&3"
         self._rest += f"eval {quoted} </dev/null >&4 2>&4 3>&- 4>&-\n{tell}\n".encode()
         mark = f"{number} ".encode()
+        look_s = WEIGH_S if self.inhabitant.is_counted else LOOK_S
         weigh_at = time.monotonic() + WEIGH_S
         while True:
-            lives = self._listen(min(LOOK_S, max(0.0, until - time.monotonic())))
+            lives = self._listen(min(look_s, max(0.0, until - time.monotonic())))
             if len(self._said) > limits.output_kb << 10:
                 return None, "output"
             if (status := self._status(mark)) is not None:
