@@ -71,13 +71,18 @@ desktop: sandbox ## install the programs of a desktop that agents use, with apt;
 	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends $(DESKTOP); then exit 0; fi; \
 	  echo "some programs of the desktop are not here, so its tests are skipped (turnwise doctor names them)"
 
+.PHONY: swe
+swe: ## fetch a package and a pytest for the sandbox, with which tasks about repositories are tested; skipped without them
+	@$(BIN)/python -c "from turnwise.environments.swe.packages import fetch; fetch(['inflection'])" || \
+	  echo "the sources of inflection did not come, so the tests about repositories are skipped"
+
 .PHONY: test
-test: pull postgres sandbox display desktop ## what the project promises, with the real model and real processes: under half an hour
+test: pull postgres sandbox display desktop swe ## what the project promises, with the real model and real processes: under half an hour
 	$(PYTEST) -m "not slow and not long and not clients and not tinker and not attacks" -n 2
 	$(PYTEST) -m "slow and not long and not clients and not attacks and not gate"
 
 .PHONY: test-long
-test-long: pull postgres sandbox desktop ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
+test-long: pull postgres sandbox desktop swe ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
 	$(PYTEST) -m "long and not clients and not attacks"
 
 .PHONY: test-gate

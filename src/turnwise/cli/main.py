@@ -19,8 +19,11 @@ from rich.table import Table
 
 from turnwise import __version__
 from turnwise.cli.bench import bench_app, judge_app
+from turnwise.cli.environments.calls import calls
 from turnwise.cli.environments.rollout import rollout
+from turnwise.cli.environments.swe import swe_app
 from turnwise.cli.environments.tasks import tasks_app
+from turnwise.cli.environments.tools import tools
 from turnwise.cli.hints import hints_app
 from turnwise.cli.journal import journal_app
 from turnwise.cli.models import pull
@@ -68,6 +71,13 @@ app.add_typer(skills_app, name="skills")
 app.add_typer(schedule_app, name="schedule")
 app.add_typer(train_app, name="train")
 app.add_typer(tasks_app, name="tasks")
+tasks_app.add_typer(swe_app, name="swe")
+tasks_app.command("tools", epilog="Example: turnwise tasks tools --families chain_sum,gcd --seeds 0-9 --out t.jsonl")(
+    tools
+)
+tasks_app.command("calls", epilog="Example: turnwise tasks calls bfcl/data --categories multiple --out calls.jsonl")(
+    calls
+)
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
 app.command(epilog="Example: turnwise sft conversations.jsonl --epochs 2 --eval-share 0.05")(sft)

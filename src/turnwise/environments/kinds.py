@@ -10,6 +10,8 @@ from turnwise.errors import DataError
 KINDS = {
     "terminal": "turnwise.environments.terminal.kind",
     "desktop": "turnwise.environments.desktop.kind",
+    "swe": "turnwise.environments.swe.kind",
+    "tools": "turnwise.environments.tools.kind",
 }
 """Where each is. Its name is that of its stream."""
 

@@ -193,10 +193,10 @@ def shown(ran: Ran, limits: BoxLimits) -> str:
     }
     end = f"(ended: {ends[ran.stopped_by]})" if ran.stopped_by else f"(exit status {ran.status})"
     end += f"\n{ANEW}" if ran.restarted else ""
-    return f"{_readable(ran.output)}\n{end}".strip()
+    return f"{readable(ran.output)}\n{end}".strip()
 
 
-def _readable(output: bytes) -> str:
+def readable(output: bytes) -> str:
     """An output as text of bounded length."""
     text = output.decode("utf-8", "replace")
     odd = sum(1 for sign in text if sign == "\ufffd" or (sign < " " and sign not in _PRINTED))
