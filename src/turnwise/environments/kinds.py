@@ -9,6 +9,7 @@ from turnwise.errors import DataError
 
 KINDS = {
     "terminal": "turnwise.environments.terminal.kind",
+    "web": "turnwise.environments.browser.kind",
 }
 """Where each is. Its name is that of its stream."""
 
