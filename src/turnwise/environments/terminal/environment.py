@@ -33,7 +33,10 @@ class Checked(Protocol):
     """What a verifier says."""
 
     @property
-    def passed(self) -> bool: ...
+    def passed(self) -> float:
+        """True or 1 where the task is solved; a part of it where a verifier gives one."""
+        ...
+
     @property
     def reason(self) -> str: ...
 
