@@ -67,7 +67,8 @@ class Tabs:
             raise InfrastructureFailure("the browser crashed")
 
     async def state(self) -> PageState:
-        """Raises PageHangs."""
+        """Raises PageHangs, and InfrastructureFailure where the browser crashed."""
+        self.check_alive()
         pages = self.pages
         if not pages:
             await self.open()

@@ -98,15 +98,18 @@ def _window(data: Mapping[str, object]) -> tuple[int, int]:
 
 
 def _oracle(given: Any) -> tuple[Action, ...]:
-    """Actions from lists of calls: each an object with `name` and `arguments`."""
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise DataError("'oracle' is a list of calls, each an object with name and arguments")
+    """Actions, each a list of calls, each an object with `name` and `arguments`."""
+    fault = DataError("'oracle' is a list of answers, each a list of calls, each an object with name and arguments")
+    if not isinstance(given, list) or not all(isinstance(calls, list) for calls in given):
+        raise fault
     found = []
-    for call in given:
-        name, arguments = (call.get("name"), call.get("arguments", {})) if isinstance(call, Mapping) else (None, None)
-        if not isinstance(name, str) or not isinstance(arguments, Mapping):
-            raise DataError("'oracle' is a list of calls, each an object with name and arguments")
-        found.append(Action((Call(name, arguments),)))
+    for calls in given:
+        for call in calls:
+            if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
+                raise fault
+            if not isinstance(call.get("arguments", {}), Mapping):
+                raise fault
+        found.append(Action(tuple(Call(call["name"], call.get("arguments", {})) for call in calls)))
     return tuple(found)
 
 
