@@ -36,7 +36,7 @@ class Unsolved(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class SeenPage:
     """What is seen: the goal, and the elements below it."""
 
     goal: str
@@ -81,26 +81,26 @@ class Screen:
 
 MOST_AT_ONCE = 6
 """Boxes that one answer checks: with all that is said of each, an answer stays short."""
-Rule = Callable[[Screen], Sequence[Call]]
+Rule = Callable[[SeenPage], Sequence[Call]]
 
 
 def _after(text: str, word: str) -> str:
     return text.split(word, 1)[1] if word in text else ""
 
 
-def _chosen(s: Screen) -> list[str]:
+def _chosen(s: SeenPage) -> list[str]:
     """The names in "Select A, B and click Submit."."""
     return [name.strip() for name in _after(s.goal, "Select ").rsplit(" and click", 1)[0].split(",")]
 
 
-def _checkboxes(s: Screen) -> list[Call]:
+def _checkboxes(s: SeenPage) -> list[Call]:
     names = [] if _chosen(s) == ["nothing"] else _chosen(s)
     left = [box for name in names if "checked" not in (box := s.named(name, "input")).marks]
     clicks = [box.click() for box in left[:MOST_AT_ONCE]]
     return clicks if len(left) > MOST_AT_ONCE else [*clicks, s.submit()]
 
 
-def _dialog(s: Screen) -> list[Call]:
+def _dialog(s: SeenPage) -> list[Call]:
     name = s.quoted()
     return [s.named("Close" if name == "x" else name, "button").click()]
 
@@ -111,11 +111,11 @@ def _sum(text: str) -> int:
     return {"+": a + b, "-": a - b, "x": a * b, "*": a * b}[sign]
 
 
-def _arithmetic(s: Screen) -> list[Call]:
+def _arithmetic(s: SeenPage) -> list[Call]:
     return s.typed(str(_sum(next(e.name for e in s.of("div") if e.name.endswith("=")))))
 
 
-def _algebra(s: Screen) -> list[Call]:
+def _algebra(s: SeenPage) -> list[Call]:
     left, right = next(e.name for e in s.of("div") if "=" in e.name and "x" in e.name).split("=")
     first, sign, second = left.split()
     total = int(right)
@@ -124,19 +124,19 @@ def _algebra(s: Screen) -> list[Call]:
     return s.typed(str(total - int(first) if sign == "+" else int(first) - total))
 
 
-def _word(s: Screen) -> list[Call]:
+def _word(s: SeenPage) -> list[Call]:
     number = int("".join(sign for sign in _after(s.goal, "Find the ").split()[0] if sign.isdigit()))
     words = s.first("p").name.replace(",", "").replace(".", "").split()
     return s.typed(words[number - 1])
 
 
-def _table(s: Screen) -> list[Call]:
+def _table(s: SeenPage) -> list[Call]:
     key = _after(s.goal, "value of ").rsplit(" into", 1)[0]
     cells = [e.name for e in s.of("td")]
     return s.typed(cells[cells.index(key) + 1])
 
 
-def _widget(s: Screen) -> list[Call]:
+def _widget(s: SeenPage) -> list[Call]:
     wanted = s.quoted()
     found = [e for e in s.elements if wanted in (e.tag, e.kind) or (wanted == "text" and e.kind == "text")]
     if not found:
@@ -144,7 +144,7 @@ def _widget(s: Screen) -> list[Call]:
     return [found[-1].click()]
 
 
-def _parity(s: Screen) -> list[Call]:
+def _parity(s: SeenPage) -> list[Call]:
     numbers = [e for e in s.of("div") if e.name.lstrip("-").isdigit()]
     found = []
     for number in numbers:
@@ -153,24 +153,24 @@ def _parity(s: Screen) -> list[Call]:
     return [*found, s.submit()]
 
 
-def _list(s: Screen) -> list[Call]:
+def _list(s: SeenPage) -> list[Call]:
     wanted = _after(s.goal, "Select ").rsplit(" from the list", 1)[0]
     field = s.first("select")
     # The keys choose in a list that has the focus; its own window could not be clicked into.
     return [field.click(), Call("press_keys", {"keys": ["Escape"]}), Call("write", {"text": wanted}), s.submit()]
 
 
-def _collapsible(s: Screen) -> list[Call]:
+def _collapsible(s: SeenPage) -> list[Call]:
     section = s.first("h3")
     return [s.submit()] if "focused" in section.marks else [section.click(), Call("wait", {"seconds": 1})]
 
 
-def _nth_field(s: Screen) -> list[Call]:
+def _nth_field(s: SeenPage) -> list[Call]:
     number = int("".join(sign for sign in _after(s.goal, "into the ").split()[0] if sign.isdigit()))
     return [s.of("input")[number - 1].click()]
 
 
-def _grid(s: Screen) -> list[Call]:
+def _grid(s: SeenPage) -> list[Call]:
     across, down = (int(part) for part in _after(s.goal, "(").split(")")[0].split(","))
     dots = s.of("circle")
     xs, ys = sorted({e.x for e in dots}), sorted({e.y for e in dots})
@@ -228,11 +228,11 @@ class MiniwobOracle:
             return None
 
 
-def screen_of(text: str, goal: str | None = None) -> Screen:
+def screen_of(text: str, goal: str | None = None) -> SeenPage:
     """An observation, read. ``goal``: what it was, where it was told before."""
     parts = text.split("\n\n")
     elements = list(_elements(parts[-1]))
-    return Screen(goal if goal is not None else parts[-2] if len(parts) > 1 else "", elements[1:])
+    return SeenPage(goal if goal is not None else parts[-2] if len(parts) > 1 else "", elements[1:])
 
 
 def _elements(page: str) -> Iterator[Element]:
