@@ -76,14 +76,23 @@ swe: ## fetch a package and a pytest for the sandbox, with which tasks about rep
 	@$(BIN)/python -c "from turnwise.environments.swe.packages import fetch; fetch(['inflection'])" || \
 	  echo "the sources of inflection did not come, so the tests about repositories are skipped"
 
+.PHONY: browser
+browser: install ## install a Chromium without a screen and the pages of MiniWoB++; without them their tests are skipped
+	@# its own dependencies (selenium, gymnasium) drive the pages in another way, and nothing here imports them
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps miniwob==1.1.0
+	@if command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || ! command -v apt-get >/dev/null; then exit 0; fi; \
+	  if [ "$$(id -u)" = 0 ]; then run=env; elif sudo -n true 2>/dev/null; then run=sudo; else run=; fi; \
+	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends chromium-headless-shell fonts-dejavu-core; then exit 0; fi; \
+	  echo "Chromium is not here, so the tests of the browser are skipped"
+
 .PHONY: test
-test: pull postgres sandbox display desktop swe ## what the project promises, with the real model and real processes: under half an hour
+test: pull postgres sandbox display desktop swe browser ## what the project promises, with the real model and real processes: under half an hour
 	$(PYTEST) -m "not slow and not long and not clients and not tinker and not attacks" -n 2
-	$(PYTEST) -m "slow and not long and not clients and not attacks and not gate"
+	$(PYTEST) -m "slow and not long and not clients and not tinker and not attacks and not gate"
 
 .PHONY: test-long
-test-long: pull postgres sandbox desktop swe ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
-	$(PYTEST) -m "long and not clients and not attacks"
+test-long: pull postgres sandbox desktop swe browser ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
+	$(PYTEST) -m "long and not clients and not tinker and not attacks"
 
 .PHONY: test-gate
 test-gate: pull ## 20 planted regressions that the gate must stop, 20 honest updates that it must not (40 minutes)

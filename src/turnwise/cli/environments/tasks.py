@@ -84,6 +84,31 @@ def desktop(
     write_tasks(out_file, tasks_of(chosen, numbers(seeds, "--seeds", 0, 10**9)))
 
 
+@tasks_app.command("web", epilog="Example: turnwise tasks web --pages click-button,enter-text --record --out web.jsonl")
+def web(
+    pages: Annotated[str | None, typer.Option(help="Tasks of MiniWoB++ with commas; unset: those with a rule.")] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, each a task of every page: 0-9, or 1,5,7.")] = "0-9",
+    record: Annotated[bool, typer.Option("--record", help="Play each by its rule, and write the calls down.")] = False,
+    out_file: Annotated[Path, typer.Option("--out", help="The file of tasks to write.")] = Path("tasks.jsonl"),
+    show: Annotated[bool, typer.Option("--list", help="Show the pages, and write nothing.")] = False,
+) -> None:
+    """Tasks in a browser, from the pages of MiniWoB++ (docs/web.md)."""
+    from turnwise.environments.browser.miniwob import page_names
+    from turnwise.environments.browser.miniwob_oracle import RULES
+    from turnwise.environments.browser.miniwob_tasks import tasks_of
+
+    if show:
+        for name in page_names():
+            out.print(f"{name}  solved by a rule" if name in RULES else name, highlight=False)
+        return
+    chosen = [name.strip() for name in pages.split(",")] if pages else list(RULES)
+
+    def left_out(task: str) -> None:
+        err.print(f"left out {task}: its rule does not solve it", highlight=False, markup=False, soft_wrap=True)
+
+    write_tasks(out_file, list(tasks_of(chosen, numbers(seeds, "--seeds", 0, 10**9), record, left_out)))
+
+
 def write_tasks(path: Path, tasks: Sequence[Task]) -> None:
     """Write a file of tasks, whole or not at all, and say so. Raises ConfigError where there are none."""
     from turnwise.environments.tasks import written
