@@ -45,6 +45,9 @@ class StreamConfig(Section):
         default=None, ge=1, description="Steps of a rollout; a request for another is refused. Unset: no limit."
     )
     votes: int = Field(default=1, ge=1, le=15, description="Votes of a model judge on each step, with `step_groups`.")
+    pictures: bool = Field(
+        default=False, description="Send the agent screenshots as well, where the environment has a screen."
+    )
     temperature: float = Field(default=1.0, ge=0, le=2, description="Where the client names none.")
     max_tokens: int = Field(default=8192, ge=1, description="Longest answer of a client without a limit.")
 

@@ -95,7 +95,7 @@ def _pass(batch: Batch, stream: str, recipe: Recipe, seed: int, epoch: int) -> l
 def without_faults(batch: Batch, vocabulary: int, eyes: PolicyEyes | None = None) -> tuple[Batch, dict[str, str]]:
     """The batch without the turns that cannot be trained on, and the fault of each of those by its id.
 
-    ``vocabulary``: how many token ids the model knows; ``eyes``: what it sees pictures with, if it does.
+    ``vocabulary``: how many token ids the model knows; ``eyes``: of one that sees pictures.
     Raises BadBatch when nothing is left.
     """
     faults = {s.turn_id: fault for s in batch.samples if (fault := _fault(s, vocabulary, eyes))}

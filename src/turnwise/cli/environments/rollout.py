@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from turnwise.environments.base import Environment
     from turnwise.environments.host import Host
     from turnwise.environments.rollout import Ended, GatewayAt
+    from turnwise.environments.transcript import Form
     from turnwise.journal import Journal
 
 AGENTS = ("minimal", "oracle", "nothing")
+FORMS = ("auto", "calls", "blocks")
 MOST_OF_A_RUN = 60
 """Characters of a run's name."""
 
@@ -35,19 +37,28 @@ def rollout(
     group: Annotated[int, typer.Option(min=1, max=1024, help="Rollouts of each task.")] = 8,
     parallel: Annotated[int, typer.Option(min=1, max=128, help="Rollouts at a time.")] = 4,
     run: Annotated[str | None, typer.Option(help="Name of the run; that of an earlier one goes on with it.")] = None,
+    form: Annotated[
+        str, typer.Option(help="How the model acts: calls (of tools), blocks (of text), or auto: what it is able to.")
+    ] = "auto",
+    record: Annotated[
+        Path | None, typer.Option(help="Append each rollout with reward 1 here, as a conversation for `turnwise sft`.")
+    ] = None,
     config: ConfigFile = None,
     home: Home = None,
     sets: Set = None,
 ) -> None:
     """Let an agent play tasks in a sandbox, each several times; the server of this home must be running."""
-    from turnwise.environments.actors import ModelActor, ScriptedActor
+    from turnwise.environments.actors import ModelActor, RecordedScript
     from turnwise.environments.kinds import kind_of
     from turnwise.environments.rollout import Play, Rollouts
     from turnwise.environments.tasks import is_plain, read_tasks
+    from turnwise.environments.transcript import instructions_of
     from turnwise.journal import Journal
 
     if agent not in AGENTS:
         raise ConfigError(f"there is no agent {agent!r}, only {', '.join(AGENTS)}")
+    if form not in FORMS:
+        raise ConfigError(f"there is no form {form!r}, only {', '.join(FORMS)}")
     name = run or f"run-{uuid.uuid4().hex[:8]}"
     if not is_plain(name) or not 1 <= len(name) <= MOST_OF_A_RUN:
         raise ConfigError(f"the name of a run is 1 to {MOST_OF_A_RUN} letters, digits or any of . _ -")
@@ -57,12 +68,18 @@ def rollout(
         kind_of(kind).check_machine()
     gateway = _gateway(settings) if agent == "minimal" else None
 
-    def actor(play: Play) -> ModelActor | ScriptedActor:
+    shape = _form(settings, form)
+    played: dict[str, ModelActor | RecordedScript] = {}
+
+    def actor(play: Play) -> ModelActor | RecordedScript:
         kind = kind_of(play.task.environment)
         if gateway is not None:
-            url, instructions = f"{gateway.url}/s/{play.session}/v1", kind.instructions(play.task)
-            return ModelActor(url, gateway.agent, MODEL_NAME, play.headers, instructions, kind.read)
-        return ScriptedActor(kind.oracle(play.task) if agent == "oracle" else ())
+            url, instructions = f"{gateway.url}/s/{play.session}/v1", instructions_of(kind, play.task, shape)
+            made = ModelActor(url, gateway.agent, MODEL_NAME, play.headers, instructions, kind.read)
+        else:
+            made = RecordedScript(kind.oracle(play.task) if agent == "oracle" else (), kind, play.task, shape)
+        played[play.session] = made
+        return made
 
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
     with closing(Journal.open(settings)) as journal, closing(_host(settings, journal, parallel)) as host:
@@ -71,11 +88,25 @@ def rollout(
         started, ended = time.monotonic(), []
         for each in rollouts.run(plays, parallel):
             ended.append(each)
+            actor_of = played.pop(each.play.session, None)
+            if record is not None and actor_of is not None and each.reward == 1.0 and actor_of.transcript.answers:
+                with record.open("a", encoding="utf-8") as lines:
+                    lines.write(f"{actor_of.transcript.line()}\n")
             said = f"{len(ended)}/{len(plays)} {each.play.session}: {_said(each)}"
             out.print(said, highlight=False, markup=False, soft_wrap=True)
     _summary(ended, time.monotonic() - started)
     if left := sum(each.open for each in ended):
         raise TurnwiseError(f"{left} rollouts are not done; the same command with --run {name} goes on with them")
+
+
+def _form(settings: Config, form: str) -> Form:
+    """What was asked for; a model of the table that cannot call tools acts in blocks of text."""
+    from turnwise.models.folders import model_named
+
+    if form != "auto":
+        return "blocks" if form == "blocks" else "calls"
+    known = model_named(settings.model.path)
+    return "blocks" if known is not None and not known.tools else "calls"
 
 
 def _host(settings: Config, journal: Journal, parallel: int) -> Host:

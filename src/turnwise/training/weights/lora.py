@@ -115,18 +115,18 @@ class LoraWeights:
                 )
 
 
-def _linears(base: nn.Module, part: nn.Module) -> list[str]:
-    """The names of a part's projections in the whole model."""
-    ours = {id(module) for module in part.modules() if isinstance(module, nn.Linear)}
-    return [name for name, module in base.named_modules() if id(module) in ours]
-
-
 def write_adapter(lora: LoraConfig, base: str, state: State, folder: Path) -> None:
     """Write PEFT's files of an adapter of the model ``base`` into a folder."""
     settings = {name: _plain(value) for name, value in lora.to_dict().items()}
     settings |= {"base_model_name_or_path": base, "inference_mode": True}
     save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder / LORA_WEIGHTS)
     (folder / LORA_CONFIG).write_text(json.dumps(settings, indent=2, sort_keys=True), encoding="utf-8")
+
+
+def _linears(base: nn.Module, part: nn.Module) -> list[str]:
+    """The names of a part's projections in the whole model."""
+    ours = {id(module) for module in part.modules() if isinstance(module, nn.Linear)}
+    return [name for name, module in base.named_modules() if id(module) in ours]
 
 
 def _plain(value: object) -> object:
