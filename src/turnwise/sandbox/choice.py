@@ -15,7 +15,7 @@ from turnwise.sandbox.containers import ContainerLodging, check_containers, clea
 from turnwise.sandbox.folder import GuestFolder, delete_folder
 from turnwise.sandbox.groups import clean_groups
 from turnwise.sandbox.guest import BubblewrapLodging
-from turnwise.sandbox.leftovers import end_left, is_left
+from turnwise.sandbox.leftovers import is_left
 from turnwise.sandbox.limits import Allowed, BoxLimits
 from turnwise.sandbox.overlay import take_down
 from turnwise.sandbox.shell import Shell
@@ -66,11 +66,10 @@ def _holds(program: str, image: str) -> bool:
 
 
 def clean_up(folder: Path) -> int:
-    """End and take away what hosts that live no more left in a folder and on the machine; says how many things."""
+    """Take away what hosts that live no more left in a folder and on the machine; says how many things."""
     found = clean_groups() if sys.platform == "linux" else 0
     for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
         if is_left(entry.name):
-            end_left(entry)
             take_down(entry)
             delete_folder(entry)
             found += 1

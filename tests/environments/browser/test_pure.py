@@ -13,7 +13,7 @@ from turnwise.environments.base import Action, Call
 from turnwise.environments.browser.calls import TOOLS, BadCall, RefusedCall, checked, definitions
 from turnwise.environments.browser.feedback import Done, Happened, PageState, told
 from turnwise.environments.browser.lines import block_of, calls_in
-from turnwise.environments.browser.miniwob_oracle import Element, screen_of
+from turnwise.environments.browser.miniwob_oracle import SeenElement, screen_of
 from turnwise.environments.browser.web_task import web_task
 from turnwise.errors import DataError
 
@@ -152,6 +152,6 @@ def test_an_observation_is_read_as_its_elements() -> None:
     )
     screen = screen_of(text)
     assert screen.goal == 'Click "x".' and list(screen.elements) == [
-        Element("input", "checkbox", "B", "", 3, 4, frozenset({"checked", "focused"})),
-        Element("select", "", "", "T", 5, 6),
+        SeenElement("input", "checkbox", "B", "", 3, 4, frozenset({"checked", "focused"})),
+        SeenElement("select", "", "", "T", 5, 6),
     ]

@@ -13,7 +13,7 @@ from turnwise.environments.base import Action, Call, Observation
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class SeenElement:
     """A line of an observation. ``kind``: of an input its type. ``name`` and ``value`` are "" where it has none.
 
     ``marks``: what else is said of it (checked, focused).
@@ -40,19 +40,19 @@ class SeenPage:
     """What is seen: the goal, and the elements below it."""
 
     goal: str
-    elements: Sequence[Element]
+    elements: Sequence[SeenElement]
 
-    def of(self, *tags: str) -> list[Element]:
+    def of(self, *tags: str) -> list[SeenElement]:
         return [e for e in self.elements if e.tag in tags]
 
-    def named(self, name: str, *tags: str) -> Element:
+    def named(self, name: str, *tags: str) -> SeenElement:
         """The last element of this name, case apart: what is named in the goal's own line stands before it."""
         found = [e for e in self.elements if e.name.casefold() == name.casefold() and (not tags or e.tag in tags)]
         if not found:
             raise Unsolved(f"nothing is named {name!r}")
         return found[-1]
 
-    def first(self, *tags: str) -> Element:
+    def first(self, *tags: str) -> SeenElement:
         if not (found := self.of(*tags)):
             raise Unsolved(f"there is no {tags[0]}")
         return found[0]
@@ -235,7 +235,7 @@ def screen_of(text: str, goal: str | None = None) -> SeenPage:
     return SeenPage(goal if goal is not None else parts[-2] if len(parts) > 1 else "", elements[1:])
 
 
-def _elements(page: str) -> Iterator[Element]:
+def _elements(page: str) -> Iterator[SeenElement]:
     """Those of a page's text; the first is what asks for the goal."""
     for line in page.splitlines():
         said, _, place = line.partition(" at (") if line.count(" at (") == 1 else line.rpartition(" at (")
@@ -251,4 +251,4 @@ def _elements(page: str) -> Iterator[Element]:
         x, _, y = place.partition(")")[0].partition(", ")
         if x.isdigit() and y.isdigit():
             name = quoted.removesuffix('"')
-            yield Element(tag, kind.strip(), name, value.removesuffix('"'), int(x), int(y), frozenset(marks))
+            yield SeenElement(tag, kind.strip(), name, value.removesuffix('"'), int(x), int(y), frozenset(marks))
