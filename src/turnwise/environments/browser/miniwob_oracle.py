@@ -108,7 +108,7 @@ def _dialog(s: SeenPage) -> list[Call]:
 def _sum(text: str) -> int:
     left, sign, right = text.replace("=", " ").split()[:3]
     a, b = int(left), int(right)
-    return {"+": a + b, "-": a - b, "x": a * b, "*": a * b}[sign]
+    return {"+": a + b, "-": a - b, "x": a * b}[sign]
 
 
 def _arithmetic(s: SeenPage) -> list[Call]:
