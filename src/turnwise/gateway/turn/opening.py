@@ -23,7 +23,8 @@ from typing import Any, NoReturn
 
 from turnwise.capabilities import capabilities
 from turnwise.config import Config
-from turnwise.errors import JournalFull
+from turnwise.engines.base import BEHIND_PEOPLE, SamplingParams
+from turnwise.errors import JournalFull, RolloutRefused
 from turnwise.gateway.errors import TOO_LONG, ApiError
 from turnwise.gateway.lineage.history import Lineage, Placement
 from turnwise.gateway.lineage.placement import lineage_of, own_session, place, repeated
@@ -31,6 +32,7 @@ from turnwise.gateway.turn.asked import WholeRequest, read_asked
 from turnwise.gateway.turn.in_hand import InHand
 from turnwise.gateway.turn.injecting import Injecting, ToldPrompt
 from turnwise.gateway.turn.leaving import Leaving
+from turnwise.gateway.turn.playing import Playing
 from turnwise.gateway.turn.prompting import Prompting
 from turnwise.gateway.turn.relaying import UpstreamVersions
 from turnwise.gateway.turn.sampling import OpenTurn
@@ -49,6 +51,10 @@ from turnwise.skills.compressing.prompts import ShortPrompts
 from turnwise.skills.serving import ServingSkills
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import UNANSWERED, FinishReason, TurnKind
+
+
+LIMITS_MET = {TOO_LONG: "the context is full", "step_limit": "the limit of steps"}
+"""Refusals that end a rollout which its agent did not end, by their code, and what is recorded of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,7 @@ class TurnOpener:
         self._injecting = Injecting(journal, self._prompting, renderer, skills, short)
         self.in_hand = InHand()
         self.traffic = Traffic(lambda under_way: journal.status.say_soon(STATUS_KEY, {"under_way": under_way}))
+        self.playing = Playing(journal, self.traffic)
         self.leaving = Leaving()
         self.unrecorded = Unrecorded(config.journal.when_full)
 
@@ -101,6 +108,18 @@ class TurnOpener:
 
         The turn is in hand from here on; whoever opened it lets it go.
         """
+        caller = await self.playing.recognised(caller)
+        if caller.rollout is None:
+            return await self._open_turn(request, caller, format_name)
+        await self.playing.give_way()
+        try:
+            return await self._open_turn(request, caller, format_name)
+        except (ApiError, RolloutRefused) as e:
+            if caller.session_id is not None and (limit := LIMITS_MET.get(e.code or "")) is not None:
+                await asyncio.to_thread(self.journal.rollouts.cut_off, caller.session_id, limit)
+            raise
+
+    async def _open_turn(self, request: ModelRequest, caller: Caller, format_name: str) -> OpenTurn:
         request = self._possible(self._as_its_stream_says(request, caller), format_name)
         version, pinned = await self.versions.resolve(request.model)
         limit = await self._max_model_len()
@@ -127,6 +146,12 @@ class TurnOpener:
             refuse_images(request.messages, "messages")
         version, _ = await self.versions.resolve(request.model)
         return len((await asyncio.to_thread(self._injecting.whole, request, version)).ids)
+
+    def _sampling(self, request: ModelRequest, room: int, caller: Caller) -> SamplingParams:
+        """How to sample; a step of a rollout stands back behind people where the engine knows what that is."""
+        params = self._prompting.sampling(request, room)
+        stands_back = caller.rollout is not None and self.config.engine.kind == "local"
+        return replace(params, priority=BEHIND_PEOPLE) if stands_back else params
 
     # -- parse: what the engine cannot do is refused or left out -------------------------------------------------------
 
@@ -189,7 +214,7 @@ class TurnOpener:
             version=version,
             request=told.request,
             prompt=told.prompt,
-            params=self._prompting.sampling(told.request, limit - len(told.prompt.ids)),
+            params=self._sampling(told.request, limit - len(told.prompt.ids), caller),
             context_hash=asked.history.chain[-1],
             thread=asked.history.thread,
             session_done=asked.caller.session_done,
