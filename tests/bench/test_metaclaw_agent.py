@@ -23,7 +23,7 @@ from turnwise.bench.metaclaw.play import RoundPoint, play_day
 from turnwise.bench.metaclaw.run import MetaclawOptions, bench_metaclaw
 from turnwise.config import Config
 from turnwise.errors import BenchDataError, EngineError, EngineUnreachable, SandboxError
-from turnwise.sandbox.box import check_machine
+from turnwise.sandbox.bubblewrap import check_machine
 
 TIME = "2026-03-16T09:30:00+08:00"
 Say = Callable[[list[dict[str, Any]]], dict[str, Any] | int]

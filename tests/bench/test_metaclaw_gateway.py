@@ -12,7 +12,7 @@ from turnwise.bench.metaclaw.data import read_days
 from turnwise.bench.metaclaw.model_agent import ModelAgent, ModelAt
 from turnwise.bench.metaclaw.play import play_day
 from turnwise.errors import SandboxError
-from turnwise.sandbox.box import check_machine
+from turnwise.sandbox.bubblewrap import check_machine
 
 
 def test_a_day_is_a_session_whose_answers_have_next_states(gateway: Running, tmp_path: Path) -> None:

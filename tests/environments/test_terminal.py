@@ -13,7 +13,8 @@ from turnwise.environments.terminal.environment import FORMAT, MOST_SHOWN, Termi
 from turnwise.environments.terminal.files_task import FilesCheck, files_task
 from turnwise.environments.terminal.kind import run
 from turnwise.errors import SandboxError
-from turnwise.sandbox.box import BoxLimits, check_machine
+from turnwise.sandbox.bubblewrap import check_machine
+from turnwise.sandbox.limits import BoxLimits
 
 try:
     check_machine()

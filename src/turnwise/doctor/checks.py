@@ -31,7 +31,7 @@ from turnwise.loops.process import parse_overrides
 from turnwise.loops.states import read_states
 from turnwise.models import model_named, resolve_model
 from turnwise.models.architectures import supported_model
-from turnwise.sandbox.box import check_machine
+from turnwise.sandbox.bubblewrap import check_machine
 
 Level = Literal["ok", "note", "fault"]
 NEEDED_DISK_GB = 2.0

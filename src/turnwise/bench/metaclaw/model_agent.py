@@ -16,8 +16,9 @@ import openai
 
 from turnwise.bench.metaclaw.data import Round, Workday
 from turnwise.errors import EngineError, EngineUnreachable, FolderFault
-from turnwise.sandbox.box import Box, BoxLimits
+from turnwise.sandbox.box import Box
 from turnwise.sandbox.folder import GuestFolder
+from turnwise.sandbox.limits import BoxLimits
 
 MOST_SHOWN = 3000
 """Characters of a file or of a command's output that the model gets to see."""

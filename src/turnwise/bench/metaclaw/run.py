@@ -25,7 +25,7 @@ from turnwise.demo.server import running_server, termination_unwinds
 from turnwise.errors import ConfigError
 from turnwise.home import running_url
 from turnwise.patterns import pattern
-from turnwise.sandbox.box import check_machine
+from turnwise.sandbox.bubblewrap import check_machine
 from turnwise.sandbox.folder import delete_folder
 from turnwise.types import MODEL_NAME
 

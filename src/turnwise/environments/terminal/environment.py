@@ -13,8 +13,9 @@ from typing import Protocol
 from turnwise.environments.base import Action, InfrastructureFailure, Observation, Task, TaskOutcome
 from turnwise.environments.terminal.files_task import files_task
 from turnwise.errors import DataError, FolderFault, SandboxError
-from turnwise.sandbox.box import Box, BoxLimits, Ran
+from turnwise.sandbox.box import Box
 from turnwise.sandbox.folder import GuestFolder, delete_folder
+from turnwise.sandbox.limits import BoxLimits, Ran
 
 SUBMIT = "submit"
 """The command that ends the episode."""

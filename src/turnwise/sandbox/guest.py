@@ -1,0 +1,197 @@
+"""What runs in one sandbox, from its start until nothing of it lives: its process, its group, its ways out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+import psutil
+
+from turnwise.errors import SandboxError
+from turnwise.sandbox.bubblewrap import Room, Wrapping, wrapped
+from turnwise.sandbox.folder import GuestFolder
+from turnwise.sandbox.groups import Group, make_group
+from turnwise.sandbox.limits import TRY_S, Allowed, BoxLimits, Stop
+from turnwise.sandbox.reach import WaysOut
+
+OVERHEAD = 2
+"""Processes of bubblewrap itself."""
+MOST_SAID = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The three descriptors of a guest; ``output`` and ``error`` may be one."""
+
+    input: int
+    output: int
+    error: int
+
+
+class Guest:
+    """A command in a sandbox, begun. Raises SandboxError where it cannot be begun."""
+
+    def __init__(
+        self, room: Room, limits: BoxLimits, allowed: Allowed, command: list[str], ends: Ends, commands: int = 1
+    ) -> None:
+        self._room, self._limits = room, limits
+        self._ways: WaysOut | None = None
+        self.group: Group = make_group(limits)
+        try:
+            room.furnish(allowed)
+            self._begin(allowed, command, ends, commands)
+        except BaseException:
+            self.end()
+            raise
+
+    process: subprocess.Popen[bytes] | None = None
+    _inner = -1
+
+    def _begin(self, allowed: Allowed, command: list[str], ends: Ends, commands: int) -> None:
+        told, tell = os.pipe()
+        waits, go = os.pipe()
+        try:
+            words = ("--info-fd", str(tell), "--block-fd", str(waits))
+            line = wrapped(
+                self._room, self._limits, allowed, command, Wrapping(words, self.group.holds_memory, commands)
+            )
+            self.process = start_process(
+                self.group.joining() + line,
+                stdin=ends.input,
+                stdout=ends.output,
+                stderr=ends.error,
+                pass_fds=(tell, waits),
+                env={},
+                start_new_session=True,
+            )
+            os.close(tell)
+            tell = -1
+            self._inner = _pid_in(_read_all(told))
+            if self._inner > 0 and allowed.has_network:
+                self._ways = WaysOut(self._inner, allowed)
+            os.write(go, b"x")
+        except (OSError, ValueError) as e:
+            raise SandboxError(f"the command cannot be started: {e}") from e
+        finally:
+            for descriptor in (told, tell, waits, go):
+                if descriptor >= 0:
+                    os.close(descriptor)
+
+    @property
+    def began(self) -> bool:
+        """Whether bubblewrap has made its room; else it said why not and has ended, or soon will."""
+        return self._inner > 0
+
+    def over_limit(self) -> Stop | None:
+        """The limit of memory or processes that it is beyond, where no group holds it."""
+        group, limits = self.group, self._limits
+        if (group.holds_memory and group.holds_processes) or self.process is None:
+            return None
+        number, memory = _used(self.process.pid)
+        if not group.holds_processes and number > limits.processes + OVERHEAD:
+            return "processes"
+        return "memory" if not group.holds_memory and memory > limits.memory_mb << 20 else None
+
+    def too_full(self) -> bool:
+        """Whether there is more in its folders together than may be."""
+        limits, weight, entries = self._limits, 0, 0
+        places = [self._room.folder, self._room.scratch]
+        for place in [*places, *self._room.written()]:
+            more = GuestFolder(place).weigh(limits.entries)
+            weight, entries = weight + more[0], entries + more[1]
+        return weight > limits.disk_mb << 20 or entries >= limits.entries
+
+    def end(self) -> int:
+        """End all that lives inside and say the status. Called again it says the same."""
+        if self._ways is not None:
+            self._ways.close()
+            self._ways = None
+        status = -1
+        if self.process is not None:
+            if self.process.poll() is None:
+                # The first process inside takes all others with it, so that none lives when the outer one has ended.
+                if self._inner > 0:
+                    with contextlib.suppress(OSError):
+                        os.kill(self._inner, signal.SIGKILL)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self.process.wait(TRY_S)
+                self.process.kill()
+            status = self.process.wait()
+        self.group.remove()
+        return status
+
+
+def start_process(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a process from a thread that lives as long as we do: `--die-with-parent` is about the thread."""
+    return _starter().start(command, options)
+
+
+class _Starter:
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._asked: SimpleQueue[tuple[list[str], dict[str, Any], Future[subprocess.Popen[bytes]]]] = SimpleQueue()
+        threading.Thread(target=self._run, name="starts sandboxes", daemon=True).start()
+
+    def start(self, command: list[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+        started: Future[subprocess.Popen[bytes]] = Future()
+        self._asked.put((command, options, started))
+        return started.result()
+
+    def _run(self) -> None:
+        while True:
+            command, options, started = self._asked.get()
+            try:
+                started.set_result(subprocess.Popen[bytes](command, **options))
+            except BaseException as e:  # it is for whoever asked
+                started.set_exception(e)
+
+
+_starters: list[_Starter] = []
+_lock = threading.Lock()
+
+
+def _starter() -> _Starter:
+    with _lock:
+        if not _starters or _starters[-1].process != os.getpid():
+            _starters[:] = [_Starter()]
+        return _starters[-1]
+
+
+def _read_all(descriptor: int) -> bytes:
+    """What bubblewrap tells of its room. Raises SandboxError where it says nothing for long."""
+    until, found = time.monotonic() + TRY_S, b""
+    while True:
+        if not select.select([descriptor], [], [], max(0.0, until - time.monotonic()))[0]:
+            raise SandboxError(f"the sandbox (bwrap) did not start within {TRY_S:.0f} s; try again")
+        part = os.read(descriptor, MOST_SAID)
+        found += part
+        if not part or found.rstrip().endswith(b"}"):
+            return found
+
+
+def _pid_in(said: bytes) -> int:
+    try:
+        return int(json.loads(said)["child-pid"])
+    except (ValueError, KeyError, TypeError):
+        return -1
+
+
+def _used(pid: int) -> tuple[int, int]:
+    """How many processes stand below one, and their memory together in bytes."""
+    number = memory = 0
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(pid).children(recursive=True):
+            number += 1
+            with contextlib.suppress(psutil.Error):
+                memory += child.memory_info().rss
+    return number, memory
