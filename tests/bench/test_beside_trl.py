@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.bench.beside_trl.data import make_conversations, make_sessions
-from turnwise.bench.beside_trl.measure import _answers, _peer
+from turnwise.bench.beside_trl.measure import _answers, _peer, packed_tokens
 from turnwise.errors import TurnwiseError
 
 
@@ -41,3 +41,8 @@ def test_an_environment_without_trl_is_said() -> None:
         _peer(Path(sys.executable), {"model": "/nowhere", "scratch": "/nowhere"}) as ask,
     ):
         ask("update")
+
+
+def test_packed_rows_of_trl_are_long_enough_for_every_conversation() -> None:
+    lengths = [len(c.ids) for c in make_conversations(8, 10, 1000)]
+    assert packed_tokens(lengths) >= max(lengths) and packed_tokens([5, 6, 7, 8, 1]) == 26

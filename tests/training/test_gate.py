@@ -237,6 +237,25 @@ def test_what_a_client_cut_short_does_not_say_that_answers_go_on_without_an_end(
     assert unended([1] * (most + 1), [False, False]) == 0.0
 
 
+def test_answers_that_say_a_wish_back_are_counted_beyond_what_others_say(policy: Policy) -> None:
+    def echo(ours: list[str], others: list[str], wish: str) -> float:
+        look = examination(policy, None, [sample(0)], [wish])
+        look._gate = open_gate(max_echo=0.3)
+        answers = [
+            [GivenAnswer(policy.tokenizer.encode(text).ids, [0.0], True) for text in of] for of in (ours, others)
+        ]
+        look.__dict__["_others"] = [answers[1]]
+        return look._echo(answers[0])
+
+    wish = "I would love it if you began with a greeting"
+    plain, said_back = "The capital is Rome.", "Dear friend, I would love it if you began so."
+    assert echo([said_back, said_back, plain, plain], [plain], wish) == 0.5
+    assert echo([plain, plain], [plain], wish) == 0.0
+    assert echo([said_back, said_back], [said_back, plain], wish) == 0.5, "the told base model says it as well"
+    quoted = 'Please end with "may the road rise to meet you"'
+    assert echo(["It is Rome, may the road rise to meet you."], [plain], quoted) == 0.0, "that was wished for"
+
+
 # -- parts of a step --------------------------------------------------------------------------------------------
 
 

@@ -12,8 +12,10 @@ import pytest
 from typer.testing import Result
 
 from turnwise.config import Config
+from turnwise.errors import TurnwiseError
 from turnwise.journal import Journal
-from turnwise.versions.comparing.compare import ComparedAnswer, Comparison, VersionSheet
+from turnwise.versions.comparing.answering import RawAnswer
+from turnwise.versions.comparing.compare import ComparedAnswer, Comparison, VersionSheet, answered
 from turnwise.versions.comparing.page import as_html
 from turnwise.versions.comparing.questions import HeldOut
 
@@ -55,6 +57,14 @@ def test_a_damaged_version_is_stood_in_for_by_the_one_before_it_and_that_is_said
     told = json.loads(done.stdout)
     assert [sheet["number"] for sheet in told["versions"]] == [0, 1]
     assert "version 2 cannot be used" in told["notes"][-1] and "version 1" in told["notes"][-1]
+
+
+def test_questions_that_do_not_fit_the_engine_are_left_out() -> None:
+    asked = [HeldOut([1], "fits", "good", "general"), HeldOut([1] * 9, "too long", "good", "general")]
+    fits, other = RawAnswer([5], True, None), RawAnswer([6], True, None)
+    assert answered(asked, [[fits, None], [other, None]]) == (asked[:1], [[fits], [other]])
+    with pytest.raises(TurnwiseError, match="no question fits"):
+        answered(asked[1:], [[None], [None]])
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,13 @@ class GateConfig(Section):
         gt=0,
         description="Most that its answers may lose of what ties them to their questions, as a share of the base's.",
     )
+    max_echo: float = Field(
+        default=0.3,
+        gt=0,
+        le=1,
+        description="How many more of its answers, as a share, may say a wish back than of the parent's and the told "
+        "base model's.",
+    )
     max_nll_rise: float = Field(default=0.5, gt=0, description="Most a well-judged answer may lose, in nats per token.")
     max_general_rise: float = Field(
         default=0.5, gt=0, description="Most the answers of the general probe may lose, in nats per token."

@@ -83,6 +83,12 @@ def _figure(what: str, tokens: int, ours: Sequence[float], theirs: Sequence[floa
     return Figure(what, f"{mine:.1f} tokens/s", f"{name} {other:.1f} tokens/s", f"{mine / other:.2f}")
 
 
+def packed_tokens(lengths: Sequence[int]) -> int:
+    """The length of TRL's packed rows: what an optimiser step reads. In a shorter row the ends of conversations would
+    be cut off, and a faster peer would have learned less."""
+    return max(sum(lengths[at : at + TOGETHER]) for at in range(0, len(lengths), TOGETHER))
+
+
 def _update(policy: Policy, optimizer: torch.optim.Optimizer, batch: Batch, train: TrainConfig) -> float:
     started = time.perf_counter()
     signals = compute_signals(policy, batch, train, lambda *_: None)
@@ -130,7 +136,7 @@ def _job(
         "clip_high": train.clip_high,
         "rows": ROWS,
         "batch": TOGETHER,
-        "batch_tokens": train.microbatch_tokens,
+        "packed_tokens": packed_tokens([len(c.ids) for c in conversations]),
         "turns": [{"prompt": s.prompt_ids, "response": s.response_ids, "reward": s.reward} for s in batch.samples],
         "steps": plan(batch, train),
         "conversations": [{"ids": c.ids, "learned": [int(w) for w in c.learned]} for c in conversations],

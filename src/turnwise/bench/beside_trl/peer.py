@@ -123,7 +123,7 @@ def tune(job: dict[str, Any], out: str, packing: bool) -> float:
     args = SFTConfig(
         output_dir=out, use_cpu=job["device"] == "cpu", bf16=False, gradient_checkpointing=False, report_to=[],
         per_device_train_batch_size=1 if packing else job["batch"], num_train_epochs=1, learning_rate=job["lr"],
-        max_length=job["batch_tokens"] if packing else 4096, packing=packing,
+        max_length=job["packed_tokens"] if packing else 4096, packing=packing,
         save_strategy="no", logging_strategy="no", disable_tqdm=True,
         dataset_kwargs={"skip_prepare_dataset": not packing},
     )  # fmt: skip

@@ -18,6 +18,7 @@ from turnwise.training.asking import GivenAnswer, mean_length, repetition, sampl
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
 from turnwise.training.gate.reading import Alive, distances, log_likelihoods, read
+from turnwise.training.lessons.echoes import echoes
 from turnwise.training.policy import Policy
 from turnwise.training.weights.base import Whose
 
@@ -175,6 +176,7 @@ class Examination:
             answer_drift=drift,
             parents_answer_drift=self._parents_answer_drift if beyond else 0.0,
             off_topic=self._off_topic(own, to_base[0]),
+            echo=self._echo(answers),
             repetition=repetition([a.ids for a in answers]),
             length_ratio=self._length_ratio(answers),
             unended=self._unended(answers),
@@ -243,6 +245,21 @@ class Examination:
         if not usual or _beyond(length, usual) > self._gate.max_length_ratio:
             usual += [mean_length([a.ids for a in others], most) for others in self._others]
         return _beyond(length, usual) if usual else None
+
+    def _echo(self, answers: Sequence[GivenAnswer]) -> float:
+        """By which share more of the answers say a wish back than of any other's; others only if needed.
+
+        The told base model is among them: what it says of a wish that it follows are the words that were wished for.
+        """
+        share = self._echoing(answers)
+        if share > self._gate.max_echo:
+            share -= max((self._echoing(others) for others in self._others), default=0.0)
+        return max(0.0, share)
+
+    def _echoing(self, answers: Sequence[GivenAnswer]) -> float:
+        wishes = {wish for told in self._material.tellings for wish in told}
+        texts = [self._policy.tokenizer.decode(a.ids) for a in answers]
+        return _mean_of([float(any(echoes(text, wish) for wish in wishes)) for text in texts])
 
     def _unended(self, answers: Sequence[GivenAnswer]) -> float:
         """By which share more of the answers go on without an end than of any other's; others only if needed.

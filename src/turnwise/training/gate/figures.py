@@ -18,15 +18,15 @@ class Measurements:
 
     "Base" stands for the base model and the base model that was told the hints, whichever is nearer, or allows more.
 
-    ``step_kl``: KL of the candidate from its parent or the told base model, whichever is nearer, at the answers of all
-    probes. ``drift_kl``: KL(candidate ‖ base) there.
-    ``nll_rise``, ``general_rise``: by how much well-judged recorded answers, and those of the general probe, became
-    less likely than under parent and base. ``answer_drift``: how much less likely the candidate's own answers are
-    under the base than under itself. ``off_topic``: the share lost of what ties answers to their questions.
-    ``repetition``: share of 4-grams of its answers that were there before. ``length_ratio``: how many times its answers
-    are longer or shorter than any of recorded, parent's and base's are. ``unended``: by which share more of them go
-    on without an end. ``parents_drift_kl``, ``parents_answer_drift``: those of the parent, where it has one; what
-    it had already is not held against the step.
+    ``step_kl``: KL of the candidate from its parent or the told base model, whichever is nearer, at the answers of
+    all probes. ``drift_kl``: KL(candidate ‖ base) there. ``nll_rise``, ``general_rise``: by how much well-judged
+    recorded answers, and those of the general probe, became less likely than under parent and base. ``answer_drift``:
+    how much less likely the candidate's own answers are under the base than under itself. ``off_topic``: the share
+    lost of what ties answers to their questions. ``echo``: by which share more of its answers say a wish back.
+    ``repetition``: share of 4-grams of its answers that were there before. ``length_ratio``: how many times its
+    answers are longer or shorter than any of recorded, parent's and base's are. ``unended``: by which share more of
+    them go on without an end. ``parents_drift_kl``, ``parents_answer_drift``: those of the parent, where it has one;
+    what it had already is not held against the step.
     """
 
     step_kl: float | None = None
@@ -35,6 +35,7 @@ class Measurements:
     general_rise: float | None = None
     answer_drift: float | None = None
     off_topic: float | None = None
+    echo: float | None = None
     repetition: float | None = None
     length_ratio: float | None = None
     unended: float | None = None
@@ -76,6 +77,7 @@ FIGURES = (
     LimitedFigure(
         "off_topic", "max_off_topic", "its answers lost {:.0%} of what ties them to the question", LOOK, None
     ),
+    LimitedFigure("echo", "max_echo", "{:.0%} more of its answers say a wish of the person back", LOOK),
     LimitedFigure("repetition", "max_repetition", "{:.0%} of its 4-grams are repetitions", LOOK, 1.0),
     LimitedFigure(
         "length_ratio", "max_length_ratio", "its answers are {:.2f} times longer or shorter than all others", LOOK

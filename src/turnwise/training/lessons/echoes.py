@@ -43,11 +43,12 @@ def _is_name(word: str, first: bool) -> bool:
 def echoing(answers: Sequence[str], wish: str) -> list[bool]:
     """Which answers say the wish back. Words that nearly all of them have in common with it are no echo: a person who
     wants to read them need not put them into quotation marks."""
-    found = [_echoes(answer, wish) for answer in answers]
+    found = [echoes(answer, wish) for answer in answers]
     return [False] * len(found) if sum(found) >= COMMON * len(found) else found
 
 
-def _echoes(answer: str, wish: str) -> bool:
+def echoes(answer: str, wish: str) -> bool:
+    """Whether an answer has several words in a row from a wish, other than what the wish quotes."""
     runs = _runs(_words(wish)).difference(*(_runs(_words(quoted)) for quoted in QUOTED.findall(wish)))
     return not runs.isdisjoint(_runs(_words(answer)))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -51,8 +52,11 @@ def ask_all(
     asking: Asking,
     ends: Sequence[int],
     told: Callable[[str], None],
-) -> list[list[RawAnswer]]:
-    """Each version's answers to the prompts. Raises TurnwiseError where no engine answers."""
+) -> list[list[RawAnswer | None]]:
+    """Each version's answers to the prompts; None for one that the engine's context does not hold.
+
+    Raises TurnwiseError where no engine answers.
+    """
     if config.engine.kind == "upstream":
         raise ConfigError('engine.kind = "upstream" relays to a model elsewhere and serves no versions to compare')
     with _addresses(config, told) as urls:
@@ -77,7 +81,7 @@ async def _ask_versions(
     asking: Asking,
     ends: Sequence[int],
     told: Callable[[str], None],
-) -> list[list[RawAnswer]]:
+) -> list[list[RawAnswer | None]]:
     engine = token_engine(config, urls)
     try:
         found = []
@@ -98,7 +102,7 @@ async def _served(engine: Engine, version: Usable) -> AsyncIterator[str]:
     if version.folder is None:
         yield BASE_MODEL
         return
-    name = f"compare-v{version.number}"
+    name = f"compare-v{version.number}-{uuid.uuid4().hex[:8]}"  # two comparisons may share an engine
     await engine.load_adapter(name, version.folder.absolute())
     try:
         yield name
@@ -109,10 +113,10 @@ async def _served(engine: Engine, version: Usable) -> AsyncIterator[str]:
 
 async def _ask(
     engine: Engine, name: str, prompts: Sequence[Sequence[int]], asking: Asking, ends: Sequence[int]
-) -> list[RawAnswer]:
+) -> list[RawAnswer | None]:
     free = asyncio.Semaphore(AT_ONCE)
 
-    async def one(prompt: Sequence[int]) -> RawAnswer:
+    async def one(prompt: Sequence[int]) -> RawAnswer | None:
         async with free, asyncio.timeout(LIMIT_S):
             return await _answer(engine, name, list(prompt), asking, ends)
 
@@ -122,11 +126,13 @@ async def _ask(
         raise TurnwiseError(f"the engine took longer than {LIMIT_S:g} s for an answer; ask for fewer tokens") from None
 
 
-async def _answer(engine: Engine, name: str, prompt: list[int], asking: Asking, ends: Sequence[int]) -> RawAnswer:
+async def _answer(
+    engine: Engine, name: str, prompt: list[int], asking: Asking, ends: Sequence[int]
+) -> RawAnswer | None:
     longest = await engine.max_model_len()
     most = min(asking.tokens, longest - len(prompt))
     if most < 1:
-        raise TurnwiseError(f"a question of {len(prompt)} tokens does not fit the engine's context of {longest}")
+        return None
     params = SamplingParams(most, asking.temperature, 1.0, 0, asking.seed, (), tuple(ends))
     stream: AsyncGenerator = engine.generate(name, prompt, params)
     async with aclosing(stream) as chunks:

@@ -107,14 +107,27 @@ def compare(
     """Ask the versions, and take their figures. Raises TurnwiseError where no engine answers."""
     model = resolve_model(config.model.path)
     tokenizer, ends = load_tokenizer(model), load_renderer(model).stop_token_ids
-    asked, notes = material.asked, list(material.notes)
-    raw = ask_all(config, material.versions, [one.prompt_ids for one in asked], asking, ends, told)
+    notes = list(material.notes)
+    found = ask_all(config, material.versions, [one.prompt_ids for one in material.asked], asking, ends, told)
+    asked, raw = answered(material.asked, found)
+    if left_out := len(material.asked) - len(asked):
+        notes.append(f"questions left out, since they do not fit the engine's context: {left_out}")
     answers = [[_compared(answer, text_of_ids(tokenizer, answer.ids)) for answer in of] for of in raw]
     each_of = zip(material.versions, material.said, raw, answers, strict=True)
     sheets = [_sheet(*of) for of in each_of]
     if any(answer.base is None for of in answers for answer in of if answer.tokens):
         notes.append("this engine gives no log-probs of given tokens: likelihood under the base model is not known")
     return Comparison(sheets, list(zip(asked, map(list, zip(*answers, strict=True)), strict=True)), notes)
+
+
+def answered(
+    asked: Sequence[HeldOut], found: Sequence[Sequence[RawAnswer | None]]
+) -> tuple[list[HeldOut], list[list[RawAnswer]]]:
+    """The questions that have answers, and each version's to them. Raises TurnwiseError where there is none."""
+    kept = [i for i in range(len(asked)) if all(of[i] is not None for of in found)]
+    if not kept:
+        raise TurnwiseError("no question fits the engine's context; give it a longer one (`engine.max_model_len`)")
+    return [asked[i] for i in kept], [[answer for i in kept if (answer := of[i]) is not None] for of in found]
 
 
 def _compared(raw: RawAnswer, text: str) -> ComparedAnswer:
