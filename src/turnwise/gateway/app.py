@@ -211,7 +211,9 @@ def make_app(
         said = parse_outcome(await read_body(request, config.server.max_body_mb))
         post = opener.journal.rollouts.post
         group = await asyncio.to_thread(post, session_id, said.outcome, said.failure, said.masked, said.cut_off)
-        return {"id": session_id, "outcome": said.outcome, "failure": said.failure, "group": asdict(group)}
+        told = {"id": session_id, "outcome": said.outcome, "failure": said.failure}
+        whole = asdict(group)
+        return told | {"steps": whole.pop("steps"), "group": whole}
 
     @app.post("/v1/sessions/{session_id}/rollout")
     async def announce(session_id: str, request: Request) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 A step runs every running request once: one new token for those that decode, a chunk of the prompt for those that do
 not yet, so that a long prompt never stalls the others. Requests of one set of weights share a forward pass. What nobody
-waits for (`priority` 1) stands back: while somebody's answer is made it has one step of `BEHIND`, and gives up its place
-for one that waits. The invariants: a request holds a KV buffer exactly while it runs; ``kv.ids`` is always a proper prefix of its tokens;
-weights are read by the thread but never changed.
+waits for (`priority` 1) stands back: while somebody's answer is made it has one step of `BEHIND`, and gives up its
+place for one that waits. The invariants: a request holds a KV buffer exactly while it runs; ``kv.ids`` is always a
+proper prefix of its tokens; weights are read by the thread but never changed.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Scheduler:
         return True
 
     def _made_way(self, request: Request) -> bool:
-        """Whether a running one that nobody waits for could be put back for this one; the youngest is. _wake is held."""
+        """Whether one that nobody waits for could be put back for this one; the youngest is. _wake is held."""
         behind = [r for r in self._running if r.params.priority > request.params.priority]
         if behind:
             self._put_back(behind[-1])

@@ -10,7 +10,7 @@ from turnwise.environments.base import Action, Call, Instructions, Task
 from turnwise.environments.reading import fenced, function_tool
 from turnwise.environments.terminal.environment import SUBMIT, TerminalEnvironment
 from turnwise.environments.terminal.files_task import files_task
-from turnwise.sandbox.box import check_machine
+from turnwise.sandbox.bubblewrap import check_machine
 
 SYSTEM = (
     "You solve a task in a Linux shell. Your folder is the working directory. In each answer give exactly one command: "

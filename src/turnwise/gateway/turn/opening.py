@@ -52,7 +52,6 @@ from turnwise.skills.serving import ServingSkills
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import UNANSWERED, FinishReason, TurnKind
 
-
 LIMITS_MET = {TOO_LONG: "the context is full", "step_limit": "the limit of steps"}
 """Refusals that end a rollout which its agent did not end, by their code, and what is recorded of them."""
 

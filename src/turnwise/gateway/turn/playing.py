@@ -1,8 +1,8 @@
 """Rollouts at the gateway: which sessions are some without their requests' saying so, and how they let people go first.
 
 A person waits for an answer; nobody waits for a step of a rollout. So a step waits while a person's request is in hand,
-and for a moment behind it, but never longer than `streams`' limit: a house full of people slows rollouts and does not
-stop them.
+and for a moment behind it, but never longer than `server.rollouts_wait_s`: a house full of people slows rollouts and
+does not stop them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ LOOK_S = 0.25
 def still_to_wait(quiet_s: float, waited_s: float, pause_s: float, most_s: float) -> float:
     """Seconds that a step waits before it may look again; 0: it goes on.
 
-    ``quiet_s``: since a person's request last began or ended, 0 while one is in hand. ``pause_s``: how long it has to be
-    quiet (0: nobody waits for anybody). ``most_s``: the longest that one step waits, whoever is here.
+    ``quiet_s``: since a person's request last began or ended, 0 while one is in hand. ``pause_s``: how long it has to
+    be quiet (0: nobody waits for anybody). ``most_s``: the longest that one step waits, whoever is here.
     """
     left = most_s - waited_s
     if pause_s <= 0 or left <= 0 or quiet_s >= pause_s:
@@ -66,7 +66,7 @@ class Playing:
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
         known = self._known[session]
-        return caller if known is None else replace(caller, rollout=known)
+        return caller if known is None else replace(caller, rollout=known, key=f"rollout:{session}")
 
     def news_of(self, session_id: str) -> None:
         """Something was said of a session."""

@@ -133,10 +133,11 @@ def _make_ready(store: Store, c: Connection, group: Any, why: str | None) -> Non
     empty = [row for row in steps if not row.response_tokens]
     store.move_all(c, empty, TurnState.EXCLUDED, Exclusion.NOT_TRAINABLE)
     steps = [row for row in steps if row not in empty]
-    votes = _votes(c, [row.id for row in steps]) if stream.votes else {}
+    votes = _votes(c, [row.id for row in steps] if stream.votes else [])
     ready = {"created_at": store.clock(), "ready_mono": store.now(c)}
     samples = [
-        {"turn_id": row.id, "reward": step_reward(stream.method, outcomes[row.session_id], votes.get(row.id, ()))} | ready
+        {"turn_id": row.id, "reward": step_reward(stream.method, outcomes[row.session_id], votes.get(row.id, ()))}
+        | ready
         for row in steps
     ]
     if samples:

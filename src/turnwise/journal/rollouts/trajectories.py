@@ -37,6 +37,8 @@ class Posted:
     size: int
     state: str
     why: str | None
+    steps: int
+    """That the rollout itself made."""
 
 
 def take_up(
@@ -240,7 +242,7 @@ class Trajectories:
                         f"the rollout {session_id} has {had} already, which stays; an outcome is posted once",
                         "other_outcome",
                     )
-                return _posted(c, row.group_id)
+                return _posted(c, row.group_id, session_id)
             group = c.execute(select(task_groups).where(G.id == row.group_id)).one()
             if group.state != "open":
                 raise RolloutRefused(f"the group {group.id} is closed: {group.why or 'it is complete'}", "group_closed")
@@ -253,7 +255,7 @@ class Trajectories:
             ended = {"outcome": outcome, "failure": failure, "ended_at": self._store.clock()}
             c.execute(update(trajectories).where(J.session_id == session_id).values(ended))
             settle_group(self._store, c, row.group_id)
-            return _posted(c, row.group_id)
+            return _posted(c, row.group_id, session_id)
 
     def _unknown(self, c: Connection, session_id: str) -> RolloutRefused:
         known = c.execute(select(schema.sessions.c.id).where(schema.sessions.c.id == session_id)).first()
@@ -264,9 +266,7 @@ class Trajectories:
             "not_a_rollout",
         )
 
-    def _end_steps(
-        self, c: Connection, session_id: str, all_for: Exclusion | None, masked: Collection[int]
-    ) -> None:
+    def _end_steps(self, c: Connection, session_id: str, all_for: Exclusion | None, masked: Collection[int]) -> None:
         """No next state will come to the last step: what waits is judged as far as it will ever be, or excluded, all of
         it where there is a reason for that."""
         of = (T.id, T.state, T.exclusion, T.step, T.kind)
@@ -289,7 +289,9 @@ class Trajectories:
                 self._store.move_all(c, [row for row in these if row not in out], TurnState.JUDGED)
 
 
-def _posted(c: Connection, group_id: str) -> Posted:
+def _posted(c: Connection, group_id: str, session_id: str) -> Posted:
     group = c.execute(select(task_groups).where(G.id == group_id)).one()
     ended = select(func.count()).where(J.group_id == group_id, J.ended_at.is_not(None))
-    return Posted(group_id, c.execute(ended).scalar_one(), group.size, group.state, group.why)
+    last = c.execute(select(func.max(T.step)).where(T.session_id == session_id)).scalar_one()
+    steps = 0 if last is None else last + 1
+    return Posted(group_id, c.execute(ended).scalar_one(), group.size, group.state, group.why, steps)
