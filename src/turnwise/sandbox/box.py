@@ -9,16 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import IO
 
 from turnwise.errors import SandboxError
 from turnwise.sandbox.bubblewrap import Room, check_machine, shell
 from turnwise.sandbox.folder import GuestFolder, delete_folder
 from turnwise.sandbox.guest import Ends, Guest
+from turnwise.sandbox.leftovers import named
 from turnwise.sandbox.limits import TRY_S, Allowed, BoxLimits, Ran, Stop
 
 LOOK_S = 0.02
@@ -38,9 +37,12 @@ class Box:
 
     def run(self, command: str, seconds: float | None = None) -> Ran:
         """Run a shell command in the folder and wait for it. ``seconds``: a shorter time than the limits'."""
-        place = Path(tempfile.mkdtemp(prefix="turnwise-"))
+        place = self._folder.path.absolute().parent / named()
         try:
+            place.mkdir(mode=0o700)
             return self._run(command, seconds, Room(self._folder.path, place))
+        except OSError as e:
+            raise SandboxError(f"no place for the sandbox can be made in {place.parent}: {e}") from e
         finally:
             delete_folder(place)
 
@@ -59,7 +61,7 @@ class Box:
                 until = started + min(seconds or limits.seconds, limits.seconds)
                 stopped_by = self._watch(guest, heard, until)
             finally:
-                killed, status = guest.group.killed_for_memory(), guest.end()
+                killed, status = guest.killed_for_memory(), guest.end()
         finally:
             heard.finish()
         if not guest.began:

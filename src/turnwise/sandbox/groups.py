@@ -29,8 +29,8 @@ HELD_BY = {
 """The files in which each kind's limit is written, of version 1 or 2."""
 OVERHEAD = 4
 """Processes of the sandbox itself."""
-WEIGHT = 8
-"""Of a hundred: who is inside has less of a busy core than the gateway that answers a person."""
+WEIGHT = 50
+"""Of a hundred: who is inside has less of a busy core than a process of ours that answers a person."""
 PERIOD_US = 100_000
 """The kernel's own."""
 _JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 125; shift; done; shift; exec "$@"'

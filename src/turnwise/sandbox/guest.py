@@ -18,15 +18,19 @@ from typing import Any
 import psutil
 
 from turnwise.errors import SandboxError
-from turnwise.sandbox.bubblewrap import Room, Wrapping, wrapped
-from turnwise.sandbox.folder import GuestFolder
+from turnwise.sandbox.bubblewrap import Room, Wrapping, check_machine, shell, wrapped
+from turnwise.sandbox.folder import GuestFolder, delete_folder
 from turnwise.sandbox.groups import Group, make_group
+from turnwise.sandbox.leftovers import named
 from turnwise.sandbox.limits import TRY_S, Allowed, BoxLimits, Stop
+from turnwise.sandbox.overlay import can_lay_roots, lay_root, take_down
 from turnwise.sandbox.reach import WaysOut
 
 OVERHEAD = 2
 """Processes of bubblewrap itself."""
 MOST_SAID = 4096
+COMMANDS = 20
+"""For how many commands' time a process of a shell that lasts may use a core, before the kernel ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,10 @@ class Guest:
             weight, entries = weight + more[0], entries + more[1]
         return weight > limits.disk_mb << 20 or entries >= limits.entries
 
+    def killed_for_memory(self) -> int:
+        """How many of its processes the kernel has ended for want of memory."""
+        return self.group.killed_for_memory()
+
     def end(self) -> int:
         """End all that lives inside and say the status. Called again it says the same."""
         if self._ways is not None:
@@ -129,6 +137,43 @@ class Guest:
             status = self.process.wait()
         self.group.remove()
         return status
+
+
+class BubblewrapLodging:
+    """A place for the shells of one episode over a folder. Raises SandboxError.
+
+    ``layered``: whether they have a root of their own that they can write, as root can have it; unset: where it can be.
+    """
+
+    settle_s = 0.0
+
+    def __init__(
+        self, folder: GuestFolder, limits: BoxLimits, allowed: Allowed | None = None, layered: bool | None = None
+    ) -> None:
+        check_machine()
+        beside = folder.path.absolute().parent
+        layered = can_lay_roots(beside) if layered is None else layered
+        place = beside / named()
+        self._limits, self._allowed = limits, allowed or Allowed()
+        self._room = Room(folder.path, place, place / "root" if layered else None)
+        try:
+            place.mkdir(mode=0o700)
+            self._room.furnish(self._allowed)
+            if layered:
+                lay_root(place)
+        except (OSError, SandboxError) as e:
+            self.close()
+            raise SandboxError(f"no place for the sandbox can be made in {beside}: {e}") from e
+
+    def begin(self, input: int, output: int, error: int) -> Guest:
+        command = [shell(), *(("--norc", "--noprofile") if shell().endswith("bash") else ()), "-s"]
+        return Guest(self._room, self._limits, self._allowed, command, Ends(input, output, error), COMMANDS)
+
+    def close(self) -> None:
+        """Take the place away. May be called again."""
+        if self._room.place.exists():
+            take_down(self._room.place)
+            delete_folder(self._room.place)
 
 
 def start_process(command: list[str], **options: Any) -> subprocess.Popen[bytes]:

@@ -33,6 +33,19 @@ def is_left(name: str) -> bool:
     return _started(int(pid)) != start
 
 
+def mounts_below(folder: Path) -> list[Path]:
+    """What is mounted below a folder, the innermost first."""
+    at = str(folder.absolute())
+    found: list[Path] = []
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        mounted = line.split(" ")[4]
+        for code, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+            mounted = mounted.replace(code, sign)
+        if mounted == at or mounted.startswith(f"{at}/"):
+            found.append(Path(mounted))
+    return found[::-1]
+
+
 def _owner(pid: int) -> str:
     return f"{_machine()}-{pid}-{_started(pid)}"
 
