@@ -11,7 +11,9 @@ QUEUES = st.dictionaries(st.sampled_from("abcde"), st.lists(st.integers(1, 50), 
 
 
 @given(QUEUES, st.integers(1, 4), st.integers(1, 200))
-def test_no_stream_starves_and_none_takes_more_than_there_is(queues: dict[str, list[int]], most: int, room: int) -> None:
+def test_no_stream_starves_and_none_takes_more_than_there_is(
+    queues: dict[str, list[int]], most: int, room: int
+) -> None:
     shares = fair_shares(queues, dict.fromkeys(queues, most), room)
     assert shares.keys() == {name for name, queue in queues.items() if queue}, "each that has a group is in"
     assert all(1 <= share <= min(most, len(queues[name])) for name, share in shares.items())

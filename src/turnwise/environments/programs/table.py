@@ -62,6 +62,7 @@ PROGRAMS = {
                 "MSWEA_GLOBAL_CONFIG_DIR": f"{HOME}/.config/mini-swe-agent",
                 "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "3",
                 "MSWEA_SILENT_STARTUP": "1",
+                "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it asks the internet for prices, three times
             },
         ),
         Program(

@@ -14,13 +14,16 @@ from typing import Any
 from sqlalchemy import Connection, func, select, update
 
 from turnwise.journal import schema
+from turnwise.journal.packing import unpack_json
 from turnwise.journal.rollouts.groups import close_overdue
 from turnwise.journal.rollouts.shares import fair_shares
 from turnwise.journal.schema.rollouts import task_groups, trajectories
 from turnwise.journal.store import Store
-from turnwise.types import Exclusion, TaskGroup, TurnState
+from turnwise.types import PERSONAL, Exclusion, TaskGroup, TurnState
 
 T, G, J, S = schema.turns.c, task_groups.c, trajectories.c, schema.samples.c
+AT_ONCE = 500
+"""Turns of one look-up."""
 LEFT_THE_QUEUE = (Exclusion.STALE, Exclusion.EARLIER_GENERATION, Exclusion.SUPPORT_DATA)
 
 
@@ -84,6 +87,27 @@ def groups_ready_again(store: Store, c: Connection, turn_ids: Sequence[str]) -> 
     """Nothing came of the groups of these steps, which are ready once more."""
     of = select(J.group_id).join(schema.turns, T.session_id == J.session_id).where(T.id.in_(turn_ids))
     c.execute(update(task_groups).where(G.id.in_(of)).values(state="ready", ready_mono=store.now(c)))
+
+
+def learned_from(c: Connection, number: int) -> dict[str, Any]:
+    """What a version's update had of each stream: of the person's turns how many, and of rollouts the groups with the
+    trajectories of each (session, outcome, steps)."""
+    batch = select(schema.versions.c.turn_ids).where(schema.versions.c.number == number)
+    packed = c.execute(batch).scalar_one_or_none()
+    ids = unpack_json(packed) if packed is not None else []
+    named = select(T.id, T.session_id, T.step, J.outcome, G.id.label("group_id"), G.stream, G.task_id)
+    of = named.outerjoin(trajectories, J.session_id == T.session_id).outerjoin(task_groups, G.id == J.group_id)
+    streams: dict[str, Any] = {}
+    for at in range(0, len(ids), AT_ONCE):
+        for row in c.execute(of.where(T.id.in_(ids[at : at + AT_ONCE])).order_by(T.seq)):
+            if row.step is None or row.group_id is None:
+                streams.setdefault(PERSONAL, {"turns": 0})["turns"] += 1
+                continue
+            groups = streams.setdefault(row.stream, {"groups": {}})["groups"]
+            group = groups.setdefault(row.group_id, {"task": row.task_id, "trajectories": {}})
+            told = {"outcome": row.outcome, "steps": 0}
+            group["trajectories"].setdefault(row.session_id, told)["steps"] += 1
+    return streams
 
 
 def groups_of(c: Connection, rows: Sequence[Any]) -> Iterator[tuple[str, str, TaskGroup]]:
