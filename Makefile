@@ -53,6 +53,10 @@ sandbox: ## install bubblewrap, in which agents' commands run; without it its te
 	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends bubblewrap; then exit 0; fi; \
 	  echo "bubblewrap is not here, so the tests of the sandbox are skipped"
 
+.PHONY: agents
+agents: install ## install the agents that `turnwise rollout --agent` starts into the cache folder (1.5 GB, minutes)
+	$(BIN)/python -m tests.clients.install mini-swe-agent openclaw opencode
+
 .PHONY: display
 display: ## install an X server without a screen and a hand for its mouse; without them their tests are skipped
 	@if command -v Xvfb >/dev/null && command -v xdotool >/dev/null || ! command -v apt-get >/dev/null; then exit 0; fi; \

@@ -27,7 +27,9 @@ from turnwise.environments.terminal.kind import KIND, SHELLS, run
 from turnwise.errors import DataError, LeaseLost
 from turnwise.journal import Journal
 from turnwise.journal.deletion.forgetting import forget
-from turnwise.types import MODEL_NAME, Exclusion
+from turnwise.judges.prompts import score_prompt
+from turnwise.messages import text_of
+from turnwise.types import MODEL_NAME, Exclusion, Verdict, Vote
 
 needs_box = pytest.mark.skipif(not HOLDS, reason="no bubblewrap here (make sandbox)")
 
@@ -277,3 +279,39 @@ def test_a_file_of_tasks_that_is_wrong_is_told_where(tmp_path: Path, line: str, 
     (tmp_path / "tasks").write_text(line)
     with pytest.raises(DataError, match=said):
         read_tasks(tmp_path / "tasks")
+
+
+@needs_box
+def test_each_step_is_judged_by_what_came_back_with_the_task_in_view(gateway: Running, tmp_path: Path) -> None:
+    """An answer without a command is a step like any other, and is told so; votes are of the next observation."""
+    said = ["```bash\nls\n```", "I do not know.", *[f"```bash\necho line-{n}\n```" for n in range(5)]]
+    answers = iter([*said, f"```bash\n{SOLVE}\n```", "```bash\nsubmit\n```"])
+    gateway.stub.reply = lambda prompt: next(answers)
+    play = plays(1)[0]
+    ended = rollouts(gateway, tmp_path / "at").play(play)
+    assert (ended.reward, ended.steps) == (1.0, 9)
+    tasks = gateway.journal.judging.claim("judge", 100, 60)
+    assert [task.votes for task in tasks] == [1] * 8, "but for the last one, to which nothing came back"
+    came_back = ["in.txt", "No command was found", *[f"line-{n}" for n in range(5)], "exit status 0"]
+    for task, seen in zip(tasks, came_back, strict=True):
+        shown = text_of(score_prompt(task.messages, task.answer, task.next_state)[1])
+        assert TASK.prompt in shown and seen in shown.split("The assistant's answer, which you judge:")[1]
+    for task in tasks:
+        gateway.journal.judging.record(task, Verdict(1, None, "model", votes=[Vote(1), Vote(1), Vote(-1)]))
+    with gateway.journal.store.reading() as c:
+        of = "SELECT t.step, s.reward FROM turns t JOIN samples s ON s.turn_id = t.id ORDER BY t.step"
+        found = c.exec_driver_sql(of).all()
+    assert [row[0] for row in found] == list(range(9))
+    assert [row[1] for row in found] == pytest.approx([1 + 1 / 3] * 8 + [1.0])
+
+
+@needs_box
+def test_an_episode_that_a_limit_ended_is_not_taken_for_a_bad_one(gateway: Running, tmp_path: Path) -> None:
+    gateway.stub.reply = lambda prompt: "```bash\nls\n```"
+    ended = rollouts(gateway, tmp_path / "at").play(plays(1)[0])
+    assert (ended.reward, ended.cut_off) == (0.0, "the limit of steps")
+    assert outcomes(gateway)["r.upper.0"] == (None, "cut off: the limit of steps")
+    gateway.stub.reply = lambda prompt: "I do not want to."
+    refusing = rollouts(gateway, tmp_path / "at").play(plays(1, "s")[0])
+    assert (refusing.reward, refusing.cut_off) == (0.0, None)
+    assert outcomes(gateway)["s.upper.0"] == (0.0, None), "a refusal is the policy's"

@@ -521,7 +521,9 @@ def test_two_streams_share_an_update_and_what_is_left_is_in_the_next(play: Play)
     assert sizes == [["terminal"] * 4 + ["web"] * 4, ["terminal"] * 2 + ["web"] * 2]
 
 
-@pytest.mark.parametrize("play", [{"streams.web.groups": 9, "train.max_staleness": 1}], indirect=True)
+@pytest.mark.parametrize(
+    "play", [{"streams.web.groups": 9, "train.max_staleness": 1, "gate.probe_share": 0.0}], indirect=True
+)
 def test_a_group_that_the_next_update_would_find_stale_goes_along_with_this_one(play: Play) -> None:
     play.played("a", 1.0)
     play.played("b", 0.0)
