@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from turnwise.environments.base import Environment, InfrastructureFailure, Task
-from turnwise.environments.terminal.environment import FORMAT, MOST_SHOWN, TerminalEnvironment
+from turnwise.environments.terminal.environment import ANEW, FORMAT, MOST_SHOWN, TerminalEnvironment
 from turnwise.environments.terminal.files_task import FilesCheck, files_task
 from turnwise.environments.terminal.kind import run
 from turnwise.errors import SandboxError
@@ -119,61 +119,39 @@ def test_a_task_that_cannot_be_set_up_is_no_reward(place: Path) -> None:
         TerminalEnvironment(place).reset(Task("x", "terminal", "p", UPPER | {"files": {"../x": "y"}}))
 
 
-# None of these changes the machine where it succeeds: a setting is written as it stands.
-ATTEMPTS = {
-    "network": "curl -m 2 http://127.0.0.1 || (exec 3<>/dev/tcp/1.1.1.1/53)",
-    "addresses": "test $(ls /sys/class/net 2>/dev/null | grep -vc '^lo$') -gt 0",
-    "passwords": "cat /etc/shadow /etc/passwd",
-    "home": "ls /root /home /work",
-    "host processes": "test $(ls -d /proc/[0-9]* | wc -l) -gt 8",
-    "kernel settings": "cat /proc/sys/kernel/core_pattern > /proc/sys/kernel/core_pattern",
-    "root of the first process": "cat /proc/1/root/etc/shadow",
-    "programs": "touch /usr/bin/x",
-    "mount": "mount -t tmpfs none /tmp",
-    "namespaces": "unshare -Ur true",
-    "become root": "su -c true || sudo true",
-    "devices": "mknod /box/d b 8 0",
-    "signals": "kill -9 -1; kill -9 2; false",
-    "memory": "python3 -c 'x = bytearray(10**10)' || tail /dev/zero",
-    "fork bomb": "f() { f | f & }; f; sleep 3; false",
-    "disk": "head -c 900000000 /dev/zero > big; for i in 1 2 3 4 5; do head -c 15000000 /dev/zero > big$i; done; false",
-    "files without end": "python3 -c \"import os; [open(f'f{i}','w') for i in range(30000)]\"; false",
-}
-
-
-@pytest.mark.attacks
-@pytest.mark.parametrize("what", ATTEMPTS)
-def test_an_attempt_to_get_out_or_to_use_everything_fails(terminal: TerminalEnvironment, what: str) -> None:
+def test_the_shell_stays_from_one_command_to_the_next(terminal: TerminalEnvironment) -> None:
     terminal.reset(TASK)
-    text = terminal.step(run(ATTEMPTS[what]))[0].text
-    assert "(exit status 0)" not in text, text
-    assert terminal.step(run("echo still here"))[0].text.startswith("still here") or "(ended: the folder" in text
-    assert terminal.score().reward == 0.0
+    terminal.step(run("mkdir sub; cd sub; x=5"))
+    assert terminal.step(run("pwd; echo $x"))[0].text == "/box/sub\n5\n(exit status 0)"
+    assert terminal.step(run("exit 3"))[0].text == f"(exit status 3)\n{ANEW}"
+    assert terminal.step(run("pwd; echo $x; ls"))[0].text == "/box\n\nin.txt\nsub\n(exit status 0)"
 
 
-@pytest.mark.attacks
-def test_another_sandbox_is_not_seen(tmp_path: Path, terminal: TerminalEnvironment) -> None:
-    other = TerminalEnvironment(tmp_path / "other")
-    other.reset(TASK)
-    other.step(run("echo secret > mine"))
-    terminal.reset(TASK)
-    look = run("cat ../other/mine /*/mine /tmp/*; ls -R / 2>/dev/null | grep mine")
-    assert "secret" not in terminal.step(look)[0].text
-    other.close()
-
-
-@pytest.mark.attacks
-def test_nothing_lives_after_its_command(terminal: TerminalEnvironment) -> None:
+def test_nothing_lives_when_the_verifier_looks(terminal: TerminalEnvironment) -> None:
     """A time bomb after the end, a daemon, and processes that nobody waits for."""
     terminal.reset(TASK)
     mark = "31.41592"
     bomb = f"(setsid nohup sh -c 'sleep {mark}; echo HELLO > out.txt' &) ; (sleep {mark} &); sleep {mark} & true"
     terminal.step(run(bomb))
+    assert terminal.score().reward == 0.0
     living = [p.pid for p in psutil.process_iter(["cmdline"]) if mark in " ".join(p.info["cmdline"] or [])]
-    assert living == [] and terminal.score().reward == 0.0
+    assert living == []
 
 
-@pytest.mark.attacks
+def test_what_is_prepared_is_used_and_what_died_is_made_anew(terminal: TerminalEnvironment, place: Path) -> None:
+    terminal.prepare()
+    assert terminal.is_fit() and list(place.iterdir()) == []
+    terminal.reset(TASK)
+    assert not terminal.is_fit(), "its episode has begun"
+    terminal.prepare()
+    shell = terminal._shell  # pyright: ignore[reportPrivateUsage]
+    assert shell is not None
+    shell.stop()
+    assert not terminal.is_fit()
+    terminal.reset(TASK)
+    assert terminal.step(run(SOLVE))[0].text == "(exit status 0)" and terminal.score().reward == 1.0
+
+
 @pytest.mark.parametrize(
     "trick", ["ln -s {secret} out.txt", "mkfifo out.txt", "mkdir out.txt", "ln -s /dev/zero out.txt"]
 )
@@ -189,7 +167,6 @@ def test_what_stands_in_place_of_the_file_is_not_followed(
     assert secret.read_text() == "HELLO\n"
 
 
-@pytest.mark.attacks
 def test_neither_verifier_nor_answer_can_be_read_or_changed(terminal: TerminalEnvironment) -> None:
     terminal.reset(TASK)
     look = "grep -rlx HELLO /box /tmp /etc /proc/self/environ 2>/dev/null"

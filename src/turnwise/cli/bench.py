@@ -204,6 +204,26 @@ def bench_metaclaw_command(
     finish_bench(bench_metaclaw(options, settings, lambda text: err.print(text, highlight=False, markup=False)), write)
 
 
+@bench_app.command("environments", epilog="Example: turnwise bench environments --at-once 1,8")
+def bench_environments_command(
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    at_once: Annotated[str, typer.Option(help="How many environments at once, with commas.")] = "1,8,32,128",
+    steps: Annotated[int, typer.Option(min=1, max=10_000, help="Steps of each environment.")] = 20,
+    write: Write = None,
+) -> None:
+    """Terminal environments a second, steps a second and memory, many at once; a step beside a plain subprocess."""
+    from turnwise.bench.environments.run import bench_environments
+    from turnwise.sandbox.choice import Sandboxes
+
+    numbers = [int(each) for each in at_once.split(",") if each.strip().isdecimal() and 1 <= int(each) <= 1024]
+    if not numbers:
+        raise TurnwiseError(f"--at-once is numbers from 1 to 1024 with commas, not {at_once!r}")
+    sandboxes = Sandboxes(read_config(config, home, sets).environments)
+    finish_bench(bench_environments(sandboxes, numbers, steps, lambda text: err.print(text, highlight=False)), write)
+
+
 @bench_app.command("pipeline", epilog="Example: turnwise bench pipeline runs-before --with runs-after")
 def bench_pipeline_command(
     before: Annotated[list[Path], typer.Argument(help="Runs as they were: files, or folders with .json files.")],

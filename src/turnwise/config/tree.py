@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from turnwise.capabilities import check
 from turnwise.config.compress import CompressConfig
+from turnwise.config.environments import EnvironmentsConfig
 from turnwise.config.gate import GateConfig
 from turnwise.config.modes import MODE, Mode, as_the_mode_says, contradiction, trains_never
 from turnwise.config.schedule import ScheduleConfig
@@ -49,6 +50,7 @@ class Config(Section):
     judge: JudgeConfig = JudgeConfig()
     train: TrainConfig = TrainConfig()
     streams: StreamsConfig = StreamsConfig()
+    environments: EnvironmentsConfig = EnvironmentsConfig()
     gate: GateConfig = GateConfig()
     skills: SkillsConfig = SkillsConfig()
     compress: CompressConfig = CompressConfig()

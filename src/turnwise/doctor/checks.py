@@ -31,7 +31,8 @@ from turnwise.loops.process import parse_overrides
 from turnwise.loops.states import read_states
 from turnwise.models import model_named, resolve_model
 from turnwise.models.architectures import supported_model
-from turnwise.sandbox.bubblewrap import check_machine
+from turnwise.sandbox.choice import Sandboxes
+from turnwise.sandbox.groups import held_kinds
 
 Level = Literal["ok", "note", "fault"]
 NEEDED_DISK_GB = 2.0
@@ -234,11 +235,17 @@ def _clients(config: Config) -> Iterator[Finding]:
 def _sandbox(config: Config) -> Iterator[Finding]:
     """Only hosted environments need it: without one the rest works."""
     try:
-        check_machine()
+        name = Sandboxes(config.environments).check()
     except SandboxError as e:
         yield Finding("sandbox", "note", f"no environments can be hosted (turnwise rollout): {e}")
-    else:
-        yield Finding("sandbox", "ok", "holds agents' commands (bubblewrap)")
+        return
+    kinds = held_kinds() if name == "bubblewrap" else ("memory", "pids", "cpu")
+    held = (
+        f"control groups hold {', '.join(kinds)}"
+        if kinds
+        else "no control group can be made: prlimit holds each process"
+    )
+    yield Finding("sandbox", "ok", f"holds agents' commands ({name}; {held})")
 
 
 def _machine(config: Config) -> Iterator[Finding]:

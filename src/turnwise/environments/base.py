@@ -111,6 +111,19 @@ class Workplace(Protocol):
         ...
 
 
+@runtime_checkable
+class Preparable(Protocol):
+    """What an environment may have beside, so that the host can make it ahead and see whether it is fit."""
+
+    def prepare(self) -> None:
+        """Do what needs no task. Raises InfrastructureFailure."""
+        ...
+
+    def is_fit(self) -> bool:
+        """Whether what was prepared is still there."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Instructions:
     """How a model is told to act: the system message, and the tools in OpenAI's shape."""

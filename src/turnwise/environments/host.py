@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,8 +22,10 @@ from turnwise.environments.base import (
     TaskOutcome,
     Workplace,
 )
+from turnwise.environments.reserve import Reserve
 from turnwise.errors import JournalError, LeaseLost
 from turnwise.journal.rollouts.leases import LEASE_S, EnvironmentLease, EnvironmentLeases
+from turnwise.sandbox.choice import clean_up
 from turnwise.sandbox.folder import delete_folder
 from turnwise.sandbox.limits import Allowed, BoxLimits, Ran
 
@@ -67,7 +68,8 @@ class Held:
 
 
 class Host:
-    """Environments made by ``make``, each in a folder of its own below ``folder``; at most ``most`` at a time."""
+    """Environments made by ``make``, each in a folder of its own below ``folder``; at most ``most`` at a time, and
+    ``warm`` of each kind made ahead. What hosts that were killed left there is taken away at the start."""
 
     def __init__(
         self,
@@ -76,8 +78,12 @@ class Host:
         folder: Path,
         most: int,
         keep_every_s: float = LEASE_S / 4,
+        warm: int = 0,
     ) -> None:
-        self._leases, self._make, self._folder = leases, make, folder
+        self._leases, self._folder = leases, folder
+        if left := clean_up(folder):
+            log.warning("%d things were taken away that a host left which was killed", left)
+        self._reserve = Reserve(make, folder, warm)
         self._places = threading.BoundedSemaphore(most)
         self._keep_every_s = keep_every_s
 
@@ -103,16 +109,19 @@ class Host:
         keeper.start()
         try:
             with self._places:
-                folder = self._folder / uuid.uuid4().hex
-                self._leases.lies_in(lease, str(folder))
-                environment = self._make(kind, folder)
+                folder, environment = self._reserve.take(kind)
                 try:
+                    self._leases.lies_in(lease, str(folder))
                     yield Held(environment, lease, lost)
                 finally:
                     environment.close()
         finally:
             ended.set()
             keeper.join()
+
+    def close(self) -> None:
+        """Take away the environments that nobody took."""
+        self._reserve.close()
 
     def _keep(self, lease: EnvironmentLease, lost: threading.Event, ended: threading.Event) -> None:
         while not ended.wait(self._keep_every_s):

@@ -61,43 +61,27 @@ class Room:
             (self.place / "etc" / name).write_text(text, encoding="utf-8")
 
 
-def wrapped(room: Room, limits: BoxLimits, allowed: Allowed, command: list[str], more: Wrapping) -> list[str]:
-    """The command line that runs a command inside."""
-    wrap = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"]
+def options(room: Room, allowed: Allowed) -> list[str]:
+    """What bubblewrap is asked for."""
     user = "0" if room.root else "1000"
-    wrap += ["--uid", user, "--gid", user, "--cap-drop", "ALL", "--clearenv", "--hostname", "box"]
+    words = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"]
+    words += ["--uid", user, "--gid", user, "--cap-drop", "ALL", "--clearenv", "--hostname", "box"]
     for name, value in _variables(allowed).items():
-        wrap += ["--setenv", name, value]
-    wrap += _root(room, allowed)
-    wrap += ["--proc", "/proc", "--dev", "/dev", *_kernel()]
+        words += ["--setenv", name, value]
+    words += [*_root(room, allowed), "--proc", "/proc", "--dev", "/dev", *_kernel()]
     # What is no folder of ours would lie in the machine's memory, where nobody counts it: none of it can be written.
-    wrap += ["--bind", str(room.scratch), "/tmp", "--bind", str(room.folder.absolute()), INSIDE]
+    words += ["--bind", str(room.scratch), "/tmp", "--bind", str(room.folder.absolute()), INSIDE]
     for inside, outside in allowed.sees.items():
-        wrap += ["--ro-bind", str(outside.absolute()), inside]
-    wrap += [
-        "--chdir",
-        INSIDE,
-        "--remount-ro",
-        "/dev",
-        *([] if room.root else ["--remount-ro", "/"]),
-        *more.words,
-        "--",
-    ]
-    held = ["prlimit", f"--fsize={limits.file_mb << 20}", "--core=0", "--nofile=1024", f"--nproc={limits.processes}"]
-    held += [] if more.memory_is_held else [f"--as={limits.memory_mb << 20}"]
-    held += [f"--cpu={max(1, round(limits.seconds * more.commands))}", "--"]
-    programs = {"bwrap": _program("bwrap"), "prlimit": _program("prlimit")}
-    return [programs.get(word, word) for word in (*wrap, *held)] + command
+        words += ["--ro-bind", str(outside.absolute()), inside]
+    return [*words, "--chdir", INSIDE, "--remount-ro", "/dev", *([] if room.root else ["--remount-ro", "/"])]
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapping:
-    """How one is started: further words for bubblewrap, whether a control group holds the memory, and how many commands
-    a process may live through."""
-
-    words: tuple[str, ...] = ()
-    memory_is_held: bool = False
-    commands: int = 1
+def wrapped(asked: list[str], limits: BoxLimits, command: list[str], memory_is_held: bool, commands: int) -> list[str]:
+    """The command line that runs a command inside. ``commands``: for how many of them a process may live."""
+    held = [program("prlimit"), f"--fsize={limits.file_mb << 20}", "--core=0", "--nofile=1024"]
+    held += [f"--nproc={limits.processes}", f"--cpu={max(1, round(limits.seconds * commands))}"]
+    held += [] if memory_is_held else [f"--as={limits.memory_mb << 20}"]
+    return [program("bwrap"), *asked, "--", *held, "--", *command]
 
 
 def shell() -> str:
@@ -149,7 +133,7 @@ def _can_be_written(entry: Path) -> bool:
     return not entry.is_symlink() and (entry.is_dir() or bool(entry.stat().st_mode & 0o222))
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     """Where a program of the machine stands. Raises SandboxError with what to install."""
     found = shutil.which(name, path=":".join((*PROGRAMS, "/bin")))
     if found is None:
@@ -170,7 +154,7 @@ def check_machine() -> None:
     with tempfile.TemporaryDirectory(prefix="turnwise-") as place:
         room = Room(Path(place), Path(place))
         room.furnish(allowed)
-        words = wrapped(room, limits, allowed, ["/bin/true"], Wrapping())
+        words = wrapped(options(room, allowed), limits, ["/bin/true"], False, 1)
         group = make_group(limits)
         try:
             asked = group.joining() + words

@@ -120,11 +120,10 @@ def make_group(limits: BoxLimits) -> Group:
 def clean_groups() -> int:
     """End and take away what hosts left that live no more; says how many groups."""
     found: dict[str, Group] = {}
-    for kind, parent in parents().items():
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(parent):
-                if is_left(entry.name):
-                    found.setdefault(entry.name, Group()).folders[kind] = Path(entry.path)
+    for at, folders, _ in os.walk(GROUPS):  # the one that was killed may have been in another group than we are
+        for name in folders:
+            if is_left(name):
+                found.setdefault(name, Group()).folders[at] = Path(at) / name
     for group in found.values():
         group.remove()
     return len(found)

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from turnwise.errors import SandboxError
-from turnwise.sandbox.bubblewrap import Room, Wrapping, check_machine, shell, wrapped
+from turnwise.sandbox.bubblewrap import Room, check_machine, options, shell, wrapped
 from turnwise.sandbox.folder import GuestFolder, delete_folder
 from turnwise.sandbox.groups import Group, make_group
 from turnwise.sandbox.leftovers import named
@@ -64,17 +64,20 @@ class Guest:
     def _begin(self, allowed: Allowed, command: list[str], ends: Ends, commands: int) -> None:
         told, tell = os.pipe()
         waits, go = os.pipe()
+        asked = os.memfd_create("options")
         try:
-            words = ("--info-fd", str(tell), "--block-fd", str(waits))
-            line = wrapped(
-                self._room, self._limits, allowed, command, Wrapping(words, self.group.holds_memory, commands)
-            )
+            # Who is inside sees the command line of bubblewrap. It tells whose it is, and nothing of our folders.
+            os.write(asked, b"".join(os.fsencode(word) + b"\0" for word in options(self._room, allowed)))
+            os.lseek(asked, 0, os.SEEK_SET)
+            words = ["--unsetenv", self._room.place.name, "--args", str(asked)]
+            words += ["--info-fd", str(tell), "--block-fd", str(waits)]
+            line = wrapped(words, self._limits, command, self.group.holds_memory, commands)
             self.process = start_process(
                 self.group.joining() + line,
                 stdin=ends.input,
                 stdout=ends.output,
                 stderr=ends.error,
-                pass_fds=(tell, waits),
+                pass_fds=(tell, waits, asked),
                 env={},
                 start_new_session=True,
             )
@@ -87,9 +90,13 @@ class Guest:
         except (OSError, ValueError) as e:
             raise SandboxError(f"the command cannot be started: {e}") from e
         finally:
-            for descriptor in (told, tell, waits, go):
+            for descriptor in (told, tell, waits, go, asked):
                 if descriptor >= 0:
                     os.close(descriptor)
+
+    @property
+    def is_counted(self) -> bool:
+        return self.group.holds_memory and self.group.holds_processes
 
     @property
     def began(self) -> bool:
@@ -99,7 +106,7 @@ class Guest:
     def over_limit(self) -> Stop | None:
         """The limit of memory or processes that it is beyond, where no group holds it."""
         group, limits = self.group, self._limits
-        if (group.holds_memory and group.holds_processes) or self.process is None:
+        if self.is_counted or self.process is None:
             return None
         number, memory = _used(self.process.pid)
         if not group.holds_processes and number > limits.processes + OVERHEAD:

@@ -6,10 +6,13 @@ on the same boot and in the same container, and nothing of a living one is touch
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from functools import cache
 from pathlib import Path
+
+import psutil
 
 _MARK = "turnwise-"
 
@@ -44,6 +47,18 @@ def mounts_below(folder: Path) -> list[Path]:
         if mounted == at or mounted.startswith(f"{at}/"):
             found.append(Path(mounted))
     return found[::-1]
+
+
+def end_left(place: Path) -> int:
+    """End the sandboxes that lie in a folder whose owner lives no more; says how many. Where groups held them, they are
+    gone already."""
+    ended = 0
+    for process in psutil.process_iter(["cmdline", "name"]):
+        if process.info["name"] == "bwrap" and place.name in (process.info["cmdline"] or ()):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+                ended += 1
+    return ended
 
 
 def _owner(pid: int) -> str:

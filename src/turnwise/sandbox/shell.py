@@ -34,6 +34,11 @@ class Inhabitant(Protocol):
     """A command in a sandbox, begun (`guest.Guest`, `containers.Contained`)."""
 
     @property
+    def is_counted(self) -> bool:
+        """Whether the kernel holds its memory and its processes, so that nobody need look."""
+        ...
+
+    @property
     def began(self) -> bool:
         """Whether there was a room for it; else what it told says why not."""
         ...
@@ -77,9 +82,9 @@ class Shell:
         if b"\0" in asked:
             raise SandboxError("the command cannot be started: there is a NUL in it")
         limits, started = self._limits, time.monotonic()
-        if self._living is None:
-            self._living = _Living(self._lodging)
+        self.begin()
         living = self._living
+        assert living is not None
         killed = living.inhabitant.killed_for_memory()
         status, stopped_by = living.command(command, started + min(seconds or limits.seconds, limits.seconds), limits)
         if stopped_by is None and living.inhabitant.killed_for_memory() > killed:
@@ -95,6 +100,16 @@ class Shell:
                 raise SandboxError(f"the command cannot be started: {said}")
         assert status is not None
         return Ran(status, output, stopped_by, time.monotonic() - started, restarted=ends)
+
+    def begin(self) -> None:
+        """Start the shell before its first command. Raises SandboxError."""
+        if self._living is None:
+            self._living = _Living(self._lodging)
+
+    @property
+    def lives(self) -> bool:
+        """Whether a shell is there that has not ended."""
+        return self._living is not None and self._living.lives()
 
     def stop(self) -> None:
         """End all that lives inside. The folder stays, and so does what was written elsewhere."""
@@ -138,17 +153,20 @@ class _Living:
         """Give a command and wait for its end: its status, None where the shell ended, and the limit that it met."""
         number = secrets.token_hex(16)
         quoted = shlex.quote(command)
-        tell = f"{{ command printf '%s %d\\0' {number} $? >&3; }} 2>/dev/null"
+        # After a command that ends within a quotation, bash knows no brace on the next line.
+        tell = f"command printf '%s %d\\0' {number} $? >&3"
         self._rest += f"eval {quoted} </dev/null >&4 2>&4 3>&- 4>&-\n{tell}\n".encode()
         mark = f"{number} ".encode()
+        look_s = WEIGH_S if self.inhabitant.is_counted else LOOK_S
         weigh_at = time.monotonic() + WEIGH_S
         while True:
-            lives = self._listen(min(LOOK_S, max(0.0, until - time.monotonic())))
+            lives = self._listen(min(look_s, max(0.0, until - time.monotonic())))
             if len(self._said) > limits.output_kb << 10:
                 return None, "output"
             if (status := self._status(mark)) is not None:
                 self._listen(self._settle_s)
                 self._drain(limits.output_kb << 10)
+                self._forget(number.encode())
                 if len(self._said) > limits.output_kb << 10:
                     return status, "output"
                 return status, "disk" if self.inhabitant.too_full() else None
@@ -163,6 +181,9 @@ class _Living:
                 if self.inhabitant.too_full():
                     return None, "disk"
                 weigh_at = time.monotonic() + WEIGH_S
+
+    def lives(self) -> bool:
+        return self._listen(0.0)
 
     def output(self, most: int) -> bytes:
         """What was said since the last time, up to a number of bytes."""
@@ -217,6 +238,11 @@ class _Living:
         """Take what was said before the end was told: it is in the pipe by now."""
         while len(self._said) <= most and self._take_said():
             pass
+
+    def _forget(self, number: bytes) -> None:
+        """Leave our own line out of what a shell says that traces its commands."""
+        if number in self._said:
+            self._said = bytearray().join(line for line in self._said.splitlines(True) if number not in line)
 
     def _status(self, mark: bytes) -> int | None:
         """The status of the command that was given with this number, if its end was told."""

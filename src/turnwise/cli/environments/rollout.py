@@ -17,7 +17,10 @@ from turnwise.types import MODEL_NAME
 
 if TYPE_CHECKING:
     from turnwise.config import Config
+    from turnwise.environments.base import Environment
+    from turnwise.environments.host import Host
     from turnwise.environments.rollout import GatewayAt
+    from turnwise.journal import Journal
 
 SCRIPTED = ("oracle", "nothing")
 """Agents that ask no model."""
@@ -45,7 +48,6 @@ def rollout(
     """Let an agent play tasks in a sandbox, each several times; the server of this home must be running."""
     from turnwise.cli.environments.progress import shown
     from turnwise.environments.actors import ModelActor, ScriptedActor
-    from turnwise.environments.host import Host
     from turnwise.environments.kinds import kind_of
     from turnwise.environments.programs.player import ProgramPlayer
     from turnwise.environments.programs.table import PROGRAMS
@@ -82,8 +84,7 @@ def rollout(
 
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
     limits = {stream: each.parallel for stream, each in settings.streams.items() if each.parallel is not None}
-    with closing(Journal.open(settings)) as journal:
-        host = Host(journal.environments, lambda kind, at: kind_of(kind).make(at, settings), folder, parallel)
+    with closing(Journal.open(settings)) as journal, closing(_host(settings, journal, parallel)) as host:
         rollouts = Rollouts(host, journal.environments, gateway, player, limits)
         out.print(f"run {name}: {len(read)} tasks, {len(plays)} rollouts", highlight=False, markup=False)
         ended = shown(rollouts.run(plays, parallel), len(plays))
@@ -98,6 +99,16 @@ def _context(gateway: GatewayAt) -> int | None:
     )
     listed.raise_for_status()
     return listed.json()["data"][0].get("max_model_len")
+
+
+def _host(settings: Config, journal: Journal, parallel: int) -> Host:
+    from turnwise.environments.host import Host
+    from turnwise.environments.kinds import kind_of
+
+    def make(kind: str, folder: Path) -> Environment:
+        return kind_of(kind).make(folder, settings)
+
+    return Host(journal.environments, make, settings.home / "environments", parallel, warm=settings.environments.warm)
 
 
 def _gateway(settings: Config) -> GatewayAt:

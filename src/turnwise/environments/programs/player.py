@@ -7,7 +7,6 @@ apart from the task's folder. What it costs and how often it asks are the gatewa
 from __future__ import annotations
 
 import shlex
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +16,8 @@ from turnwise.environments.base import InfrastructureFailure, Worked
 from turnwise.environments.host import Held
 from turnwise.environments.programs.table import HOME, Program
 from turnwise.sandbox.bubblewrap import PROGRAMS as SYSTEM
+from turnwise.sandbox.folder import delete_folder
+from turnwise.sandbox.leftovers import is_left, named
 from turnwise.sandbox.limits import Allowed, BoxLimits, Ran
 
 GIVEN = "/given"
@@ -44,12 +45,19 @@ class ProgramPlayer:
     def work(self, held: Held) -> Worked:
         """Run the program to its end. One that fails by itself, and is not cut off, is a failure of the machine."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(dir=self.folder) as place:
+        for entry in self.folder.iterdir():
+            if is_left(entry.name):  # of a player that was killed; the agents' token is in it
+                delete_folder(entry)
+        place = self.folder / named()
+        place.mkdir(mode=0o700)
+        try:
             for way, text in self.program.files(Endpoint(self.url, self.token, self.model, self.context)).items():
-                file = Path(place) / way
+                file = place / way
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text, encoding="utf-8")
-            ran = held.work(self._line(), self._limits(), self._allowed(Path(place)))
+            ran = held.work(self._line(), self._limits(), self._allowed(place))
+        finally:
+            delete_folder(place)
         words = ran.output[-8 * MOST_SHOWN :].decode(errors="replace").strip()[-MOST_SHOWN:]
         if ran.stopped_by == "time":
             return Worked(0, "the limit of time", {"program": words})
@@ -64,7 +72,7 @@ class ProgramPlayer:
     def _limits(self) -> BoxLimits:
         memory = self.program.memory_mb
         return BoxLimits(
-            seconds=self.limit_s, memory_mb=memory, processes=256, output_kb=4096, file_mb=256, disk_mb=512
+            seconds=self.limit_s, memory_mb=memory, processes=256, output_kb=4096, file_mb=256, disk_mb=512, cores=2.0
         )
 
     def _allowed(self, place: Path) -> Allowed:

@@ -1,7 +1,7 @@
 """A terminal: one action is one shell command in the sandbox, and the verifier looks at the folder from outside.
 
-Each command runs in a sandbox of its own over the same folder. So no process outlives its command, none is left when
-the verifier looks, and a change of directory or a variable does not reach the next command; files do.
+The commands of an episode run in one shell, in a sandbox over the task's folder: its directory, its variables and what
+it started stay. All of it is ended before the verifier looks.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from turnwise.environments.base import Action, InfrastructureFailure, Observatio
 from turnwise.environments.terminal.files_task import files_task
 from turnwise.errors import DataError, FolderFault, SandboxError
 from turnwise.sandbox.box import Box
+from turnwise.sandbox.choice import Sandboxes
 from turnwise.sandbox.folder import GuestFolder, delete_folder
-from turnwise.sandbox.limits import Allowed, BoxLimits, Ran
+from turnwise.sandbox.limits import INSIDE, Allowed, BoxLimits, Ran
+from turnwise.sandbox.shell import Shell
 
 SUBMIT = "submit"
 """The command that ends the episode."""
@@ -28,6 +30,7 @@ STEP_LIMIT = "step limit"
 MOST_UNREADABLE = 3
 """Actions in which no command was found, after which the episode ends."""
 FORMAT = "No command was found in your answer. Give exactly one: call the tool, or write it in a ```bash block."
+ANEW = f"(the shell ended with it; the next command begins in a new one, in {INSIDE}: files stay, variables do not)"
 _PRINTED = "\n\t\r\x1b"
 
 
@@ -57,20 +60,39 @@ class TerminalEnvironment:
         make: Callable[[Mapping[str, object]], FolderTask] = files_task,
         limits: BoxLimits | None = None,
         most_steps: int = 10,
+        sandboxes: Sandboxes | None = None,
     ) -> None:
         self._folder, self._make, self._most_steps = folder, make, most_steps
-        self._limits = limits or BoxLimits()
+        self._limits, self._sandboxes = limits or BoxLimits(), sandboxes or Sandboxes()
         self._task: FolderTask | None = None
+        self._shell: Shell | None = None
+        self._is_fresh = False
+
+    def prepare(self) -> None:
+        """Make the folder and start the shell. Raises InfrastructureFailure."""
+        self.close()
+        try:
+            self._folder.mkdir(parents=True, mode=0o700)
+            self._shell = self._sandboxes.shell(GuestFolder(self._folder), self._limits)
+            self._shell.begin()
+        except (OSError, SandboxError) as e:
+            raise InfrastructureFailure(f"the sandbox cannot be made: {e}") from e
+        self._is_fresh = True
+
+    def is_fit(self) -> bool:
+        """Whether the shell lives that was prepared, and no task began in it."""
+        return self._is_fresh and self._shell is not None and self._shell.lives
 
     def reset(self, task: Task) -> Observation:
         """Write the task's files into an empty folder. Raises InfrastructureFailure."""
-        self.close()
+        if not self.is_fit():
+            self.prepare()
+        self._is_fresh = False
         try:
             self._task = self._make(task.data)
-            self._folder.mkdir(parents=True, mode=0o700)
             self._task.set_up(self._folder)
-            self._box = Box(GuestFolder(self._folder), self._limits)
-        except (OSError, DataError, FolderFault, SandboxError) as e:
+        except (OSError, DataError, FolderFault) as e:
+            self.close()
             raise InfrastructureFailure(f"the task {task.id} cannot be set up: {e}") from e
         self._steps = self._unreadable = self._in_a_row = 0
         self._ended = ""
@@ -96,6 +118,7 @@ class TerminalEnvironment:
         if self._task is None or self._outcome is not None or self._ended:
             raise InfrastructureFailure("there is no episode under way: reset begins one")
         self._ended = "program"
+        self._end_shell()
         try:
             return Box(GuestFolder(self._folder), limits, allowed).run(command)
         except (OSError, SandboxError) as e:
@@ -106,6 +129,7 @@ class TerminalEnvironment:
         if self._task is None:
             raise InfrastructureFailure("there is no episode to score: reset begins one")
         if self._outcome is None:
+            self._end_shell()
             try:
                 checked = self._task.check(self._folder)
             except Exception as e:  # a verifier is anybody's code, and its fault is not the policy's
@@ -116,12 +140,22 @@ class TerminalEnvironment:
         return self._outcome
 
     def close(self) -> None:
-        """Delete the folder."""
-        self._task = None
+        """End what lives inside and delete the folder."""
+        self._task, self._is_fresh = None, False
+        self._end_shell()
         try:
             delete_folder(self._folder)
         except (OSError, SandboxError) as e:
             raise InfrastructureFailure(f"the folder of an episode cannot be deleted: {e}") from e
+
+    def _end_shell(self) -> None:
+        """After this nothing lives that the agent started."""
+        shell, self._shell = self._shell, None
+        try:
+            if shell is not None:
+                shell.close()
+        except (OSError, SandboxError) as e:
+            raise InfrastructureFailure(f"the sandbox cannot be ended: {e}") from e
 
     def _run(self, command: str) -> str:
         fault = _fault(command)
@@ -133,7 +167,8 @@ class TerminalEnvironment:
             return fault
         self._in_a_row = 0
         try:
-            return shown(self._box.run(command), self._limits)
+            assert self._shell is not None
+            return shown(self._shell.run(command), self._limits)
         except (OSError, SandboxError) as e:
             raise InfrastructureFailure(f"the sandbox failed: {e}") from e
 
@@ -168,6 +203,7 @@ def shown(ran: Ran, limits: BoxLimits) -> str:
         "disk": f"the folder has more than {limits.disk_mb} MB or {limits.entries} files",
     }
     end = f"(ended: {ends[ran.stopped_by]})" if ran.stopped_by else f"(exit status {ran.status})"
+    end += f"\n{ANEW}" if ran.restarted else ""
     return f"{_readable(ran.output)}\n{end}".strip()
 
 

@@ -10,12 +10,13 @@ from turnwise.environments.base import Action, Call, Instructions, Task
 from turnwise.environments.reading import fenced, function_tool
 from turnwise.environments.terminal.environment import SUBMIT, TerminalEnvironment
 from turnwise.environments.terminal.files_task import files_task
-from turnwise.sandbox.bubblewrap import check_machine
+from turnwise.sandbox.choice import Sandboxes
 
 SYSTEM = (
     "You solve a task in a Linux shell. Your folder is the working directory. In each answer give exactly one command: "
-    "call the tool `run`, or write it in one ```bash block. You then see its output. Each command starts anew in the "
-    f"folder; files stay. There is no network. When the task is done, give the command: {SUBMIT}"
+    "call the tool `run`, or write it in one ```bash block. You then see its output. The shell stays from one command "
+    "to the next, with its directory and variables. There is no network. When the task is done, give the command: "
+    f"{SUBMIT}"
 )
 TOOL = function_tool("run", f"Run a shell command in the folder; `{SUBMIT}` ends the task.", command="string")
 SHELLS = ("bash", "sh", "shell")
@@ -25,13 +26,14 @@ class TerminalKind:
     name = "terminal"
 
     def check_machine(self) -> None:
-        check_machine()
+        Sandboxes().check()
 
     def check_task(self, data: Mapping[str, object]) -> None:
         files_task(data)
 
     def make(self, folder: Path, config: Config) -> TerminalEnvironment:
-        return TerminalEnvironment(folder, most_steps=config.streams.terminal.max_steps or 10)
+        most_steps = config.streams.terminal.max_steps or 10
+        return TerminalEnvironment(folder, most_steps=most_steps, sandboxes=Sandboxes(config.environments))
 
     def instructions(self, task: Task) -> Instructions:
         return Instructions(SYSTEM, (TOOL,))

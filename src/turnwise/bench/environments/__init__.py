@@ -1,0 +1,1 @@
+"""How fast hosted environments are, and how many fit beside each other."""
