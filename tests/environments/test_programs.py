@@ -16,7 +16,7 @@ from tests.conftest import Running
 from tests.environments.test_rollout import at, group, host, needs_box, outcomes, plays
 from turnwise.agents.endpoint import Endpoint
 from turnwise.environments.programs.player import ProgramPlayer
-from turnwise.environments.programs.table import HOME, PROGRAMS, Program
+from turnwise.environments.programs.table import HOME, PROGRAMS, AgentProgram
 from turnwise.environments.rollout import Ended, Rollouts
 from turnwise.errors import ConfigError
 from turnwise.types import MODEL_NAME
@@ -44,7 +44,7 @@ def test_a_program_that_is_not_installed_is_said_with_what_to_do(
 
 
 @dataclass(frozen=True, slots=True)
-class Script(Program):
+class Script(AgentProgram):
     """A program that is a few lines of bash; its task is an argument that it does not read."""
 
     lines: str = ""

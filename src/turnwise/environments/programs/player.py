@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from turnwise.agents.endpoint import Endpoint
 from turnwise.environments.base import InfrastructureFailure, Worked
 from turnwise.environments.host import Held
-from turnwise.environments.programs.table import HOME, Program
+from turnwise.environments.programs.table import HOME, AgentProgram
 from turnwise.sandbox.bubblewrap import PROGRAMS as SYSTEM
 from turnwise.sandbox.folder import delete_folder
 from turnwise.sandbox.leftovers import is_left, named
@@ -33,7 +33,7 @@ class ProgramPlayer:
     """``url`` is the session's base URL without `/v1`, ``context`` the model's. ``folder``: where its files are written
     for as long as it runs. Raises InfrastructureFailure."""
 
-    program: Program
+    program: AgentProgram
     task: str
     url: str
     token: str

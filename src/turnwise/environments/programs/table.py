@@ -17,7 +17,7 @@ HOME = "/tmp/agent"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class AgentProgram:
     """``folders`` of the cache folder that it needs, its own first. ``words`` start it, before the task and behind it;
     ``before`` is what its configuration has beside the endpoint."""
 
@@ -54,7 +54,7 @@ _OPENCLAW = {
 PROGRAMS = {
     each.name: each
     for each in (
-        Program(
+        AgentProgram(
             "mini-swe-agent",
             ("mini-swe-agent",),
             ("mini", "--yolo", "--exit-immediately", "--output", f"{HOME}/trajectory.json", "--task"),
@@ -65,14 +65,14 @@ PROGRAMS = {
                 "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it asks the internet for prices, three times
             },
         ),
-        Program(
+        AgentProgram(
             "openclaw",
             ("openclaw", "node"),
             ("openclaw", "agent", "--local", "--session-id", "task", "--json", "--message"),
             before=json.dumps(_OPENCLAW),
             memory_mb=2048,
         ),
-        Program(
+        AgentProgram(
             "opencode",
             ("opencode", "node"),
             ("opencode", "run"),

@@ -32,7 +32,7 @@ from turnwise.gateway.turn.asked import WholeRequest, read_asked
 from turnwise.gateway.turn.in_hand import InHand
 from turnwise.gateway.turn.injecting import Injecting, ToldPrompt
 from turnwise.gateway.turn.leaving import Leaving
-from turnwise.gateway.turn.playing import Playing
+from turnwise.gateway.turn.playing import LIMITS_MET, Playing
 from turnwise.gateway.turn.prompting import Prompting
 from turnwise.gateway.turn.relaying import UpstreamVersions
 from turnwise.gateway.turn.sampling import OpenTurn
@@ -51,9 +51,6 @@ from turnwise.skills.compressing.prompts import ShortPrompts
 from turnwise.skills.serving import ServingSkills
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import UNANSWERED, FinishReason, TurnKind
-
-LIMITS_MET = {TOO_LONG: "the context is full", "step_limit": "the limit of steps"}
-"""Refusals that end a rollout which its agent did not end, by their code, and what is recorded of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,14 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from turnwise.gateway.errors import TOO_LONG
 from turnwise.gateway.wire.http_request import Caller
 from turnwise.journal import Journal
 from turnwise.schedule.traffic import Traffic
 from turnwise.types import Rollout
 
+LIMITS_MET = {TOO_LONG: "the context is full", "step_limit": "the limit of steps"}
+"""Refusals that end a rollout which its agent did not end, by their code, and what is recorded of them."""
 MOST_KNOWN = 4096
 """Sessions of which it is kept in mind whether they are rollouts."""
 LOOK_S = 0.25
