@@ -66,7 +66,7 @@ display: ## install an X server without a screen and a hand for its mouse; witho
 
 .PHONY: test
 test: pull postgres sandbox display ## what the project promises, with the real model and real processes: under half an hour
-	$(PYTEST) -m "not slow and not long and not clients and not attacks" -n 2
+	$(PYTEST) -m "not slow and not long and not clients and not tinker and not attacks" -n 2
 	$(PYTEST) -m "slow and not long and not clients and not attacks and not gate"
 
 .PHONY: test-long
@@ -109,6 +109,22 @@ test-vllm: pull ## the engine contract on a real vLLM server on the CPU, in an e
 	  touch $(VLLM)/.installed; }
 	TURNWISE_VLLM_PYTHON=$(VLLM)/bin/python $(PYTEST) -m vllm -s
 
+TINKER := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/skyrl-0.4.0
+
+.PHONY: test-tinker
+test-tinker: pull ## the trainer on a real server with the Tinker API (SkyRL with JAX on the CPU), in an environment of its own
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[tinker]'
+	@test -x $(TINKER)/bin/python || $(PYTHON) -m venv $(TINKER)
+	@# SkyRL 0.4.0 names Python 3.12 and runs on 3.11: it comes without its dependencies, which are those of 0.3.0
+	@test -e $(TINKER)/.installed || { \
+	  $(TINKER)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 && \
+	  $(TINKER)/bin/python -m pip install --quiet --disable-pip-version-check 'skyrl[tinker,jax]==0.3.0' aiohttp \
+	    jax==0.10.2 flax==0.12.8 optax==0.2.8 && \
+	  $(TINKER)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python \
+	    skyrl==0.4.0 tinker==0.25.0 && \
+	  touch $(TINKER)/.installed; }
+	TURNWISE_TINKER_PYTHON=$(TINKER)/bin/python $(PYTEST) -m tinker -rs
+
 REFERENCES := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/references-3
 
 .PHONY: test-references
@@ -142,7 +158,7 @@ check: install ## lint, types, import contracts and the fast tests: under two mi
 	$(BIN)/ruff format --check src tests
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-logo
-	$(PYTEST) -m "not slow and not clients and not vllm and not wide and not attacks" -n 2
+	$(PYTEST) -m "not slow and not clients and not vllm and not tinker and not wide and not attacks" -n 2
 
 .PHONY: format
 format: install ## format and mend what the linter can

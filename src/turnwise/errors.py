@@ -63,6 +63,14 @@ class AdapterError(TurnwiseError):
     """An adapter directory is missing, broken or does not fit the model."""
 
 
+class ServerLost(TurnwiseError):
+    """The server that holds the weights in training does not answer, lets nobody in, or was restarted in the middle."""
+
+
+class ServerRefused(TurnwiseError):
+    """That server answers, and says that it cannot do what it was asked."""
+
+
 class DiskFull(TurnwiseError):
     """There is no room for a file. None is half written; the work goes on once there is room."""
 

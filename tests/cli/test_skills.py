@@ -92,11 +92,33 @@ def test_errors_say_what_to_do(typed: Typed, file: Path, tmp_path: Path) -> None
         (("rollback", "9"), "there is no library 9; see `turnwise skills history`"),
         (("review", "--accept", "tidy-dates"), "is active; nothing was changed"),
         (("review", "--accept", "a", "--reject", "b"), "say one"),
-        (("import", tmp_path / "none.zip"), "No such file"),
+        (("import", tmp_path / "none.zip"), "there is no file .*none.zip"),
+        (("import", file), "is a single file; `turnwise skills add` takes one"),
         (("export", tmp_path / "x.tar"), "must end with .zip"),
     ):
         with pytest.raises(SkillError, match=said.replace("(", r"\(")):
             typed(*words)
+
+
+def test_an_edit_that_is_refused_is_not_lost(typed: Typed, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed("add", file)
+    monkeypatch.setenv("VISUAL", "sed -i s/^name:.*/name:[/")
+    with pytest.raises(SkillError, match=r"line 3.*; what you wrote is in .*edited-tidy-dates.md"):
+        typed("edit", "tidy-dates")
+    kept = typed.home / "edited-tidy-dates.md"
+    assert "name:[" in kept.read_text() and kept.stat().st_mode & 0o077 == 0
+    kept.write_bytes(text(body="Else."))
+    assert "has its text 2 now" in typed("edit", "tidy-dates", "--file", kept)
+
+
+@pytest.mark.parametrize("editor", ["false", "/none/such-editor"])
+def test_an_editor_that_fails_is_said(typed: Typed, file: Path, monkeypatch: pytest.MonkeyPatch, editor: str) -> None:
+    typed("add", file)
+    monkeypatch.setenv("VISUAL", editor)
+    with pytest.raises(
+        SkillError, match=r"your editor failed \(.*\); nothing was changed; set \$EDITOR, or give --file"
+    ):
+        typed("edit", "tidy-dates")
 
 
 def test_a_broken_file_is_said_with_its_line(typed: Typed, file: Path) -> None:

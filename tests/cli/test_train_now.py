@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +18,7 @@ from turnwise.config import Config, load_config
 from turnwise.errors import TurnwiseError
 from turnwise.journal import Journal
 from turnwise.schedule.asked import answer, ask_to_train, take_up, train_request
+from turnwise.schedule.state import schedule_state
 from turnwise.schedule.telling import when_trained
 
 
@@ -141,7 +143,19 @@ def test_when_weights_are_trained(
     tmp_path: Path, settings: dict[str, object], ready: int, loops: dict[str, dict[str, str]], words: str
 ) -> None:
     config = load_config(overrides={"home": tmp_path, **settings})
-    assert words in when_trained(config, ready, loops)
+    assert words in when_trained(config, ready, {"trainer": {"state": "waiting"}} | loops)
+
+
+@pytest.mark.parametrize("loops", [{}, {"trainer": {"state": "stopped"}}, {"trainer": {"seconds_ago": 100.0}}])
+def test_where_no_trainer_runs_each_command_says_it(config: Config, loops: dict[str, dict[str, Any]]) -> None:
+    assert when_trained(config, 8, loops) == "8 samples are ready; no trainer runs: start `turnwise serve`"
+
+
+def test_where_the_server_that_runs_has_no_trainer_each_command_says_it(config: Config) -> None:
+    """It was started with other settings than the file has by now."""
+    why = "the server that runs has no trainer"
+    assert why in when_trained(config, 8, {}, {"gateway", "judge"})
+    assert why in schedule_state(config, {"gateway", "judge"})["said"]
 
 
 def test_status_says_it_too(trainer: Journal, config: Config) -> None:

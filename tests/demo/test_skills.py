@@ -12,14 +12,14 @@ from turnwise.demo.server import Server
 from turnwise.demo.skills import ways
 from turnwise.demo.skills.run import as_markdown, cells
 from turnwise.demo.skills.ways import NO_SKILLS, WAYS, WISH, GivenForWish, WishFigures, WishLimits, WishTalk, keeps
-from turnwise.evolving.wishes import PersonsWish
 from turnwise.evolving.writing import skill_of_wish
 from turnwise.journal.skills.records import SkillChange
 from turnwise.skills.library import Library
 from turnwise.skills.placing import EXTRACTIVE
+from turnwise.skills.wishes import PersonsWish
 from turnwise.types import SkillState
 
-LIMITS = WishLimits(questions=2, skills_s=20.0, weights_s=3.0)
+LIMITS = WishLimits(questions=2, answer_s=20.0, silent_s=60.0)
 
 
 class Time:
@@ -74,22 +74,43 @@ def test_a_wish_that_becomes_a_skill_is_kept_by_the_next_answer(gateway: Running
         real.sleep(0.2)
         time.now += 0.2
 
-    first = talk.first_kept(20.0, pause)
-    assert first is not None and 0 < first < 20
+    first = talk.first_kept(LIMITS, pause)
+    assert first is not None and first > 0
     assert talk.ask("What is the capital of Japan?", ("tokyo",)).met
 
 
-def test_the_wait_for_an_answer_has_an_end(talk: WishTalk, time: Time) -> None:
+def test_the_wait_for_an_answer_ends_some_time_after_the_wish_was_judged(
+    gateway: Running, talk: WishTalk, time: Time
+) -> None:
     talk.say_wish()
-    assert talk.first_kept(60.0, time.pause) is None
-    assert 60.0 <= talk.since() < 60.0 + ways.LONGEST_PAUSE_S and 5 < time.pauses < 120
+    assert talk.first_kept(LIMITS, time.pause) is None
+    assert LIMITS.silent_s <= talk.since() < LIMITS.silent_s + ways.LONGEST_PAUSE_S, "nobody judges"
+
+    wish = gateway.journal.sessions.show("wish")
+    assert wish is not None
+    gateway.journal.verdicts.feedback(wish["turns"][0]["id"], 1, None)
+    began = talk.since()
+    assert talk.first_kept(LIMITS, time.pause) is None
+    assert LIMITS.answer_s <= talk.since() - began < LIMITS.answer_s + 2 * ways.LONGEST_PAUSE_S
 
 
-def test_the_wait_for_a_version_has_an_end_and_sees_one(gateway: Running, talk: WishTalk, time: Time) -> None:
+def test_the_wait_for_a_version_lasts_as_long_as_something_goes_on(
+    gateway: Running, talk: WishTalk, time: Time
+) -> None:
     talk.say_wish()
-    assert not talk.until_version(3.0, time.pause)
-    publish(gateway.journal)
-    assert talk.until_version(talk.since() + 1.0, time.pause) or gateway.journal.versions.latest() == 1
+    assert "nothing went on for 60 s" in talk.until_version(LIMITS, time.pause)
+    began, steps = talk.since(), 20
+
+    def works(seconds: float) -> None:
+        time.now += LIMITS.silent_s / 2  # a machine on which each step takes very long
+        nonlocal steps
+        steps -= 1
+        gateway.journal.status.say("trainer", {"state": "lessons", "done": steps})
+        if steps == 0:
+            publish(gateway.journal)
+
+    assert talk.until_version(LIMITS, works) == ""
+    assert talk.since() - began >= 10 * LIMITS.silent_s
 
 
 @pytest.mark.parametrize(

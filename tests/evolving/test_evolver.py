@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.versions import answered
+from tests.support.versions import answered, publish
 from turnwise.config import Config, load_config
 from turnwise.evolving.worker import Evolver
 from turnwise.journal import Journal, schema
@@ -176,6 +176,30 @@ def test_the_same_wish_again_changes_nothing_and_may_be_trained_on(home_config: 
     assert journal.skills.current().number == 1 and journal.failures.state(again) == "left"
     whole = journal.turns.get(again)
     assert whole is not None and whole.exclusion is not Exclusion.SUPPORT_DATA
+
+
+def test_a_wish_that_is_said_again_of_weights_that_should_know_it_is_told_again(
+    home_config: Config, journal: Journal, library: Library
+) -> None:
+    """They kept it in the questions that the trainer asked, and not in the person's."""
+    first = say(journal, "Always use metric units.")
+    evolve(home_config, journal)
+    number = publish(journal)
+    with journal.store.transaction() as c:
+        noted = pack_json({"wishes": [{"turns": [first], "kept": 1.0}]})
+        c.execute(schema.versions.update().where(schema.versions.c.number == number).values(gate=noted))
+    [before] = library.sync().injected
+    assert journal.skills.taught(number, [before.version.id]) == {before.version.id}
+
+    again = say(journal, "Always use metric units.")
+    evolve(home_config, journal)
+    [now] = library.sync().injected
+    assert (now.skill.content, now.state, now.version.number) == (before.skill.content, before.state, 2)
+    assert {turn for turn, _ in journal.skills.sources(now.version.id)} == {first, again}, "forgetting finds both"
+    assert journal.skills.taught(number, [now.version.id]) == set(), "until a later version keeps it"
+    say(journal, "Always use metric units.")
+    evolve(home_config, journal)
+    assert [known.version.id for known in library.sync().injected] == [now.version.id], "it is told already"
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.evolving.wishes import same_thing, wishes_among
 from turnwise.judges.text import sentences
 from turnwise.skills.vectors import word_vectors
+from turnwise.skills.wishes import same_thing, wishes_among
 
 HERE = Path(__file__).parent
 

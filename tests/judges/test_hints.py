@@ -1,14 +1,20 @@
 """Hints: sentences of the person as they wrote them, or a sentence of ours; content's advice is for review."""
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.judges.signals.hints import MAX_CHARS, hint_of
+from turnwise.judges.signals.hints import MAX_CHARS, MIN_CHARS, hint_of
+from turnwise.judges.signals.reading import read_parts
 from turnwise.judges.signals.verdict import judge_by_words
 from turnwise.judges.text import sentences
 from turnwise.messages import from_chat, saying
+from turnwise.skills.wishes import wishes_among
 
+EVOLVING = Path(__file__).parents[1] / "evolving"
 SAID = ("That's wrong.", "Always use metric units.", "Thanks!", "And shorter, please.")
 
 
@@ -51,6 +57,33 @@ def test_advice_of_a_tool_is_for_the_review_list_and_no_hint(output: str) -> Non
     assert verdict.hint is None
     assert verdict.proposal is not None
     assert verdict.proposal.source == "a tool"
+
+
+def lasting() -> list[str]:
+    """Wishes of the evolver's tests that say outright that they are meant to last, in six languages. Those that are too
+    short for any hint, as in Chinese, are left out."""
+    files = [EVOLVING / "wishes-dev.jsonl", EVOLVING / "wishes-kept-aside.jsonl"]
+    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    return [
+        row["said"]
+        for row in rows
+        if row["wish"] and len(row["said"]) > MIN_CHARS and wishes_among([row["said"]], None)
+    ]
+
+
+@pytest.mark.parametrize("said", lasting())
+def test_a_wish_that_is_meant_to_last_is_a_hint_whatever_the_head_thinks(said: str) -> None:
+    """It becomes a skill; without a hint the weights would never learn it."""
+    asked, answer = [saying("user", "What is the capital of Chile?")], saying("assistant", "Santiago.")
+    for words in (said, f"Thanks, that was perfect. {said}"):
+        verdict = judge_by_words(asked, answer, [saying("user", words)])
+        assert verdict.hint is not None and said in verdict.hint
+
+
+def test_what_a_task_says_of_its_result_is_no_hint_by_its_always() -> None:
+    said = "Write a function that parses dates. It must always return a list."
+    asked, answer = [saying("user", "hi")], saying("assistant", "Hello!")
+    assert read_parts(asked, answer, [saying("user", said)]).lasting == (False, False)
 
 
 def test_a_bare_failure_of_a_tool_gives_no_hint() -> None:

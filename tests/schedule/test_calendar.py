@@ -112,6 +112,45 @@ def test_folded_lines_a_byte_order_mark_and_foreign_line_ends() -> None:
         assert len(busy_times(trimmed(text, START), START, END, BERLIN)) == 1
 
 
+def declined(mail: str, *more: str) -> str:
+    return (
+        f'ATTENDEE;CN="Doe; PARTSTAT=ACCEPTED: Jo";ROLE=REQ-PARTICIPANT;PARTSTAT=DECLINED{"".join(more)}:mailto:{mail}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("attendee", "mine", "found"),
+    [
+        (declined("Jo@example.com"), "jo@example.com", []),
+        (declined("jo@example.com", ";X-NUM-GUESTS=0"), "JO@example.com ", []),
+        (declined("jo@example.com"), "", ["24T10:00-11:00"]),  # whose word that is, is not known
+        (declined("sam@example.com"), "jo@example.com", ["24T10:00-11:00"]),
+        (declined("jo@example.com").replace("DECLINED", "ACCEPTED"), "jo@example.com", ["24T10:00-11:00"]),
+        ('ATTENDEE;CN=";PARTSTAT=DECLINED":mailto:jo@example.com', "jo@example.com", ["24T10:00-11:00"]),
+        ("ATTENDEE;PARTSTAT=DECLINED;EMAIL=jo@example.com:urn:uuid:1", "jo@example.com", []),
+    ],
+)
+def test_an_invitation_that_the_person_declined_is_no_meeting(attendee: str, mine: str, found: list[str]) -> None:
+    content = calendar(meeting(24, 10, 11, attendee, "ATTENDEE;PARTSTAT=ACCEPTED:mailto:other@example.com"))
+    times = busy_times(trimmed(content, START, mine), START, END, BERLIN)
+    assert [f"{each.start:%dT%H:%M}-{each.end:%H:%M}" for each in times] == found
+
+
+def test_a_calendar_that_is_named_by_its_owners_address_says_whose_word_it_is() -> None:
+    """So do those of Google."""
+    assert busy("X-WR-CALNAME:jo@example.com", meeting(24, 10, 11, declined("jo@example.com"))) == []
+    assert busy(meeting(24, 10, 11, declined("jo@example.com")), "X-WR-CALNAME:jo@example.com") == []
+
+
+def test_one_day_of_a_series_is_declined_and_the_others_stay() -> None:
+    series = event(
+        "DTSTART:20261123T100000Z", "DTEND:20261123T110000Z", "RRULE:FREQ=DAILY;COUNT=3", "STATUS:CONFIRMED"
+    )  # fmt: skip
+    no = event("RECURRENCE-ID:20261124T100000Z", "DTSTART:20261124T100000Z", "DTEND:20261124T110000Z",
+               "STATUS:CONFIRMED", declined("jo@example.com"))  # fmt: skip
+    assert busy("X-WR-CALNAME:jo@example.com", series, no) == ["23T10:00-11:00", "25T10:00-11:00"]
+
+
 # Trimming
 
 

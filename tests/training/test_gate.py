@@ -15,7 +15,8 @@ from tests.training.homes import NO_LIMITS
 from tests.training.tiny import batch, no_tick, sample, shake, train_config
 from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer, repetition, sample_answers
-from turnwise.training.gate.examination import BaseReader, Examination, Material, _beyond, choose_asked
+from turnwise.training.gate.answers import Material, _beyond, choose_asked
+from turnwise.training.gate.examination import BaseReader, Examination
 from turnwise.training.gate.figures import FIGURES, Measurements, decide
 from turnwise.training.gate.gate import Gate, part_of
 from turnwise.training.gate.probes import LONGEST_PROMPT, Probe, probe_of

@@ -19,8 +19,9 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.backends.local import LocalBackend
-from turnwise.training.lessons import making
+from turnwise.training.lessons import keeping, making
 from turnwise.training.lessons.comparing import FOLLOWS, followed, follows, gains, loops, token_likelihoods
+from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import PLAUSIBLE, Lesson, make_lessons
 from turnwise.training.lessons.questions import (
@@ -182,6 +183,49 @@ def first_steps(policy: Policy, request: pytest.FixtureRequest) -> None:
         policy.load(before)
 
 
+def test_a_version_says_of_each_wish_in_how_many_of_its_answers_it_is_kept(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_lessons(monkeypatch)
+    noted = [{"turns": ["turn-1"], "kept": 0.5}]
+    monkeypatch.setattr(LocalBackend, "wishes_kept", lambda *_: noted)
+    bench = make()
+    feed(bench.journal, range(4))
+    assert bench.claim_and_work()
+    assert bench.journal.versions.all()[0].gate["wishes"] == noted
+
+
+def test_without_lessons_nothing_is_said_of_wishes(make: Callable[..., Bench]) -> None:
+    bench = make()
+    feed(bench.journal, range(4))
+    assert bench.claim_and_work()
+    assert "wishes" not in bench.journal.versions.all()[0].gate
+
+
+def test_a_wish_names_all_hints_that_say_it() -> None:
+    hints = ["be brief", "use metric units", "be  brief"]
+    assert standing(hints, topics).said == [[1], [0, 2]]
+
+
+@pytest.mark.slow
+def test_the_real_model_keeps_a_wish_when_it_is_told_and_not_when_it_is_bare(
+    small: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers are given: what is looked at is whether those with the words count, and those without do not."""
+    policy, renderer = small
+    wish = 'please close with "Over and out"'
+
+    def answers(text: str) -> Callable[..., list[GivenAnswer]]:
+        ids = renderer.encode(text)
+        return lambda policy, prompts, *_, **__: [GivenAnswer(ids, [0.0] * len(ids), True) for _ in prompts]
+
+    shares = []
+    for text in ("It is a thing of nature. Over and out", "It is a thing of nature.", "over and out " * 12):
+        monkeypatch.setattr(keeping, "sample_answers", answers(text))
+        shares += kept_shares(policy, renderer, [wish], 32, no_tick)
+    assert shares == [1.0, 0.0, 0.0], "who goes on saying the same keeps nothing"
+
+
 def test_one_lesson_in_four_is_set_aside(policy: Policy) -> None:
     learn, held = apart(with_base(policy, lessons(9), 64, no_tick))
     assert (len(learn), len(held)) == (6, 3)
@@ -195,6 +239,7 @@ def with_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
         return with_base(self.policy, lessons(1) * 8, 64, tick)  # so that those set aside are learned, too
 
     monkeypatch.setattr(LocalBackend, "lessons", given)
+    monkeypatch.setattr(LocalBackend, "wishes_kept", lambda *_: [])
 
 
 def test_an_update_goes_on_over_lessons_and_says_what_they_taught(

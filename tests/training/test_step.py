@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.training.stepping import assert_close, gradient, update
+from tests.training.stepping import assert_close, gradient, taught, update
 from tests.training.tiny import batch, ids, no_tick, sample, train_config
 from turnwise.training import step
 from turnwise.training.batching import Row, row_of
@@ -41,48 +41,6 @@ DEVICES = [
 def test_a_good_answer_becomes_more_likely_and_a_bad_one_less(tiny_dir: Path, reward: float, device: str) -> None:
     (change,), _ = update(tiny_dir, [sample(1, reward=reward, hint=None)], train_config(device=device))
     assert change * reward > 0
-
-
-def taught(folder: Path, teacher_likes_it: bool) -> Sample:
-    """A turn whose answer the hinted policy finds much more, or much less, likely than the plain policy does."""
-    config = train_config(method="opd", estimator="sampled", w_opd=1.0)
-    policy = Policy(folder, config)
-    for n in range(100):
-        # The likeliest answer of one of the two contexts is unlikely in the other.
-        prompt, hint = ids(n, 8), f"hint {n}"
-        at = 6
-        context = prompt if not teacher_likes_it else _with_hint(policy, prompt, hint, at)
-        answer = _greedy(policy, context, 4)
-        candidate = sample(
-            1, prompt_ids=prompt, response_ids=answer, hint=hint, hint_at=at, temperature=1.0, reward=0.0
-        )
-        teacher, old = _teacher_and_old(policy, candidate)
-        if abs(teacher - old) > 3 and (teacher > old) == teacher_likes_it:
-            return candidate
-    raise AssertionError("no such turn among the candidates")
-
-
-def _with_hint(policy: Policy, prompt: list[int], hint: str, at: int) -> list[int]:
-    from turnwise.training.policy import hinted_prompt
-
-    return hinted_prompt(prompt, hint, at, policy.tokenizer)
-
-
-def _greedy(policy: Policy, context: list[int], length: int) -> list[int]:
-    answer: list[int] = []
-    with torch.no_grad():
-        for _ in range(length):
-            logits = policy.model(input_ids=torch.tensor([context + answer], device=policy.device)).logits[0, -1]
-            answer.append(int(logits.argmax()))
-    return answer
-
-
-def _teacher_and_old(policy: Policy, one: Sample) -> tuple[float, float]:
-    config = train_config(method="opd")
-    (signals,) = compute_signals(policy, batch([one]), config, no_tick)
-    assert signals.teacher is not None
-    teacher = policy.token_logprobs(signals.teacher, signals.temperature, signals.tokens)
-    return teacher.sum().item(), signals.old.sum().item()
 
 
 @pytest.mark.parametrize("device", DEVICES)

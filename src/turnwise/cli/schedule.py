@@ -21,9 +21,11 @@ schedule_app = typer.Typer(help="When the person is away, so that weights may be
 @schedule_app.command("status", epilog="Example: turnwise schedule status")
 def schedule_status(config: ConfigFile = None, home: Home = None, sets: Set = None, as_json: Json = False) -> None:
     """Whether the window is open or shut, and what each sensor says; of the running trainer, or else looked at now."""
+    from turnwise.loops.states import read_states
     from turnwise.schedule.state import schedule_state
 
-    state = schedule_state(read_config(config, home, sets))
+    settings = read_config(config, home, sets)
+    state = schedule_state(settings, read_states(settings.home))
     if as_json:
         print_json(state)
         return

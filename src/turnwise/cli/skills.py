@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from turnwise.cli.hints import safe
 from turnwise.cli.options import ConfigFile, Home, Json, ago, out, print_json, read_config
 from turnwise.errors import SkillError
+from turnwise.files import write_atomically
 from turnwise.types import SkillState
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def skills_add(
     from turnwise.skills.packs import read_skill
     from turnwise.skills.skill_file import parse
 
-    skill = parse(_standard_input(), "standard input") if file == "-" else read_skill(Path(file))
+    skill = parse(sys.stdin.buffer.read(MOST_READ), "standard input") if file == "-" else read_skill(Path(file))
     _with_library(config, home, lambda library, _: library.add([skill], SkillState.ACTIVE, "person"))
     _say(f"the skill {skill.name} is in the library")
 
@@ -159,12 +160,23 @@ def skills_edit(
     if file is not None:
         content = read_skill(file).content
     else:
-        edited = click.edit(known.skill.content.decode("utf-8-sig"), extension=".md", require_save=True)
+        try:
+            edited = click.edit(known.skill.content.decode("utf-8-sig"), extension=".md", require_save=True)
+        except click.ClickException as e:
+            said = f"your editor failed ({e.message}); nothing was changed; set $EDITOR, or give --file"
+            raise SkillError(said) from e
         if edited is None:
             _say("nothing was changed")
             return
         content = edited.encode()
-    view = _with_library(config, home, lambda library, _: library.edit(known.skill.name, content))
+    try:
+        view = _with_library(config, home, lambda library, _: library.edit(known.skill.name, content))
+    except SkillError as e:
+        if file is not None:
+            raise
+        kept = read_config(config, home, None).home / f"edited-{known.skill.name}.md"
+        write_atomically(kept, content)
+        raise SkillError(f"{e}; what you wrote is in {kept}: mend it, and give it as --file") from e
     _say(f"{known.skill.name} has its text {view.skills[known.skill.name].version.number} now")
 
 
@@ -274,9 +286,7 @@ def skills_import(
     state = SkillState.ACTIVE if trust else SkillState.REVIEW
     _with_library(config, home, lambda library, _: library.add(skills, state, "import"))
     what = "are used from now on" if trust else "wait for `turnwise skills review`"
-    _say(
-        f"{len(skills)} skill{'s' if len(skills) > 1 else ''} ({', '.join(skill.name for skill in skills[:5])}) {what}"
-    )
+    _say(f"{_counted(len(skills))} ({', '.join(skill.name for skill in skills[:5])}) {what}")
 
 
 @skills_app.command("learn-from", epilog="Example: turnwise skills learn-from run.json")
@@ -321,7 +331,7 @@ def skills_export(
     if not skills:
         raise SkillError("there is no skill to export; see `turnwise skills list`")
     write_pack(path, skills)
-    _say(f"{len(skills)} skill{'s' if len(skills) > 1 else ''} in {path}")
+    _say(f"{_counted(len(skills))} in {path}")
 
 
 @skills_app.command("prompts", epilog="Example: turnwise skills prompts")
@@ -374,8 +384,8 @@ def _move(
     _say(f"the skill {_with_library(config, home, move)} {said}")
 
 
-def _standard_input() -> bytes:
-    return sys.stdin.buffer.read(MOST_READ)
+def _counted(skills: int) -> str:
+    return f"{skills} skill{'s' if skills > 1 else ''}"
 
 
 def _body(known: KnownSkill) -> dict[str, Any]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from turnwise.journal import Journal
 
 train_app = typer.Typer(help="Training of weights.", no_args_is_help=True)
-SILENT_S = 60.0
 POLL_S = 0.5
 
 
@@ -51,14 +50,12 @@ def train_now(
 def _never(settings: Config, figures: dict[str, Any]) -> str | None:
     """Why no trainer would ever take up the request, and what to do; None where one may."""
     from turnwise.loops.states import read_states
-    from turnwise.schedule.telling import why_never
+    from turnwise.schedule.telling import trainer_runs, why_never
 
     states = read_states(settings.home)
     if why := why_never(settings, states):
         return f"{why} (the home is {settings.home})"
-    trainer = figures["loops"].get("trainer")
-    alone = trainer is not None and trainer["state"] != "stopped" and trainer["seconds_ago"] < SILENT_S
-    if states or alone:
+    if trainer_runs(figures["loops"], states):
         return None
     return f"no trainer runs for the home {settings.home}; start `turnwise serve`, or see --home"
 
@@ -76,6 +73,7 @@ def _waited(journal: Journal, limit_s: float) -> str:
     silent for ten minutes, what comes of that one is what comes of this one.
     """
     from turnwise.schedule.asked import train_request
+    from turnwise.schedule.telling import SILENT_S
 
     until, shown = time.monotonic() + limit_s, ""
     while time.monotonic() < until:

@@ -62,6 +62,11 @@ def trains_never(config: Any) -> str | None:
         )
     if gate.unmeasured != "hold":
         return None
+    if train.backend == "tinker":
+        return (
+            'gate.unmeasured = "hold" refuses what was not measured, and train.backend = "tinker" can measure neither '
+            'step_kl nor drift_kl, which are of whole distributions; set gate.unmeasured = "pass"'
+        )
     if gate.probe_share == 0 and METHODS[train.method].scores and train.w_binary > 0:
         return (
             'gate.unmeasured = "hold" waits for a session that was set aside, and with gate.probe_share = 0 none ever '

@@ -147,6 +147,11 @@ class ScheduleConfig(Section):
     calendar_password_env: str = Field(
         default="TURNWISE_CALENDAR_PASSWORD", description="Environment variable with the password there."
     )
+    calendar_mail: str = Field(
+        default="",
+        description="Your address in invitations, so that those you declined count as no meetings; empty: "
+        "`calendar_user`, or the calendar's own name where that is an address.",
+    )
     google_client_id: str = Field(
         default="", description="Id of your own 'desktop app' client at Google, for `turnwise schedule connect google`."
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from turnwise.config.addresses import DATABASE_URL, DatabaseUrl
+from turnwise.config.backends import address_without_key, refused_by_backend
 from turnwise.config.modes import WHEN, When
 from turnwise.methods import METHODS, OF_TURNS, method_of_turns
 from turnwise.patterns import anchored
@@ -263,8 +264,10 @@ class TrainConfig(Section):
         description="With weights = 'full', the base model that is compared with: kept in memory, or read from its "
         "folder each time. An adapter needs neither.",
     )
-    backend: Literal["local", "fsdp2"] = Field(
-        default="local", description="Where the weights are: in this process, or cut over several (see training.md)."
+    backend: Literal["local", "fsdp2", "tinker"] = Field(
+        default="local",
+        description="Where the weights are: in this process, cut over several, or at a server with the Tinker API (see "
+        "training.md).",
     )
     processes: int = Field(
         default=2, ge=2, description="Processes of 'fsdp2' that are started here; torchrun says it itself."
@@ -272,6 +275,18 @@ class TrainConfig(Section):
     rank_timeout_s: Seconds = Field(
         default=600.0, description="Longest wait of processes of 'fsdp2' for one of them that hangs."
     )
+    tinker_url: str | None = Field(
+        default=None, description="Address of the server of 'tinker'; unset: the client's own (`TINKER_BASE_URL`)."
+    )
+    tinker_model: str | None = Field(
+        default=None, description="The base model's name at that server; unset: `model.path`."
+    )
+    tinker_reduction: Literal["sum", "mean"] = Field(
+        default="sum",
+        description="How that server puts the losses of tokens together: their sum, as the Tinker service has it, or "
+        "the mean over texts of the mean over tokens, as SkyRL's JAX engine.",
+    )
+    tinker_timeout_s: Seconds = Field(default=600.0, description="Longest wait for one answer of that server.")
     lr: float = Field(default=LORA_LR, gt=0, description=f"Learning rate; with weights = 'full' {FULL_LR:g} if unset.")
     epochs: int = Field(default=1, ge=1, description="Passes over a batch.")
     minibatch: int = Field(
@@ -326,12 +341,14 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _backend_fits(self) -> TrainConfig:
-        if self.backend == "fsdp2" and self.weights == "full" and self.reference == "read":
-            raise ValueError(
-                'train.backend = "fsdp2" keeps the base model in parts; set train.reference = "kept", or '
-                'train.backend = "local"'
-            )
+        if said := refused_by_backend(self):
+            raise ValueError(said)
         return self
+
+    @field_validator("tinker_url")
+    @classmethod
+    def _an_address(cls, url: str | None) -> str | None:
+        return None if url is None else address_without_key(url)
 
     @model_validator(mode="after")
     def _some_signal(self) -> TrainConfig:

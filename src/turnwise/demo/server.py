@@ -23,7 +23,8 @@ from typing import Any
 
 from turnwise.errors import TurnwiseError
 
-START_LIMIT_S = 180.0
+START_LIMIT_S = 960.0
+"""Longer than the supervisor gives its slowest loop, which it starts again: a busy machine is no fault."""
 ASK_LIMIT_S = 60.0
 STOP_LIMIT_S = 30.0
 _LOG_TAIL = 2000

@@ -15,6 +15,7 @@ from turnwise.journal import Journal
 from turnwise.journal.counts import differences, read_counts, recount
 from turnwise.journal.queue.refusals import wall
 from turnwise.journal.read_only import SchemaAge, exists, read_only, schema_age
+from turnwise.loops.states import read_states
 from turnwise.schedule.telling import when_trained
 from turnwise.types import PolicyVersion
 
@@ -38,7 +39,7 @@ def examine_journal(config: Config) -> Iterator[Said]:
     status, versions = seen.status, seen.versions
     turns, serving = sum(status["turns"].values()), status["version"]["number"]
     yield "journal", "ok", f"{turns} turns, version {serving} serves"
-    yield "training", "ok", when_trained(config, status["samples_ready"], status["loops"])
+    yield "training", "ok", when_trained(config, status["samples_ready"], status["loops"], read_states(config.home))
     path = config.journal_path
     if path.exists() and path.stat().st_mode & 0o077:
         yield "journal", "note", f"others can read {path}; run: chmod 600 {path}"

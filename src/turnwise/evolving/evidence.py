@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from turnwise.evolving.wishes import PersonsWish, wishes_among
 from turnwise.judges.signals.reading import read
 from turnwise.judges.sources.by_source import Sources, by_source
 from turnwise.judges.sources.person import person_words
 from turnwise.judges.text import clip, sentences, without_judge_orders
 from turnwise.messages import answer_text, clean, parts_of, text_of
+from turnwise.skills.wishes import PersonsWish, wishes_among
 from turnwise.types import Image, JudgeTask
 
 BY_THE_ACTION = ("tool.bad_call", "tool.command_not_found", "tool.check_failed", "tool.tests_failed")

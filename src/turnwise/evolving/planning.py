@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from turnwise.errors import SkillError
 from turnwise.evolving.clusters import Cluster
 from turnwise.evolving.evidence import ShownTurn
-from turnwise.evolving.wishes import PersonsWish, ends, same_thing, says_nothing_new
 from turnwise.evolving.writing import MADE_BY, skill_of_tool, skill_of_wish
 from turnwise.journal.skills.records import SkillChange
 from turnwise.journal.skills.replays import ReplayResult
@@ -20,6 +20,7 @@ from turnwise.skills.library import KnownSkill, LibraryView
 from turnwise.skills.placing import words_of_wish
 from turnwise.skills.skill_file import parse, write
 from turnwise.skills.vectors import WordVectors
+from turnwise.skills.wishes import PersonsWish, ends, same_thing, says_nothing_new
 from turnwise.types import INJECTED, Skill, SkillState
 
 EVOLVER = "evolver"
@@ -42,14 +43,23 @@ class PlannedChanges:
         return ", ".join(said[:3]) + (f" and {len(said) - 3} more" if len(said) > 3 else "")
 
 
-def plan_wishes(turns: Sequence[ShownTurn], view: LibraryView, vectors: WordVectors) -> PlannedChanges:
-    """A skill for each new wish; of two about one thing the later one counts, and one may take back another."""
+def plan_wishes(
+    turns: Sequence[ShownTurn],
+    view: LibraryView,
+    vectors: WordVectors,
+    taught: Mapping[str, Sequence[tuple[str, str]]] = MappingProxyType({}),
+) -> PlannedChanges:
+    """A skill for each new wish; of two about one thing the later one counts, and one may take back another.
+
+    ``taught``: the names of wishes that prompts have no more, for the weights should know them, with their sources. One
+    that is said again gets its text anew: it is told until a later version keeps it.
+    """
     plan = PlannedChanges()
     standing = {name: known.skill for name, known in view.skills.items() if _is_ours(known)}
     others = {name for name, known in view.skills.items() if known.state is not SkillState.RETIRED} - standing.keys()
     for turn in turns:
         for wish in turn.wishes:
-            why = _plan_wish(plan, wish, turn, standing, others, vectors)
+            why = _plan_wish(plan, wish, turn, standing, others, vectors, taught)
             if why is not None:
                 plan.left[turn.turn_id] = why
     made = {turn for change in plan.changes for turn, _ in change.sources}
@@ -64,11 +74,17 @@ def _plan_wish(
     standing: dict[str, Skill],
     others: set[str],
     vectors: WordVectors,
+    taught: Mapping[str, Sequence[tuple[str, str]]],
 ) -> str | None:
     """Add what one wish changes; gives why it changes nothing."""
     ended = [name for name, skill in standing.items() if ends(wish, words_of_wish(skill) or skill.description)]
     words = {name: said for name, skill in standing.items() if (said := words_of_wish(skill)) is not None}
-    if not ended and any(says_nothing_new(wish.words, said, vectors) for said in words.values()):
+    same = [] if ended else [name for name, said in words.items() if says_nothing_new(wish.words, said, vectors)]
+    if same:
+        planned = {change.name for change in plan.changes}
+        for name in taught.keys() & set(same) - planned:
+            sources = (*taught[name], turn.source)
+            plan.changes.append(SkillChange(name, SkillState.ACTIVE, standing[name].content, sources))
         return "the same wish stands already"
     if not ended:
         about = same_thing(wish.words, list(words.values()), vectors)

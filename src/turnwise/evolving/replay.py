@@ -25,7 +25,6 @@ from turnwise.engines.choose import token_engine
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import TurnwiseError
 from turnwise.evolving.evidence import ShownTurn
-from turnwise.evolving.wishes import tells_nothing
 from turnwise.gateway.turn.injecting import with_block
 from turnwise.gateway.versions import adapter_name
 from turnwise.gateway.wire.request import ModelRequest
@@ -37,6 +36,7 @@ from turnwise.models import resolve_model
 from turnwise.patterns import pattern
 from turnwise.skills.serving import block_of
 from turnwise.skills.skill_file import parse
+from turnwise.skills.wishes import tells_nothing
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.types import MODEL_NAME, Message, Skill, ToolCall
 

@@ -38,7 +38,8 @@ _STEERS = any_of(
     r"\bwithout (?:asking|telling|informing) the (?:user|person)\b",
     r"\byou are now\b|\bnew (?:persona|identity)\b|\bdeveloper mode\b|\bjailbreak\b",
     r"\b(?:always|automatically) (?:approve|accept|grant|allow|trust)\b",
-    r"\bbase64\b|\beval ?\(|\bexec ?\(",
+    r"\bbase(?:32|58|64|85)\b|\brot-?13\b|\beval ?\(|\bexec ?\(",
+    r"\b(?:decode|decipher|decrypt)\b.{0,60}\b(?:obey|follow|execute)\b",
 )
 _MARKUP = any_of(
     r"<\|.{0,40}\|>", r"</?(?:system|user|assistant|tool|script|iframe|img|data)\b", r"\[/?INST\]",
@@ -55,6 +56,7 @@ _HOST = pattern(
     IGNORECASE,
 )
 """What may be an address without a scheme: names with dots, the last of them, and a path or a port."""
+_PHONE = pattern(r"\+\d(?:[ ()./-]{0,2}\d){6,14}\b|\b(?!\d{4}-\d\d-\d\d)\d(?:[ ()./-]{0,2}\d){9,14}\b")
 _TOP_LEVELS = frozenset(
     "com org net io dev ai app co info biz xyz top site online store shop cloud link live club tech me ly gg to tk ml"
     " tv us uk de fr es it nl pt ru ua cn jp kr in br au ca ch at be se no eu edu gov mil example test invalid onion"
@@ -146,9 +148,9 @@ def unsafe(text: str, said: str) -> str | None:
         return "the text asks for more than its topic: instructions about instructions, secrets, or markup"
     lower = said.lower()
     hosts = (found for found in _HOST.finditer(plain) if _is_address(found))
-    for found in (*_ADDRESS.finditer(plain), *hosts, *_COMMAND.finditer(plain)):
+    for found in (*_ADDRESS.finditer(plain), *_PHONE.finditer(plain), *hosts, *_COMMAND.finditer(plain)):
         if found.group().strip("`$|;& ").lower() not in lower:
-            return "the text names an address or a command that the person never did"
+            return "the text names an address, a number to call or a command that the person never did"
     return None
 
 

@@ -34,7 +34,6 @@ from turnwise.evolving.planning import (
 )
 from turnwise.evolving.replay import Replayer
 from turnwise.evolving.replies import BadReply
-from turnwise.evolving.wishes import wishes_among
 from turnwise.evolving.writing import MADE_BY
 from turnwise.journal import Journal
 from turnwise.journal.skills.failures import FailureKind, JudgedTurn
@@ -44,6 +43,7 @@ from turnwise.messages import answer_of, storable
 from turnwise.skills.compressing.making import PromptShortener
 from turnwise.skills.library import KnownSkill, Library, LibraryView
 from turnwise.skills.vectors import WordVectors, word_vectors
+from turnwise.skills.wishes import wishes_among
 from turnwise.types import FinishReason, JudgeTask, SkillState
 
 log = logging.getLogger(__name__)
@@ -276,7 +276,14 @@ class Evolver:
         turns = await self._pending("wish", lambda shown, _: bool(shown.wishes))
         if turns:
             view = await asyncio.to_thread(self._library.sync)
-            await self._carry_out(plan_wishes(turns, view, vectors), view, MADE_BY, self._library.take_wishes)
+            plan = plan_wishes(turns, view, vectors, await asyncio.to_thread(self._taught, view))
+            await self._carry_out(plan, view, MADE_BY, self._library.take_wishes)
+
+    def _taught(self, view: LibraryView) -> dict[str, list[tuple[str, str]]]:
+        """The wishes that the version that serves should know, by name, with the turns in which they were said."""
+        names = {known.version.id: known.skill.name for known in view.injected if known.version.made_by == MADE_BY}
+        known = self._journal.skills.taught(self._journal.versions.latest(), list(names))
+        return {names[version]: self._journal.skills.sources(version) for version in known}
 
     async def _make_of_failures(self, vectors: WordVectors) -> None:
         turns = await self._pending("failure", lambda shown, judged: shown.failed and not judged.trained)

@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Collection
 
 from turnwise.errors import SkillError
-from turnwise.evolving.wishes import PersonsWish
 from turnwise.patterns import IGNORECASE, pattern
 from turnwise.skills.placing import EXTRACTIVE, SAID
 from turnwise.skills.retrieval import ALWAYS, stems
 from turnwise.skills.skill_file import check_name, write
+from turnwise.skills.wishes import PersonsWish
 from turnwise.types import Skill
 
 MADE_BY = EXTRACTIVE

@@ -6,6 +6,7 @@ of the gateway's own traffic what it noted last.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
@@ -31,14 +32,17 @@ _SAID = {
 }
 
 
-def schedule_state(config: Config) -> dict[str, Any]:
-    """What `said` sums up, whether the window is `open`, who `seen_by`, and the `readings` of the sensors."""
-    return _whatever_is_seen(config) or _of_the_trainer(config) or _of_now(config)
+def schedule_state(config: Config, supervised: Collection[str] = ()) -> dict[str, Any]:
+    """What `said` sums up, whether the window is `open`, who `seen_by`, and the `readings` of the sensors.
+
+    `supervised` names the loops of the server that runs; empty where none does.
+    """
+    return _whatever_is_seen(config, supervised) or _of_the_trainer(config) or _of_now(config)
 
 
-def _whatever_is_seen(config: Config) -> dict[str, Any] | None:
+def _whatever_is_seen(config: Config, supervised: Collection[str]) -> dict[str, Any] | None:
     """Where the configuration alone decides; None with `train.when = "idle"`."""
-    if why := why_never(config):
+    if why := why_never(config, supervised):
         said, opens = f"Nothing is trained: {why}.", False
     elif config.train.when == "always":
         said, opens = 'train.when is "always": a step begins whenever there is enough for one, whoever is there.', True

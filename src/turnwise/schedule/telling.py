@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from turnwise.capabilities import capabilities
@@ -11,6 +11,10 @@ from turnwise.schedule import asked, traffic, watch
 
 NOTES = frozenset((traffic.STATUS_KEY, watch.STATUS_KEY, asked.STATUS_KEY))
 """What stands among the words of loops and is none: it has its place in the sentence, and falls silent as it likes."""
+
+
+SILENT_S = 60.0
+"""A trainer that has said nothing for so long is none: it says how it is every few seconds."""
 
 
 def why_never(config: Config, supervised: Collection[str] = ()) -> str | None:
@@ -29,6 +33,13 @@ def why_never(config: Config, supervised: Collection[str] = ()) -> str | None:
     return None
 
 
+def trainer_runs(loops: Mapping[str, Any], supervised: Collection[str] = ()) -> bool:
+    """Whether a trainer is there that would take work up, of a server or alone."""
+    trainer = loops.get("trainer")
+    alone = trainer is not None and trainer.get("state") != "stopped" and trainer.get("seconds_ago", 0.0) < SILENT_S
+    return bool(supervised) or alone
+
+
 def when_trained(config: Config, ready: int, loops: dict[str, Any], supervised: Collection[str] = ()) -> str:
     """What comes of `ready` samples, and when.
 
@@ -36,11 +47,14 @@ def when_trained(config: Config, ready: int, loops: dict[str, Any], supervised: 
     started with other settings than `config` has.
     """
     said = waiting(config, ready)
-    at_once = ", or `turnwise train now`" if ready else ""
+    runs = trainer_runs(loops, supervised)
+    at_once = ", or `turnwise train now`" if ready and runs else ""
     trainer = loops.get("trainer", {})
     when = trainer.get("when", config.train.when)  # it may have been started with another
     if why := why_never(config, supervised):
         return f"never: {why}" if not config.train.enabled else f"{said}; nothing is trained: {why}"
+    if not runs:
+        return f"{said}; no trainer runs: start `turnwise serve`"
     if trainer.get("state") == "paused":
         return f"in the middle of a step, and stands: {trainer.get('for')}"
     if when == "manual":

@@ -47,6 +47,10 @@ def read_pack(path: Path) -> list[Skill]:
         for fault in found.faults.values():
             raise SkillError(fault)
         texts = [(str(path / name / FILE), content) for name, content in found.files.items()]
+    elif not path.exists():
+        raise SkillError(f"there is no file {path}")
+    elif path.suffix == ".md":
+        raise SkillError(f"{path} is a single file; `turnwise skills add` takes one")
     else:
         texts = list(_members(path))
     if not texts:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from turnwise.config import Config
-from turnwise.errors import TurnwiseError
+from turnwise.errors import SkillError, TurnwiseError
 from turnwise.journal import Journal
 from turnwise.skills.embedding import Embedder, embedder
 from turnwise.skills.library import KnownSkill, Library
@@ -21,6 +21,8 @@ from turnwise.skills.placing import place_of_wishes, sentence_behind
 from turnwise.skills.query import question_of
 from turnwise.skills.retrieval import BYTES_PER_TOKEN, SkillIndex, choose
 from turnwise.skills.staying import staying
+from turnwise.skills.vectors import word_vectors
+from turnwise.skills.wishes import ended_in
 from turnwise.types import BASE_VERSION, Message, Skill, SkillState
 
 log = logging.getLogger(__name__)
@@ -94,8 +96,8 @@ class ServingSkills:
         """The skills for a conversation, and the generation of the library. The order is by name.
 
         A share of sessions goes without a candidate, each time the same ones. `had`: the versions in the prompt that
-        this one goes on from; the set stays where it can. `policy`: the version of the weights that answer; a wish that
-        they were taught and that would stand behind the question is left out.
+        this one goes on from; the set stays where it can. `policy`: the version of the weights that answer. Of wishes
+        that would stand behind the question those are left out that they were taught, or that the question ends.
         """
         picture = self._picture
         if picture is None:
@@ -104,13 +106,13 @@ class ServingSkills:
             return ChosenSkills(picture.generation)
         wanted = self._settings
         question = question_of(messages)
-        known = self._taught(picture, policy)
+        without = self._taught(picture, policy) | self._ended(picture, question)
         limits = (wanted.threshold, wanted.most, wanted.max_tokens, wanted.retrieval)
-        found = choose(picture.index, question, *limits, without=known)
+        found = choose(picture.index, question, *limits, without=without)
         if picture.index.fault:
             self._say(picture.index.fault)
         if before := picture.standing(had):
-            found = staying(question, found, before)
+            found = [skill for skill in staying(question, found, before) if skill.name not in without]
         left_out = {
             skill.name
             for skill in found
@@ -132,6 +134,17 @@ class ServingSkills:
         if policy not in picture.taught:
             picture.taught[policy] = self._records.taught(policy, [picture.versions[name] for name in picture.wishes])
         return {name for name in picture.wishes if picture.versions[name] in picture.taught[policy]}
+
+    def _ended(self, picture: _Picture, question: str) -> set[str]:
+        """The names of wishes for behind a question that this question takes back or puts another in place of: the
+        sentence would stand right behind the words that end it."""
+        if not picture.wishes or not question:
+            return set()
+        try:
+            return ended_in(question, picture.wishes, word_vectors)
+        except SkillError as e:
+            self._say(str(e))
+            return set()
 
     def take_up(self) -> None:
         """Draw the picture anew where anything has changed; a fault is said once, and the last picture stays."""

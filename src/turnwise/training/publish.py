@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from turnwise.files import put_in_place, remove, staged, sync_all
 from turnwise.journal import Journal
 from turnwise.models.identity import BASE
-from turnwise.training.weights.base import State, TrainedWeights
+from turnwise.training.weights.base import State
 from turnwise.training.weights.files import META
 from turnwise.training.weights.moments import FILE as MOMENTS
 from turnwise.training.weights.moments import write_moments
@@ -36,15 +37,27 @@ def held_dir(versions: Path) -> Path:
     return versions / HELD
 
 
+class Written(Protocol):
+    """What the files of a version are made by: that part of `TrainedWeights`."""
+
+    @property
+    def kind(self) -> Literal["lora", "full"]: ...
+
+    @property
+    def base(self) -> str | None: ...
+
+    def write(self, state: State, folder: Path) -> None: ...
+
+
 @contextmanager
 def staged_version(
-    version: PolicyVersion, weights: TrainedWeights, state: State, moments: State | None
+    version: PolicyVersion, weights: Written, state: State, moments: State | None, told: Mapping[str, Any] | None = None
 ) -> Iterator[Callable[[], None]]:
     """Write a version beside ``version.path``, whole and synced. What is given puts it in place; unused, it is deleted.
 
-    ``moments`` are the optimiser's, for the update that goes on from here.
+    ``moments`` are the optimiser's, for the update that goes on from here; ``told`` stands in ``meta.json`` as well.
     """
-    meta = dataclasses.asdict(version) | {"weights": weights.kind}
+    meta = dataclasses.asdict(version) | {"weights": weights.kind} | dict(told or {})
     if weights.base is not None:
         meta[BASE] = weights.base
     del meta["path"], meta["pruned"]  # the folder may be moved or copied

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import zip_longest
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from turnwise.config import Recipe, TrainConfig, of_person
@@ -34,7 +35,7 @@ from turnwise.training.batching import (
 )
 from turnwise.training.policy import Policy, hinted_prompt, sampling_temperature
 from turnwise.training.scores import ScoreHistory
-from turnwise.training.terms import SUMS, Signals, TermWeights, backward, recipe_of, value_of
+from turnwise.training.terms import SUMS, Signals, TermWeights, WholeSignals, backward, recipe_of, value_of
 from turnwise.training.weights.base import Whose
 from turnwise.training.weights.ranks import IDLE
 from turnwise.types import PERSONAL, Batch, Sample
@@ -89,12 +90,13 @@ def _pass(batch: Batch, stream: str, recipe: Recipe, seed: int, epoch: int) -> l
     return [[ours[i] for i in step] for step in cut(together, recipe.minibatch, seed, batch.id, epoch)]
 
 
-def without_faults(batch: Batch, policy: Policy) -> tuple[Batch, dict[str, str]]:
+def without_faults(batch: Batch, vocabulary: int) -> tuple[Batch, dict[str, str]]:
     """The batch without the turns that cannot be trained on, and the fault of each of those by its id.
 
+    ``vocabulary``: how many token ids the model knows.
     Raises BadBatch when nothing is left.
     """
-    faults = {s.turn_id: fault for s in batch.samples if (fault := _fault(s, policy))}
+    faults = {s.turn_id: fault for s in batch.samples if (fault := _fault(s, vocabulary))}
     sound = [s for s in batch.samples if s.turn_id not in faults]
     if not sound:
         raise BadBatch("; ".join(faults.values()) or "the batch has no turns")
@@ -109,24 +111,18 @@ def compute_signals(
     tick: Tick,
     history: ScoreHistory | None = None,
     recipes: Recipes | None = None,
-) -> list[Signals]:
+) -> list[WholeSignals]:
     """Old, reference and teacher of each sample under the weights now in ``policy``, which must be the parent's.
 
     ``history``: the scores that these weights were trained on before. ``recipes``: of the streams of rollouts.
     """
     samples = batch.samples
-    if faults := [fault for s in samples if (fault := _fault(s, policy))]:
+    if faults := [fault for s in samples if (fault := _fault(s, policy.vocabulary))]:
         raise BadBatch(faults[0])
-    use_hints = METHODS[config.method].hints and config.w_opd > 0
-    hinted = [
-        i for i, s in enumerate(samples) if use_hints and s.hint and s.hint_at is not None and s.stream == PERSONAL
-    ]
-    for sample in samples:
-        if use_hints and sample.hint and sample.hint_at is None and sample.stream == PERSONAL:
-            log.warning("turn %s: its prompt has no user message to take the hint; left out", sample.turn_id)
+    hinted = hinted_samples(samples, config)
     # Under each weights, all that is read with them: a hinted context opens as the plain one does.
     plain = texts_of(samples, range(len(samples)))
-    told = [_hinted(policy, samples[i], len(samples) + i) for i in hinted]
+    told = [hinted_text(policy.tokenizer, samples[i], len(samples) + i) for i in hinted]
     by_base = config.teacher == "base"
     of_policy = _micro(policy, plain if by_base else plain + told, config)
     of_base = _micro(policy, plain + told if by_base else plain, config)
@@ -156,14 +152,14 @@ def compute_signals(
     old = [logprobs(old_hidden, i, "policy") for i in range(len(samples))]
     taught = {i: partial(logprobs, teacher_hidden, i, "base" if by_base else "policy") for i in hinted}
     seen = [Seen(sample, old[i], taught.get(i)) for i, sample in enumerate(samples)]
-    said = _said(seen, config, history, recipes or {})
+    said = advantages_of(seen, config, history, recipes or {})
     signals = []
     for i, sample in enumerate(samples):
         mu = (
             None if sample.logprobs is None else torch.tensor(sample.logprobs, device=policy.device, dtype=old[i].dtype)
         )
         signals.append(
-            Signals(
+            WholeSignals(
                 tokens=tokens[i],
                 temperature=temperature[i],
                 old=old[i],
@@ -180,7 +176,17 @@ def compute_signals(
     return signals
 
 
-def _said(
+def hinted_samples(samples: Sequence[Sample], config: TrainConfig) -> list[int]:
+    """Which of the samples a teacher reads the hint of."""
+    if not (METHODS[config.method].hints and config.w_opd > 0):
+        return []
+    hinted = [i for i, s in enumerate(samples) if s.hint and s.stream == PERSONAL]
+    for sample in (samples[i] for i in hinted if samples[i].hint_at is None):
+        log.warning("turn %s: its prompt has no user message to take the hint; left out", sample.turn_id)
+    return [i for i in hinted if samples[i].hint_at is not None]
+
+
+def advantages_of(
     seen: Sequence[Seen], config: TrainConfig, history: ScoreHistory | None, recipes: Recipes
 ) -> dict[int, tuple[Tensor, bool]]:
     """The advantage of each sample, by its place, and whether it takes part, as the algorithm of its stream has it."""
@@ -198,7 +204,7 @@ def optimiser_step(
     policy: Policy,
     optimizer: torch.optim.Optimizer,
     batch: Batch,
-    signals: Sequence[Signals],
+    signals: Sequence[WholeSignals],
     chosen: Sequence[int],
     config: TrainConfig,
     tick: Tick,
@@ -263,7 +269,7 @@ def step_without_guilty(
     policy: Policy,
     optimizer: torch.optim.Optimizer,
     batch: Batch,
-    signals: Sequence[Signals],
+    signals: Sequence[WholeSignals],
     chosen: Sequence[int],
     config: TrainConfig,
     tick: Tick,
@@ -292,12 +298,15 @@ def step_without_guilty(
 def sampler_gap(batch: Batch, signals: Sequence[Signals]) -> float | None:
     """Mean |log π_old − μ| per token over the samples made by the parent version, or None when there are none.
 
-    What remains there is the numeric difference between engine and trainer: it should be no more than rounding.
+    What remains there is the numeric difference between engine and trainer: it should be no more than rounding. Samples
+    of a temperature that the backend has no log-probs at say nothing of it.
     """
     gaps = [
         (signal.old.cpu() - torch.tensor(sample.logprobs)).abs()
         for sample, signal in zip(batch.samples, signals, strict=True)
-        if sample.version == batch.parent and sample.logprobs is not None
+        if sample.version == batch.parent
+        and sample.logprobs is not None
+        and math.isclose(signal.temperature[0].item(), sampling_temperature(sample.temperature), rel_tol=1e-5)
     ]
     return float(torch.cat(gaps).mean()) if gaps else None
 
@@ -305,7 +314,7 @@ def sampler_gap(batch: Batch, signals: Sequence[Signals]) -> float | None:
 def _gradient(
     policy: Policy,
     batch: Batch,
-    signals: Sequence[Signals],
+    signals: Sequence[WholeSignals],
     chosen: Sequence[int],
     config: TrainConfig,
     tick: Tick = lambda *_: None,
@@ -336,8 +345,9 @@ def _micro(policy: Policy, texts: Sequence[TokenText], config: TrainConfig) -> l
     return microbatches(merge_prefixes(texts, policy.reads_forks), config.microbatch_tokens)
 
 
-def _hinted(policy: Policy, sample: Sample, index: int) -> TokenText:
-    prompt = hinted_prompt(sample.prompt_ids, sample.hint, sample.hint_at, policy.tokenizer)
+def hinted_text(tokenizer: Tokenizer, sample: Sample, index: int) -> TokenText:
+    """The sample as its teacher reads it."""
+    prompt = hinted_prompt(sample.prompt_ids, sample.hint, sample.hint_at, tokenizer)
     return TokenText(index, prompt, sample.response_ids)
 
 
@@ -348,13 +358,13 @@ def _by_sample(rows: Sequence[Row], hidden: Tensor) -> dict[int, Tensor]:
     )  # fmt: skip
 
 
-def _fault(sample: Sample, policy: Policy) -> str | None:
+def _fault(sample: Sample, vocabulary: int) -> str | None:
     """What would fail deep inside the model, or train on something else than was sampled; None where nothing would."""
     where = f"turn {sample.turn_id}"
     if not sample.prompt_ids or not sample.response_ids:
         return f"{where} has no prompt or no response tokens"
-    if not all(0 <= i < policy.vocabulary for i in (*sample.prompt_ids, *sample.response_ids)):
-        return f"{where} has token ids outside the model's vocabulary of {policy.vocabulary}"
+    if not all(0 <= i < vocabulary for i in (*sample.prompt_ids, *sample.response_ids)):
+        return f"{where} has token ids outside the model's vocabulary of {vocabulary}"
     if sample.logprobs is not None and len(sample.logprobs) != len(sample.response_ids):
         return f"{where} has {len(sample.logprobs)} log-probs for {len(sample.response_ids)} tokens"
     if sample.hint_at is not None and not 0 <= sample.hint_at <= len(sample.prompt_ids):

@@ -23,25 +23,21 @@ SUMS = ("pg", "kl", "k3", "opd", "ratio", "clip_fraction", "tokens")
 """What `backward` gives. The first four are the terms' shares in the step's averages, the others sums over tokens."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """What is known of one sample at the start of the update; R response tokens, H hidden units.
+    """What every backend knows of one sample at the start of the update; R response tokens.
 
-    ``old``, ``ref``, ``weight`` and ``advantage`` are [R]; log-probs are of the turn's sampling temperature.
-    ``ref_hidden`` [R, H] and ``teacher`` [R, H] are final hidden states: a distribution over the vocabulary in 1 % of
-    its size, at any temperature. ``teacher`` is None without a hint, and where the algorithm has no loss of its own on
-    it. ``takes_part``: whether the policy gradient is averaged over it. ``recipe``: how its stream is trained, and None
-    for a person's turn, which is as `train` says.
+    ``old``, ``ref``, ``weight`` and ``advantage`` are [R]; log-probs are of ``temperature`` [R], the turn's own where a
+    backend can have them so. ``takes_part``: whether the policy gradient is averaged over it. ``recipe``: how its
+    stream is trained, and None for a person's turn, which is as `train` says.
     """
 
     tokens: Tensor
     temperature: Tensor
     old: Tensor
     ref: Tensor
-    ref_hidden: Tensor
     weight: Tensor
     advantage: Tensor
-    teacher: Tensor | None
     takes_part: bool
     sample: Sample
     recipe: Recipe | None = None
@@ -51,9 +47,31 @@ class Signals:
         return len(self.tokens)
 
     @property
+    def has_teacher(self) -> bool:
+        """Whether a loss of its own pulls towards a teacher's distribution."""
+        return False
+
+    @property
     def teaches(self) -> bool:
         """Whether more than the KL to the base model comes of it."""
-        return self.teacher is not None or bool(self.advantage.any())
+        return self.has_teacher or bool(self.advantage.any())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeSignals(Signals):
+    """What is known where the model is at hand: whole distributions beside the sampled tokens' log-probs.
+
+    ``ref_hidden`` [R, H] and ``teacher`` [R, H] are final hidden states: a distribution over the vocabulary in 1 % of
+    its size, at any temperature. ``teacher`` is None without a hint, and where the algorithm has no loss of its own on
+    it.
+    """
+
+    ref_hidden: Tensor
+    teacher: Tensor | None
+
+    @property
+    def has_teacher(self) -> bool:
+        return self.teacher is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +108,7 @@ class TermWeights:
                 return {i: recipe.weight * w for i, w in zip(of_stream, each, strict=True)}
 
             found.pg.update(weights(lambda s: s.takes_part))
-            found.opd.update(weights(lambda s: s.teacher is not None))
+            found.opd.update(weights(lambda s: s.has_teacher))
             found.kl.update(weights(lambda s: True))
         return found
 
@@ -117,10 +135,10 @@ class _Positions:
     w_kl: Tensor
 
     @classmethod
-    def of(cls, signals: Sequence[Signals], order: Sequence[int], weights: TermWeights) -> _Positions:
+    def of(cls, signals: Sequence[WholeSignals], order: Sequence[int], weights: TermWeights) -> _Positions:
         parts = [signals[i] for i in order]
 
-        def joined(of: Callable[[Signals], Tensor]) -> Tensor:
+        def joined(of: Callable[[WholeSignals], Tensor]) -> Tensor:
             return torch.cat([of(s) for s in parts])
 
         def per_token(term: dict[int, float]) -> Tensor:
@@ -145,7 +163,7 @@ class _Positions:
 
 
 def backward(
-    policy: Policy, rows: Sequence[Row], signals: Sequence[Signals], weights: TermWeights, config: TrainConfig
+    policy: Policy, rows: Sequence[Row], signals: Sequence[WholeSignals], weights: TermWeights, config: TrainConfig
 ) -> dict[str, dict[str, float]]:
     """Add the gradient of these rows; returns the SUMS of each stream.
 

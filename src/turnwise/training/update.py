@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.config import Config, recipes
-from turnwise.errors import AdapterError
+from turnwise.errors import AdapterError, ServerLost
 from turnwise.files import remove, sweep
 from turnwise.training.backends.base import Backend
 from turnwise.training.backends.choice import backend_of
@@ -76,6 +76,8 @@ class Trainer:
         result: dict[str, Any] = {"accepted": True, "reasons": [], "alpha": 1.0, "skipped": "gate.enabled is false"}
         if self._config.gate.enabled:
             result = backend.examine(batch, probes, tick)
+        if result["accepted"] and any("lesson" in step for step in metrics):
+            result["wishes"] = backend.wishes_kept(batch, tick)
         summary = summarise(metrics) | {"samples": float(len(batch.samples)), "seconds": time.monotonic() - started}
         scores = ScoreHistory.of(parent.get("metrics", {})).after(
             [s.reward for s in batch.samples if s.stream == PERSONAL]
@@ -119,7 +121,7 @@ class Trainer:
         """Why no update can go on from a version, or None."""
         try:
             self.backend.prepare(version)
-        except AdapterError as e:
+        except (AdapterError, ServerLost) as e:
             return str(e)
         return None
 

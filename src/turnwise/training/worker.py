@@ -18,7 +18,7 @@ import torch
 import transformers
 
 from turnwise.config import Config
-from turnwise.errors import AdapterError, DiskFull, JournalUnavailable, LeaseLost
+from turnwise.errors import AdapterError, DiskFull, JournalUnavailable, LeaseLost, ServerLost
 from turnwise.journal.deletion.retention import prune_versions
 from turnwise.journal.journal import Journal
 from turnwise.journal.queue.refusals import wall
@@ -40,7 +40,7 @@ PUBLISHING = "publishing"
 STAND_S = 0.2
 """Between two looks whether a batch that stands may go on."""
 ROOM_S = 10.0
-"""Between two tries to go on with a batch that a full disk stopped."""
+"""Between two tries to go on with a batch that a full disk stopped, or a server that is down."""
 
 
 class Stop(Protocol):
@@ -169,7 +169,7 @@ def work(
         log.info("batch %d: stopped; the next start goes on with it", batch.id)
     except LeaseLost as e:
         log.warning("batch %d: %s; dropped", batch.id, e)
-    except (DiskFull, JournalUnavailable) as e:
+    except (DiskFull, JournalUnavailable, ServerLost) as e:
         log.error("batch %d waits: %s", batch.id, e)
         _suspend_when_possible(journal, batch, stop)
         with suppress(JournalUnavailable):
@@ -202,7 +202,8 @@ def _hold(config: Config, journal: Journal, trainer: Trainer, batch: Batch, cand
 
 
 def _suspend_when_possible(journal: Journal, batch: Batch, stop: Stop) -> None:
-    """Let go of a batch that only the disk stands in the way of. It counts as no attempt, however long that takes."""
+    """Let go of a batch that only a disk or a server stands in the way of. It counts as no attempt, however long it
+    takes."""
     while True:
         try:
             journal.batches.suspend(batch)

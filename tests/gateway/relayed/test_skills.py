@@ -12,7 +12,6 @@ from tests.conftest import GatewayThread, Running
 from tests.gateway.relayed.test_upstream import ask, relay
 from tests.skills.texts import text
 from tests.support.servers import wait_until
-from turnwise.evolving.wishes import PersonsWish
 from turnwise.evolving.writing import skill_of_wish
 from turnwise.journal import Journal
 from turnwise.journal.skills.records import SkillChange
@@ -22,6 +21,7 @@ from turnwise.skills.placing import EXTRACTIVE
 from turnwise.skills.serving import HEAD
 from turnwise.skills.skill_file import parse
 from turnwise.skills.vectors import PACKAGE
+from turnwise.skills.wishes import PersonsWish
 from turnwise.types import SkillState
 
 __all__ = ["relay"]

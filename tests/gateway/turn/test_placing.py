@@ -16,7 +16,6 @@ from tests.skills.texts import text
 from tests.support.servers import wait_until
 from tests.support.versions import answered, publish
 from turnwise.config import Config, load_config
-from turnwise.evolving.wishes import PersonsWish
 from turnwise.evolving.writing import skill_of_wish
 from turnwise.journal import WholeTurn, schema
 from turnwise.journal.packing import pack_json
@@ -26,6 +25,7 @@ from turnwise.skills.library import KnownSkill, Library
 from turnwise.skills.placing import place_of_wishes, sentence_behind
 from turnwise.skills.serving import HEAD, ServingSkills
 from turnwise.skills.skill_file import parse
+from turnwise.skills.wishes import PersonsWish
 from turnwise.types import SkillState
 
 __all__ = ["at_once"]
@@ -59,11 +59,12 @@ def told(gateway: Running, answer: Any) -> str:
     return prompt(gateway, answer).split("<|im_start|>user\n")[-1].split("<|im_end|>")[0]
 
 
-def taught(gateway: Running, source: str) -> int:
-    """Publish a version that had lessons of a turn's hint, and wait until it serves."""
+def taught(gateway: Running, source: str, kept: float = 0.75) -> int:
+    """Publish a version that had lessons of a wish that was said in a turn, and keeps it in a share of its answers."""
     number = publish(gateway.journal)
     with gateway.journal.store.transaction() as c:
-        learned = {"metrics": pack_json({"lesson": 0.1}), "turn_ids": pack_json([source])}
+        wishes = [{"turns": ["elsewhere"], "kept": 1 - kept}, {"turns": [source], "kept": kept}]
+        learned = {"metrics": pack_json({"lesson": 0.1}), "gate": pack_json({"accepted": True, "wishes": wishes})}
         c.execute(schema.versions.update().where(schema.versions.c.number == number).values(learned))
     return number
 
@@ -178,6 +179,29 @@ def test_a_wish_that_comes_within_a_conversation_makes_a_new_prompt_in_the_same_
     assert told(gateway, second) == f"{THEN}\n{WISH}" and prompt(gateway, second).count(WISH) == 1
 
 
+@pytest.mark.parametrize(
+    ("wish", "ended_by"),
+    [
+        (WISH, "No more Cheers, please."),
+        (WISH, "Thanks! You can stop saying Cheers now. And what is the capital of Chile?"),
+        ("From now on answer in French.", "From now on answer in German."),
+    ],
+)
+def test_in_the_turn_that_ends_a_wish_it_stands_no_more(
+    gateway: Running, wished: Callable[..., str], wish: str, ended_by: str
+) -> None:
+    wished(wish)
+    first = ask(gateway, [ASK])
+    assert told(gateway, first) == f"{ASK}\n{wish}"
+    assert told(gateway, ask(gateway, [ASK, words(first), ended_by])) == ended_by
+
+
+@pytest.mark.parametrize("said", ["How do people say cheers in Japan?", "No more sugar in the recipe, please.", WISH])
+def test_what_ends_no_wish_leaves_it(gateway: Running, wished: Callable[..., str], said: str) -> None:
+    wished()
+    assert told(gateway, ask(gateway, [said])) == f"{said}\n{WISH}"
+
+
 def test_once_the_weights_were_taught_a_wish_it_stands_nowhere(gateway: Running, wished: Callable[..., str]) -> None:
     source = wished()
     first = ask(gateway, [ASK])
@@ -213,6 +237,18 @@ def test_a_version_that_was_not_taught_the_wish_leaves_it(gateway: Running, wish
     assert skills.chosen(asked, policy=of_others).behind == WISH
     assert skills.chosen(asked, policy=behind).behind == "", "it was taught"
     assert skills.chosen(asked, policy=later).behind == "", "it goes on from one that was taught"
+
+
+def test_a_version_that_does_not_follow_the_wish_is_told_it_still(gateway: Running, wished: Callable[..., str]) -> None:
+    source = wished()
+    asked = gateway.turn(ask(gateway, [ASK])).messages
+    in_vain = taught(gateway, source, kept=0.25)
+    later = taught(gateway, source, kept=0.75)
+    worn_out = taught(gateway, source, kept=0.375)
+    skills = placing_of(gateway)
+    assert skills.chosen(asked, policy=in_vain).behind == WISH
+    assert skills.chosen(asked, policy=later).behind == ""
+    assert skills.chosen(asked, policy=worn_out).behind == WISH, "the last word on it counts"
 
 
 def test_what_was_published_before_the_wish_taught_it_nothing(gateway: Running, library: Library) -> None:

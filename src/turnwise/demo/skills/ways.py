@@ -2,16 +2,19 @@
 
 Each way is the real server in a fresh home, one after the other, and is talked to by HTTP as any client does. A person
 asks a question, says the wish, and goes on with other questions in conversations of their own, until an answer keeps
-it. Then everyday questions are asked whose right answers are known. Every wait has an end.
+it. Then everyday questions are asked whose right answers are known. A wait ends when nothing has gone on at the server
+for so long: what a machine takes for it, busy or not, is no fault of the way.
 """
 
 from __future__ import annotations
 
+import json
 import string
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -25,7 +28,7 @@ WISH = "From now on end every answer with Cheers."
 KEPT = "cheers"
 ASKED_FIRST = "What is the capital of Mongolia?"
 ANSWER_TOKENS = 64
-REQUEST_S = 120.0
+REQUEST_S = 600.0
 LONGEST_PAUSE_S = 10.0
 
 Settings = Mapping[str, Mapping[str, object]]
@@ -55,16 +58,16 @@ WAYS = (
 
 @dataclass(frozen=True, slots=True)
 class WishLimits:
-    """How many questions are asked, and the longest waits in seconds: for an answer that keeps the wish where skills
-    make it, and for a version of the weights."""
+    """How many questions are asked, and for how many seconds nothing may have gone on before a wait is given up: for an
+    answer that keeps the wish once all is there for it, and while the wish is judged and weights are trained."""
 
     questions: int
-    skills_s: float
-    weights_s: float
+    answer_s: float
+    silent_s: float
 
 
-WHOLE = WishLimits(questions=16, skills_s=120.0, weights_s=1800.0)
-QUICK = WishLimits(questions=8, skills_s=60.0, weights_s=900.0)
+WHOLE = WishLimits(questions=16, answer_s=120.0, silent_s=900.0)
+QUICK = WishLimits(questions=8, answer_s=60.0, silent_s=900.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,28 +133,40 @@ class WishTalk:
         text, version = self._complete([{"role": "user", "content": question}], f"asked-{self._asked}")
         return GivenForWish(question, text, version, keeps(text), has_one_of(text, right))
 
-    def first_kept(self, limit_s: float, pause: Callable[[float], None] = time.sleep) -> float | None:
-        """Ask one question after another until an answer keeps the wish; the seconds since the wish, or None when the
-        limit has passed. The pauses grow, for whoever asks all the time leaves the trainer no time."""
-        asked = 0
-        while self.since() < limit_s:
+    def first_kept(self, limits: WishLimits, pause: Callable[[float], None] = time.sleep) -> float | None:
+        """Ask one question after another until an answer keeps the wish; the seconds since the wish, or None when none
+        has for `answer_s` since the wish was judged. The pauses grow, for whoever asks all the time leaves the trainer
+        no time."""
+        asked, began = 0, self._clock()
+        judged: float | None = None
+        while self._clock() < began + limits.silent_s if judged is None else self._clock() < judged + limits.answer_s:
             if self.ask(TALKED[asked % len(TALKED)]).met:
                 return self.since()
+            if judged is None and self._status()["verdicts"]:
+                judged = self._clock()
             asked += 1
             pause(min(LONGEST_PAUSE_S, self.since() / 10))
         return None
 
-    def until_version(self, limit_s: float, pause: Callable[[float], None] = time.sleep) -> bool:
-        """Wait until a version of the weights is served; False when the limit has passed."""
-        while self.since() < limit_s:
-            if self._version() > 0:
-                return True
+    def until_version(self, limits: WishLimits, pause: Callable[[float], None] = time.sleep) -> str:
+        """Wait until a version of the weights is served, for as long as something goes on; why none is, or ""."""
+        heard, before = self._clock(), ""
+        while True:
+            status = self._status()
+            if status["version"]["number"] > 0:
+                return ""
+            now = _goes_on(status)
+            if now != before:
+                heard, before = self._clock(), now
+            if refused := status["refused_in_a_row"]["count"]:
+                return f"the gate refused {refused} batches"
+            if self._clock() - heard >= limits.silent_s:
+                return f"nothing went on for {limits.silent_s:.0f} s"
             pause(1.0)
-        return False
 
-    def _version(self) -> int:
+    def _status(self) -> dict[str, Any]:
         try:
-            return int(self._http.get("/v1/status").raise_for_status().json()["version"]["number"])
+            return self._http.get("/v1/status", timeout=REQUEST_S).raise_for_status().json()
         except httpx.HTTPError as e:
             raise TurnwiseError(f"the demo's server does not say how it is: {e}") from e
 
@@ -169,6 +184,13 @@ class WishTalk:
             raise TurnwiseError(f"the demo's server gave no answer: {e}") from e
 
 
+def _goes_on(status: Mapping[str, Any]) -> str:
+    """What of a server's figures changes while it judges and trains, and at no other time."""
+    told = [status["turns"], status["verdicts"], status["samples_ready"], status["batches"], status["version"]]
+    trainer = {key: value for key, value in status["loops"].get("trainer", {}).items() if key != "seconds_ago"}
+    return json.dumps([*told, trainer], sort_keys=True)
+
+
 def keeps(answer: str) -> bool:
     """Whether an answer ends as wished, punctuation apart."""
     return answer.lower().rstrip(string.punctuation + string.whitespace).endswith(KEPT)
@@ -179,16 +201,13 @@ def play_way(way: WishWay, talk: WishTalk, limits: WishLimits) -> list[WishFigur
     talk.say_wish()
     found: list[WishFigures] = []
     if way.has_skills:
-        first = talk.first_kept(limits.skills_s)
+        first = talk.first_kept(limits)
         found.append(_examined(way.name + (", before the weights" if way.has_weights else ""), talk, limits, first))
-    if way.has_weights and not way.has_skills:
-        first = talk.first_kept(limits.weights_s)
-        found.append(_examined(way.name, talk, limits, first))
-    if way.has_weights and way.has_skills:
-        published = talk.until_version(limits.weights_s)
-        note = "" if published else f"no version in {limits.weights_s:.0f} s"
-        seconds = talk.first_kept(talk.since() + limits.skills_s) if published else None
-        found.append(_examined(f"{way.name}, with the weights", talk, limits, seconds, note))
+    if way.has_weights:
+        why = talk.until_version(limits)
+        first = None if why else talk.first_kept(limits)
+        name = f"{way.name}, with the weights" if way.has_skills else way.name
+        found.append(_examined(name, talk, limits, first, f"no version: {why}" if why else ""))
     if not found:
         found.append(_examined(way.name, talk, limits, None))
     return found

@@ -16,6 +16,7 @@ from turnwise.judges.sources.by_source import by_source
 from turnwise.judges.sources.person import person_words
 from turnwise.judges.text import clip, sentences, without_judge_orders
 from turnwise.messages import answer_text, clean
+from turnwise.skills.wishes import wishes_among
 from turnwise.types import JudgeTask, Message, Proposal
 
 MAX_ASKED = 8
@@ -30,7 +31,8 @@ ACTION_CHARS = 600
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """``sentences``: the person's, empty where they said nothing. ``evidence``: the kind of the tools' outcome, if any.
+    """``sentences``: the person's, empty where they said nothing. ``lasting``: which of them say outright that they are
+    meant for later answers. ``evidence``: the kind of the tools' outcome, if any.
 
     ``report_hint``: a hint in our words; ``proposal``: what a source without trust says, for the person to look at.
     """
@@ -38,6 +40,7 @@ class Reading:
     task: str
     action: str
     sentences: tuple[str, ...]
+    lasting: tuple[bool, ...] = ()
     evidence: str | None = None
     report_hint: str | None = None
     proposal: Proposal | None = None
@@ -57,10 +60,12 @@ def read_parts(
     said = sentences(clean(without_judge_orders(clip(sources.person))[0]))
     if len(said) > MAX_SENTENCES:
         said = said[: MAX_SENTENCES // 2] + said[-MAX_SENTENCES // 2 :]
+    wished = {wish.words for wish in wishes_among(said, None)}
     return Reading(
         task=_ends(asked, TASK_CHARS),
         action=_ends(clip(clean(answer_text(answer))), ACTION_CHARS),
         sentences=tuple(_ends(sentence, MAX_SENTENCE_CHARS) for sentence in said),
+        lasting=tuple(" ".join(clean(sentence).split()) in wished for sentence in said),
         evidence=tool_evidence(asked, sources.results),
         report_hint=hint_from_reports(sources),
         proposal=propose(sources),

@@ -52,8 +52,7 @@ def weigh(reading: Reading, opinion: Opinion | None, min_confidence: float = MIN
         *([reading.evidence] if reading.evidence else []),
     ]
     best, confidence = _likeliest(parts) if parts else (0, NOTHING_SAID)
-    hint = hint_of(reading.sentences, opinion.directive, MIN_DIRECTIVE) if opinion is not None else None
-    hint = hint or reading.report_hint
+    hint = hint_of(reading.sentences, _directive(reading, opinion), MIN_DIRECTIVE) or reading.report_hint
     return SignalVerdict(
         score=best if confidence >= min_confidence else None,
         best=best,
@@ -62,6 +61,13 @@ def weigh(reading: Reading, opinion: Opinion | None, min_confidence: float = MIN
         reasons=reasons,
         proposal=reading.proposal if hint is None else None,
     )
+
+
+def _directive(reading: Reading, opinion: Opinion | None) -> list[float]:
+    """The chance of each sentence to be directive. One that says outright that it is meant to last is, whatever the
+    head thinks: it becomes a skill as well, and weights that never learned it would differ from what prompts say."""
+    thought = opinion.directive if opinion is not None else [0.0] * len(reading.sentences)
+    return [max(p, float(lasts)) for p, lasts in zip(thought, reading.lasting, strict=True)]
 
 
 def judge_by_words(

@@ -21,9 +21,12 @@ LIMIT_S = 20.0
 MEMORY_BYTES = 1 << 30
 
 
-def bounded_busy_times(content: bytes, start: datetime, end: datetime, zone: ZoneInfo | None) -> list[Busy]:
-    """The busy times of a calendar as it was fetched. Raises SensorFault, also at a limit."""
-    asked = {"start": start.isoformat(), "end": end.isoformat(), "zone": zone.key if zone else None}
+def bounded_busy_times(
+    content: bytes, start: datetime, end: datetime, zone: ZoneInfo | None, mine: str = ""
+) -> list[Busy]:
+    """The busy times of a calendar as it was fetched; `mine` is the person's address. Raises SensorFault, also at a
+    limit."""
+    asked = {"start": start.isoformat(), "end": end.isoformat(), "zone": zone.key if zone else None, "mine": mine}
     asked |= {"memory": MEMORY_BYTES, "seconds": int(LIMIT_S) + 1}
     try:
         done = subprocess.run(
@@ -53,7 +56,7 @@ def main() -> None:
     zone = ZoneInfo(asked["zone"]) if asked["zone"] else None
     start, end = (datetime.fromisoformat(asked[name]) for name in ("start", "end"))
     try:
-        busy = busy_times(trimmed(sys.stdin.buffer.read(), start), start, end, zone)
+        busy = busy_times(trimmed(sys.stdin.buffer.read(), start, asked["mine"]), start, end, zone)
         told = {"busy": [[each.start.isoformat(), each.end.isoformat()] for each in busy]}
     except SensorFault as e:
         told = {"fault": str(e)}

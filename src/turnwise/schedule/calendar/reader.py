@@ -119,7 +119,8 @@ class CalendarReader:
 def calendar_reader(config: Config, *, keep: bool = True) -> CalendarReader:
     """The reader of the calendar that `schedule.calendar` names; it must name one."""
     schedule = config.schedule
-    of = hashlib.sha256(f"{schedule.calendar} {schedule.calendar_user} {schedule.zone}".encode()).hexdigest()
+    names = (schedule.calendar, schedule.calendar_user, schedule.zone, schedule.calendar_mail)
+    of = hashlib.sha256(" ".join(names).encode()).hexdigest()
     return CalendarReader(_source(config), config.home / "calendar.json", of, keep=keep)
 
 
@@ -147,7 +148,10 @@ def _source(config: Config) -> Source:
         if where == GOOGLE:
             return busy_at_google(google_token_path(config), start, end), ""
         found = fetched(mark, start, end)
-        return None if found is None else (bounded_busy_times(found.content, start, end, zone), found.mark)
+        if found is None:
+            return None
+        mine = schedule.calendar_mail or schedule.calendar_user
+        return bounded_busy_times(found.content, start, end, zone, mine), found.mark
 
     return read
 

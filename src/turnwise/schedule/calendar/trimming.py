@@ -27,10 +27,14 @@ _OF_CALENDAR = frozenset(("VERSION", "PRODID", "X-WR-TIMEZONE"))
 _ZONE_PARTS = frozenset(("STANDARD", "DAYLIGHT"))
 
 
-def trimmed(content: bytes, now: datetime) -> str:
-    """The calendar with its events' times alone, as a calendar. Raises SensorFault for what is none, or too much."""
+def trimmed(content: bytes, now: datetime, mine: str = "") -> str:
+    """The calendar with its events' times alone, as a calendar. Raises SensorFault for what is none, or too much.
+
+    What the person declined, whose address is `mine` or the calendar's name, is as good as cancelled.
+    """
     text = content.decode("utf-8-sig", errors="replace")
-    kept: list[str] = []
+    kept: list[tuple[list[str], set[str]]] = []  # of each event what is kept, and who declined it
+    named = ""
     zones: dict[str, None] = {}  # each once, in order: a server sends them with every event
     head: dict[str, str] = {}
     earliest = f"{now - PAST:%Y%m%d}"
@@ -38,11 +42,12 @@ def trimmed(content: bytes, now: datetime) -> str:
     for path, lines in _components(text):
         if path == "VCALENDAR":
             head |= {_name(line): line for line in lines if _name(line) in _OF_CALENDAR}
+            named = next((line.partition(":")[2] for line in lines if _name(line) == "X-WR-CALNAME"), named)
         elif path == "VEVENT":
             event = [line for line in lines if _name(line) in _OF_EVENT]
             if not _over(event, earliest):
                 events += 1
-                kept += event
+                kept.append((event, {who for line in lines if (who := _declined_by(line))}))
         elif path == "VTIMEZONE":
             zones["\r\n".join(line for line in lines if _name(line) in _OF_ZONE)] = None
         if events > MOST_EVENTS:
@@ -51,7 +56,27 @@ def trimmed(content: bytes, now: datetime) -> str:
         raise SensorFault("it is no calendar: it does not begin with BEGIN:VCALENDAR")
     for name, value in (("VERSION", "2.0"), ("PRODID", "-//turnwise//schedule//EN")):
         head.setdefault(name, f"{name}:{value}")
-    return "\r\n".join(["BEGIN:VCALENDAR", *head.values(), *zones, *kept, "END:VCALENDAR", ""])
+    me = {address.strip().lower() for address in (mine, named)}
+    events_left = [line for event, no in kept for line in (event if no.isdisjoint(me) else _cancelled(event))]
+    return "\r\n".join(["BEGIN:VCALENDAR", *head.values(), *zones, *events_left, "END:VCALENDAR", ""])
+
+
+def _declined_by(line: str) -> str:
+    """The address of who declined, of a line of that kind; "" for any other."""
+    if _name(line) != "ATTENDEE":
+        return ""
+    bare = "".join(line.split('"')[::2])  # without what is quoted: a name may have any sign in it
+    parameters, _, address = bare.partition(":")
+    split = [part.partition("=") for part in parameters.upper().split(";")[1:]]
+    given = {name: value for name, _, value in split}
+    if given.get("PARTSTAT") != "DECLINED":
+        return ""
+    return (given.get("EMAIL") or address.upper().removeprefix("MAILTO:")).strip().lower()
+
+
+def _cancelled(event: list[str]) -> list[str]:
+    """The event as one that does not take place. It stays: of a series it stands for one that is not held then."""
+    return [event[0], "STATUS:CANCELLED", *(line for line in event[1:] if _name(line) != "STATUS")]
 
 
 def _components(text: str) -> Iterator[tuple[str, list[str]]]:

@@ -17,7 +17,10 @@ from turnwise.types import Batch, PolicyVersion, Sample
 
 
 class Backend(Protocol):
-    """The weights in training and their optimiser. Every ``tick`` may raise: the weights are then as they were."""
+    """The weights in training and their optimiser. Every ``tick`` may raise: the weights are then as they were.
+
+    Of weights that a server holds this is not known: `prepare` or `restore` comes next.
+    """
 
     @property
     def device(self) -> str:
@@ -41,9 +44,10 @@ class Backend(Protocol):
         ...
 
     def step(
-        self, batch: Batch, signals: Sequence[Signals], chosen: Sequence[int], tick: Tick
+        self, batch: Batch, signals: Sequence[Any], chosen: Sequence[int], tick: Tick
     ) -> tuple[dict[str, float], list[int]]:
-        """One optimiser step; gives its metrics and the indices of samples without a finite gradient, left out."""
+        """One optimiser step on what `signals` gave for the batch; gives its metrics and the indices of samples without
+        a finite gradient, left out."""
         ...
 
     def lessons(self, batch: Batch, tick: Tick) -> Sequence[Taught]:
@@ -59,8 +63,8 @@ class Backend(Protocol):
         ...
 
     def imitate(self, texts: Sequence[TokenText], lr: float, tick: Tick) -> dict[str, float]:
-        """One optimiser step on answers as they stand; gives its ``loss`` and ``grad_norm``. Texts with one ``sample``
-        are of one conversation.
+        """One optimiser step on answers as they stand; gives its ``loss``, and ``grad_norm`` where it is known. Texts
+        with one ``sample`` are of one conversation.
 
         Raises NotFinite, with nothing moved.
         """
@@ -75,7 +79,8 @@ class Backend(Protocol):
         ...
 
     def snapshot(self) -> tuple[State, State]:
-        """What is trained and the optimiser's state, whole and by name, to come back to."""
+        """What is trained and the optimiser's state, whole and by name, to come back to; or under what name a server
+        keeps both."""
         ...
 
     def restore(self, weights: State, moments: State) -> None:
@@ -87,6 +92,11 @@ class Backend(Protocol):
 
         Where it passes a part of the step, the weights are that part from then on.
         """
+        ...
+
+    def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
+        """Of each standing wish the ``turns`` in which it was said, and the share of answers in which it is ``kept`` by
+        the weights as they are, that are not told it."""
         ...
 
     def close(self) -> None:

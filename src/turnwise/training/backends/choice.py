@@ -13,6 +13,10 @@ from turnwise.training.backends.local import LocalBackend
 
 def backend_of(config: Config, model: Path | str) -> Backend:
     """Raises ConfigError for several processes of a backend that is one, and ModelError."""
+    if config.train.backend == "tinker":
+        from turnwise.training.backends.tinker import TinkerBackend
+
+        return TinkerBackend(config, model)
     if config.train.backend == "fsdp2":
         from turnwise.training.backends.fsdp2 import started
 

@@ -27,7 +27,8 @@ from turnwise.config import Config
 from turnwise.errors import ConfigError, ModelError, TurnwiseError
 from turnwise.loops.process import SUPERVISOR_PID
 from turnwise.training.backends.local import LocalBackend
-from turnwise.training.step import BadBatch, Signals, Tick
+from turnwise.training.step import BadBatch, Tick
+from turnwise.training.terms import WholeSignals
 from turnwise.training.weights.base import State
 from turnwise.training.weights.ranks import ManyRanks
 from turnwise.types import Batch, Sample
@@ -59,7 +60,7 @@ class FsdpBackend(LocalBackend):
     def __init__(self, config: Config, model: Path | str, children: Sequence[subprocess.Popen[bytes]] = ()) -> None:
         self._many, self._children = join(config), children
         super().__init__(config.model_copy(update={"train": _of_this_rank(config)}), model, self._many)
-        self._signals: Sequence[Signals] = []
+        self._signals: Sequence[WholeSignals] = []
 
     @property
     def device(self) -> str:
@@ -103,11 +104,11 @@ class FsdpBackend(LocalBackend):
     def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         return self._together("prepare", version, fresh)
 
-    def signals(self, batch: Batch, tick: Tick) -> Sequence[Signals]:
+    def signals(self, batch: Batch, tick: Tick) -> Sequence[WholeSignals]:
         self._signals = self._together("signals", batch, tick=tick)
         return self._signals
 
-    def step(self, batch: Batch, signals: Sequence[Signals], chosen: Sequence[int], tick: Tick) -> Any:
+    def step(self, batch: Batch, signals: Sequence[WholeSignals], chosen: Sequence[int], tick: Tick) -> Any:
         return self._together("step", batch, signals, chosen, tick=tick)
 
     def lessons(self, batch: Batch, tick: Tick) -> Any:
@@ -130,6 +131,9 @@ class FsdpBackend(LocalBackend):
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         return self._together("examine", batch, probes, tick=tick)
+
+    def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
+        return self._together("wishes_kept", batch, tick=tick)
 
     def snapshot(self) -> tuple[State, State]:
         return self._together("snapshot")
@@ -160,7 +164,7 @@ class _Follower(FsdpBackend):
     """Any rank but the first: it does as it is told."""
 
     def follow(self) -> None:
-        last: Sequence[Signals] = []
+        last: Sequence[WholeSignals] = []
 
         def tick(_phase: str, _done: int, _total: int) -> None:
             if not self._many.told(None):

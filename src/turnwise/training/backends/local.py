@@ -20,6 +20,7 @@ from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.batching import TokenText
 from turnwise.training.gate.gate import Gate
 from turnwise.training.lessons.comparing import followed
+from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import FEWEST, make_lessons
 from turnwise.training.lessons.questions import questions_of
@@ -27,8 +28,9 @@ from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
 from turnwise.training.publish import staged_version, version_dir
 from turnwise.training.scores import ScoreHistory
-from turnwise.training.step import Signals, Tick, compute_signals, step_without_guilty, without_faults
+from turnwise.training.step import Tick, compute_signals, step_without_guilty, without_faults
 from turnwise.training.supervised import likelihood_loss, rows_of, supervised_step
+from turnwise.training.terms import WholeSignals
 from turnwise.training.weights.base import State
 from turnwise.training.weights.files import META, PublishedWeights, load_version_dir, read_json
 from turnwise.training.weights.moments import fits, moments_of, read_moments, set_moments
@@ -81,9 +83,9 @@ class LocalBackend:
         return meta
 
     def without_faults(self, batch: Batch) -> tuple[Batch, dict[str, str]]:
-        return without_faults(batch, self.policy)
+        return without_faults(batch, self.policy.vocabulary)
 
-    def signals(self, batch: Batch, tick: Tick) -> Sequence[Signals]:
+    def signals(self, batch: Batch, tick: Tick) -> Sequence[WholeSignals]:
         return self._within_memory(
             lambda room: compute_signals(
                 self.policy, batch, self._in_passes_of(room), tick, self._history, self._recipes
@@ -91,7 +93,7 @@ class LocalBackend:
         )
 
     def step(
-        self, batch: Batch, signals: Sequence[Signals], chosen: Sequence[int], tick: Tick
+        self, batch: Batch, signals: Sequence[WholeSignals], chosen: Sequence[int], tick: Tick
     ) -> tuple[dict[str, float], list[int]]:
         return self._within_memory(
             lambda room: step_without_guilty(
@@ -196,6 +198,16 @@ class LocalBackend:
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         return self._gate.examine(self._parent, batch, probes, self._standing(batch, tick).wishes, tick)
+
+    def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
+        said = self._standing(batch, tick)
+        if not said.wishes:
+            return []
+        shares = kept_shares(self.policy, self._renderer, said.wishes, self._config.lesson_tokens, tick)
+        return [
+            {"turns": [batch.hint_turns[place] for place in places], "kept": share}
+            for places, share in zip(said.said, shares, strict=True)
+        ]
 
     def close(self) -> None:
         """There is nothing but this process."""

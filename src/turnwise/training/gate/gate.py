@@ -14,7 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from turnwise.config import GateConfig, TrainConfig
-from turnwise.training.gate.examination import BaseReader, Examination, Material, Weights, choose_asked
+from turnwise.training.gate.answers import Material, OwnAnswers, choose_asked
+from turnwise.training.gate.examination import BaseReader, Examination, Weights
 from turnwise.training.gate.figures import FIGURES, Measurements, decide, limit_of
 from turnwise.training.gate.probes import Probe, general_probes, probe_of
 from turnwise.training.lessons.wishes import wishes_among
@@ -55,7 +56,7 @@ class Gate:
         """
         policy = self._policy
         whole, start = policy.state(), parent if parent is not None else policy.weights.initial()
-        material = self._material(batch, turns, wishes)
+        material = material_of(self._general, turns, batch, wishes, self._config.answers)
         about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}
         first: dict[str, Any] | None = None
         tried = 0
@@ -66,7 +67,7 @@ class Gate:
         examination = Examination(policy, self._base, parent, material, self._train, self._config, alive)
         for alpha in PARTS:
             policy.load(part_of(start, whole, alpha))
-            result = self._look(examination, thorough=first is None)
+            result = look(examination, self._config, thorough=first is None)
             if result["accepted"]:
                 self._base.keep_only(material.known)
                 cut = {} if first is None else {"whole": first}
@@ -82,33 +83,42 @@ class Gate:
 
     def measure(self, parent: Weights, turns: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         """What `decide` would say of the weights that are in the policy, which stay as they are."""
-        known = [probe_of(s) for s in turns]
-        asked = choose_asked(known, [], self._general, self._config.answers)
-        material = Material(self._general, known, asked, [s.response_ids for s in turns], [])
+        material = material_alone(self._general, turns, self._config.answers)
         examination = Examination(
             self._policy, self._base, parent, material, self._train, self._config, lambda: tick("gate", 0, 1)
         )
         return decide(examination.at_its_answers(examination.at_known_answers()), self._config)
 
-    def _look(self, examination: Examination, thorough: bool) -> dict[str, Any]:
-        """The result on the weights that are in the policy. Answers cost most: what fails before needs none."""
-        known = examination.at_known_answers()
-        result = decide(known, self._config)
-        if result["hopeless"] or not (thorough or _passes(known, self._config)):
-            return result
-        return decide(examination.at_its_answers(known), self._config)
 
-    def _material(self, batch: Batch, turns: Sequence[Sample], wishes: Sequence[str]) -> Material:
-        probes, ours = [probe_of(s) for s in turns], [probe_of(s) for s in batch.samples]
-        own = wishes_among([s.hint for s in batch.samples if s.hint])
-        told = list(dict.fromkeys([*reversed(wishes), *own]))[:MOST_HINTS]
-        return Material(
-            general=self._general,
-            turns=probes,
-            asked=choose_asked(probes, ours, self._general, self._config.answers),
-            recorded=[s.response_ids for s in (*turns, *batch.samples)],
-            tellings=[told, *([told[:1]] if len(told) > 1 else [])] if told else [],
-        )
+def look(examination: OwnAnswers, config: GateConfig, *, thorough: bool) -> dict[str, Any]:
+    """The result on the candidate as it is. Answers cost most: what fails before needs none, unless ``thorough``."""
+    known = examination.at_known_answers()
+    result = decide(known, config)
+    if result["hopeless"] or not (thorough or _passes(known, config)):
+        return result
+    return decide(examination.at_its_answers(known), config)
+
+
+def material_of(
+    general: Sequence[Probe], turns: Sequence[Sample], batch: Batch, wishes: Sequence[str], answers: int
+) -> Material:
+    """What a batch's update is examined on; ``wishes`` stand, and the batch's own hints come behind them."""
+    probes, ours = [probe_of(s) for s in turns], [probe_of(s) for s in batch.samples]
+    own = wishes_among([s.hint for s in batch.samples if s.hint])
+    told = list(dict.fromkeys([*reversed(wishes), *own]))[:MOST_HINTS]
+    return Material(
+        general=general,
+        turns=probes,
+        asked=choose_asked(probes, ours, general, answers),
+        recorded=[s.response_ids for s in (*turns, *batch.samples)],
+        tellings=[told, *([told[:1]] if len(told) > 1 else [])] if told else [],
+    )
+
+
+def material_alone(general: Sequence[Probe], turns: Sequence[Sample], answers: int) -> Material:
+    """What weights are measured on where no batch made them."""
+    known = [probe_of(s) for s in turns]
+    return Material(general, known, choose_asked(known, [], general, answers), [s.response_ids for s in turns], [])
 
 
 def part_of(start: dict[str, Tensor], whole: dict[str, Tensor], alpha: float) -> dict[str, Tensor]:

@@ -39,10 +39,12 @@ LONGEST = 400
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What a person wishes for now. ``wishes``: those that stand, oldest first; ``taken_back``: those that the person
-    does not want any more, and that the policy may have learned."""
+    does not want any more, and that the policy may have learned. ``said``: the places of the hints that say each wish
+    that stands, of the same words."""
 
     wishes: list[str] = field(default_factory=list)
     taken_back: list[str] = field(default_factory=list)
+    said: list[list[int]] = field(default_factory=list, compare=False)
 
 
 def standing(
@@ -73,7 +75,9 @@ def standing(
         if not ended:
             stand.append(i)
             gone = [j for j in gone if not near[i][j]]  # what is asked for again is not taken back any more
-    return Standing([said.texts[i] for i in stand[-MOST:]], [said.texts[i] for i in gone])
+    wishes = [said.texts[i] for i in stand[-MOST:]]
+    places = [[place for place, hint in enumerate(hints) if _as_wish(hint) == wish] for wish in wishes]
+    return Standing(wishes, [said.texts[i] for i in gone], places)
 
 
 @dataclass(frozen=True, slots=True)

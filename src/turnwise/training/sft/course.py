@@ -153,11 +153,12 @@ def summary(metrics: Sequence[dict[str, float]], epochs: int) -> dict[str, float
     held = [one["held_out"] for one in metrics if "held_out" in one]
     found = {
         "loss": sum(one["loss"] * one["learned"] for one in last) / learned,
-        "grad_norm": sum(one["grad_norm"] for one in last) / len(last),
         "tokens": sum(one["learned"] for one in steps if "loss" in one),
         "tokens_read": sum(one["tokens"] for one in steps),
         "optimiser_steps": float(len(steps)),
         "skipped_steps": float(sum("skipped" in one for one in steps)),
         "seconds": sum(one["seconds"] for one in steps),
     }
+    if norms := [one["grad_norm"] for one in last if "grad_norm" in one]:
+        found["grad_norm"] = sum(norms) / len(norms)
     return found | ({"held_out_before": held[0], "held_out": held[-1]} if held else {})

@@ -99,11 +99,7 @@ class LoraWeights:
         return self._head.weight, self._head.bias
 
     def write(self, state: State, folder: Path) -> None:
-        lora = cast(LoraConfig, self.model.peft_config["default"])
-        settings = {name: _plain(value) for name, value in lora.to_dict().items()}
-        settings |= {"base_model_name_or_path": self._name, "inference_mode": True}
-        save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder / LORA_WEIGHTS)
-        (folder / LORA_CONFIG).write_text(json.dumps(settings, indent=2, sort_keys=True), encoding="utf-8")
+        write_adapter(cast(LoraConfig, self.model.peft_config["default"]), self._name, state, folder)
 
     def refuse(self, version: int, settings: Mapping[str, Any]) -> None:
         """Weights mean nothing without their scale, alpha / rank: under another one they are another policy.
@@ -117,6 +113,14 @@ class LoraWeights:
                     f"version {version} was trained with train.{setting} = {was}, the configuration says {now}; "
                     f"set train.{setting} back to {was}, or start in a new home"
                 )
+
+
+def write_adapter(lora: LoraConfig, base: str, state: State, folder: Path) -> None:
+    """Write PEFT's files of an adapter of the model ``base`` into a folder."""
+    settings = {name: _plain(value) for name, value in lora.to_dict().items()}
+    settings |= {"base_model_name_or_path": base, "inference_mode": True}
+    save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder / LORA_WEIGHTS)
+    (folder / LORA_CONFIG).write_text(json.dumps(settings, indent=2, sort_keys=True), encoding="utf-8")
 
 
 def _plain(value: object) -> object:

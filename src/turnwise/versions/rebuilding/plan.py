@@ -19,7 +19,10 @@ from turnwise.training.weights.moments import read_moments
 from turnwise.types import BASE_VERSION, PolicyVersion
 from turnwise.versions.known import fault_of
 
-NOW = ("backend", "processes", "rank_timeout_s", "device", "threads", "lease_s", "when", "microbatch_tokens")
+NOW = (
+    *("backend", "processes", "rank_timeout_s", "device", "threads", "lease_s", "when", "microbatch_tokens"),
+    *("tinker_url", "tinker_model", "tinker_reduction", "tinker_timeout_s"),
+)
 """Settings of `train` that are of this machine and this moment, not of the update that is done again."""
 
 

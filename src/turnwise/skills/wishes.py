@@ -2,13 +2,13 @@
 
 All of it is the person's own words, one sentence a wish. A wish is about the form or manner of every answer, or about a
 topic; a later one about the same thing takes the place of an earlier one, and "no more of it" takes it back. Pure
-functions; the patterns run in the child that reads foreign text.
+functions: the evolver makes skills by them, and the gateway leaves out what the person ends in this very turn.
 """
 # ruff: noqa: SIM905  (word lists read better as text)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -127,6 +127,7 @@ _COMPLAINT = anchored(
 )
 """What is only wrong with this answer, and says of no other how it should be: "too long."."""
 _ASKS = pattern(r"\?\s*$")
+_SENTENCE_END = pattern(r"[.!?] ")
 
 MANNER = frozenset(
     stem
@@ -256,6 +257,24 @@ def ends(wish: PersonsWish, earlier: str) -> bool:
     if not wish.takes_back:
         return False
     return len(wish.takes_back & set(stems(earlier))) / len(wish.takes_back) >= TAKEN_BACK
+
+
+def ended_in(question: str, standing: Mapping[str, str], vectors: Callable[[], WordVectors]) -> set[str]:
+    """Of the wishes that stand (words by name) those that a person's words of now take back, or put another in place
+    of. `vectors` is asked only where the words have a wish. Raises SkillError where there are none."""
+    found: set[str] = set()
+    for wish in wishes_among(_sentences(question), None):
+        ended = {name for name, words in standing.items() if ends(wish, words)}
+        if not ended and not any(says_nothing_new(wish.words, words, vectors()) for words in standing.values()):
+            about = same_thing(wish.words, list(standing.values()), vectors())
+            ended = {name for name, same in zip(standing, about, strict=True) if same}
+        found |= ended
+    return found
+
+
+def _sentences(question: str) -> list[str]:
+    starts = [0, *(end.end() for end in _SENTENCE_END.finditer(question))]
+    return [question[at:to].strip() for at, to in zip(starts, [*starts[1:], len(question)], strict=True)]
 
 
 def same_thing(wish: str, others: Sequence[str], vectors: WordVectors) -> list[bool]:

@@ -1,0 +1,219 @@
+"""The examination of an update at the answers that its candidate gives itself, beside parent, base and told base.
+
+Who answers, and what the base model makes of answers, is asked of whatever holds the weights: this module runs no
+model. What belongs to others than the candidate is taken once, and only where it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from turnwise.config import GateConfig
+from turnwise.training.asking import GivenAnswer, mean_length, repetition
+from turnwise.training.gate.figures import Measurements
+from turnwise.training.gate.probes import Probe
+from turnwise.training.lessons.echoes import echoes
+from turnwise.training.weights.base import Whose
+
+
+@dataclass(frozen=True)
+class Material:
+    """What an update is examined on.
+
+    ``general`` and ``turns`` have good answers; ``asked`` are the prompts that are answered; ``recorded`` are answers
+    as they were given so far; ``tellings`` are the hints, in each of the ways in which the base model is told them.
+    """
+
+    general: Sequence[Probe]
+    turns: Sequence[Probe]
+    asked: Sequence[Probe]
+    recorded: Sequence[Sequence[int]]
+    tellings: Sequence[Sequence[str]]
+
+    @property
+    def known(self) -> list[Probe]:
+        return [*self.general, *self.turns]
+
+
+class OwnAnswers:
+    """Takes the figures of a candidate's own answers.
+
+    ``ends``: the tokens that end one; ``of_base``: whether the parent is the base model.
+    """
+
+    def __init__(
+        self, material: Material, gate: GateConfig, tokenizer: Tokenizer, ends: Sequence[int], of_base: bool
+    ) -> None:
+        self._material, self._gate = material, gate
+        self._tokenizer, self._ends, self._of_base = tokenizer, ends, of_base
+
+    def at_known_answers(self) -> Measurements:
+        """Distances, and how likely good answers still are."""
+        raise NotImplementedError
+
+    def _sample(self, probes: Sequence[Probe], whose: Whose = "policy") -> list[GivenAnswer] | None:
+        """Answers to the probes' prompts; None where there is no time for them."""
+        raise NotImplementedError
+
+    def _to_base(self, probes: Sequence[Probe]) -> list[float]:
+        """For each answer, the mean log-prob of its tokens to the base model."""
+        raise NotImplementedError
+
+    def _told(self, probes: Sequence[Probe]) -> list[list[Probe]]:
+        """The probes as they are, and with the hints in their prompts, once for each telling."""
+        return [list(probes), *([p.told(hints, self._tokenizer) for p in probes] for hints in self._material.tellings)]
+
+    def at_its_answers(self, m: Measurements) -> Measurements:
+        """``m`` with what the candidate's own answers say; without it where there are none, or no time for them."""
+        asked = self._material.asked
+        answers = self._sample(asked) if asked else None
+        if not answers:
+            return m
+        own, to_base, drift = self._drift_of(answers)
+        beyond = drift > self._gate.max_answer_drift
+        return replace(
+            m,
+            answer_drift=drift,
+            parents_answer_drift=self._parents_answer_drift if beyond else 0.0,
+            off_topic=self._off_topic(own, to_base[0]),
+            echo=self._echo(answers),
+            repetition=repetition([a.ids for a in answers]),
+            length_ratio=self._length_ratio(answers),
+            unended=self._unended(answers),
+        )
+
+    def _drift_of(self, answers: Sequence[GivenAnswer]) -> tuple[list[Probe], list[list[float]], float]:
+        """The answers as probes, what the base model, told or not, makes of them, and how far they are from it."""
+        own = [replace(p, answer_ids=a.ids) for p, a in zip(self._material.asked, answers, strict=True)]
+        to_base = [self._to_base(probes) for probes in self._told(own)]
+        nearest = [max(each) for each in zip(*to_base, strict=True)]
+        return own, to_base, mean_of([mean_of(a.logprobs) - s for a, s in zip(answers, nearest, strict=True)])
+
+    @cached_property
+    def _parents_answer_drift(self) -> float:
+        """The same of the parent's own answers; 0 where it is the base model, or had no time."""
+        if self._of_base:
+            return 0.0
+        answers = self._sample(self._material.asked, "parent")
+        return self._drift_of(answers)[2] if answers else 0.0
+
+    def _off_topic(self, own: Sequence[Probe], said: Sequence[float]) -> float | None:
+        """1 − how much the answers are tied to their questions, over how much good answers are."""
+        known = self._usual_tie
+        return None if known is None or len(own) < 2 else max(0.0, 1 - self._tie(own, said) / known)
+
+    def _tie(self, probes: Sequence[Probe], said: Sequence[float]) -> float:
+        """By how much the base model finds answers more likely behind their own questions than behind another's.
+
+        Of refusals, praise and word salad it is near 0: they would do for any question. ``said`` is how likely they are
+        behind their own.
+        """
+        turned = [*probes[1:], probes[0]]
+        others = [replace(p, prompt_ids=other.prompt_ids) for p, other in zip(probes, turned, strict=True)]
+        return mean_of([mine - other for mine, other in zip(said, self._to_base(others), strict=True)])
+
+    @cached_property
+    def _usual_tie(self) -> float | None:
+        """The same of answers that are known to be good."""
+        known = [*self._material.turns, *self._material.general[::3]]
+        if len(known) < 2:
+            return None
+        tie = self._tie(known, self._to_base(known))
+        return tie if tie > 0 else None
+
+    # -- lengths ------------------------------------------------------------------------------------------------
+
+    def _length_ratio(self, answers: Sequence[GivenAnswer]) -> float | None:
+        """How many times longer or shorter the answers are than those of any other; others answer only if needed."""
+        most = self._gate.answer_tokens
+        length = mean_length([a.ids for a in answers], most)
+        usual = [mean_length(self._material.recorded, most)] if self._material.recorded else []
+        if not usual or _beyond(length, usual) > self._gate.max_length_ratio:
+            usual += [mean_length([a.ids for a in others], most) for others in self._others]
+        return _beyond(length, usual) if usual else None
+
+    def _echo(self, answers: Sequence[GivenAnswer]) -> float:
+        """By which share more of the answers say a wish back than of any other's; others only if needed.
+
+        The told base model is among them: what it says of a wish that it follows are the words that were wished for.
+        """
+        share = self._echoing(answers)
+        if share > self._gate.max_echo:
+            share -= max((self._echoing(others) for others in self._others), default=0.0)
+        return max(0.0, share)
+
+    def _echoing(self, answers: Sequence[GivenAnswer]) -> float:
+        wishes = {wish for told in self._material.tellings for wish in told}
+        texts = [self._tokenizer.decode(a.ids) for a in answers]
+        return mean_of([float(any(echoes(text, wish) for wish in wishes)) for text in texts])
+
+    def _unended(self, answers: Sequence[GivenAnswer]) -> float:
+        """By which share more of the answers go on without an end than of any other's; others only if needed.
+
+        A recorded answer that its client cut before this length tells nothing.
+        """
+        share = mean_of([float(not a.ended) for a in answers])
+        ends, most = self._ends, self._gate.answer_tokens
+        told = [float(len(r) > most) for r in self._material.recorded if r and (len(r) > most or r[-1] in ends)]
+        usual = mean_of(told) if told else 0.0
+        if share - usual > self._gate.max_unended:
+            usual = max([usual, *(mean_of([float(not a.ended) for a in others]) for others in self._others)])
+        return max(0.0, share - usual)
+
+    @cached_property
+    def _others(self) -> list[list[GivenAnswer]]:
+        """The answers of the base model, of the told base model, and of the parent to the same prompts."""
+        found = [self._sample(probes, "base") for probes in self._told(self._material.asked)]
+        if not self._of_base:
+            found.append(self._sample(self._material.asked, "parent"))
+        return [answers for answers in found if answers]
+
+
+def choose_asked(turns: Sequence[Probe], batch: Sequence[Probe], general: Sequence[Probe], count: int) -> list[Probe]:
+    """The prompts that are answered: of set-aside turns, of the batch, and for the rest of the general probe.
+
+    About a third of each, where there are as many; of the general ones as different ones as there are.
+    """
+    third = -(-count // 3)
+    chosen = [*turns[:third], *batch[:third]]
+    left = count - len(chosen)
+    every = max(1, len(general) // left) if left > 0 else 1
+    return [*chosen, *general[::every][: max(0, left)]][:count]
+
+
+def rises(said: Sequence[float], parents: Sequence[float], bases: Sequence[Sequence[float]]) -> list[float]:
+    """By how much each good answer became less likely. ``bases``: what the base model says of it, and the told one."""
+    return [
+        max(min(base) - own, min(parent, *base[1:]) - own if len(base) > 1 else parent - own)
+        for own, parent, base in zip(said, parents, zip(*bases, strict=True), strict=True)
+    ]
+
+
+def behind_first(said: Tensor) -> Tensor:
+    """Log-probs [R] of an answer without its first token; all of it where nothing is left.
+
+    A wish about how answers begin moves that token by many nats, also where the base model that is told it hardly
+    follows. What the policy knows is in the others, each behind the good answer's own. The last one stays: answers that
+    go on and on are seen there.
+    """
+    return said[1:] if len(said) > 1 else said
+
+
+def _beyond(length: float, usual: Sequence[float]) -> float:
+    """How many times ``length`` is over the greatest, or under the least; 1 between them."""
+    return max(1.0, length / max(usual), min(usual) / max(length, 1e-9))
+
+
+def mean_or_none(values: Sequence[float]) -> float | None:
+    """Their mean; None of none."""
+    return mean_of(values) if values else None
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """Of one or more."""
+    return sum(values) / len(values)
