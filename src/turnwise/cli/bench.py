@@ -288,5 +288,8 @@ def bench_mixed_command(
 ) -> None:
     """What a person waits while rollouts are played, beside what they wait without; and what both taught."""
     from turnwise.bench.mixed.run import bench_mixed
+    from turnwise.demo.server import termination_unwinds
 
-    finish_bench(bench_mixed(read_config(config, home, sets), minutes, parallel, seed), write)
+    with termination_unwinds():
+        report = bench_mixed(read_config(config, home, sets), minutes, parallel, seed)
+    finish_bench(report, write)
