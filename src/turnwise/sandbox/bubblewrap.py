@@ -78,10 +78,11 @@ def options(room: Room, allowed: Allowed) -> list[str]:
 
 def wrapped(asked: list[str], limits: BoxLimits, command: list[str], memory_is_held: bool, commands: int) -> list[str]:
     """The command line that runs a command inside. ``commands``: for how many of them a process may live."""
+    first = [program("bwrap"), *asked, "--"]
     held = [program("prlimit"), f"--fsize={limits.file_mb << 20}", "--core=0", "--nofile=1024"]
     held += [f"--nproc={limits.processes}", f"--cpu={max(1, round(limits.seconds * commands))}"]
     held += [] if memory_is_held else [f"--as={limits.memory_mb << 20}"]
-    return [program("bwrap"), *asked, "--", *held, "--", *command]
+    return [*first, *held, "--", *command]
 
 
 def shell() -> str:
