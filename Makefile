@@ -47,11 +47,12 @@ postgres: ## install PostgreSQL, which the journal's tests start for themselves;
 	    "Fedora: postgresql-server, macOS: brew install postgresql) to test both"
 
 .PHONY: sandbox
-sandbox: ## install bubblewrap, in which agents' commands run; without it its tests are skipped
-	@if command -v bwrap >/dev/null || ! command -v apt-get >/dev/null; then exit 0; fi; \
+sandbox: ## install bubblewrap, in which agents' commands run, and programs that tasks ask for; without them tests are skipped
+	@for program in bwrap git sqlite3 jq zip unzip xz; do command -v $$program >/dev/null || lacks="$$lacks $$program"; done; \
+	  if [ -z "$$lacks" ] || ! command -v apt-get >/dev/null; then exit 0; fi; \
 	  if [ "$$(id -u)" = 0 ]; then run=env; elif sudo -n true 2>/dev/null; then run=sudo; else run=; fi; \
-	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends bubblewrap; then exit 0; fi; \
-	  echo "bubblewrap is not here, so the tests of the sandbox are skipped"
+	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends bubblewrap git sqlite3 jq zip unzip xz-utils; then exit 0; fi; \
+	  echo "$$lacks: not here, so tests of the sandbox and of tasks that need them are skipped"
 
 .PHONY: agents
 agents: install ## install the agents that `turnwise rollout --agent` starts into the cache folder (1.5 GB, minutes)
@@ -64,14 +65,38 @@ display: ## install an X server without a screen and a hand for its mouse; witho
 	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends xvfb xdotool libxss1; then exit 0; fi; \
 	  echo "Xvfb or xdotool is not here, so the tests of keyboard and mouse on X11 are skipped"
 
+DESKTOP := xvfb xdotool openbox mousepad pcmanfm gnumeric lxterminal dbus at-spi2-core libatk-adaptor libgail-common \
+  gir1.2-atspi-2.0 python3-gi fonts-dejavu-core adwaita-icon-theme
+
+.PHONY: desktop
+desktop: sandbox ## install the programs of a desktop that agents use, with apt; without them its tests are skipped
+	@if ! command -v apt-get >/dev/null || dpkg -s $(DESKTOP) >/dev/null 2>&1; then exit 0; fi; \
+	  if [ "$$(id -u)" = 0 ]; then run=env; elif sudo -n true 2>/dev/null; then run=sudo; else run=; fi; \
+	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends $(DESKTOP); then exit 0; fi; \
+	  echo "some programs of the desktop are not here, so its tests are skipped (turnwise doctor names them)"
+
+.PHONY: swe
+swe: ## fetch a package and a pytest for the sandbox, with which tasks about repositories are tested; skipped without them
+	@$(BIN)/python -c "from turnwise.environments.swe.packages import fetch; fetch(['inflection'])" || \
+	  echo "the sources of inflection did not come, so the tests about repositories are skipped"
+
+.PHONY: browser
+browser: install ## install a Chromium without a screen and the pages of MiniWoB++; without them their tests are skipped
+	@# its own dependencies (selenium, gymnasium) drive the pages in another way, and nothing here imports them
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps miniwob==1.1.0
+	@if command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || ! command -v apt-get >/dev/null; then exit 0; fi; \
+	  if [ "$$(id -u)" = 0 ]; then run=env; elif sudo -n true 2>/dev/null; then run=sudo; else run=; fi; \
+	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends chromium-headless-shell fonts-dejavu-core; then exit 0; fi; \
+	  echo "Chromium is not here, so the tests of the browser are skipped"
+
 .PHONY: test
-test: pull postgres sandbox display ## what the project promises, with the real model and real processes: under half an hour
+test: pull postgres sandbox display desktop swe browser ## what the project promises, with the real model and real processes: under half an hour
 	$(PYTEST) -m "not slow and not long and not clients and not tinker and not attacks" -n 2
-	$(PYTEST) -m "slow and not long and not clients and not attacks and not gate"
+	$(PYTEST) -m "slow and not long and not clients and not tinker and not attacks and not gate"
 
 .PHONY: test-long
-test-long: pull postgres sandbox ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
-	$(PYTEST) -m "long and not clients and not attacks"
+test-long: pull postgres sandbox desktop swe browser ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
+	$(PYTEST) -m "long and not clients and not tinker and not attacks"
 
 .PHONY: test-gate
 test-gate: pull ## 20 planted regressions that the gate must stop, 20 honest updates that it must not (40 minutes)

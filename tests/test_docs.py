@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,16 @@ def root() -> Any:
 
 @cache
 def commands() -> dict[str, Any]:
-    """Every command by its words: "serve", "sessions list", …"""
-    found: dict[str, Any] = {}
-    for name, command in root().commands.items():
-        inner = getattr(command, "commands", None)  # of a group
-        found |= {name: command} if inner is None else {f"{name} {word}": c for word, c in inner.items()}
-    return found
+    """Every command by its words: "serve", "sessions list", "tasks swe build", …"""
+    return dict(leaves("", root()))
+
+
+def leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    inner = getattr(command, "commands", None)  # of a group
+    if inner is None:
+        yield name, command
+    for word, each in (inner or {}).items():
+        yield from leaves(f"{name} {word}".strip(), each)
 
 
 def flags(command: Any) -> set[str]:
@@ -67,12 +72,14 @@ def unknown_keys(code: str) -> list[str]:
 def unknown_commands(code: str) -> list[str]:
     """Commands of turnwise in a piece of code that do not exist, and flags that theirs do not have."""
     known, faults = commands(), []
-    groups = {name.split()[0] for name in known if " " in name}
+    groups = {" ".join(name.split()[:depth]) for name in known for depth in (1, 2) if len(name.split()) > depth}
     for line in re.findall(r"(?:^|[\s/(])turnwise((?: +[^\s|;&#)]+)+)", code):
         words = line.split()
-        if words[0] in groups and len(words) == 1:
+        name, *rest = words
+        while name in groups and rest:
+            name, *rest = f"{name} {rest[0]}", *rest[1:]
+        if name in groups:
             continue  # the group as a whole
-        name = " ".join(words[:2]) if words[0] in groups else words[0]
         if name.startswith("--"):
             command = root()
         elif name in known:
@@ -98,6 +105,8 @@ def test_keys_commands_and_flags_exist(document: Path) -> None:
         ("turnwise frobnicate | less", "no command frobnicate"),
         ("turnwise nothing list --all", "no command nothing"),
         ("turnwise sessions frobnicate", "no command sessions frobnicate"),
+        ("turnwise tasks swe frobnicate", "no command tasks swe frobnicate"),
+        ("turnwise tasks swe build --al", "tasks swe build has no --al"),
         ("turnwise sessions list --al", "sessions list has no --al"),
         ("turnwise --al", "--al has no --al"),
         ("train.frobnicate = 1", "no key train.frobnicate"),

@@ -131,6 +131,7 @@ OPENERS = (
     "bench/",
     "tokens/chatml.py",
     "tokens/qwen25.py",
+    "tokens/smolvlm.py",
     "training/sft/conversations.py",
 )
 """Who may open a message's dictionary: the one that makes messages of them, the wires, the programs that only speak

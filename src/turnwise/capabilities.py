@@ -6,7 +6,9 @@ table; a test compares the two.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -14,6 +16,9 @@ from turnwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from turnwise.config import Config
+
+VISION_TYPES = frozenset({"idefics3", "smolvlm"})
+"""Values of `model_type` whose pictures are understood here: a Llama that reads, behind a tower that sees."""
 
 Kind = Literal["local", "vllm", "sglang", "upstream"]
 
@@ -55,7 +60,9 @@ class Capabilities:
 
 
 CAPABILITIES: dict[Kind, Capabilities] = {
-    "local": Capabilities(token_ids=True, logprobs=True, adapters=True, models=True, pooling=True, given_logprobs=True),
+    "local": Capabilities(
+        token_ids=True, logprobs=True, adapters=True, models=True, images=True, pooling=True, given_logprobs=True
+    ),
     "vllm": Capabilities(
         token_ids=True,
         logprobs=True,
@@ -124,8 +131,33 @@ def check(config: Config) -> None:
             f'{kind} cannot take up a whole model while it serves, as train.weights = "full" publishes it; set '
             f'train.weights = "lora", or engine.kind = {able_ones}'
         )
+    if engine.kind != "upstream" and sees_pictures(config.model.path):
+        _check_vision(config, able)
     if engine.kind != "upstream" and (engine.model is not None or engine.api != "openai"):
         raise ConfigError(f'engine.model and engine.api belong to engine.kind = "upstream", not to {kind}; remove them')
+
+
+def sees_pictures(path: str) -> bool:
+    """Whether a model folder holds a model whose pictures are understood here; False where that cannot be read."""
+    try:
+        config = json.loads((Path(path).expanduser() / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and config.get("model_type") in VISION_TYPES
+
+
+def _check_vision(config: Config, able: Capabilities) -> None:
+    """Raises ConfigError for what a model that sees pictures cannot be served or trained with."""
+    model = f"the model in {config.model.path} sees pictures"
+    if not able.images:
+        told = " or ".join(f'"{name}"' for name, can in CAPABILITIES.items() if can.images and can.token_ids)
+        raise ConfigError(
+            f'{model}, and engine.kind = "{config.engine.kind}" takes token ids without them; set engine.kind = {told}'
+        )
+    if config.train.enabled and config.train.weights == "full":
+        raise ConfigError(f'{model}, and is trained by an adapter on the part that reads; set train.weights = "lora"')
+    if config.train.enabled and config.train.backend != "local":
+        raise ConfigError(f'{model}, and is trained by one process alone; set train.backend = "local"')
 
 
 _LACKS = {"token_ids": "token ids", "logprobs": "log-probs", "adapters": "adapters"}

@@ -100,6 +100,14 @@ class DataError(TurnwiseError):
     """A file of conversations cannot be read, or holds what cannot be learned."""
 
 
+class PictureRefused(TurnwiseError):
+    """What was sent as a picture is none that is taken: what is wrong with it, for whoever sent it."""
+
+
+class PictureLost(TurnwiseError):
+    """A picture that was kept is gone, or its file holds something else by now."""
+
+
 class SkillError(TurnwiseError):
     """A skill's file cannot be read as one, or the library cannot do with it what was asked."""
 

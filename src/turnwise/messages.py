@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jiter
@@ -76,6 +76,20 @@ def with_text(message: Message, text: str) -> Message:
     kept = [part for part in message.parts if type(part) not in (Text, Image)]
     at = 1 if kept and type(kept[0]) is Thinking else 0
     return replace(message, parts=(*kept[:at], *((Text(text),) if text else ()), *kept[at:]))
+
+
+def with_images(message: Message, change: Callable[[Image], Image]) -> Message:
+    """The message with other images in place of those that it says, or that a tool gave back."""
+    if not images_of(message):
+        return message
+
+    def changed(parts: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(change(part) if type(part) is Image else part for part in parts)
+
+    first = message.parts[0]
+    if type(first) is ToolResult:
+        return replace(message, parts=(replace(first, parts=changed(first.parts)),))
+    return replace(message, parts=changed(message.parts))
 
 
 def with_calls(message: Message, calls: Sequence[ToolCall]) -> Message:

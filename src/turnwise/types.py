@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from turnwise.methods import PERSONAL
+from turnwise.pictures.placed import PlacedPicture, without
 
 MODEL_NAME = "turnwise"
 """What clients call the model that learns."""
@@ -29,7 +30,10 @@ class Text(Struct, frozen=True):
 
 
 class Image(Struct, frozen=True):
-    """A picture at an address, or in a data URL. ``said`` is what else the client said of it, as OpenAI's `detail`."""
+    """A picture at an address, or in a data URL; one that was taken in has its SHA-256 (`sha256:…`) in place of it.
+
+    ``said`` is what else the client said of it, as OpenAI's `detail`; of one that was taken in, its size, too.
+    """
 
     url: str
     said: dict[str, Any] = {}
@@ -264,6 +268,8 @@ class Sample:
     stream: str = PERSONAL
     group: TaskGroup | None = None
     step: int | None = None
+    pictures: tuple[PlacedPicture, ...] = ()
+    """Those that stand in the prompt."""
 
     def as_asked(self) -> Sample:
         """The same without these wishes in its prompt: what the person asked by themselves, and what is to be answered
@@ -273,7 +279,8 @@ class Sample:
             del kept[start:end]
         before = sum(end - start for start, end in self.placed if self.hint_at is not None and end <= self.hint_at)
         hint_at = None if self.hint_at is None else self.hint_at - before
-        return replace(self, prompt_ids=kept, hint_at=hint_at, placed=())
+        pictures = without(self.pictures, self.placed)
+        return replace(self, prompt_ids=kept, hint_at=hint_at, placed=(), pictures=pictures)
 
 
 @dataclass(frozen=True, slots=True)

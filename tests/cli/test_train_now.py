@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.journal.test_rollouts import Play
 from tests.support.servers import wait_until
-from tests.training.homes import feed
+from tests.training.homes import Clock, feed
 from turnwise.cli import train as command
 from turnwise.cli.main import app
 from turnwise.config import Config, load_config
@@ -67,6 +68,14 @@ def test_it_asks_and_says_what_will_be_trained(trainer: Journal, config: Config)
     assert "3 of 8 samples are ready; training begins now" in now(config.home)
     request = train_request(trainer)
     assert request is not None and request.step == "asked"
+
+
+def test_whole_groups_of_rollouts_are_something_to_train_on(trainer: Journal, config: Config) -> None:
+    play = Play(trainer, Clock())
+    play.played("a", 1.0)
+    play.played("b", 0.0)
+    assert "1 groups of rollouts are whole; training begins now" in now(config.home)
+    assert train_request(trainer) is not None
 
 
 def test_it_waits_and_says_what_came_of_it(trainer: Journal, config: Config) -> None:

@@ -179,7 +179,13 @@ def _from_0022(op: Operations) -> None:
     op.drop_table("environment_leases")
 
 
+def _from_0023(op: Operations) -> None:
+    op.drop_index("ix_turn_pictures_sha256", table_name="turn_pictures")
+    op.drop_table("turn_pictures")
+
+
 STEPS = {
+    "0023": _from_0023,
     "0022": _from_0022,
     "0021": _from_0021,
     "0020": _from_0020,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from turnwise.gateway.turn.opening import TurnOpener
 from turnwise.gateway.turn.sampling import Answering
 from turnwise.gateway.versions import ServingVersions
 from turnwise.journal import Journal
+from turnwise.pictures.placed import ShownPicture
 from turnwise.tokens.rendering import PromptRenderer
 
 
@@ -33,7 +34,13 @@ class InstantAnswers:
         return 4096
 
     async def generate(
-        self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
+        self,
+        model: str,
+        prompt_ids: list[int],
+        params: SamplingParams,
+        *,
+        affinity: str = "",
+        pictures: Sequence[ShownPicture] = (),
     ) -> AsyncGenerator[Chunk, None]:
         said = self.pieces[: params.max_tokens]
         for i, piece in enumerate(said):

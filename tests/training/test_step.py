@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -178,7 +177,11 @@ def test_what_the_turns_share_is_read_once_and_the_gradient_is_that_of_each_alon
     chosen = list(range(7))
     shared, together = gradient(tiny_dir, forked(), config, chosen), sum(read)
     read.clear()
-    monkeypatch.setattr(step, "merge_prefixes", lambda texts, forks: [row_of(*astuple(text)) for text in texts])
+    monkeypatch.setattr(
+        step,
+        "merge_prefixes",
+        lambda texts, forks: [row_of(text.sample, text.prompt_ids, text.response_ids) for text in texts],
+    )
     assert_close(shared, gradient(tiny_dir, forked(), config, chosen), 1e-5)
     assert together < sum(read) / 2
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import astuple
 
 import psutil
 import torch
@@ -118,7 +117,11 @@ def _session(policy: Policy, train: TrainConfig, turns: int, repeats: int) -> li
         context = [*asked, *answer]
 
     def groups(of: list[TokenText], merged: bool) -> list[list[Row]]:
-        rows = merge_prefixes(of, policy.reads_forks) if merged else [row_of(*astuple(text)) for text in of]
+        rows = (
+            merge_prefixes(of, policy.reads_forks)
+            if merged
+            else [row_of(t.sample, t.prompt_ids, t.response_ids) for t in of]
+        )
         return microbatches(rows, train.microbatch_tokens)
 
     def computed(of: list[TokenText], merged: bool) -> int:

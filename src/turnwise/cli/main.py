@@ -19,7 +19,11 @@ from rich.table import Table
 
 from turnwise import __version__
 from turnwise.cli.bench import bench_app, judge_app
+from turnwise.cli.environments.calls import calls
 from turnwise.cli.environments.rollout import rollout
+from turnwise.cli.environments.swe import swe_app
+from turnwise.cli.environments.tasks import tasks_app
+from turnwise.cli.environments.tools import tools
 from turnwise.cli.hints import hints_app
 from turnwise.cli.journal import journal_app
 from turnwise.cli.models import pull
@@ -47,7 +51,7 @@ from turnwise.cli.versions.replaying import replay_command
 from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.loops.states import read_states
 from turnwise.methods import METHODS
-from turnwise.models.table import AUTO
+from turnwise.models.table import AUTO, EMBEDDED
 
 app = typer.Typer(
     name="turnwise",
@@ -66,6 +70,14 @@ app.add_typer(hints_app, name="hints")
 app.add_typer(skills_app, name="skills")
 app.add_typer(schedule_app, name="schedule")
 app.add_typer(train_app, name="train")
+app.add_typer(tasks_app, name="tasks")
+tasks_app.add_typer(swe_app, name="swe")
+tasks_app.command("tools", epilog="Example: turnwise tasks tools --families chain_sum,gcd --seeds 0-9 --out t.jsonl")(
+    tools
+)
+tasks_app.command("calls", epilog="Example: turnwise tasks calls bfcl/data --categories multiple --out calls.jsonl")(
+    calls
+)
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
 app.command(epilog="Example: turnwise sft conversations.jsonl --epochs 2 --eval-share 0.05")(sft)
@@ -258,10 +270,32 @@ def demo(
     skills: Annotated[
         bool, typer.Option("--skills", help="A wish said once: skills alone, weights alone, both, and neither.")
     ] = False,
+    stream: Annotated[
+        str | None, typer.Option(help="terminal: an agent learns tasks in a shell, from solutions and its own tries.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="With --stream: this many rounds of tries.")] = None,
 ) -> None:
     """Play a person whose agent learns their wishes, and measure what was learned."""
     from turnwise.demo.play import DemoOptions, run_demo
 
+    if stream is not None or rounds is not None:
+        from turnwise.demo.terminal.play import run_terminal_demo
+
+        if stream != "terminal":
+            raise ConfigError("--stream is terminal, and --rounds goes with it")
+        if (
+            skills
+            or url
+            or token
+            or simulator_url
+            or simulator_model
+            or problems
+            or interactions
+            or persona != "reader"
+        ):
+            raise ConfigError("--stream goes with --model, --seed, --out, --rounds and --quick alone")
+        run_terminal_demo(out_folder, EMBEDDED if model == AUTO else model, seed, quick, rounds, out)
+        return
     if skills:
         from turnwise.demo.skills.run import run_skills_demo
 

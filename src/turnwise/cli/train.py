@@ -34,13 +34,15 @@ def train_now(
     settings = read_config(config, home, sets)
     figures = read_journal(settings, lambda journal: journal.status.figures())
     ready, begun = figures["samples_ready"], figures["batches"].get("open", 0)
+    groups = figures["groups"].get("ready", 0)
     if never := _never(settings, figures):
         raise TurnwiseError(f"nothing is trained: {never}")
-    if not ready and not begun:
+    if not ready and not begun and not groups:
         judging = figures["turns"].get("waiting", 0) + figures["turns"].get("judging", 0)
         raise TurnwiseError(f"{waiting(settings, 0)}; {judging} turns wait for what is said to them, or for the judge")
     change_journal(settings, ask_to_train)
-    said = "a step that was begun goes on" if begun else f"{waiting(settings, ready)}; training begins now"
+    there = waiting(settings, ready) if ready or not groups else f"{groups} groups of rollouts are whole"
+    said = "a step that was begun goes on" if begun else f"{there}; training begins now"
     _say(said if wait else f"{said}. `turnwise status` shows how far it is.")
     if wait:
         with closing(_open(settings)) as journal:

@@ -61,6 +61,9 @@ class StreamConfig(Section):
     parallel: int | None = Field(
         default=None, ge=1, description="Rollouts that `turnwise rollout` plays at a time. Unset: its `--parallel`."
     )
+    pictures: bool = Field(
+        default=False, description="Send the agent screenshots as well, where the environment has a screen."
+    )
     temperature: float = Field(default=1.0, ge=0, le=2, description="Where the client names none.")
     max_tokens: int = Field(default=8192, ge=1, description="Longest answer of a client without a limit.")
 

@@ -23,6 +23,7 @@ from turnwise.doctor.journal import examine_journal
 from turnwise.doctor.schedule import examine_schedule
 from turnwise.doctor.skills import examine_skills
 from turnwise.engines.examine import context_of, examine_engine
+from turnwise.environments.desktop.programs import check_programs
 from turnwise.errors import SandboxError, TurnwiseError
 from turnwise.home import running_url
 from turnwise.journal.read_only import exists
@@ -71,6 +72,7 @@ def examine(config_file: Path | None, home: Path | None, sets: list[str] | None 
         _running,
         _clients,
         _sandbox,
+        _desktop,
         _machine,
     ]
     for check in checks:
@@ -246,6 +248,16 @@ def _sandbox(config: Config) -> Iterator[Finding]:
         else "no control group can be made: prlimit holds each process"
     )
     yield Finding("sandbox", "ok", f"holds agents' commands ({name}; {held})")
+
+
+def _desktop(config: Config) -> Iterator[Finding]:
+    """As the sandbox, which it needs as well."""
+    try:
+        check_programs()
+    except SandboxError as e:
+        yield Finding("desktop", "note", f"no desktops can be hosted (turnwise rollout): {e}")
+    else:
+        yield Finding("desktop", "ok", "its programs are here")
 
 
 def _machine(config: Config) -> Iterator[Finding]:

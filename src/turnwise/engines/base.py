@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from turnwise.pictures.placed import ShownPicture
+
 BEHIND_PEOPLE = 1
 """The priority of what nobody waits for. As vLLM has it, what has a lower number is first; a person's is 0."""
 BASE_MODEL = "base"
@@ -109,11 +111,18 @@ class Engine(Protocol):
         ...
 
     def generate(
-        self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
+        self,
+        model: str,
+        prompt_ids: list[int],
+        params: SamplingParams,
+        *,
+        affinity: str = "",
+        pictures: Sequence[ShownPicture] = (),
     ) -> AsyncGenerator[Chunk, None]:
         """Sample an answer. Closing the iterator early cancels the request in the engine.
 
         Requests of one ``affinity`` (a session) go to the same replica, whose prefix cache then holds their history.
+        ``pictures`` are those that the prompt's placeholders show, for engines that are told them.
         """
         ...
 

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from turnwise.engines.base import Chunk, Engine, SamplingParams
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
+from turnwise.pictures.placed import ShownPicture
 
 log = logging.getLogger(__name__)
 
@@ -60,13 +61,19 @@ class Replicas:
         return sorted(urls, key=lambda url: self._avoid.get(url, now) > now)
 
     async def generate(
-        self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
+        self,
+        model: str,
+        prompt_ids: list[int],
+        params: SamplingParams,
+        *,
+        affinity: str = "",
+        pictures: Sequence[ShownPicture] = (),
     ) -> AsyncGenerator[Chunk, None]:
         urls = self.order(affinity)
         for url in urls:
             started = False
             try:
-                async with aclosing(self._on(url, model, prompt_ids, params)) as chunks:
+                async with aclosing(self._on(url, model, prompt_ids, params, pictures)) as chunks:
                     async for chunk in chunks:
                         started = True
                         yield chunk
@@ -80,7 +87,7 @@ class Replicas:
                 log.warning("replica %s: %s; the next one is asked", url, e)
 
     async def _on(
-        self, url: str, model: str, prompt_ids: list[int], params: SamplingParams
+        self, url: str, model: str, prompt_ids: list[int], params: SamplingParams, pictures: Sequence[ShownPicture]
     ) -> AsyncGenerator[Chunk, None]:
         """The answer of one replica, which is given the adapter first when it does not know it."""
         server = self.servers[url]
@@ -88,7 +95,7 @@ class Replicas:
         try:
             for attempt in (1, 2):
                 try:
-                    async with aclosing(server.generate(model, prompt_ids, params)) as chunks:
+                    async with aclosing(server.generate(model, prompt_ids, params, pictures=pictures)) as chunks:
                         async for chunk in chunks:
                             yield chunk
                     return

@@ -9,7 +9,7 @@ for temperature 0. Log-probs that are not of the sampling temperature are droppe
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from turnwise.engines.http import send
 from turnwise.engines.logprob_check import SAME_EITHER_WAY
 from turnwise.engines.token_server import TokenServer
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
+from turnwise.pictures.placed import ShownPicture
 
 NOT_LOADED = "not loaded"
 
@@ -50,8 +51,16 @@ class SglangEngine(TokenServer):
         return self._max_model_len
 
     async def generate(
-        self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
+        self,
+        model: str,
+        prompt_ids: list[int],
+        params: SamplingParams,
+        *,
+        affinity: str = "",
+        pictures: Sequence[ShownPicture] = (),
     ) -> AsyncGenerator[Chunk, None]:
+        if pictures:
+            raise EngineError("an SGLang server is sent token ids without pictures", 400)
         same = params.temperature in SAME_EITHER_WAY
         usable = (same and not params.penalised) or (
             (same or params.top_k != 1) and await self.logprobs_follow_temperature()

@@ -7,9 +7,10 @@ that out.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from turnwise.engines.http import send
 from turnwise.engines.logprob_check import SAME_EITHER_WAY
 from turnwise.engines.token_server import TokenServer
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
+from turnwise.pictures.placed import ShownPicture
 
 __all__ = ["BASE_MODEL", "EngineUnreachable", "UnknownModel", "VllmEngine"]
 
@@ -54,17 +56,28 @@ class VllmEngine(TokenServer):
         return self._max_model_len
 
     async def generate(
-        self, model: str, prompt_ids: list[int], params: SamplingParams, *, affinity: str = ""
+        self,
+        model: str,
+        prompt_ids: list[int],
+        params: SamplingParams,
+        *,
+        affinity: str = "",
+        pictures: Sequence[ShownPicture] = (),
     ) -> AsyncGenerator[Chunk, None]:
         same = params.temperature in SAME_EITHER_WAY and not params.penalised  # raw ones are from before both
         usable = same or await self.logprobs_follow_temperature()
-        async with aclosing(self._sample(model, prompt_ids, params)) as chunks:
+        async with aclosing(self._sample(model, prompt_ids, params, pictures)) as chunks:
             async for chunk in chunks:
                 yield chunk if usable else replace(chunk, logprobs=None)
 
-    async def _sample(self, model: str, prompt_ids: list[int], params: SamplingParams) -> AsyncGenerator[Chunk, None]:
+    async def _sample(
+        self, model: str, prompt_ids: list[int], params: SamplingParams, pictures: Sequence[ShownPicture] = ()
+    ) -> AsyncGenerator[Chunk, None]:
         finished = False
-        async with aclosing(self._events.post("/v1/completions", _request(model, prompt_ids, params))) as events:
+        body = _request(model, prompt_ids, params)
+        if pictures:
+            body["features"] = _features(pictures)
+        async with aclosing(self._events.post("/v1/completions", body)) as events:
             async for together in events:
                 chunks, fault = [], None
                 try:
@@ -171,6 +184,19 @@ def _request(model: str, prompt_ids: list[int], params: SamplingParams) -> dict[
     if params.call is not None:
         body["structured_outputs"] = {"structural_tag": json.dumps(params.call)}
     return body
+
+
+def _features(pictures: Sequence[ShownPicture]) -> dict[str, Any]:
+    """Where pictures stand, in the words of vLLM's token-id route; their files are a field of our own engine's.
+
+    vLLM takes in their place tensors of classes of its own, and only on another route: it is never sent any.
+    """
+    places = [p.placed for p in pictures]
+    return {
+        "mm_hashes": {"image": [p.sha256 for p in places]},
+        "mm_placeholders": {"image": [{"offset": p.start, "length": p.end - p.start} for p in places]},
+        "files": {"image": [base64.b64encode(p.data).decode() for p in pictures]},
+    }
 
 
 def _chunks(event: dict[str, Any]) -> list[Chunk]:

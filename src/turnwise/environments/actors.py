@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 import openai
 
-from turnwise.environments.base import Action, CutOff, InfrastructureFailure, Instructions, Observation
+from turnwise.environments.base import Action, CutOff, InfrastructureFailure, Instructions, Kind, Observation, Task
 from turnwise.environments.reading import called
+from turnwise.environments.transcript import Form, RolloutTranscript, instructions_of
 
 REQUEST_S = 600.0
-NOT_RUN = "Not run."
 LIMITS = {"context_length_exceeded": "the context is full", "step_limit": "the limit of steps"}
 """Refusals of the gateway that end an episode, by their code."""
 
@@ -34,8 +34,25 @@ class ScriptedActor:
         return next(self._rest, None)
 
 
+class RecordedScript:
+    """A script whose conversation is written down as a model would have had it, in ``transcript``."""
+
+    def __init__(self, actions: Sequence[Action], kind: Kind, task: Task, form: Form) -> None:
+        self._rest, self._kind = iter(actions), kind
+        self._form: Form = form
+        self.transcript = RolloutTranscript(instructions_of(kind, task, form))
+
+    def act(self, observation: Observation) -> Action | None:
+        self.transcript.hear(observation)
+        action = next(self._rest, None)
+        if action is not None:
+            self.transcript.act(self._kind, action, self._form)
+        return action
+
+
 class ModelActor:
-    """A model at an OpenAI-compatible ``url`` (with `/v1`). ``read`` says what an answer without a call asks for.
+    """A model at an OpenAI-compatible ``url`` (with `/v1`). ``read`` says what an answer without a call asks for;
+    ``asked`` is sent beside model, messages and tools. What was said is in ``transcript``.
 
     Raises InfrastructureFailure where it cannot be asked, and CutOff where the gateway takes no more of it.
     """
@@ -48,17 +65,16 @@ class ModelActor:
         headers: Mapping[str, str],
         instructions: Instructions,
         read: Callable[[str], Action],
+        asked: Mapping[str, Any] | None = None,
     ) -> None:
         self._client = openai.OpenAI(
             base_url=url, api_key=key, default_headers=dict(headers), max_retries=2, timeout=REQUEST_S
         )
-        self._model, self._tools, self._read = model, list(instructions.tools), read
-        self._told: list[Any] = [{"role": "system", "content": instructions.system}]
-        self._calls: list[str] = []
-        """Ids of the tool calls that wait for their result."""
+        self._model, self._read, self._asked = model, read, dict(asked or {})
+        self.transcript = RolloutTranscript(instructions)
 
     def act(self, observation: Observation) -> Action | None:
-        self._hear(observation)
+        self.transcript.hear(observation)
         try:
             message = self._ask()
         except openai.BadRequestError as e:
@@ -69,26 +85,16 @@ class ModelActor:
             raise InfrastructureFailure(f"the gateway cannot be asked: {str(e)[:300]}") from e
         said = message.content or ""
         calls = [call for call in message.tool_calls or [] if call.type == "function"]
-        self._calls = [call.id for call in calls]
-        dumped = {"tool_calls": [call.model_dump() for call in calls]} if calls else {}
-        self._told.append({"role": "assistant", "content": said} | dumped)
+        self.transcript.say(said, [call.model_dump() for call in calls])
         if not calls:
             return self._read(said)
         return Action(tuple(called(call.function.name, call.function.arguments) for call in calls), said)
 
-    def _hear(self, observation: Observation) -> None:
-        """Each call gets its result; what is seen beside them, or without one, is told as the user's."""
-        results = observation.results if self._calls else ()
-        if self._calls and not results:
-            results = (observation.text, *(NOT_RUN for _ in self._calls[1:]))
-        for call, result in zip(self._calls, results, strict=True):
-            self._told.append({"role": "tool", "tool_call_id": call, "content": result})
-        if observation.text and observation.text not in results:
-            self._told.append({"role": "user", "content": observation.text})
-
     def _ask(self) -> Any:
-        asked: dict[str, Any] = {"tools": self._tools} if self._tools else {}
-        answer = self._client.chat.completions.create(model=self._model, messages=self._told, **asked)
+        asked: dict[str, Any] = {"tools": self.transcript.tools} if self.transcript.tools else {}
+        answer = self._client.chat.completions.create(
+            model=self._model, messages=self.transcript.messages, **asked, **self._asked
+        )
         if not answer.choices:
             raise InfrastructureFailure("the gateway gave an answer without a choice")
         return answer.choices[0].message

@@ -9,12 +9,25 @@ from turnwise.errors import DataError
 
 KINDS = {
     "terminal": "turnwise.environments.terminal.kind",
+    "desktop": "turnwise.environments.desktop.kind",
+    "swe": "turnwise.environments.swe.kind",
+    "tools": "turnwise.environments.tools.kind",
+    "web": "turnwise.environments.browser.kind",
 }
 """Where each is. Its name is that of its stream."""
+EXTRAS = {"web": "browser"}
+"""Those whose packages are an extra of turnwise's."""
 
 
 def kind_of(name: str) -> Kind:
     """Raises DataError for a name that there is not."""
     if name not in KINDS:
         raise DataError(f"there is no environment {name!r}, only {', '.join(KINDS)}")
-    return import_module(KINDS[name]).KIND
+    try:
+        return import_module(KINDS[name]).KIND
+    except ModuleNotFoundError as e:
+        if name not in EXTRAS or (e.name or "").startswith("turnwise"):
+            raise
+        raise DataError(
+            f"the environment {name!r} needs the package {e.name}; install it: pip install 'turnwise[{EXTRAS[name]}]'"
+        ) from None

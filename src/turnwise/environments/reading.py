@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from turnwise.environments.base import Call
+from turnwise.environments.base import Action, Call
 
 
 def function_tool(name: str, description: str, /, **parameters: str) -> Mapping[str, Any]:
@@ -31,3 +31,16 @@ def fenced(text: str, kinds: Collection[str]) -> str:
     blocks = [part.partition("\n") for part in parts[1::2]] if len(parts) % 2 else []
     found = [body.strip() for kind, _, body in blocks if kind.strip() in kinds]
     return found[0] if len(found) == 1 else ""
+
+
+def called_in(body: str, text: str) -> Action:
+    """The call that a JSON object describes as `{"name": …, "arguments": {…}}`; an action without one where it does
+    not. ``text`` are the words it stands in."""
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        return Action((), text)
+    name, arguments = (given.get("name"), given.get("arguments", {})) if isinstance(given, dict) else (None, None)
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        return Action((), text)
+    return Action((Call(name, arguments),), text)

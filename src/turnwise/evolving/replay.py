@@ -37,7 +37,7 @@ from turnwise.patterns import pattern
 from turnwise.skills.serving import block_of
 from turnwise.skills.skill_file import parse
 from turnwise.skills.wishes import tells_nothing
-from turnwise.tokens.rendering import PromptRenderer, load_renderer
+from turnwise.tokens.rendering import Prompt, PromptRenderer, load_renderer
 from turnwise.types import MODEL_NAME, Message, Skill, ToolCall
 
 log = logging.getLogger(__name__)
@@ -177,17 +177,18 @@ class Replayer:
         return await asyncio.to_thread(_read, renderer, kept, turn, prompt)
 
     async def _prompt(self, turn: WholeTurn, skills: Sequence[Skill], messages: list[Message]) -> list[int] | None:
-        """The ids of a prompt, made as the gateway makes it; None where it is too long to be asked again."""
+        """The ids of a prompt, made as the gateway makes it; None where it is too long to be asked again, or
+        has pictures."""
         renderer = await self._family()
 
-        def made() -> list[int]:
+        def made() -> Prompt:
             named = sorted(skills, key=lambda skill: skill.name)
             block = block_of(named, self._settings.max_tokens) if named else ""
             request = with_block(ModelRequest(MODEL_NAME, messages, turn.tools), block, renderer.default_system)
-            return renderer.render(request.messages, turn.tools).ids
+            return renderer.render(request.messages, turn.tools)
 
-        ids = await asyncio.to_thread(made)
-        return ids if len(ids) <= MOST_TOKENS else None
+        prompt = await asyncio.to_thread(made)
+        return prompt.ids if len(prompt.ids) <= MOST_TOKENS and not prompt.pictures else None
 
     async def _family(self) -> PromptRenderer:
         if self._renderer is None:

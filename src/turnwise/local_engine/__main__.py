@@ -81,6 +81,7 @@ def build(args: argparse.Namespace) -> EngineApp:
         vocab_size=runner.vocab_size,
         layers=runner.kv_shape.layers,
         started=int(time.time()),
+        eyes=model.eyes,
     )
 
 

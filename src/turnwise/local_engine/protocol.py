@@ -5,12 +5,18 @@ A field that is not listed is refused by name rather than ignored. No behaviour 
 
 from __future__ import annotations
 
+import base64
+import binascii
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from turnwise.errors import EngineError
 from turnwise.local_engine.pooling import MAX_TOKENS
 from turnwise.local_engine.requests import Output, RequestParams
+
+MOST_PICTURES = 100
+"""In one prompt."""
 
 
 class _Strict(BaseModel):
@@ -19,6 +25,37 @@ class _Strict(BaseModel):
 
 class StreamOptions(_Strict):
     include_usage: bool = False
+
+
+class PlaceholderRange(_Strict):
+    """Where a picture stands in the prompt: so many ids from ``offset`` on."""
+
+    offset: int = Field(ge=0)
+    length: int = Field(ge=1)
+
+
+class Features(_Strict):
+    """The pictures of a prompt, in their order. Hashes and places are called as on vLLM's token-id route; where that
+    has tensors of its own classes, ``files`` has the picture's file in base64, whose SHA-256 is its hash."""
+
+    mm_hashes: dict[Literal["image"], Annotated[list[str], Field(max_length=MOST_PICTURES)]]
+    mm_placeholders: dict[Literal["image"], list[PlaceholderRange]]
+    files: dict[Literal["image"], list[str]]
+
+    def given(self) -> list[tuple[str, int, int, bytes]]:
+        """Hash, start, end and file of each. Raises EngineError (400)."""
+        hashes, places = self.mm_hashes.get("image", []), self.mm_placeholders.get("image", [])
+        files = self.files.get("image", [])
+        if not len(hashes) == len(places) == len(files):
+            raise EngineError("features: there must be a hash, a place and a file for each picture", 400)
+        try:
+            read = [base64.b64decode(file, validate=True) for file in files]
+        except (binascii.Error, ValueError) as e:
+            raise EngineError(f"features: a picture's file is no base64: {e}", 400) from e
+        return [
+            (sha256, at.offset, at.offset + at.length, data)
+            for sha256, at, data in zip(hashes, places, read, strict=True)
+        ]
 
 
 class CompletionRequest(_Strict):
@@ -47,6 +84,7 @@ class CompletionRequest(_Strict):
     stream: bool = False
     stream_options: StreamOptions | None = None
     return_token_ids: bool = False
+    features: Annotated[Features | None, Field(description="Of a model that sees pictures.")] = None
 
     def sampling(self) -> RequestParams:
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []

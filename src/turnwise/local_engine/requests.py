@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from turnwise.local_engine.model.attention import SeenPicture, SequencePiece
 from turnwise.local_engine.model.kv import SequenceKV
 from turnwise.local_engine.model.runner import Weights
 from turnwise.local_engine.text import TextStream
@@ -62,7 +63,8 @@ class Request:
     """One completion on its way through the scheduler. Only the compute thread touches it after submission.
 
     ``tokens`` are prompt plus sampled ids; ``kv`` holds keys and values of a prefix of them, and is None while the
-    request waits. ``weights`` are pinned at submission: a swapped adapter does not change a request in flight;
+    request waits. ``keys`` are what beginnings are compared by: the tokens, but where pictures are seen; without any it
+    is the same list. ``weights`` are pinned at submission: a swapped adapter does not change a request in flight;
     ``release`` unpins them, once, when the request has left the scheduler.
     """
 
@@ -77,3 +79,20 @@ class Request:
     kv: SequenceKV | None = None
     cached_tokens: int = 0
     cancelled: bool = False
+    pictures: tuple[SeenPicture, ...] = ()
+    keys: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.keys = self.keys or self.tokens
+
+    def add(self, token: int) -> None:
+        """A token was sampled."""
+        self.tokens.append(token)
+        if self.keys is not self.tokens:
+            self.keys.append(token)
+
+    def piece(self, start: int, end: int, sample: bool) -> SequencePiece:
+        """Its tokens from ``start`` to ``end``, ready to be computed."""
+        assert self.kv is not None
+        seen = tuple(p for p in self.pictures if p.overlaps(start, end))
+        return SequencePiece(self.kv, self.tokens[start:end], sample, self.keys[start:end], seen)

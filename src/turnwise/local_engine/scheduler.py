@@ -168,7 +168,7 @@ class Scheduler:
                 request = min(self._waiting, key=lambda r: r.params.priority)  # of equals the one that came first
                 if len(self._running) >= self._max_num_seqs and not self._made_way(request):
                     break
-                kv = self._store.open(request.weights, request.tokens)
+                kv = self._store.open(request.weights, request.keys)
                 if kv is None and self._made_way(request):
                     continue
                 if kv is None:
@@ -206,14 +206,12 @@ class Scheduler:
             left = len(request.tokens) - len(request.kv.ids)
             if left == 1:
                 if self._room(request):
-                    spans.append((request, SequencePiece(request.kv, request.tokens[-1:], sample=True)))
+                    spans.append((request, request.piece(len(request.tokens) - 1, len(request.tokens), sample=True)))
             elif budget > 0:
                 size = min(left, budget)
                 budget -= size
                 start = len(request.kv.ids)
-                spans.append(
-                    (request, SequencePiece(request.kv, request.tokens[start : start + size], sample=size == left))
-                )
+                spans.append((request, request.piece(start, start + size, sample=size == left)))
         spans = [(r, s) for r, s in spans if r.kv is s.kv]
         if not spans:
             return
@@ -253,7 +251,7 @@ class Scheduler:
 
     def _take(self, request: Request, token: int, logprob: float) -> None:
         """Add a sampled token to its request, and end the request where it must."""
-        request.tokens.append(token)
+        request.add(token)
         params, text = request.params, request.text
         finish: Finish | None = None
         reason: str | int | None = None

@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from turnwise.errors import EngineError
 from turnwise.local_engine import protocol
 from turnwise.local_engine.access import KeyGuard
+from turnwise.local_engine.model.eyes import Eyes, look_at
 from turnwise.local_engine.model.runner import BASE
 from turnwise.local_engine.pooling import MAX_TOKENS, Deliver, LogprobJob, PauseJob, PoolingJob
 from turnwise.local_engine.protocol import CompletionRequest, LoadAdapter, PoolingRequest, UnloadAdapter
@@ -29,6 +30,7 @@ from turnwise.local_engine.requests import Output
 from turnwise.local_engine.requests import Request as EngineRequest
 from turnwise.local_engine.scheduler import Scheduler
 from turnwise.local_engine.text import Decoder, TextStream
+from turnwise.pictures.placed import keys_of
 
 SIGN_OF_LIFE_S = 10.0
 """A stream with nothing to say for this long says so, since a client takes silence for a dead engine."""
@@ -49,6 +51,7 @@ class EngineApp:
     vocab_size: int
     layers: int
     started: int
+    eyes: Eyes | None = None
 
 
 def make_app(engine: EngineApp, key: str | None = None) -> FastAPI:
@@ -218,6 +221,8 @@ def _check(body: CompletionRequest, engine: EngineApp) -> None:
         raise EngineError("include_stop_str_in_output: only false is supported", 400)
     if body.prompt_logprobs is not None and (body.stream or body.model != BASE):
         raise EngineError(f"prompt_logprobs: only without stream, and of {BASE!r}", 400)
+    if body.prompt_logprobs is not None and body.features is not None:
+        raise EngineError("prompt_logprobs: of prompts without pictures alone", 400)
     if body.prompt_logprobs is not None and len(body.prompt) > MAX_TOKENS:
         raise EngineError(f"prompt_logprobs: for prompts of at most {MAX_TOKENS} tokens", 400)
     if body.stream_options is not None and not body.stream:
@@ -229,6 +234,8 @@ async def _submit(body: CompletionRequest, engine: EngineApp) -> _Answer:
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Output] = asyncio.Queue()
     registry, params = engine.registry, body.sampling()
+    given = [] if body.features is None else body.features.given()
+    placed, seen = await asyncio.to_thread(look_at, body.prompt, given, engine.eyes)
     # An adapter whose merged copy was dropped is merged again, off this thread.
     merged = registry.is_merged(body.model)
     weights = registry.acquire(body.model) if merged else await asyncio.to_thread(registry.acquire, body.model)
@@ -241,6 +248,8 @@ async def _submit(body: CompletionRequest, engine: EngineApp) -> _Answer:
         release=lambda: registry.release(weights),
         rng=random.Random(params.seed),
         prompt_len=len(body.prompt),
+        pictures=seen,
+        keys=keys_of(body.prompt, placed) if placed else [],
     )
     try:
         engine.scheduler.submit(request)

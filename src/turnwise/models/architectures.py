@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from turnwise.capabilities import VISION_TYPES
 from turnwise.errors import ModelError
 from turnwise.models.folders import resolve_model
 
@@ -19,7 +20,10 @@ LEAN = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 TRIED = ("granite", "olmo2")
 """Some that go the general way, over transformers' own modules, and are tested."""
 
-SUPPORTED = f"supported are {', '.join(sorted(LEAN))}, and other text models (…ForCausalLM) such as {', '.join(TRIED)}"
+SUPPORTED = (
+    f"supported are {', '.join(sorted(LEAN))}, and other text models (…ForCausalLM) such as {', '.join(TRIED)}; "
+    f"with pictures {' and '.join(sorted(VISION_TYPES))}"
+)
 
 
 def supported_model(name: str) -> Path | str:
@@ -47,7 +51,8 @@ def unsupported(config: Any) -> str | None:
     named = config.get("architectures")
     architectures = [str(name) for name in named] if isinstance(named, list) else []
     kind = str(config.get("model_type"))
-    if architectures and not any(name.endswith("ForCausalLM") for name in architectures):
+    sees = kind in VISION_TYPES and all(name.endswith("ForConditionalGeneration") for name in architectures)
+    if architectures and not sees and not any(name.endswith("ForCausalLM") for name in architectures):
         return f"{', '.join(architectures)} (model_type {kind}) is no causal language model"
     packed = config.get("quantization_config")
     if packed:

@@ -57,13 +57,33 @@ class GuestFolder:
 
     def names(self, way: str = "") -> list[str]:
         """The plain files of one folder, sorted; none where there is no such folder. Raises FolderFault."""
+        return self._entries(way, folders=False)
+
+    def folders(self, way: str = "") -> list[str]:
+        """The folders in one folder, sorted; none where there is no such folder. Raises FolderFault."""
+        return self._entries(way, folders=True)
+
+    def status(self, way: str) -> os.stat_result:
+        """What the system says of what stands there, be it a link or a folder. FileNotFoundError where nothing does."""
+        *folders, name = _parts(way)
+        with self._opened(folders, way) as folder, _told(way):
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+
+    def target(self, way: str) -> str:
+        """Where a symbolic link points, which is not looked at. Raises FolderFault where it is none."""
+        *folders, name = _parts(way)
+        with self._opened(folders, way) as folder, _told(way):
+            return os.readlink(name, dir_fd=folder)
+
+    def _entries(self, way: str, folders: bool) -> list[str]:
+        """The names of one kind in one folder."""
+        found: list[str] = []
         try:
             with self._opened(_parts(way) if way.strip("/.") else [], way) as folder, os.scandir(folder) as entries:
-                found = []
                 for seen, entry in enumerate(entries):
                     if seen >= MOST_NAMES:
-                        raise FolderFault(f"there are more than {MOST_NAMES} files in {way or 'the folder'}")
-                    if entry.is_file(follow_symlinks=False):
+                        raise FolderFault(f"there are more than {MOST_NAMES} entries in {way or 'the folder'}")
+                    if entry.is_dir(follow_symlinks=False) if folders else entry.is_file(follow_symlinks=False):
                         found.append(entry.name)
         except FileNotFoundError:
             return []

@@ -80,13 +80,13 @@ class ChatMLRenderer:
         """All messages as ids, each token with the index of its message (-1 for scaffolding)."""
         rendered = RenderedPieces(messages)
         if messages and messages[0]["role"] != "system":
-            system = "\n\n".join(part for part in (self.default_system, _describe(tools)) if part)
+            system = "\n\n".join(part for part in (self.default_system, described(tools)) if part)
             if system:
                 self._turn(rendered, -1, "system", system)
         for i, message in enumerate(messages):
-            text = _text(message)
+            text = text_in(message)
             if i == 0 and message["role"] == "system" and tools:
-                text = "\n\n".join(part for part in (text, _describe(tools)) if part)
+                text = "\n\n".join(part for part in (text, described(tools)) if part)
             self._turn(rendered, i, message["role"], text)
         if add_generation_prompt:
             rendered.add(self._opening, -1)
@@ -110,7 +110,7 @@ class ChatMLRenderer:
         )
         if previous is None or len(previous) < len(previous_prompt_ids) + len(previous_completion_ids):
             return None
-        rendered = RenderedPieces(new_messages)
+        rendered = self._collecting(new_messages)
         rendered.add(previous, -1)
         rendered.add(self._newline, -1)
         self._turns(rendered, new_messages)
@@ -129,12 +129,15 @@ class ChatMLRenderer:
         return [*self.encode(self._answer_text(message)), self._end]
 
     def _answer_text(self, message: Message) -> str:
-        return _text(message)
+        return text_in(message)
+
+    def _collecting(self, messages: list[Message]) -> RenderedPieces:
+        return RenderedPieces(messages)
 
     def _turns(self, rendered: RenderedPieces, messages: list[Message]) -> None:
         """What goes on from a prompt."""
         for i, message in enumerate(messages):
-            self._turn(rendered, i, message["role"], _text(message))
+            self._turn(rendered, i, message["role"], text_in(message))
 
     def _turn(self, rendered: RenderedPieces, index: int, role: str, text: str) -> None:
         rendered.add([self._start], index)
@@ -178,7 +181,8 @@ def _parse_call(raw: str) -> ParsedToolCall:
     return ParsedToolCall(raw=raw, name=body["name"], arguments=arguments)
 
 
-def _describe(tools: list[ToolSpec] | None) -> str | None:
+def described(tools: list[ToolSpec] | None) -> str | None:
+    """What a system message says of tools; None where there are none."""
     if not tools:
         return None
     return TOOLS_PREAMBLE + "\n".join(json.dumps(_spec(tool), ensure_ascii=False) for tool in tools)
@@ -191,7 +195,8 @@ def _spec(tool: Any) -> ToolSpec:
     )
 
 
-def _text(message: Message) -> str:
+def text_in(message: Message) -> str:
+    """What a message says, and its calls as a model writes them."""
     written = [{"name": name, "arguments": arguments} for name, arguments in calls_in(message)]
     calls = [f"<tool_call>{json.dumps(call, ensure_ascii=False)}</tool_call>" for call in written]
     return "\n".join(part for part in (words_in(message), *calls) if part)

@@ -14,7 +14,11 @@ from typing import Any
 from renderers.base import Renderer, create_renderer
 from renderers.configs import BaseRendererConfig, DefaultRendererConfig, Qwen3RendererConfig, RendererConfig
 
+from turnwise.errors import ModelError
+from turnwise.pictures.layout import PictureLayout
+from turnwise.tokens.chatml import words_in
 from turnwise.tokens.qwen25 import Qwen25Renderer
+from turnwise.tokens.smolvlm import SmolVLMRenderer
 
 CONFIG_OF_TYPE: dict[str, type[Qwen3RendererConfig]] = {"qwen3": Qwen3RendererConfig, "qwen3_moe": Qwen3RendererConfig}
 """Renderer configurations by the `model_type` of a model's `config.json`."""
@@ -71,6 +75,28 @@ def qwen25_renderer(folder: Path, tokenizer: Any) -> Qwen25Renderer | None:
         return None
     renderer = Qwen25Renderer(file, system)
     return renderer if _writes_the_template(renderer, tokenizer) else None
+
+
+def smolvlm_renderer(folder: Path, tokenizer: Any, layout: PictureLayout) -> SmolVLMRenderer:
+    """Our own renderer for the models whose pictures are understood here. Raises ModelError for another template."""
+    renderer = SmolVLMRenderer(folder / "tokenizer.json", layout)
+    older = folder / "chat_template.json"
+    template = tokenizer.chat_template
+    if not template and older.exists():
+        template = json.loads(older.read_text(encoding="utf-8")).get("chat_template")
+    for messages, tools in PROBES:
+        if tools is not None:
+            continue  # its template knows none
+        given: Any = messages
+        parted = [message | {"content": [{"type": "text", "text": words_in(message)}]} for message in given]
+        text = template and tokenizer.apply_chat_template(
+            parted, chat_template=template, add_generation_prompt=True, tokenize=False
+        )
+        if tokenizer.decode(renderer.render_ids(given, add_generation_prompt=True)) != text:
+            raise ModelError(
+                f"the chat template of {folder} is not SmolVLM's, so that its pictures have no place in it"
+            )
+    return renderer
 
 
 def _model_type(folder: Path) -> str | None:

@@ -19,9 +19,12 @@ from renderers.base import ParsedResponse, RenderedTokens, Renderer, create_rend
 
 from turnwise.errors import EngineError, ModelError
 from turnwise.messages import history_to_chat
+from turnwise.pictures.layout import layout_of
+from turnwise.pictures.placed import PlacedPicture, inserted
 from turnwise.tokens.answer_parser import CLOSE_THINK, OPEN_THINK, AnswerGrammar
 from turnwise.tokens.chatml import ChatMLRenderer
-from turnwise.tokens.renderer_choice import qwen25_renderer, renderer_config, thinking_switch
+from turnwise.tokens.renderer_choice import qwen25_renderer, renderer_config, smolvlm_renderer, thinking_switch
+from turnwise.tokens.smolvlm import IMAGE, SmolVLMRenderer
 from turnwise.types import Message
 
 _CHATML_SYSTEM_MARK = "<|im_start|>system\n"
@@ -29,6 +32,7 @@ _CHATML_SYSTEM_MARK = "<|im_start|>system\n"
 GRAMMARS = {
     "ChatMLRenderer": AnswerGrammar(reasoning=False, calls="json", space=""),
     "Qwen25Renderer": AnswerGrammar(reasoning=False, calls="json", untagged=True),
+    "SmolVLMRenderer": AnswerGrammar(reasoning=False, calls="json", space=""),
     "Qwen3Renderer": AnswerGrammar(reasoning=True, calls="json"),
     "Qwen3VLRenderer": AnswerGrammar(reasoning=True, calls="json"),
     "Qwen35Renderer": AnswerGrammar(reasoning=True, calls="tagged"),
@@ -45,7 +49,7 @@ class Prompt:
     """Ids [P] of a prompt, and where in them a hint for the last user message would go (None: no user message).
 
     The last ``prefilled`` of them are the beginning of the answer itself. ``placed`` are starts and ends of ids that no
-    message has: words that were put behind questions.
+    message has: words that were put behind questions; ``pictures`` are those that stand in it.
     """
 
     ids: list[int]
@@ -53,6 +57,7 @@ class Prompt:
     bridged: bool
     prefilled: int = 0
     placed: tuple[tuple[int, int], ...] = ()
+    pictures: tuple[PlacedPicture, ...] = ()
 
     @property
     def asked(self) -> list[int]:
@@ -65,7 +70,8 @@ class Prompt:
         assert self.hint_at is not None and not self.prefilled
         end = self.hint_at + len(ids)
         whole = [*self.ids[: self.hint_at], *ids, *self.ids[self.hint_at :]]
-        return replace(self, ids=whole, hint_at=end, placed=(*self.placed, (self.hint_at, end)))
+        pictures = inserted(self.pictures, self.hint_at, len(ids))
+        return replace(self, ids=whole, hint_at=end, placed=(*self.placed, (self.hint_at, end)), pictures=pictures)
 
     def begun(self, answer: list[int]) -> Prompt:
         """The prompt with the beginning of an answer behind it, as ids of its own: never joined as text."""
@@ -93,6 +99,11 @@ class PromptRenderer:
         self.stop_token_ids = renderer.get_stop_token_ids()
         self._closers = set(self.stop_token_ids)
         self.grammar = GRAMMARS.get(type(renderer).__name__, AnswerGrammar(reasoning=True, calls="whole"))
+
+    @property
+    def sees(self) -> bool:
+        """Whether pictures have a place in this model's prompts."""
+        return isinstance(self.renderer, SmolVLMRenderer)
 
     @property
     def default_system(self) -> str | None:
@@ -146,7 +157,8 @@ class PromptRenderer:
             )
         except (ValueError, TemplateError) as e:
             raise EngineError(f"this model's template does not take the conversation: {e}", 400) from e
-        return Prompt(rendered.token_ids, self._hint_at(rendered, messages), bridged=False)
+        hint_at = self._hint_at(rendered, messages)
+        return Prompt(rendered.token_ids, hint_at, bridged=False, pictures=_pictures(rendered))
 
     def answer(self, before: list[Message], answer: Message, tools: list[dict[str, Any]] | None) -> list[int] | None:
         """The ids with which the model would have given this answer, up to the token that ends it.
@@ -184,25 +196,30 @@ class PromptRenderer:
     ) -> Prompt | None:
         """The previous turn's ids extended by `added`, or None when that cannot be proven.
 
-        `hint_at` is the previous turn's: it still holds when `added` has no user message.
+        `hint_at` is the previous turn's: it still holds when `added` has no user message. Of the pictures it has those
+        of `added`: who keeps the previous turn knows its own.
         """
         renderer = self._asking(thinking)
         opening = next((self._openings[wish] for wish, r in self._thinking.items() if r is renderer), None)
         if opening is not None and prompt_ids[-len(opening) :] != opening:
             return None  # the previous answer was asked for in the other way, and a template writes its past otherwise
-        rendered = renderer.bridge_to_next_turn(
-            prompt_ids,
-            response_ids,
-            _shown_messages(added),
-            tools=_shown(tools),
-        )
+        try:
+            rendered = renderer.bridge_to_next_turn(
+                prompt_ids,
+                response_ids,
+                _shown_messages(added),
+                tools=_shown(tools),
+            )
+        except ValueError as e:
+            raise EngineError(f"this model's template does not take the conversation: {e}", 400) from e
         if rendered is None:
             return None
         known = len(prompt_ids) + len(response_ids)
         if rendered.token_ids[:known] != [*prompt_ids, *response_ids]:
             return None  # a renderer that breaks its promise must not break ours
         new_hint_at = self._hint_at(rendered, added)
-        return Prompt(rendered.token_ids, hint_at if new_hint_at is None else new_hint_at, bridged=True)
+        hint_at = hint_at if new_hint_at is None else new_hint_at
+        return Prompt(rendered.token_ids, hint_at, bridged=True, pictures=_pictures(rendered))
 
     def _renderer_of(self, prompt_ids: list[int]) -> Renderer:
         """The one that wrote a prompt, told by where the answer begins: some read an answer by what they asked for."""
@@ -229,13 +246,17 @@ class PromptRenderer:
 
 
 def load_renderer(model: Path | str) -> PromptRenderer:
-    """The renderer for a model folder or hub id: ours for plain ChatML and Qwen2.5, else that of `renderers`."""
+    """The renderer for a model folder or hub id: ours for plain ChatML, Qwen2.5, SmolVLM, else that of `renderers`."""
     folder = Path(model)
-    if folder.is_dir() and _is_plain_chatml(folder):
+    layout = layout_of(folder) if folder.is_dir() else None
+    if layout is None and folder.is_dir() and _is_plain_chatml(folder):
         chatml = ChatMLRenderer(folder / "tokenizer.json", _default_system(folder))
         return PromptRenderer(chatml, chatml.tokenizer.decode, chatml.encode)
     try:
         tokenizer = load_tokenizer(str(model))
+        if layout is not None:
+            seeing = smolvlm_renderer(folder, tokenizer, layout)
+            return PromptRenderer(seeing, seeing.tokenizer.decode, seeing.encode)
         own = qwen25_renderer(folder, tokenizer) if folder.is_dir() else None
         if own is not None:
             return PromptRenderer(own, own.tokenizer.decode, own.encode)
@@ -261,6 +282,15 @@ def _shown(tools: list[dict[str, Any]] | None) -> Any:
 def _shown_messages(messages: list[Message]) -> Any:
     """The messages in OpenAI's chat shape, which renderers and templates take."""
     return history_to_chat(messages)
+
+
+def _pictures(rendered: RenderedTokens) -> tuple[PlacedPicture, ...]:
+    """The pictures among the ids, where the renderer places any."""
+    media = rendered.multi_modal_data
+    if media is None or IMAGE not in media.mm_hashes:
+        return ()
+    of_each = zip(media.mm_hashes[IMAGE], media.mm_placeholders[IMAGE], media.mm_items[IMAGE], strict=True)
+    return tuple(PlacedPicture(sha256, at.offset, at.offset + at.length, **about) for sha256, at, about in of_each)
 
 
 def _opening(renderer: Renderer) -> list[int]:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import random
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from turnwise.pictures.placed import Key, PlacedPicture, keys_of
 from turnwise.types import Sample
 
 REACH = 4096
@@ -41,11 +42,15 @@ class Fork:
 
 @dataclass(slots=True)
 class Row:
-    """Token ids and the responses in them. The logits of position p predict the id at p + 1, but at a fork."""
+    """Token ids and the responses in them. The logits of position p predict the id at p + 1, but at a fork.
+
+    ``shown``, by its SHA-256: the positions at which a picture is seen, each with which of its features stands there.
+    """
 
     ids: list[int]
     spans: list[Span]
     forks: list[Fork] = field(default_factory=list)
+    shown: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def depths(self) -> list[int]:
         """How many ids each one has before it in its own text."""
@@ -61,11 +66,28 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class TokenText:
-    """An answer and what stands before it, as ids; ``sample`` names it."""
+    """An answer and what stands before it, as ids, and the pictures in these; ``sample`` names it."""
 
     sample: int
     prompt_ids: Sequence[int]
     response_ids: Sequence[int]
+    pictures: Sequence[PlacedPicture] = ()
+
+    @property
+    def ids(self) -> list[int]:
+        return [*self.prompt_ids, *self.response_ids]
+
+    @property
+    def keys(self) -> list[Key]:
+        """What two texts are compared by: where a picture is seen, it is another one's place than any other's."""
+        return keys_of(self.ids, self.pictures)
+
+    def shown_from(self, start: int) -> Iterator[tuple[str, int, int]]:
+        """Of each place from ``start`` on where a picture is seen: its SHA-256, the place, and which feature."""
+        for picture in self.pictures:
+            for nth, at in enumerate(picture.places(self.prompt_ids)):
+                if at >= start:
+                    yield picture.sha256, at, nth
 
 
 def row_of(sample: int, prompt_ids: Sequence[int], response_ids: Sequence[int]) -> Row:
@@ -75,7 +97,7 @@ def row_of(sample: int, prompt_ids: Sequence[int], response_ids: Sequence[int]) 
 
 def texts_of(samples: Sequence[Sample], chosen: Sequence[int]) -> list[TokenText]:
     """The texts of the samples at ``chosen``."""
-    return [TokenText(i, samples[i].prompt_ids, samples[i].response_ids) for i in chosen]
+    return [TokenText(i, samples[i].prompt_ids, samples[i].response_ids, samples[i].pictures) for i in chosen]
 
 
 def merge_prefixes(texts: Sequence[TokenText], forks: bool = True) -> list[Row]:
@@ -84,42 +106,50 @@ def merge_prefixes(texts: Sequence[TokenText], forks: bool = True) -> list[Row]:
     A text that extends another one goes on in its row; causal attention gives it the log-probs of a row of its own.
     One that differs from some id on becomes a fork of that row, unless ``forks`` is False (a model that cannot read
     them), the row would be wider than WIDEST_FORKED, or looking over the whole row cost more than the ids that it
-    saves. The order of ``texts`` does not matter.
+    saves. Where the same placeholders show different pictures, nothing is in common. The order of ``texts`` does not
+    matter.
     """
     growing: list[_Growing] = []
     # In the order of their ids a text has its longest common beginning with the one before it.
-    for text in sorted(texts, key=lambda t: ([*t.prompt_ids, *t.response_ids], t.sample)):
-        ids = [*text.prompt_ids, *text.response_ids]
-        if not growing or not growing[-1].take(text, ids, forks):
-            growing.append(_Growing(text, ids))
+    for keys, _, text in sorted(((text.keys, text.sample, text) for text in texts), key=lambda t: t[:2]):
+        if not growing or not growing[-1].take(text, keys, forks):
+            growing.append(_Growing(text, keys))
     return [one.row for one in growing]
 
 
 class _Growing:
-    """A row, and where in it the ids of the text stand that it took last."""
+    """A row, and where in it the text stands that it took last, whose keys are ``_last``."""
 
-    def __init__(self, text: TokenText, ids: list[int]) -> None:
+    def __init__(self, text: TokenText, keys: list[Key]) -> None:
         self.row = row_of(text.sample, text.prompt_ids, text.response_ids)
-        self._last, self._places = ids, list(range(len(ids)))
+        self._last, self._places = keys, list(range(len(keys)))
+        self._show(text, 0)
 
-    def take(self, text: TokenText, ids: list[int], forks: bool) -> bool:
+    def take(self, text: TokenText, keys: list[Key], forks: bool) -> bool:
         """Put the text behind what it has in common with the last one; False, and nothing is changed, where not."""
         # The last id of its prompt stands before its answer, whose first id it predicts.
-        shared = min(_common(self._last, ids), len(text.prompt_ids) - 1)
-        extends = self._last == ids[: len(self._last)] and len(self._last) <= len(text.prompt_ids)
+        shared = min(_common(self._last, keys), len(text.prompt_ids) - 1)
+        extends = self._last == keys[: len(self._last)] and len(self._last) <= len(text.prompt_ids)
         if extends:
             shared = len(self._last)
-            if self.row.forks and len(self.row.ids) + len(ids) - shared > WIDEST_FORKED:
+            if self.row.forks and len(self.row.ids) + len(keys) - shared > WIDEST_FORKED:
                 return False
-        elif not forks or shared < 1 or not self._worth(len(ids), shared):
+        elif not forks or shared < 1 or not self._worth(len(keys), shared):
             return False
         row = self.row
         if not extends:
             row.forks.append(Fork(len(row.ids), self._places[shared - 1]))
-        self._last, self._places = ids, [*self._places[:shared], *range(len(row.ids), len(row.ids) + len(ids) - shared)]
-        row.ids += ids[shared:]
+        added = range(len(row.ids), len(row.ids) + len(keys) - shared)
+        self._last, self._places = keys, [*self._places[:shared], *added]
+        row.ids += text.ids[shared:]
+        self._show(text, shared)
         row.spans.append(Span(text.sample, len(row.ids) - len(text.response_ids), len(row.ids)))
         return True
+
+    def _show(self, text: TokenText, start: int) -> None:
+        """Note where in the row the pictures are seen that stand in the text from ``start`` on."""
+        for sha256, at, nth in text.shown_from(start):
+            self.row.shown.setdefault(sha256, []).append((self._places[at], nth))
 
     def _worth(self, length: int, shared: int) -> bool:
         wide = len(self.row.ids) + length - shared
@@ -139,9 +169,9 @@ def _cost(width: int) -> float:
 def distinct_tokens(texts: Sequence[TokenText]) -> int:
     """The tokens that any computation over these texts has to read: each beginning that they share counts once."""
     total, last = 0, list[int]()
-    for ids in sorted([*t.prompt_ids, *t.response_ids] for t in texts):
-        total += len(ids) - _common(last, ids)
-        last = ids
+    for keys in sorted(text.keys for text in texts):
+        total += len(keys) - _common(last, keys)
+        last = keys
     return total
 
 

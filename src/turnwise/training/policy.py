@@ -19,15 +19,18 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from turnwise.capabilities import sees_pictures
 from turnwise.config import TrainConfig
 from turnwise.errors import ModelError
 from turnwise.loops.lifeline import beat
+from turnwise.pictures.store import PictureStore
 from turnwise.training.batching import Fork, Row, Span
 from turnwise.training.laid_out import Projection, laid_out
 from turnwise.training.weights.base import State, TrainedWeights, Whose, check_shapes
+from turnwise.training.weights.eyes import PolicyEyes
 from turnwise.training.weights.full import FullWeights
 from turnwise.training.weights.lora import LoraWeights
 from turnwise.training.weights.ranks import IDLE, Ranks
@@ -75,25 +78,39 @@ def hinted_prompt(prompt_ids: Sequence[int], hint: str | None, hint_at: int | No
 class Policy:
     """A base model and what is trained of it. A new policy is the base model.
 
-    Raises ModelError when the folder cannot be loaded or the model's head is more than a projection.
+    ``pictures`` are those that samples name. Of a model that sees them (``eyes``) the part that reads is trained, by an
+    adapter; what sees is frozen. Raises ModelError when the folder cannot be loaded or the model's head is more than a
+    projection.
     """
 
-    def __init__(self, model: Path | str, config: TrainConfig, ranks: Ranks | None = None) -> None:
+    def __init__(
+        self,
+        model: Path | str,
+        config: TrainConfig,
+        ranks: Ranks | None = None,
+        pictures: PictureStore | None = None,
+    ) -> None:
         self.ranks = ranks or Ranks()
         self.device = pick_device(config.device)
         dtype, full = pick_dtype(config.dtype, self.device), config.weights == "full"
         if full and not isinstance(model, Path):
             raise ModelError(f"'{model}' is the name of a model on a hub; train.weights = 'full' takes its folder")
         try:
-            base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32 if full else dtype)
+            loader = AutoModelForImageTextToText if sees_pictures(str(model)) else AutoModelForCausalLM
+            base = loader.from_pretrained(model, dtype=torch.float32 if full else dtype)
             self.tokenizer = load_tokenizer(model)
         except Exception as e:  # the libraries raise whatever their parsers raise; all of it means a broken folder
             raise ModelError(f"cannot load the model {model}: {e}; run `turnwise doctor`") from e
         base = cast(PreTrainedModel, nn.Module.to(base, self.device))
+        self.eyes: PolicyEyes | None = None
+        if loader is AutoModelForImageTextToText:
+            if full or self.ranks.size > 1 or not isinstance(model, Path):
+                raise ModelError(f"{model} sees pictures: it is trained from its folder, by an adapter, in one process")
+            self.eyes = PolicyEyes(base, model, pictures)
         weights = (
             FullWeights(base, model, dtype if self.ranks.size == 1 else torch.float32, config)
             if full and isinstance(model, Path)
-            else LoraWeights(base, str(model), config)
+            else LoraWeights(base, str(model), config, base.get_decoder() if self.eyes else None)
         )
         self.weights: TrainedWeights = weights
         self.model = weights.model
@@ -220,9 +237,8 @@ class Policy:
             mask = _hiding(rows, width, self._computes or self._embeddings.weight.dtype)
         else:
             places, mask = {}, torch.tensor([[1] * len(row.ids) + [0] * (width - len(row.ids)) for row in rows])
-        out = self._backbone(
-            input_ids=ids.to(self.device), attention_mask=mask.to(self.device), use_cache=False, **places
-        ).last_hidden_state
+        said = self._said(ids.to(self.device), rows, [(line, 0) for line in range(len(rows))])
+        out = self._backbone(attention_mask=mask.to(self.device), use_cache=False, **said, **places).last_hidden_state
         return torch.cat([out[i, s.start - 1 : s.end - 1] for i, row in enumerate(rows) for s in row.spans])
 
     def packed_hidden(self, rows: Sequence[Row], recompute: bool = False) -> Tensor:
@@ -238,13 +254,20 @@ class Policy:
         if any(row.forks for row in rows):
             seen = torch.block_diag(*[_seen(row, len(row.ids)) for row in rows]).bool()
             mask = _added(seen.unsqueeze(0), self._computes or self._embeddings.weight.dtype).to(self.device)
+        starts = list(accumulate((len(row.ids) for row in rows), initial=0))
+        said = self._said(ids.to(self.device), rows, [(0, start) for start in starts[:-1]])
         out = self._backbone(
-            input_ids=ids.to(self.device), position_ids=positions.to(self.device), attention_mask=mask, use_cache=False
+            position_ids=positions.to(self.device), attention_mask=mask, use_cache=False, **said
         ).last_hidden_state[0]
-        starts = accumulate((len(row.ids) for row in rows), initial=0)
         return torch.cat(
             [out[at + s.start - 1 : at + s.end - 1] for at, row in zip(starts, rows, strict=False) for s in row.spans]
         )
+
+    def _said(self, ids: Tensor, rows: Sequence[Row], starts: Sequence[tuple[int, int]]) -> dict[str, Tensor]:
+        """The ids, as the model takes them: their embeddings where some of them show pictures."""
+        if self.eyes is None or not any(row.shown for row in rows):
+            return {"input_ids": ids}
+        return {"inputs_embeds": self.eyes.put_into(self._embeddings(ids), rows, starts)}
 
     @cached_property
     def packs(self) -> bool:

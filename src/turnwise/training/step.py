@@ -22,6 +22,7 @@ from torch import Tensor
 from turnwise.config import Recipe, TrainConfig, of_person
 from turnwise.errors import TurnwiseError
 from turnwise.methods import METHODS
+from turnwise.pictures.placed import inserted
 from turnwise.training import losses
 from turnwise.training.algorithms.base import Seen, algorithm_of
 from turnwise.training.batching import (
@@ -37,6 +38,7 @@ from turnwise.training.policy import Policy, hinted_prompt, sampling_temperature
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.terms import SUMS, Signals, TermWeights, WholeSignals, backward, recipe_of, value_of
 from turnwise.training.weights.base import Whose
+from turnwise.training.weights.eyes import PolicyEyes
 from turnwise.training.weights.ranks import IDLE
 from turnwise.types import PERSONAL, Batch, Sample
 
@@ -90,13 +92,13 @@ def _pass(batch: Batch, stream: str, recipe: Recipe, seed: int, epoch: int) -> l
     return [[ours[i] for i in step] for step in cut(together, recipe.minibatch, seed, batch.id, epoch)]
 
 
-def without_faults(batch: Batch, vocabulary: int) -> tuple[Batch, dict[str, str]]:
+def without_faults(batch: Batch, vocabulary: int, eyes: PolicyEyes | None = None) -> tuple[Batch, dict[str, str]]:
     """The batch without the turns that cannot be trained on, and the fault of each of those by its id.
 
-    ``vocabulary``: how many token ids the model knows.
+    ``vocabulary``: how many token ids the model knows; ``eyes``: of one that sees pictures.
     Raises BadBatch when nothing is left.
     """
-    faults = {s.turn_id: fault for s in batch.samples if (fault := _fault(s, vocabulary))}
+    faults = {s.turn_id: fault for s in batch.samples if (fault := _fault(s, vocabulary, eyes))}
     sound = [s for s in batch.samples if s.turn_id not in faults]
     if not sound:
         raise BadBatch("; ".join(faults.values()) or "the batch has no turns")
@@ -117,7 +119,7 @@ def compute_signals(
     ``history``: the scores that these weights were trained on before. ``recipes``: of the streams of rollouts.
     """
     samples = batch.samples
-    if faults := [fault for s in samples if (fault := _fault(s, policy.vocabulary))]:
+    if faults := [fault for s in samples if (fault := _fault(s, policy.vocabulary, policy.eyes))]:
         raise BadBatch(faults[0])
     hinted = hinted_samples(samples, config)
     # Under each weights, all that is read with them: a hinted context opens as the plain one does.
@@ -348,7 +350,9 @@ def _micro(policy: Policy, texts: Sequence[TokenText], config: TrainConfig) -> l
 def hinted_text(tokenizer: Tokenizer, sample: Sample, index: int) -> TokenText:
     """The sample as its teacher reads it."""
     prompt = hinted_prompt(sample.prompt_ids, sample.hint, sample.hint_at, tokenizer)
-    return TokenText(index, prompt, sample.response_ids)
+    added = len(prompt) - len(sample.prompt_ids)
+    pictures = sample.pictures if sample.hint_at is None else inserted(sample.pictures, sample.hint_at, added)
+    return TokenText(index, prompt, sample.response_ids, pictures)
 
 
 def _by_sample(rows: Sequence[Row], hidden: Tensor) -> dict[int, Tensor]:
@@ -358,7 +362,7 @@ def _by_sample(rows: Sequence[Row], hidden: Tensor) -> dict[int, Tensor]:
     )  # fmt: skip
 
 
-def _fault(sample: Sample, vocabulary: int) -> str | None:
+def _fault(sample: Sample, vocabulary: int, eyes: PolicyEyes | None) -> str | None:
     """What would fail deep inside the model, or train on something else than was sampled; None where nothing would."""
     where = f"turn {sample.turn_id}"
     if not sample.prompt_ids or not sample.response_ids:
@@ -369,4 +373,7 @@ def _fault(sample: Sample, vocabulary: int) -> str | None:
         return f"{where} has {len(sample.logprobs)} log-probs for {len(sample.response_ids)} tokens"
     if sample.hint_at is not None and not 0 <= sample.hint_at <= len(sample.prompt_ids):
         return f"{where} has its hint at {sample.hint_at}, outside the prompt"
+    if sample.pictures:
+        fault = "it has pictures, and this model sees none" if eyes is None else eyes.fault(sample)
+        return fault and f"{where}: {fault}"
     return None

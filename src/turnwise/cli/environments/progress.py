@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from turnwise.environments.rollout import Ended
 
 
-def shown(rollouts: Iterator[Ended], number: int) -> list[Ended]:
-    """Play them all, tell of each, and at the end of all together."""
+def shown(rollouts: Iterator[Ended], number: int, done: Callable[[Ended], None]) -> list[Ended]:
+    """Play them all, tell of each, also ``done``, and at the end of all together."""
     ended: list[Ended] = []
     started = time.monotonic()
     columns = (TextColumn("rollouts"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
@@ -25,6 +25,7 @@ def shown(rollouts: Iterator[Ended], number: int) -> list[Ended]:
         task = None if bar is None else bar.add_task("", total=number)
         for each in rollouts:
             ended.append(each)
+            done(each)
             if bar is not None and task is not None:
                 bar.update(task, completed=len(ended), description=_together(ended, time.monotonic() - started))
             if bar is None or each.failure is not None or each.note is not None:

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from turnwise.config import Config
     from turnwise.environments.base import Environment
     from turnwise.environments.host import Host
-    from turnwise.environments.rollout import GatewayAt
+    from turnwise.environments.rollout import Ended, GatewayAt
+    from turnwise.environments.transcript import Form
     from turnwise.journal import Journal
 
 SCRIPTED = ("oracle", "nothing")
 """Agents that ask no model."""
+FORMS = ("auto", "calls", "blocks")
 MOST_OF_A_RUN = 60
 """Characters of a run's name."""
 
@@ -41,22 +43,31 @@ def rollout(
     parallel: Annotated[int, typer.Option(min=1, max=128, help="Rollouts at a time.")] = 4,
     limit: Annotated[float, typer.Option(min=1, help="Seconds that an agent of its own has for a task.")] = 900,
     run: Annotated[str | None, typer.Option(help="Name of the run; that of an earlier one goes on with it.")] = None,
+    form: Annotated[
+        str, typer.Option(help="How the model acts: calls (of tools), blocks (of text), or auto: what it is able to.")
+    ] = "auto",
+    record: Annotated[
+        Path | None, typer.Option(help="Append each rollout with reward 1 here, as a conversation for `turnwise sft`.")
+    ] = None,
     config: ConfigFile = None,
     home: Home = None,
     sets: Set = None,
 ) -> None:
     """Let an agent play tasks in a sandbox, each several times; the server of this home must be running."""
     from turnwise.cli.environments.progress import shown
-    from turnwise.environments.actors import ModelActor, ScriptedActor
+    from turnwise.environments.actors import ModelActor, RecordedScript
     from turnwise.environments.kinds import kind_of
     from turnwise.environments.programs.player import ProgramPlayer
     from turnwise.environments.programs.table import PROGRAMS
     from turnwise.environments.rollout import Play, Rollouts
     from turnwise.environments.tasks import is_plain, read_tasks
+    from turnwise.environments.transcript import instructions_of
     from turnwise.journal import Journal
 
     if agent not in (known := ("minimal", *PROGRAMS, *SCRIPTED)):
         raise ConfigError(f"there is no agent {agent!r}, only {', '.join(known)}")
+    if form not in FORMS:
+        raise ConfigError(f"there is no form {form!r}, only {', '.join(FORMS)}")
     name = run or f"run-{uuid.uuid4().hex[:8]}"
     if not is_plain(name) or not 1 <= len(name) <= MOST_OF_A_RUN:
         raise ConfigError(f"the name of a run is 1 to {MOST_OF_A_RUN} letters, digits or any of . _ -")
@@ -71,23 +82,35 @@ def rollout(
     context = None if gateway is None or program is None else _context(gateway)
     folder = settings.home / "environments"
 
-    def player(play: Play) -> ModelActor | ScriptedActor | ProgramPlayer:
+    shape = _form(settings, form)
+    played: dict[str, ModelActor | RecordedScript] = {}
+
+    def player(play: Play) -> ModelActor | RecordedScript | ProgramPlayer:
         kind = kind_of(play.task.environment)
-        if gateway is None:
-            return ScriptedActor(kind.oracle(play.task) if agent == "oracle" else ())
-        url = f"{gateway.url}/s/{play.session}"
-        if program is not None:
+        if gateway is not None and program is not None:
+            url = f"{gateway.url}/s/{play.session}"
             of = (program, play.task.prompt, url, gateway.agent, MODEL_NAME, context, folder / "agents")
             return ProgramPlayer(*of, limit_s=limit)
-        instructions = kind.instructions(play.task)
-        return ModelActor(f"{url}/v1", gateway.agent, MODEL_NAME, play.headers, instructions, kind.read)
+        if gateway is not None:
+            url, instructions = f"{gateway.url}/s/{play.session}/v1", instructions_of(kind, play.task, shape)
+            made = ModelActor(url, gateway.agent, MODEL_NAME, play.headers, instructions, kind.read)
+        else:
+            made = RecordedScript(kind.oracle(play.task) if agent == "oracle" else (), kind, play.task, shape)
+        played[play.session] = made
+        return made
+
+    def recorded(ended: Ended) -> None:
+        actor_of = played.pop(ended.play.session, None)
+        if record is not None and actor_of is not None and ended.reward == 1.0 and actor_of.transcript.answers:
+            with record.open("a", encoding="utf-8") as lines:
+                lines.write(f"{actor_of.transcript.line()}\n")
 
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
     limits = {stream: each.parallel for stream, each in settings.streams.items() if each.parallel is not None}
     with closing(Journal.open(settings)) as journal, closing(_host(settings, journal, parallel)) as host:
         rollouts = Rollouts(host, journal.environments, gateway, player, limits)
         out.print(f"run {name}: {len(read)} tasks, {len(plays)} rollouts", highlight=False, markup=False)
-        ended = shown(rollouts.run(plays, parallel), len(plays))
+        ended = shown(rollouts.run(plays, parallel), len(plays), recorded)
     if left := sum(each.open for each in ended):
         raise TurnwiseError(f"{left} rollouts are not done; the same command with --run {name} goes on with them")
 
@@ -99,6 +122,16 @@ def _context(gateway: GatewayAt) -> int | None:
     )
     listed.raise_for_status()
     return listed.json()["data"][0].get("max_model_len")
+
+
+def _form(settings: Config, form: str) -> Form:
+    """What was asked for; a model of the table that cannot call tools acts in blocks of text."""
+    from turnwise.models.folders import model_named
+
+    if form != "auto":
+        return "blocks" if form == "blocks" else "calls"
+    known = model_named(settings.model.path)
+    return "blocks" if known is not None and not known.tools else "calls"
 
 
 def _host(settings: Config, journal: Journal, parallel: int) -> Host:

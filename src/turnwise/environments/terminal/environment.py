@@ -38,7 +38,10 @@ class Checked(Protocol):
     """What a verifier says."""
 
     @property
-    def passed(self) -> bool: ...
+    def passed(self) -> float:
+        """True or 1 where the task is solved; a part of it where a verifier gives one."""
+        ...
+
     @property
     def reason(self) -> str: ...
 
@@ -91,7 +94,7 @@ class TerminalEnvironment:
         try:
             self._task = self._make(task.data)
             self._task.set_up(self._folder)
-        except (OSError, DataError, FolderFault) as e:
+        except (OSError, DataError, FolderFault, SandboxError) as e:
             self.close()
             raise InfrastructureFailure(f"the task {task.id} cannot be set up: {e}") from e
         self._steps = self._unreadable = self._in_a_row = 0
@@ -204,10 +207,10 @@ def shown(ran: Ran, limits: BoxLimits) -> str:
     }
     end = f"(ended: {ends[ran.stopped_by]})" if ran.stopped_by else f"(exit status {ran.status})"
     end += f"\n{ANEW}" if ran.restarted else ""
-    return f"{_readable(ran.output)}\n{end}".strip()
+    return f"{readable(ran.output)}\n{end}".strip()
 
 
-def _readable(output: bytes) -> str:
+def readable(output: bytes) -> str:
     """An output as text of bounded length."""
     text = output.decode("utf-8", "replace")
     odd = sum(1 for sign in text if sign == "\ufffd" or (sign < " " and sign not in _PRINTED))

@@ -1,4 +1,4 @@
-"""Terminal tasks that a person writes down: the files at the beginning, and those that there must be at the end."""
+"""Terminal tasks as data: the files at the beginning, what there must be at the end, and commands that solve them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnwise.errors import DataError, FolderFault
+from turnwise.environments.terminal.checks import TaskCheck, failed, read_checks
+from turnwise.errors import DataError, SandboxError
+from turnwise.sandbox.box import Box
 from turnwise.sandbox.folder import GuestFolder
 
-_KNOWN = {"files", "expect", "oracle"}
+_KNOWN = {"files", "expect", "checks", "setup", "oracle"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,44 +24,53 @@ class FilesCheck:
 
 @dataclass(frozen=True, slots=True)
 class FilesTask:
-    """``files`` and ``expect`` are contents by their way in the folder; ``oracle`` are commands that solve the task."""
+    """``files`` are contents by their way in the folder, ``setup`` commands that make of them what is no plain text;
+    ``checks`` are what the verifier looks at, ``oracle`` commands that solve the task."""
 
     files: Mapping[str, str]
-    expect: Mapping[str, str]
+    checks: tuple[TaskCheck, ...]
+    setup: tuple[str, ...] = ()
     oracle: tuple[str, ...] = ()
 
     def set_up(self, folder: Path) -> None:
-        """Write the files of the beginning into an empty folder."""
+        """Write the files of the beginning into an empty folder. Raises SandboxError where a command of it fails."""
+        inside = GuestFolder(folder)
         for way, text in self.files.items():
-            GuestFolder(folder).write(way, text.encode())
+            inside.write(way, text.encode())
+        for command in self.setup:
+            ran = Box(inside).run(command)
+            if ran.status or ran.stopped_by:
+                said = ran.output.decode(errors="replace").strip()[-300:]
+                raise SandboxError(f"a command that prepares the task failed ({command[:80]}): {said}")
 
     def check(self, folder: Path) -> FilesCheck:
-        """Compare what is there with what is expected; space at the end of a file does not count. Links are not
-        followed, and of a file no more is read than it may have."""
-        for way, text in self.expect.items():
-            wanted = text.rstrip().encode()
-            try:
-                found = GuestFolder(folder).read(way, len(wanted) + 4096).rstrip()
-            except FileNotFoundError:
-                return FilesCheck(False, f"there is no {way}")
-            except FolderFault as e:
-                return FilesCheck(False, str(e))
-            if found != wanted:
-                return FilesCheck(False, f"{way} is not as expected")
-        return FilesCheck(True, "all files are as expected")
+        """Look at what the agent left: the first check that fails is the reason."""
+        for check in self.checks:
+            reason = failed(GuestFolder(folder), check)
+            if reason is not None:
+                return FilesCheck(False, reason)
+        return FilesCheck(True, "all is as expected")
 
 
 def files_task(data: Mapping[str, object]) -> FilesTask:
     """The task that ``data`` describes. Raises DataError."""
     if odd := sorted(set(data) - _KNOWN):
-        raise DataError(f"a task of the terminal has files, expect and oracle, and no {odd[0]!r}")
-    files, expect, oracle = data.get("files", {}), data.get("expect"), data.get("oracle", [])
-    if not _are_texts(files) or not _are_texts(expect) or not expect:
-        raise DataError("'files' and 'expect' are objects of texts by path, and 'expect' names at least one file")
-    if not isinstance(oracle, (list, tuple)) or not all(isinstance(each, str) for each in oracle):
-        raise DataError("'oracle' is a list of shell commands")
+        raise DataError(f"a task of the terminal has {', '.join(sorted(_KNOWN))}, and no {odd[0]!r}")
+    files, expect = data.get("files", {}), data.get("expect", {})
+    if not _are_texts(files) or not _are_texts(expect):
+        raise DataError("'files' and 'expect' are objects of texts by path")
     assert isinstance(files, Mapping) and isinstance(expect, Mapping)
-    return FilesTask(files, expect, tuple(oracle))
+    checks = (*(TaskCheck("file", way, text) for way, text in expect.items()), *read_checks(data.get("checks", [])))
+    if not checks:
+        raise DataError("'expect' names at least one file, or 'checks' has at least one")
+    return FilesTask(files, checks, _commands(data, "setup"), _commands(data, "oracle"))
+
+
+def _commands(data: Mapping[str, object], key: str) -> tuple[str, ...]:
+    given = data.get(key, [])
+    if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
+        raise DataError(f"'{key}' is a list of shell commands")
+    return tuple(given)
 
 
 def _are_texts(given: object) -> bool:

@@ -9,7 +9,8 @@ from turnwise.config import Config
 from turnwise.environments.base import Action, Call, Instructions, Task
 from turnwise.environments.reading import fenced, function_tool
 from turnwise.environments.terminal.environment import SUBMIT, TerminalEnvironment
-from turnwise.environments.terminal.files_task import files_task
+from turnwise.environments.terminal.files_task import FilesTask, files_task
+from turnwise.environments.terminal.harbor.task import HarborTask, harbor_task
 from turnwise.sandbox.choice import Sandboxes
 
 SYSTEM = (
@@ -19,6 +20,7 @@ SYSTEM = (
     f"{SUBMIT}"
 )
 TOOL = function_tool("run", f"Run a shell command in the folder; `{SUBMIT}` ends the task.", command="string")
+SYSTEM_IN_BLOCKS = f"Solve the task with one shell command an answer, in a ```bash block. The command {SUBMIT} ends it."
 SHELLS = ("bash", "sh", "shell")
 
 
@@ -29,11 +31,11 @@ class TerminalKind:
         Sandboxes().check()
 
     def check_task(self, data: Mapping[str, object]) -> None:
-        files_task(data)
+        task_of(data)
 
     def make(self, folder: Path, config: Config) -> TerminalEnvironment:
         most_steps = config.streams.terminal.max_steps or 10
-        return TerminalEnvironment(folder, most_steps=most_steps, sandboxes=Sandboxes(config.environments))
+        return TerminalEnvironment(folder, task_of, most_steps=most_steps, sandboxes=Sandboxes(config.environments))
 
     def instructions(self, task: Task) -> Instructions:
         return Instructions(SYSTEM, (TOOL,))
@@ -42,7 +44,18 @@ class TerminalKind:
         return run(fenced(text, SHELLS), text)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        return [run(command) for command in files_task(task.data).oracle]
+        return [run(command) for command in (*task_of(task.data).oracle, SUBMIT)]
+
+    def instructions_in_blocks(self, task: Task) -> Instructions:
+        return Instructions(SYSTEM_IN_BLOCKS, ())
+
+    def in_block(self, action: Action) -> str:
+        return f"```bash\n{action.calls[0].arguments['command']}\n```" if action.calls else action.text
+
+
+def task_of(data: Mapping[str, object]) -> FilesTask | HarborTask:
+    """The task that ``data`` describes, in the one way or the other. Raises DataError."""
+    return harbor_task(data) if "harbor" in data else files_task(data)
 
 
 def run(command: str, text: str = "") -> Action:

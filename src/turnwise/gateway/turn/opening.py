@@ -36,16 +36,16 @@ from turnwise.gateway.turn.playing import LIMITS_MET, Playing
 from turnwise.gateway.turn.prompting import Prompting
 from turnwise.gateway.turn.relaying import UpstreamVersions
 from turnwise.gateway.turn.sampling import OpenTurn
+from turnwise.gateway.turn.seeing import Seeing
 from turnwise.gateway.turn.unrecorded import Unrecorded
 from turnwise.gateway.versions import ServingVersions
-from turnwise.gateway.wire.content import refuse_images
 from turnwise.gateway.wire.honouring import as_honoured
 from turnwise.gateway.wire.http_request import Caller
 from turnwise.gateway.wire.request import Final, ModelRequest, Usage, unsupported
 from turnwise.gateway.wire.thinking import refuse_template_arguments
 from turnwise.gateway.wire.tool_choice import check_choice
 from turnwise.journal import Journal, NewTurn, SameRequest, Turn
-from turnwise.messages import answer_of, text_of, with_text
+from turnwise.messages import answer_of, images_of, text_of, with_text
 from turnwise.schedule.traffic import STATUS_KEY, Traffic
 from turnwise.skills.compressing.prompts import ShortPrompts
 from turnwise.skills.serving import ServingSkills
@@ -91,6 +91,7 @@ class TurnOpener:
         self.versions = versions
         self._able = capabilities(config)
         self._prompting = Prompting(config, journal, renderer)
+        self._seeing = Seeing(config, renderer, self._able.images)
         self._max_model_len = max_model_len
         self._injecting = Injecting(journal, self._prompting, renderer, skills, short)
         self.in_hand = InHand()
@@ -116,7 +117,9 @@ class TurnOpener:
             raise
 
     async def _open_turn(self, request: ModelRequest, caller: Caller, format_name: str) -> OpenTurn:
-        request = self._possible(self._as_its_stream_says(request, caller), format_name)
+        request = self._possible(self._as_its_stream_says(request, caller))
+        if any(map(images_of, request.messages)):
+            request = await asyncio.to_thread(self._seeing.take_in, request, format_name)
         version, pinned = await self.versions.resolve(request.model)
         limit = await self._max_model_len()
         turn, new = await asyncio.to_thread(self._opened, request, caller, format_name, version, pinned, limit)
@@ -138,8 +141,7 @@ class TurnOpener:
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """Tokens of the prompt that a request would make. Nothing is recorded."""
-        if not self._able.images:
-            refuse_images(request.messages, "messages")
+        request = await asyncio.to_thread(self._seeing.take_in, request, "messages", keep=False)
         version, _ = await self.versions.resolve(request.model)
         return len((await asyncio.to_thread(self._injecting.whole, request, version)).ids)
 
@@ -161,11 +163,9 @@ class TurnOpener:
             sampling = replace(sampling, temperature=stream.temperature)
         return replace(request, sampling=sampling, max_tokens=request.max_tokens or stream.max_tokens)
 
-    def _possible(self, request: ModelRequest, format_name: str) -> ModelRequest:
+    def _possible(self, request: ModelRequest) -> ModelRequest:
         """The request as the engine can take it. Raises ApiError (400) that names what it cannot do."""
         kind = self.config.engine.kind
-        if not self._able.images:
-            refuse_images(request.messages, format_name)
         if request.structured is not None and not self._able.structured:
             why = f"the {kind} engine cannot hold an answer to a schema; ask for JSON in the prompt"
             raise unsupported(request.structured_field, why)
@@ -215,6 +215,7 @@ class TurnOpener:
             thread=asked.history.thread,
             session_done=asked.caller.session_done,
             supersedes=None if found.earlier is None else found.earlier.id,
+            pictures=self._seeing.shown(told.prompt.pictures),
             lineage=found.lineage,
             in_hand=self.in_hand,
             leaving=self.leaving,
@@ -359,6 +360,8 @@ def _new_turn(turn: OpenTurn, asked: WholeRequest, found: _Place, told: ToldProm
         compression=told.compression,
         rollout=caller.rollout,
         supersedes=turn.supersedes,
+        pictures=prompt.pictures,
+        files=request.files,
     )
 
 

@@ -11,6 +11,7 @@ from turnwise.gateway.wire.request import ModelRequest, unsupported, without_pre
 from turnwise.gateway.wire.thinking import is_bound, thinking_of
 from turnwise.journal import Journal, Turn
 from turnwise.models import answer_defaults
+from turnwise.pictures.placed import PlacedPicture
 from turnwise.tokens.forced_calls import forced_call
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import Message
@@ -53,7 +54,9 @@ class Prompting:
             extends = prompt is not None and parent.session_id == session_id
             if prompt is not None:
                 asked_anew = any(message.role == "user" for message in added)
-                prompt = self._placed(replace(prompt, placed=parent.placed), behind if asked_anew else "")
+                pictures = (*self._pictures(parent), *prompt.pictures)
+                prompt = replace(prompt, placed=parent.placed, pictures=pictures)
+                prompt = self._placed(prompt, behind if asked_anew else "")
         prompt = prompt or self._placed(renderer.render(request.messages, tools, thinking), behind)
         if is_bound(request) and renderer.ends_in_reasoning(prompt.ids):
             bonds = {request.structured_field: request.structured, "structured_outputs": request.grammar}
@@ -87,6 +90,10 @@ class Prompting:
         if not behind or prompt.hint_at is None or self._renderer is None:
             return prompt
         return prompt.with_words(self._renderer.encode(behind))
+
+    def _pictures(self, parent: Turn) -> tuple[PlacedPicture, ...]:
+        """Those in the prompt of the turn before; nothing is looked up for a model that sees none."""
+        return self._journal.lookups.pictures(parent.id) if self._renderer is not None and self._renderer.sees else ()
 
     def _begun(self, prompt: Prompt, request: ModelRequest) -> Prompt:
         """The prompt with the beginning of the answer that the client wrote, if it did. Raises ApiError (400)."""

@@ -25,6 +25,7 @@ from turnwise.gateway.versions import ServingVersions
 from turnwise.gateway.wire.request import Again, Delta, Final, ModelRequest, Usage, call_id
 from turnwise.journal import Answer, Journal
 from turnwise.messages import answer_of, calls_of, text_of, with_calls, with_text
+from turnwise.pictures.placed import ShownPicture
 from turnwise.tokens.answer_parser import AnswerParser, AnswerParts
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.types import UNANSWERED, FinishReason, Message, ToolCall
@@ -58,6 +59,7 @@ class OpenTurn:
     leaving: Leaving
     unrecorded: Unrecorded
     supersedes: str | None = None
+    pictures: list[ShownPicture] = field(default_factory=list)
     replay: Final | None = None
     response_ids: list[int] = field(default_factory=list)
     logprobs: list[float] | None = field(default_factory=list)
@@ -278,7 +280,8 @@ class Answering(Closing):
         while True:
             try:
                 model = await self.versions.ensure_loaded(turn.version, again=again)
-                answer = self.engine.generate(model, turn.prompt.ids, turn.params, affinity=turn.session_id)
+                about = {"affinity": turn.session_id, "pictures": turn.pictures}
+                answer = self.engine.generate(model, turn.prompt.ids, turn.params, **about)
                 async with aclosing(answer) as chunks:
                     async for chunk in chunks:
                         yield chunk

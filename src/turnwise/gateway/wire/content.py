@@ -34,12 +34,18 @@ def read_text(role: str, given: str | list[Any], kinds: tuple[str, ...], param: 
     return text_of(Message(role, as_content(role, [_text(part, kinds, param) for part in given])))
 
 
-def refuse_images(messages: list[Message], format_name: str) -> None:
-    """For a model that reads text alone. Raises ApiError (400) in the words of the format."""
+def image_field(format_name: str) -> tuple[str, str]:
+    """Where a format has its messages, and what it calls an image."""
+    return _WORDS[format_name]
+
+
+def refuse_images(messages: list[Message], format_name: str, why: str = "this is a text model") -> None:
+    """For a model that reads text alone, or an engine that is told no more. Raises ApiError (400) in the words of the
+    format."""
     for i, message in enumerate(messages):
         if images_of(message):
             param, kind = _WORDS[format_name]
-            text = f"message {i}: this is a text model; content of type {kind!r} is not supported"
+            text = f"message {i}: {why}; content of type {kind!r} is not supported"
             raise ApiError(400, text, param=param, code="unsupported_content")
 
 

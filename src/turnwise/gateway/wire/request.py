@@ -61,6 +61,7 @@ class ModelRequest:
     ``parallel_tool_calls`` it makes one at most. ``thinking`` says whether the model should think first (None: as it
     does by itself). ``ignored`` names what was asked for and is not done.
     ``prefill`` is the beginning of the answer, which the client wrote: once it is apart, no message has it.
+    ``files`` are the pictures that came in it, by their SHA-256, once they are taken in.
     """
 
     model: str
@@ -85,6 +86,7 @@ class ModelRequest:
     options: dict[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     prefill: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
 
 
 class SamplingFields(BaseModel):

@@ -25,6 +25,7 @@ from turnwise.journal.counts import FORGETS, tell
 from turnwise.journal.deletion.erasing import erase_turns, is_served, vacuum
 from turnwise.journal.journal import Journal
 from turnwise.journal.packing import pack_json, unpack_json
+from turnwise.journal.pictures import sweep_pictures
 from turnwise.journal.records.edits import read_records, rewrite_records
 from turnwise.journal.rollouts.trajectories import drop_trajectories
 from turnwise.journal.skills.forgetting import erase, made_from
@@ -123,6 +124,7 @@ def forget(journal: Journal, session_id: str, with_branches: bool = False) -> Fo
             gone.update(ids)
         # Where an earlier turnwise trained: weights that had seen the turns of a batch.
         shutil.rmtree(journal.store.config.home / "checkpoints", ignore_errors=True)
+        sweep_pictures(journal.store)
         done.records += _forget_records(journal, done, gone)
         if is_served(journal.store.config.home):
             journal.store.scrub()

@@ -20,6 +20,7 @@ from turnwise.journal import schema
 from turnwise.journal.deletion.erasing import erase_turns, keep_provenance
 from turnwise.journal.journal import Journal
 from turnwise.journal.packing import pack_json
+from turnwise.journal.pictures import sweep_pictures
 from turnwise.journal.queue.batches import PROBES
 from turnwise.journal.records.edits import rewrite_records
 from turnwise.journal.rollouts.trajectories import drop_trajectories
@@ -146,6 +147,8 @@ def prune(journal: Journal, before: float | None, keep_bytes: int | None, dry_ru
     work = Prune(journal, before, keep_bytes)
     while work.step(dry_run):
         pass
+    if not dry_run:
+        sweep_pictures(journal.store)
     return work.done
 
 
@@ -249,6 +252,7 @@ class Keeper:
                 return
             self._due = self._steady() + EVERY_S
             bound_outbox(self._journal)
+            sweep_pictures(self._journal.store)
             if keep := self._journal.store.config.keep_versions:
                 prune_versions(self._journal, keep)
             if limits.keep_days is None and limits.keep_mb is None:

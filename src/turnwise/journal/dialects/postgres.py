@@ -58,7 +58,7 @@ LONGEST_WORDS = 200
 TABLES = (
     *("turns", "sessions", "verdicts", "samples", "batches", "versions", "blobs", "counts", "provenance"),
     *("meta", "events", "review", "loops", "skill_versions", "skill_sources", "skill_uses", "libraries", "failures"),
-    *("replays", "compressions", "task_groups", "trajectories"),
+    *("replays", "compressions", "task_groups", "trajectories", "turn_pictures"),
 )
 _TURN_BYTES = " + ".join(
     f"coalesce(octet_length({name}), 0)"

@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from turnwise.journal.dialects.sql import make_tables
-from turnwise.journal.schema.rollouts import metadata  # the whole schema: these tables, and all others
+from turnwise.journal.schema.pictures import metadata  # the whole schema: these tables, and all others
 from turnwise.journal.triggers import make_triggers
 
 

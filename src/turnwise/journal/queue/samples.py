@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, and_, or_, select
 
 from turnwise.journal import schema
 from turnwise.journal.packing import unpack_ids, unpack_logprobs, unpack_spans
+from turnwise.journal.pictures import pictures_of
 from turnwise.journal.rollouts.claiming import groups_of
 from turnwise.journal.turns.reading import last_question, read_prompt_ids
 from turnwise.types import PERSONAL, Sample
@@ -26,6 +27,7 @@ def samples_of(c: Connection, turn_ids: Sequence[str]) -> list[Sample]:
     ).all()
     prompts = read_prompt_ids(c, rows)
     replies = _replies(c, rows)
+    pictures = pictures_of(c, [row.id for row in rows])
     steps = {turn_id: (stream, group) for turn_id, stream, group in groups_of(c, rows)}
     for row in rows:
         stream, group = steps.get(row.id, (PERSONAL, None))
@@ -45,6 +47,7 @@ def samples_of(c: Connection, turn_ids: Sequence[str]) -> list[Sample]:
             stream=stream,
             group=group,
             step=row.step,
+            pictures=pictures.get(row.id, ()),
         )
     return [found[turn_id] for turn_id in turn_ids if turn_id in found]
 

@@ -1,4 +1,4 @@
-"""A copy of a home's journal as it is at one moment, in another folder. The original is opened for reading alone."""
+"""A copy of a home's journal at one moment, with its pictures, in another folder. The original is only read."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 from turnwise.config import Config
 from turnwise.errors import JournalError
 from turnwise.journal.dialects import database
+from turnwise.pictures.store import PictureStore
 
 PAGES_AT_ONCE = 4096
 
@@ -34,4 +35,5 @@ def copy_journal(config: Config, folder: Path) -> Path:
         database(config).look(copied)
     except sqlite3.Error as e:
         raise JournalError(f"the journal {config.journal_path} cannot be copied: {e}") from e
+    PictureStore(folder).share(PictureStore(config.home))
     return target

@@ -18,11 +18,13 @@ from turnwise.journal.blobs import Content
 from turnwise.journal.counts import FORGETS
 from turnwise.journal.dialects.sql import MOST_ROWS
 from turnwise.journal.packing import id_array, unpack_json
+from turnwise.journal.pictures import pictures_of
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_context, read_prompt_ids
 from turnwise.journal.turns.recent_ids import RecentIds
 from turnwise.journal.turns.recorded import CANDIDATE, SAME, STORED, WHOLE, PossibleParent, SameRequest, Turn, recorded
 from turnwise.messages import history_from_chat
+from turnwise.pictures.placed import PlacedPicture
 from turnwise.types import UNANSWERED, Exclusion, Message, TurnKind, TurnState
 
 S, T = schema.sessions.c, schema.turns.c
@@ -172,6 +174,11 @@ class Lookups:
         """The messages of a recorded request, all of them. Raises UnknownTurn where it was deleted meanwhile."""
         with self._store.reading() as c:
             return history_from_chat(read_context(c, _still_there(c, turn_id))[0])
+
+    def pictures(self, turn_id: str) -> tuple[PlacedPicture, ...]:
+        """Those that stand in a turn's prompt."""
+        with self._store.reading() as c:
+            return pictures_of(c, [turn_id]).get(turn_id, ())
 
     def same_tools(self, turn: Turn, tools: list[dict[str, Any]] | None) -> bool:
         """Whether a recorded request had exactly these tools."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
@@ -14,12 +14,15 @@ from turnwise.journal import prefixes, schema
 from turnwise.journal.blobs import Content
 from turnwise.journal.counts import UNRECOGNISED, tell
 from turnwise.journal.packing import pack_ids, pack_json, pack_logprobs, pack_spans
+from turnwise.journal.pictures import note_pictures
 from turnwise.journal.rollouts.groups import is_voted_on
 from turnwise.journal.rollouts.trajectories import step_of, take_up
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_turns
 from turnwise.journal.turns.recorded import WHOLE, WholeTurn
 from turnwise.messages import calls_of, history_to_chat, text_of, to_chat
+from turnwise.pictures.placed import PlacedPicture
+from turnwise.pictures.store import PictureStore
 from turnwise.sampling import exclusion_of_answer
 from turnwise.types import UNANSWERED, Exclusion, FinishReason, Message, Rollout, TurnKind, TurnState
 
@@ -56,8 +59,9 @@ class NewTurn:
     """A request as the gateway understood it, before its answer.
 
     With ``extends_parent`` the fields ``messages`` and ``prompt_ids`` hold only what follows the parent's answer, and
-    ``hint_at`` and ``placed`` still count from the start of the whole prompt. ``placed`` are the starts and ends of the
-    person's wishes there, which the client did not send.
+    ``hint_at``, ``placed`` and ``pictures`` still count from the start of the whole prompt, and are all of it.
+    ``placed`` are the starts and ends of the person's wishes there, which the client did not send. ``files`` are the
+    bytes of pictures that came with the request, by their SHA-256: they are in the home when the turn is recorded.
     """
 
     id: str
@@ -92,6 +96,8 @@ class NewTurn:
     compression: int | None = None  # the shorter system prompt in its prompt, where the client's own is not
     rollout: Rollout | None = None  # what its client says of the session as a rollout
     supersedes: str | None = None  # the turn whose answer is asked for again
+    pictures: tuple[PlacedPicture, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
     unrecognised: bool = False  # its history has an answer, and no turn was found that it goes on from
 
     @property
@@ -106,9 +112,9 @@ def _uses(new: NewTurn) -> list[dict[str, Any]]:
 
 
 _AS_GIVEN = [
-    field.name
-    for field in fields(NewTurn)
-    if field.name in T and field.name not in ("messages", "tools", "params", "prompt_ids", "placed", "next_state")
+    one.name
+    for one in fields(NewTurn)
+    if one.name in T and one.name not in ("messages", "tools", "params", "prompt_ids", "placed", "next_state")
 ]
 """What is stored of a new turn as it is; the rest is packed, or belongs to its session or to the turn it answers."""
 
@@ -188,6 +194,7 @@ class Turns:
             "retry_at": 0.0,
         }
         tools = Content(new.tools) if new.tools else None
+        kept = PictureStore(self._store.config.home)
 
         def write(c: Connection) -> None:
             mono = self._store.now(c)
@@ -207,6 +214,9 @@ class Turns:
                 tell(c, UNRECOGNISED)
             told = {"begun_mono": mono, "step": step, "tools_id": tools.store(c) if tools else None}
             c.execute(_INSERT_TURN, row | told)
+            note_pictures(c, new.id, new.pictures)
+            for sha256, data in new.files.items():  # a sweep may have come between their arrival and now
+                kept.keep(sha256, data)
             if uses := _uses(new):
                 c.execute(_INSERT_USE, uses)
 

@@ -6,6 +6,7 @@ steps mix freely, and nothing is padded.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,16 +18,34 @@ from turnwise.local_engine.model.kv import SequenceKV
 from turnwise.loops.lifeline import beat
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SeenPicture:
+    """``features`` [n, H] stand in place of the embeddings at these n ``places`` of a sequence, which ascend."""
+
+    places: list[int]
+    features: Tensor
+
+    def overlaps(self, start: int, end: int) -> bool:
+        return self.places[0] < end and self.places[-1] >= start
+
+    def within(self, start: int, end: int) -> tuple[int, int]:
+        """Which of its features stand at places from ``start`` to ``end``."""
+        return bisect_left(self.places, start), bisect_left(self.places, end)
+
+
 @dataclass(frozen=True, slots=True)
 class SequencePiece:
     """The next ``ids`` of one sequence, whose keys and values go behind those in ``kv``.
 
-    The buffer must have room for them. ``sample``: logits are wanted after the last id.
+    The buffer must have room for them. ``sample``: logits are wanted after the last id. ``keys``, where they are not
+    the ids, say what the buffer then holds; ``pictures`` are seen somewhere among the ids.
     """
 
     kv: SequenceKV
     ids: list[int]
     sample: bool
+    keys: list[int] | None = None
+    pictures: Sequence[SeenPicture] = ()
 
 
 class Pack:
@@ -81,7 +100,19 @@ class Pack:
     def commit(self) -> None:
         """The pass is done: the buffers now hold the new ids."""
         for s in self.spans:
-            s.kv.ids += s.ids
+            s.kv.ids += s.ids if s.keys is None else s.keys
+
+    def see(self, x: Tensor) -> Tensor:
+        """The embeddings ``x`` [N, H] of the ids, with what is seen of pictures in its places."""
+        row = 0
+        for span, length in zip(self.spans, self.lengths, strict=True):
+            start = len(span.kv.ids)
+            for picture in span.pictures:
+                first, last = picture.within(start, start + length)
+                places = torch.tensor(picture.places[first:last]) - start + row
+                x[places] = picture.features[first:last].to(x.dtype)
+            row += length
+        return x
 
     def _mask(self, span: SequencePiece) -> Tensor | None:
         new, start = len(span.ids), len(span.kv.ids)

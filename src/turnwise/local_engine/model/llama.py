@@ -90,8 +90,12 @@ class Stack:
 class LlamaRunner:
     """A ``Runner`` for the models that ``supports`` accepts."""
 
-    def __init__(self, config: Any, checkpoint: StoredWeights, dtype: torch.dtype, max_positions: int) -> None:
+    def __init__(
+        self, config: Any, checkpoint: StoredWeights, dtype: torch.dtype, max_positions: int, prefix: str = "model."
+    ) -> None:
+        """``config`` is that of the text; ``prefix`` is how the names of its weights begin, but the head's."""
         self._checkpoint = checkpoint
+        self._prefix = prefix
         self._dtype = dtype
         self.heads: int = config.num_attention_heads
         self._kv_heads: int = config.num_key_value_heads
@@ -100,7 +104,7 @@ class LlamaRunner:
         self.vocab_size: int = config.vocab_size
         self.max_positions = min(max_positions, config.max_position_embeddings)
         self.kv_shape = KVShape(config.num_hidden_layers, self._kv_heads, self._dim, dtype)
-        blocks = (f"model.layers.{i}" for i in range(config.num_hidden_layers))
+        blocks = (f"{prefix}layers.{i}" for i in range(config.num_hidden_layers))
         linears = [f"{b}.{part}.weight" for b in blocks for part in _linear_names()]
         self.shapes: Mapping[str, tuple[int, ...]] = {name: checkpoint.shapes[name] for name in linears}
         self.weights: Mapping[str, tuple[int, ...]] = checkpoint.shapes
@@ -110,7 +114,7 @@ class LlamaRunner:
         self._base = self._stack(checkpoint.tensor, checkpoint.shapes)
 
     @staticmethod
-    def supports(config: PretrainedConfig, checkpoint: StoredWeights) -> bool:
+    def supports(config: PretrainedConfig, checkpoint: StoredWeights, prefix: str = "model.") -> bool:
         """Whether this file computes the same as transformers for such a model."""
         rope = getattr(config, "rope_parameters", None) or {}
         return (
@@ -118,8 +122,8 @@ class LlamaRunner:
             and getattr(config, "hidden_act", None) == "silu"
             and not (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
             and rope.get("rope_type", "default") in _STATIC_ROPE
-            and {"model.embed_tokens.weight", "model.norm.weight"} <= checkpoint.shapes.keys()
-            and f"model.layers.{config.num_hidden_layers - 1}.mlp.down_proj.weight" in checkpoint.shapes
+            and {f"{prefix}embed_tokens.weight", f"{prefix}norm.weight"} <= checkpoint.shapes.keys()
+            and f"{prefix}layers.{config.num_hidden_layers - 1}.mlp.down_proj.weight" in checkpoint.shapes
         )
 
     def merge(self, change: Adapter | WholeModel | None) -> Stack:
@@ -131,7 +135,7 @@ class LlamaRunner:
         touched = change.factors.keys()
         layers = []
         for i, base in enumerate(self._base.layers):
-            prefix = f"model.layers.{i}."
+            prefix = f"{self._prefix}layers.{i}."
             if any(name.startswith(prefix) for name in touched):
                 weight, names = lambda name: change.merged(name, self._checkpoint.tensor), self._checkpoint.shapes
                 layers.append(self._layer(i, weight, self._checkpoint.tensor, names, base, touched))
@@ -149,7 +153,7 @@ class LlamaRunner:
         rotated, width = heads + kv_heads, self._width
         # The residual stream stays in float32: it costs a few per cent, and brings bfloat16's log-probs nearly twice as
         # near to those of the float32 trainer (docs/decisions/0002).
-        x = F.embedding(pack.ids, merged.embed).float()
+        x = pack.see(F.embedding(pack.ids, merged.embed).float())
         found: dict[int, Tensor] = {}
         for i, layer in enumerate(merged.layers[: max(layers)]):
             qkv = layer.qkv(F.rms_norm(x, (width,), layer.norm1, eps).to(dtype)).view(-1, rotated + kv_heads, dim)
@@ -168,12 +172,12 @@ class LlamaRunner:
 
     def _stack(self, tensor: Callable[[str], Tensor], names: Container[str]) -> Stack:
         """All weights from ``tensor(name)`` in float32, of which there are ``names``."""
-        embed = tensor("model.embed_tokens.weight").to(self._dtype)
+        embed = tensor(f"{self._prefix}embed_tokens.weight").to(self._dtype)
         tied = self._tied or "lm_head.weight" not in names
         return Stack(
             embed=embed,
             layers=[self._layer(i, tensor, tensor, names) for i in range(self._layers)],
-            norm=tensor("model.norm.weight"),
+            norm=tensor(f"{self._prefix}norm.weight"),
             head=Linear.of(embed if tied else tensor("lm_head.weight"), None, self._dtype),
         )
 
@@ -190,7 +194,7 @@ class LlamaRunner:
 
         From ``base`` where nothing in ``touched`` changes it; there are ``names``.
         """
-        prefix = f"model.layers.{i}."
+        prefix = f"{self._prefix}layers.{i}."
 
         def tensor(name: str) -> Tensor | None:
             full = prefix + name

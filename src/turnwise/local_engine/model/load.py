@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
+from turnwise.capabilities import VISION_TYPES
 from turnwise.errors import ModelError
 from turnwise.local_engine.model.checkpoint import StoredWeights
+from turnwise.local_engine.model.eyes import Eyes
 from turnwise.local_engine.model.llama import LlamaRunner
 from turnwise.local_engine.model.runner import Runner, TransformersRunner, load_model
 from turnwise.models import resolve_model
 from turnwise.models.architectures import SUPPORTED, refuse_unsupported
 
+VISION_TEXT = "model.text_model."
+"""How the names of the weights begin that read, in a model that sees."""
 _WANTED = ["*.json", "*.jinja", "*.safetensors", "tokenizer.model"]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model ready to run. ``eos_ids`` end an answer."""
+    """A model ready to run. ``eos_ids`` end an answer; ``eyes`` has one that sees pictures."""
 
     folder: Path
     runner: Runner
     tokenizer: PreTrainedTokenizerBase
     eos_ids: frozenset[int]
+    eyes: Eyes | None = None
 
     def decode(self, token_ids: list[int], *, skip_special_tokens: bool) -> str:
         text = self.tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
@@ -45,11 +51,20 @@ def load(name: str, dtype: torch.dtype, max_model_len: int) -> LoadedModel:
     except (OSError, ValueError, KeyError) as e:
         raise ModelError(f"cannot read the configuration or tokenizer in {folder}: {e}; {SUPPORTED}") from e
     checkpoint = StoredWeights(folder)
-    if LlamaRunner.supports(config, checkpoint):
-        runner: Runner = LlamaRunner(config, checkpoint, dtype, max_model_len)
+    eyes = None
+    if config.model_type in VISION_TYPES:
+        text: Any = config.get_text_config()
+        text.tie_word_embeddings = config.tie_word_embeddings
+        if not LlamaRunner.supports(text, checkpoint, VISION_TEXT):
+            raise ModelError(f"the part of the model in {folder} that reads is no Llama as this engine knows it")
+        runner: Runner = LlamaRunner(text, checkpoint, dtype, max_model_len, VISION_TEXT)
+        eyes = Eyes(folder, config, checkpoint, dtype)
+    elif LlamaRunner.supports(config, checkpoint):
+        runner = LlamaRunner(config, checkpoint, dtype, max_model_len)
     else:
         runner = TransformersRunner(load_model(folder, dtype), checkpoint)
-    return LoadedModel(folder, runner, tokenizer, _eos_ids(folder, config.eos_token_id, tokenizer.eos_token_id))
+    ends = _eos_ids(folder, config.get_text_config().eos_token_id, tokenizer.eos_token_id)
+    return LoadedModel(folder, runner, tokenizer, ends, eyes)
 
 
 def _folder(name: str) -> Path:

@@ -16,6 +16,7 @@ from turnwise.config import Config, TrainConfig, recipes
 from turnwise.errors import AdapterError, EngineError, ModelError
 from turnwise.methods import METHODS
 from turnwise.models.identity import refuse_other_base
+from turnwise.pictures.store import PictureStore
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.batching import TokenText
 from turnwise.training.gate.gate import Gate
@@ -51,7 +52,7 @@ class LocalBackend:
         self._config = config.train
         self._recipes = recipes(config.train, config.streams)
         self._versions = config.versions_dir
-        self.policy = Policy(model, config.train, ranks)
+        self.policy = Policy(model, config.train, ranks, PictureStore(config.home))
         self._folder = model
         self._gate = Gate(self.policy, model, config.train, config.gate)
         self._parent: dict[str, Tensor] | None = None
@@ -83,7 +84,7 @@ class LocalBackend:
         return meta
 
     def without_faults(self, batch: Batch) -> tuple[Batch, dict[str, str]]:
-        return without_faults(batch, self.policy.vocabulary)
+        return without_faults(batch, self.policy.vocabulary, self.policy.eyes)
 
     def signals(self, batch: Batch, tick: Tick) -> Sequence[WholeSignals]:
         return self._within_memory(
@@ -114,7 +115,7 @@ class LocalBackend:
         try:
             renderer = self._renderer
             most = config.lessons
-            asked = [sample.as_asked() for sample in batch.samples if sample.stream == PERSONAL]
+            asked = [sample.as_asked() for sample in batch.samples if sample.stream == PERSONAL and not sample.pictures]
             questions = questions_of(asked, renderer, most, config.lesson_prompt, str(seed), spare=most)
             lessons = make_lessons(self.policy, renderer, questions, most, said, config.lesson_tokens, tick)
         except (ModelError, EngineError) as e:
@@ -132,7 +133,7 @@ class LocalBackend:
         """What the person wishes for now, as far as hints say."""
         if self._said is not None and self._said[0] == batch.id:
             return self._said[1]
-        of = {sample.turn_id: sample.as_asked() for sample in batch.hinted}
+        of = {sample.turn_id: sample.as_asked() for sample in batch.hinted if not sample.pictures}
 
         def answers_follow(pairs: Sequence[tuple[int, str]]) -> list[bool]:
             samples = [of.get(batch.hint_turns[place]) for place, _ in pairs]

@@ -217,6 +217,9 @@ class TinkerBackend:
         found["k3"] = found["kl"]
         return found | {name: found[name] / found["tokens"] for name in ("ratio", "clip_fraction")}
 
+    def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
+        return []  # asked only of what learned lessons
+
     def lessons(self, batch: Batch, tick: Tick) -> Sequence[Taught]:
         return []  # refused with the configuration, where hints would make some
 

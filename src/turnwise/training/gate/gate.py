@@ -103,7 +103,8 @@ def material_of(
     general: Sequence[Probe], turns: Sequence[Sample], batch: Batch, wishes: Sequence[str], answers: int
 ) -> Material:
     """What a batch's update is examined on; ``wishes`` stand, and the batch's own hints come behind them."""
-    probes, ours = [probe_of(s) for s in turns], [probe_of(s) for s in batch.samples]
+    # A probe is asked as ids alone: turns with pictures are left to the training.
+    probes, ours = ([probe_of(s) for s in some if not s.pictures] for some in (turns, batch.samples))
     own = wishes_among([s.hint for s in batch.samples if s.hint])
     told = list(dict.fromkeys([*reversed(wishes), *own]))[:MOST_HINTS]
     return Material(
@@ -117,7 +118,7 @@ def material_of(
 
 def material_alone(general: Sequence[Probe], turns: Sequence[Sample], answers: int) -> Material:
     """What weights are measured on where no batch made them."""
-    known = [probe_of(s) for s in turns]
+    known = [probe_of(s) for s in turns if not s.pictures]
     return Material(general, known, choose_asked(known, [], general, answers), [s.response_ids for s in turns], [])
 
 

@@ -26,17 +26,17 @@ class LoraWeights:
     """LoRA on all linear projections but the vocabulary's, in float32.
 
     It starts from ``config.seed`` and is a no-op until trained, so a new one is the base model. ``name`` is the base
-    model's, which is written for PEFT's own loader.
+    model's, which is written for PEFT's own loader. With a ``part`` of the base only its projections learn.
     """
 
     kind: Literal["lora", "full"] = "lora"
 
-    def __init__(self, base: PreTrainedModel, name: str, config: TrainConfig) -> None:
+    def __init__(self, base: PreTrainedModel, name: str, config: TrainConfig, part: nn.Module | None = None) -> None:
         lora = LoraConfig(
             r=config.lora_rank,
             lora_alpha=config.lora_alpha,  # pyright: ignore[reportArgumentType]  # PEFT takes floats, annotates int
             lora_dropout=0.0,
-            target_modules="all-linear",
+            target_modules="all-linear" if part is None else _linears(base, part),
             task_type="CAUSAL_LM",
         )
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
@@ -121,6 +121,12 @@ def write_adapter(lora: LoraConfig, base: str, state: State, folder: Path) -> No
     settings |= {"base_model_name_or_path": base, "inference_mode": True}
     save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder / LORA_WEIGHTS)
     (folder / LORA_CONFIG).write_text(json.dumps(settings, indent=2, sort_keys=True), encoding="utf-8")
+
+
+def _linears(base: nn.Module, part: nn.Module) -> list[str]:
+    """The names of a part's projections in the whole model."""
+    ours = {id(module) for module in part.modules() if isinstance(module, nn.Linear)}
+    return [name for name, module in base.named_modules() if id(module) in ours]
 
 
 def _plain(value: object) -> object:

@@ -35,7 +35,7 @@ class HeldOut:
 
 def held_out(journal: Journal, model: Path | str, tokenizer: Tokenizer, each: int) -> tuple[list[HeldOut], list[str]]:
     """Up to ``each`` questions of either kind, and what is missing, as sentences. Raises TurnwiseError for none."""
-    turns = journal.batches.gate_probes(each, [])
+    turns = [turn for turn in journal.batches.gate_probes(each, []) if not turn.pictures]  # asked as ids alone
     general = _general(model)
     every = max(1, len(general) // each)
     notes = []

@@ -27,6 +27,7 @@ from turnwise.journal.queue.batches import REBUILDING
 from turnwise.journal.queue.inputs import UpdateInputs
 from turnwise.journal.queue.rebuilt import RebuildNote, RebuiltUpdate
 from turnwise.models.architectures import supported_model
+from turnwise.pictures.store import PictureStore
 from turnwise.training.publish import numbers_on_disk, version_dir
 from turnwise.training.step import BadBatch, Tick
 from turnwise.training.update import Trainer
@@ -153,6 +154,7 @@ class _Maker:
             if self._trainer is not None:
                 self._trainer.backend.close()
             config = as_it_was(self._config, settings).model_copy(update={"home": self._workspace.home})
+            PictureStore(self._workspace.home).share(PictureStore(self._config.home))
             self._trainer = Trainer(config, supported_model(self._config.model.path))
             self._settings = settings
         return self._trainer

@@ -1,0 +1,157 @@
+"""Episodes of the demo at a running server: examinations, which are not learned from, and rounds, which are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from turnwise.config import Config
+from turnwise.demo.server import Server
+from turnwise.demo.terminal.recipe import ANSWER_TOKENS, PARALLEL, TEMPERATURE
+from turnwise.environments.actors import ModelActor, RecordedScript
+from turnwise.environments.base import Task
+from turnwise.environments.host import Host
+from turnwise.environments.kinds import kind_of
+from turnwise.environments.rollout import Ended, GatewayAt, Play, Rollouts
+from turnwise.environments.transcript import Form, instructions_of
+from turnwise.errors import TurnwiseError
+from turnwise.journal import Journal
+from turnwise.loops.table import CHILD_ENVIRONMENT
+from turnwise.types import MODEL_NAME
+
+TAKEN_UP_S = 180.0
+"""Longest wait until what was published answers."""
+Advance = Callable[[float | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One episode: its task, what came of it (None: the machine failed), and what was said."""
+
+    task: Task
+    reward: float | None
+    steps: int
+    messages: Sequence[dict[str, Any]]
+    failure: str | None = None
+
+    @property
+    def family(self) -> str:
+        return self.task.id.rsplit("-", 2)[0]
+
+
+class Stage:
+    """Plays episodes in environments of this home, at its server."""
+
+    def __init__(self, config: Config, journal: Journal, server: Server, form: Form) -> None:
+        self._journal, self._server = journal, server
+        self._form: Form = form
+        folder = config.home / "environments"
+        self._host = Host(journal.environments, lambda kind, at: kind_of(kind).make(at, config), folder, PARALLEL)
+
+    def close(self) -> None:
+        """Give the environments back."""
+        self._host.close()
+
+    def examine(
+        self, tasks: Sequence[Task], samples: int, *, name: str, seed: int, model: str, greedy: bool, advance: Advance
+    ) -> list[Episode]:
+        """Tries at each task that nothing is learned from; ``model`` names a version."""
+        plays = [Play(name, task, index, samples) for task in tasks for index in range(samples)]
+        seeds = {play.session: seed + number for number, play in enumerate(plays)}
+        asked = {"temperature": 0.0 if greedy else TEMPERATURE, "max_tokens": ANSWER_TOKENS}
+
+        def actor(play: Play) -> ModelActor:
+            more = asked | {"seed": seeds[play.session]}
+            return self._model(play, model, {"X-Session-Id": play.session, "X-Turn-Type": "side"}, more)
+
+        return self._played(plays, actor, None, advance)
+
+    def round(self, tasks: Sequence[Task], group: int, *, name: str, advance: Advance) -> list[Episode]:
+        """Each task tried by a group of rollouts whose outcomes are posted."""
+        plays = [Play(name, task, index, group) for task in tasks for index in range(group)]
+        gateway = GatewayAt(self._server.url, self._server.token, self._server.person_token)
+        return self._played(plays, lambda play: self._model(play, MODEL_NAME, play.headers, {}), gateway, advance)
+
+    def solutions(self, tasks: Sequence[Task], file: Path) -> int:
+        """Write how each task is solved as conversations for a fine-tuning; gives their number."""
+        written = 0
+        with file.open("w", encoding="utf-8") as lines:
+            made: list[RecordedScript] = []
+
+            def actor(play: Play) -> RecordedScript:
+                kind = kind_of(play.task.environment)
+                made.append(RecordedScript(kind.oracle(play.task), kind, play.task, self._form))
+                return made[-1]
+
+            rollouts = self._rollouts(actor, None)
+            for task in tasks:
+                if rollouts.play(Play("solutions", task, 0, 1)).reward == 1.0:
+                    lines.write(f"{made[-1].transcript.line()}\n")
+                    written += 1
+        return written
+
+    def version(self) -> int:
+        """The version that answers, once what was published does. Raises TurnwiseError."""
+        headers, until = {"Authorization": f"Bearer {self._server.person_token}"}, time.monotonic() + TAKEN_UP_S
+        while time.monotonic() < until:
+            told = httpx.get(f"{self._server.url}/v1/status", headers=headers, timeout=60, trust_env=False).json()
+            if told["version"]["number"] == told["version"]["wanted"]:
+                return int(told["version"]["number"])
+            time.sleep(0.5)
+        raise TurnwiseError(f"the server did not take up its newest version within {TAKEN_UP_S:.0f} s")
+
+    def _model(self, play: Play, model: str, headers: dict[str, str], asked: dict[str, Any]) -> ModelActor:
+        kind = kind_of(play.task.environment)
+        instructions = instructions_of(kind, play.task, self._form)
+        url = f"{self._server.url}/s/{play.session}/v1"
+        return ModelActor(url, self._server.token, model, headers, instructions, kind.read, asked)
+
+    def _rollouts(self, actor: Callable[[Play], Any], gateway: GatewayAt | None) -> Rollouts:
+        return Rollouts(self._host, self._journal.environments, gateway, actor)
+
+    def _played(
+        self,
+        plays: Sequence[Play],
+        make: Callable[[Play], ModelActor],
+        gateway: GatewayAt | None,
+        advance: Advance,
+    ) -> list[Episode]:
+        actors: dict[str, ModelActor] = {}
+
+        def actor(play: Play) -> ModelActor:
+            actors[play.session] = make(play)
+            return actors[play.session]
+
+        found: dict[str, Episode] = {}
+        rewards: list[float] = []
+        for ended in self._rollouts(actor, gateway).run(plays, PARALLEL):
+            found[ended.play.session] = _episode(ended, actors.get(ended.play.session))
+            rewards += [ended.reward] if ended.reward is not None else []
+            advance(sum(rewards) / len(rewards) if rewards else None)
+        return [found[play.session] for play in plays]
+
+
+def _episode(ended: Ended, actor: ModelActor | None) -> Episode:
+    messages = actor.transcript.messages if actor is not None else []
+    return Episode(ended.play.task, ended.reward, ended.steps, messages, ended.failure or ended.note)
+
+
+def command(home: Path, *words: str, limit_s: float, log: Path) -> int:
+    """Run a command of turnwise on this home, its words into a log; gives its exit status. Raises TurnwiseError."""
+    environment = {**os.environ, **CHILD_ENVIRONMENT}  # it shares the cores with the server's loops
+    with log.open("ab") as out:
+        asked = [sys.executable, "-P", "-m", "turnwise", *words, "--home", str(home)]
+        try:
+            return subprocess.run(
+                asked, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=limit_s, env=environment
+            ).returncode
+        except subprocess.TimeoutExpired:
+            raise TurnwiseError(f"`turnwise {words[0]}` was not done within {limit_s:.0f} s; see {log}") from None

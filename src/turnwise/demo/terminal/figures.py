@@ -1,0 +1,117 @@
+"""What the demo of the terminal measured, as figures with their intervals. Pure functions of episodes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from turnwise.demo.stats import bootstrap_ci95, mean
+from turnwise.demo.terminal.exam import Episode
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of tasks solved, averaged over tasks, with its 95 % bootstrap interval over them; ``n`` are tasks."""
+
+    mean: float
+    ci95: tuple[float, float]
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ({self.ci95[0]:.2f} to {self.ci95[1]:.2f})"
+
+
+@dataclass(slots=True)
+class TerminalExam:
+    """An examination of one version: ``sampled`` tries at tasks of known families, ``greedy`` ones at temperature 0,
+    and ``unseen``, those at tasks of families that nothing was learned from."""
+
+    name: str
+    version: str
+    sampled: list[Episode] = field(default_factory=list)
+    greedy: list[Episode] = field(default_factory=list)
+    unseen: list[Episode] = field(default_factory=list)
+
+    @property
+    def parts(self) -> dict[str, list[Episode]]:
+        return {"sampled": self.sampled, "greedy": self.greedy, "unseen": self.unseen}
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPlayed:
+    """A round of tries: the tasks solved, how many groups were neither all solved nor all failed, and the version
+    that answers after it."""
+
+    number: int
+    solved: float
+    ci95: tuple[float, float]
+    mixed: int
+    groups: int
+    version: int
+    seconds: float
+
+
+def by_task(episodes: Sequence[Episode]) -> dict[str, list[float]]:
+    """The rewards of each task, without failures of the machine."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        if episode.reward is not None:
+            found[episode.task.id].append(episode.reward)
+    return dict(found)
+
+
+def share(episodes: Sequence[Episode]) -> Share | None:
+    """None where nothing was scored."""
+    means = [mean(rewards) for rewards in by_task(episodes).values()]
+    return Share(mean(means), bootstrap_ci95(means), len(means)) if means else None
+
+
+def change(before: Sequence[Episode], after: Sequence[Episode]) -> Share | None:
+    """The mean change over the tasks of both, paired task by task."""
+    earlier, later = by_task(before), by_task(after)
+    both = [mean(later[task]) - mean(earlier[task]) for task in later if task in earlier]
+    return Share(mean(both), bootstrap_ci95(both), len(both)) if both else None
+
+
+def by_family(episodes: Sequence[Episode]) -> dict[str, float]:
+    """The share solved of each family."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        if episode.reward is not None:
+            found[episode.family].append(episode.reward)
+    return {family: mean(rewards) for family, rewards in found.items()}
+
+
+def round_played(number: int, episodes: Sequence[Episode], version: int, seconds: float) -> RoundPlayed | None:
+    """None where nothing was scored."""
+    solved, groups = share(episodes), by_task(episodes)
+    if solved is None:
+        return None
+    mixed = sum(len(set(rewards)) > 1 for rewards in groups.values())
+    return RoundPlayed(number, solved.mean, solved.ci95, mixed, len(groups), version, round(seconds, 1))
+
+
+def shown(episodes: Sequence[Episode]) -> dict[str, Episode]:
+    """Three episodes to read: the best (solved in the fewest steps, and of those the one in which
+    least was said), the worst (not
+    solved, the most steps), and a typical one (solved or not as most are, with the median of steps)."""
+    played = [e for e in episodes if e.reward is not None and e.messages]
+    if not played:
+        return {}
+    solved = [e for e in played if e.reward == 1.0]
+    missed = [e for e in played if e.reward != 1.0]
+    kind = sorted(solved if len(solved) >= len(missed) else missed, key=lambda e: e.steps)
+    found = {"typical": kind[len(kind) // 2]}
+    if solved:
+        found["best"] = min(solved, key=lambda e: (e.steps, sum(len(m["content"]) for m in e.messages[2:])))
+    if missed:
+        found["worst"] = max(missed, key=lambda e: e.steps)
+    return {name: found[name] for name in ("best", "worst", "typical") if name in found}
+
+
+def as_json(episode: Episode) -> dict[str, Any]:
+    """An episode as a line of a file."""
+    said = {"task": episode.task.id, "reward": episode.reward, "steps": episode.steps, "failure": episode.failure}
+    return said | {"messages": list(episode.messages)}

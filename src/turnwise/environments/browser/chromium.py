@@ -1,0 +1,110 @@
+"""Chromium processes, each with one context for one rollout, driven by Playwright on a thread of their own.
+
+One process a rollout: what crashes or hangs it is that rollout's alone. What its pages may reach is held by Chromium's
+own proxy rules: hosts that a task names are reached, anything else meets a proxy that is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import threading
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+from playwright.async_api import Browser, BrowserContext, Error, Playwright, async_playwright
+
+from turnwise.environments.base import InfrastructureFailure
+from turnwise.errors import TurnwiseError
+
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+START_S = 60.0
+"""Longest wait for a driver or a browser."""
+NOWHERE = "http://127.0.0.1:1"
+"""A proxy that is not there. Every address that is not named goes to it, and so nowhere."""
+FLAGS = (
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
+    "--disable-dev-shm-usage",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--deny-permission-prompts",
+)
+T = TypeVar("T")
+
+
+def program() -> str:
+    """Where a Chromium is. Raises TurnwiseError with what to install."""
+    for name in PROGRAMS:
+        if found := shutil.which(name):
+            return found
+    raise TurnwiseError(
+        "pages need a Chromium, and none is here; install one (Debian: chromium-headless-shell, Fedora: "
+        "chromium-headless, macOS: brew install chromium)"
+    )
+
+
+class Driver:
+    """Playwright on an event loop of its own. Others ask it from any thread by `run`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="browsers", daemon=True).start()
+        self._playwright: Playwright | None = None
+        self._starting = asyncio.Lock()
+
+    def run(self, work: Coroutine[Any, Any, T], within_s: float) -> T:
+        """What ``work`` gives. Raises TimeoutError, and whatever it raises."""
+        limited = asyncio.wait_for(work, within_s)
+        return asyncio.run_coroutine_threadsafe(limited, self._loop).result(within_s + START_S)
+
+    async def launch(self, hosts: Sequence[str]) -> Browser:
+        """A browser whose pages reach these hosts alone (`host:port`, `*.host`). Raises InfrastructureFailure."""
+        bypass = ";".join(["<-loopback>", *hosts])
+        args = [*FLAGS, f"--proxy-server={NOWHERE}", f"--proxy-bypass-list={bypass}"]
+        try:
+            async with self._starting:
+                if self._playwright is None:
+                    self._playwright = await async_playwright().start()
+            return await self._playwright.chromium.launch(
+                executable_path=program(), headless=True, args=args, chromium_sandbox=False, timeout=START_S * 1000
+            )
+        except Error as e:
+            self._playwright = None
+            raise InfrastructureFailure(f"the browser does not start: {first_line(e)}") from e
+
+
+@cache
+def driver() -> Driver:
+    """The driver of this process."""
+    return Driver()
+
+
+@contextlib.asynccontextmanager
+async def opened(hosts: Sequence[str], width: int, height: int) -> AsyncIterator[BrowserContext]:
+    """A context with one empty tab, in a browser of its own."""
+    browser = await driver().launch(hosts)
+    try:
+        yield await browser.new_context(
+            viewport={"width": width, "height": height},
+            accept_downloads=False,
+            service_workers="block",
+            permissions=[],
+            locale="en-US",
+            timezone_id="UTC",
+        )
+    finally:
+        with contextlib.suppress(Error):
+            await browser.close()
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of Playwright's says, without its log of calls."""
+    text = str(error).strip().splitlines()
+    return (text[0] if text else type(error).__name__)[:300]

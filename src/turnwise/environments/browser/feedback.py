@@ -1,0 +1,134 @@
+"""What an agent is told of each call: what was done, and what changed or did not (OpenWebRL, A.2).
+
+A pure function of what the page was before and after. Words of a page stand in quotation marks and are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Blame = Literal["agent", "site", "browser", "network"]
+"""Whose doing a failure is."""
+MOST = 200
+"""Characters of a page's words in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageState:
+    """What is known of the page in front: of tabs the addresses, of the page where it is scrolled to, what has the
+    focus and what stands in it, and numbers that change when its content does. ``focus`` is None for no element."""
+
+    url: str
+    tabs: tuple[str, ...]
+    tab: int
+    scroll: tuple[int, int, int] = (0, 0, 0)
+    content: tuple[int, int, int] = (0, 0, 0)
+    focus: str | None = None
+    editable: bool = False
+    value: str | None = None
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """What a browser said while a call was done: dialogs that were closed, downloads that were refused, the status of a
+    page that was loaded."""
+
+    dialogs: tuple[str, ...] = ()
+    downloads: tuple[str, ...] = ()
+    status: int | None = None
+    loading: bool = False
+    """The new page was not complete when the time for it was over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A call and what came of it. ``target`` is what was under the mouse; ``fault`` why it was not done, and whose."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    before: PageState
+    after: PageState
+    target: str | None = None
+    fault: tuple[Blame, str] | None = None
+    happened: Happened = field(default_factory=Happened)
+    readable: bool = True
+    """Whether the call had the form of one."""
+
+
+def told(done: Done) -> str:
+    """The sentence for the agent."""
+    if done.fault is not None:
+        return f"Failed: `{done.tool}`: {done.fault[1]}"
+    said = [f"Succeeded: {_what(done)}.", *_changes(done)]
+    return " ".join(said)
+
+
+def _what(done: Done) -> str:
+    given = done.arguments
+    match done.tool:
+        case "click" | "hover":
+            twice = "double " if given.get("click_type") == "double" else ""
+            button = "" if given.get("button", "left") == "left" else f" with the {given['button']} button"
+            return f"{twice}`{done.tool}`{button} on {done.target or 'nothing'} at ({given['x']}, {given['y']})"
+        case "drag":
+            return f"`drag` of {done.target or 'nothing'} to ({given['x2']}, {given['y2']})"
+        case "write":
+            return f'`write` typed "{_cut(given["text"])}" into {done.after.focus or done.before.focus}'
+        case "press_keys":
+            return f"`press_keys` {' '.join(given['keys'])}"
+        case "scroll":
+            return f"`scroll` {given['direction']} by {given['amount']:.0%} of the window"
+        case "switch_tab" | "new_tab" | "close_tab":
+            return f"`{done.tool}`: tab {done.after.tab} of {len(done.after.tabs)} is in front ({_cut(done.after.url)})"
+        case "wait":
+            return f"waited {given['seconds']:g} s"
+        case "done":
+            return "the task is ended"
+        case _:
+            return f"`{done.tool}`"
+
+
+def _changes(done: Done) -> list[str]:
+    before, after, said = done.before, done.after, []
+    moved = after.url != before.url
+    if moved and done.tool not in ("switch_tab", "new_tab", "close_tab"):
+        said.append(f"The page is now {_cut(after.url)}" + (f' ("{_cut(after.title)}").' if after.title else "."))
+    if done.happened.status is not None and done.happened.status >= 400:
+        said.append(f"The site answered with status {done.happened.status}.")
+    if done.happened.loading:
+        said.append("It is still loading.")
+    if len(after.tabs) > len(before.tabs) and done.tool != "new_tab":
+        said.append(f"A new tab opened; it is number {len(after.tabs) - 1}, and switch_tab goes there.")
+    if len(after.tabs) < len(before.tabs) and done.tool != "close_tab":
+        said.append("A tab was closed.")
+    said += [f'The page said "{_cut(text)}", which was closed.' for text in done.happened.dialogs]
+    said += [f'The page offered the file "{_cut(name)}", which is not kept.' for name in done.happened.downloads]
+    if done.tool == "write" and after.value is not None and after.value.strip() != done.arguments["text"].strip():
+        said.append(f'Note: the value of the field is "{_cut(after.value)}", not what was typed.')
+    if done.tool == "scroll" and after.scroll == before.scroll and not moved:
+        said.append("Note: nothing moved; it may be at its end.")
+    if done.tool in ("click", "press_keys", "drag", "go_back") and not said:
+        said += _small_changes(before, after)
+    return said
+
+
+def _small_changes(before: PageState, after: PageState) -> list[str]:
+    """What changed on the page itself, where no page, tab or dialog came."""
+    said = []
+    if after.focus != before.focus:
+        said.append(f"The focus is on {after.focus}." if after.focus else "Nothing has the focus any more.")
+    elif after.value != before.value:
+        said.append(f'The field has the value "{_cut(after.value or "")}".')
+    if after.content != before.content:
+        said.append("The content of the page changed.")
+    elif after.scroll != before.scroll:
+        said.append("The page scrolled.")
+    return said or ["Note: nothing on the page changed."]
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= MOST else text[: MOST - 1] + "…"

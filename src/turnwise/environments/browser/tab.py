@@ -1,0 +1,168 @@
+"""The browser of one episode: its tabs, what they say while something is done, and scripts in a world of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any
+
+from playwright.async_api import BrowserContext, CDPSession, Dialog, Download, Error, Page, Response
+
+from turnwise.environments.base import InfrastructureFailure
+from turnwise.environments.browser.chromium import first_line
+from turnwise.environments.browser.feedback import Happened, PageState
+from turnwise.environments.browser.page_scripts import SEEN, STATE, TARGET, with_arguments
+
+WORLD = "turnwise"
+SCRIPT_S = 5.0
+"""Longest wait for a page to answer a script; one that is busy for longer hangs."""
+MOST_TABS = 10
+MOST_EVENTS = 5
+"""Dialogs, and downloads, that are told of one call."""
+MOST_LINES = 120
+MOST_OF_A_TEXT = 120
+"""Characters of an element's words."""
+
+
+class PageHangs(Exception):
+    """The page does not answer: a fault of the site."""
+
+
+class Tabs:
+    """The tabs of a context. ``front`` is the page that is acted on."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self._context = context
+        self.front: Page
+        self._dialogs: list[str] = []
+        self._downloads: list[str] = []
+        self._status: int | None = None
+        self._crashed = False
+        self._sessions: dict[Page, CDPSession] = {}
+        self._hanging: set[Page] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        context.on("page", self._watch)
+
+    async def open(self) -> None:
+        """Open an empty tab and go to it."""
+        if len(self.pages) >= MOST_TABS:
+            raise ValueError(f"there are {MOST_TABS} tabs; close one first")
+        self.front = await self._context.new_page()
+
+    @property
+    def pages(self) -> list[Page]:
+        return [page for page in self._context.pages if not page.is_closed()]
+
+    def happened(self, loading: bool) -> Happened:
+        """What was said since the last call of this."""
+        found = Happened(tuple(self._dialogs), tuple(self._downloads), self._status, loading)
+        self._dialogs, self._downloads, self._status = [], [], None
+        return found
+
+    def check_alive(self) -> None:
+        """Raises InfrastructureFailure where a page, or the whole browser, has crashed."""
+        browser = self._context.browser
+        if self._crashed or browser is None or not browser.is_connected():
+            raise InfrastructureFailure("the browser crashed")
+
+    async def state(self) -> PageState:
+        """Raises PageHangs, and InfrastructureFailure where the browser crashed."""
+        self.check_alive()
+        pages = self.pages
+        if not pages:
+            await self.open()
+            pages = self.pages
+        if self.front not in pages:
+            self.front = pages[-1]
+        seen = await self.ask(with_arguments(STATE)) or {}
+        return PageState(
+            url=self.front.url,
+            tabs=tuple(page.url for page in pages),
+            tab=pages.index(self.front),
+            scroll=(int(seen.get("x", 0)), int(seen.get("y", 0)), int(seen.get("inner", 0))),
+            content=(int(seen.get("size", 0)), int(seen.get("text", 0)), int(seen.get("fields", 0))),
+            focus=seen.get("focus"),
+            editable=bool(seen.get("editable")),
+            value=seen.get("value"),
+            title=str(seen.get("title", "")),
+        )
+
+    async def target(self, x: int, y: int) -> str | None:
+        """What is at a place, in a few words."""
+        return await self.ask(with_arguments(TARGET, x, y))
+
+    async def seen(self) -> dict[str, Any]:
+        """What stands in the window: `lines`, one an element, and how much is above, below and left out."""
+        return await self.ask(with_arguments(SEEN, MOST_LINES, MOST_OF_A_TEXT)) or {}
+
+    async def ask(self, expression: str) -> Any:
+        """The value of a script in the page in front; None where it has no document yet. Raises PageHangs."""
+        try:
+            async with asyncio.timeout(SCRIPT_S):
+                session = self._sessions.get(self.front) or await self._session()
+                tree = await session.send("Page.getFrameTree")
+                world = await session.send(
+                    "Page.createIsolatedWorld", {"frameId": tree["frameTree"]["frame"]["id"], "worldName": WORLD}
+                )
+                found = await session.send(
+                    "Runtime.evaluate",
+                    {"expression": expression, "contextId": world["executionContextId"], "returnByValue": True},
+                )
+        except TimeoutError:
+            self._hanging.add(self.front)
+            raise PageHangs(f"the page does not answer within {SCRIPT_S:g} s") from None
+        except Error as e:
+            self.check_alive()
+            if "closed" in first_line(e) or "context" in first_line(e).lower():  # it went elsewhere in between
+                return None
+            raise InfrastructureFailure(f"the browser cannot be asked: {first_line(e)}") from e
+        return found.get("result", {}).get("value")
+
+    async def leave_if_it_hangs(self) -> None:
+        """Put an empty tab in the place of a page that does not answer: it would not let itself be left."""
+        hanging = self.front
+        if hanging not in self._hanging:
+            return
+        await self.open()
+        self._later(hanging.close())
+
+    async def _session(self) -> CDPSession:
+        session = self._sessions[self.front] = await self._context.new_cdp_session(self.front)
+        return session
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done that nobody waits for."""
+
+        async def quietly() -> None:
+            with contextlib.suppress(Error):
+                await work
+
+        task = asyncio.ensure_future(quietly())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _watch(self, page: Page) -> None:
+        page.on("dialog", self._close)
+        page.on("download", self._refused)
+        page.on("crash", self._crash)
+        page.on("response", self._answered)
+
+    def _close(self, dialog: Dialog) -> None:
+        if len(self._dialogs) < MOST_EVENTS:
+            self._dialogs.append(dialog.message)
+
+        self._later(dialog.dismiss())
+
+    def _refused(self, download: Download) -> None:
+        if len(self._downloads) < MOST_EVENTS:
+            self._downloads.append(download.suggested_filename)
+
+    def _crash(self, _page: Page) -> None:
+        self._crashed = True
+
+    def _answered(self, response: Response) -> None:
+        with contextlib.suppress(Error):  # of a frame that is gone
+            request = response.request
+            if request.is_navigation_request() and response.frame == self.front.main_frame:
+                self._status = response.status

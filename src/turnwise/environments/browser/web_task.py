@@ -1,0 +1,118 @@
+"""A task of the web as a person or a generator writes it: where it begins, what it may reach, what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from turnwise.environments.base import Action, Call
+from turnwise.environments.browser.calls import BadCall, address
+from turnwise.environments.browser.miniwob import HOST, MINIWOB_WINDOW, page_names
+from turnwise.errors import DataError
+
+WINDOW = (1280, 720)
+"""Width and height in pixels."""
+MOST_HOSTS = 50
+_KNOWN = {"url", "hosts", "window", "answer", "contains", "miniwob", "seed", "oracle"}
+
+
+@dataclass(frozen=True, slots=True)
+class WebTask:
+    """``url``: where it begins; None for a page of MiniWoB++ (``miniwob``, ``seed``), whose script says what is right.
+
+    ``hosts`` is all that its pages may reach. The answer of `done` is right where it is one of ``answers``, or has all
+    of ``contains`` in it; case and space do not count. ``window``: width and height in pixels.
+    """
+
+    url: str | None
+    hosts: tuple[str, ...]
+    window: tuple[int, int]
+    answers: tuple[str, ...] = ()
+    contains: tuple[str, ...] = ()
+    miniwob: str | None = None
+    seed: int = 0
+    oracle: tuple[Action, ...] = ()
+
+    def is_right(self, answer: str) -> bool:
+        """Whether an answer is what was asked for."""
+        said = plain(answer)
+        return said in map(plain, self.answers) or (
+            bool(self.contains) and all(plain(part) in said for part in self.contains)
+        )
+
+
+def web_task(data: Mapping[str, object]) -> WebTask:
+    """The task that ``data`` describes. Raises DataError with what is missing or wrong."""
+    if odd := sorted(set(data) - _KNOWN):
+        raise DataError(f"a task of the web has {', '.join(sorted(_KNOWN))}, and no {odd[0]!r}")
+    oracle = _oracle(data.get("oracle", []))
+    if "miniwob" in data:
+        return _of_miniwob(data, oracle)
+    url = data.get("url")
+    if not isinstance(url, str):
+        raise DataError("'url' is the address of the page where the task begins")
+    try:
+        url = address(url)
+    except BadCall:
+        raise DataError(f"'url' is an address that begins with http:// or https://, not {url[:80]!r}") from None
+    answers, contains = _texts(data, "answer"), _texts(data, "contains")
+    if not answers and not contains:
+        raise DataError("'answer' has the right answers, or 'contains' what a right one has in it; give one of them")
+    hosts = _texts(data, "hosts") or (url.split("/")[2],)
+    if len(hosts) > MOST_HOSTS or any(not _is_host(host) for host in hosts):
+        raise DataError(f"'hosts' has at most {MOST_HOSTS} names, as shop.example, *.example.org or 127.0.0.1:8000")
+    return WebTask(url, hosts, _window(data), answers, contains, oracle=oracle)
+
+
+def _of_miniwob(data: Mapping[str, object], oracle: tuple[Action, ...]) -> WebTask:
+    name, seed = data.get("miniwob"), data.get("seed", 0)
+    if not isinstance(name, str) or name not in page_names():
+        raise DataError(f"there is no task {str(name)[:60]!r} in MiniWoB++; `turnwise tasks web --list` shows them")
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise DataError("'seed' is a whole number")
+    return WebTask(None, (HOST,), MINIWOB_WINDOW, miniwob=name, seed=seed, oracle=oracle)
+
+
+def _texts(data: Mapping[str, object], key: str) -> tuple[str, ...]:
+    given = data.get(key, ())
+    texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise DataError(f"{key!r} is a text or a list of texts")
+    return tuple(texts)
+
+
+def _is_host(host: str) -> bool:
+    name = host.removeprefix("*.")
+    return host != "*" and name.isascii() and all(sign.isalnum() or sign in ".-:[]" for sign in name) and bool(name)
+
+
+def _window(data: Mapping[str, object]) -> tuple[int, int]:
+    given = data.get("window", WINDOW)
+    if not isinstance(given, Sequence) or len(given) != 2 or not all(isinstance(n, int) for n in given):
+        raise DataError("'window' is [width, height] in pixels")
+    width, height = given
+    if not (200 <= width <= 4000 and 200 <= height <= 4000):
+        raise DataError("a window is 200 to 4000 pixels wide and high")
+    return width, height
+
+
+def _oracle(given: Any) -> tuple[Action, ...]:
+    """Actions, each a list of calls, each an object with `name` and `arguments`."""
+    fault = DataError("'oracle' is a list of answers, each a list of calls, each an object with name and arguments")
+    if not isinstance(given, list) or not all(isinstance(calls, list) for calls in given):
+        raise fault
+    found = []
+    for calls in given:
+        for call in calls:
+            if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
+                raise fault
+            if not isinstance(call.get("arguments", {}), Mapping):
+                raise fault
+        found.append(Action(tuple(Call(call["name"], call.get("arguments", {})) for call in calls)))
+    return tuple(found)
+
+
+def plain(text: str) -> str:
+    """A text without what does not count: case, space around and between, a full stop at its end."""
+    return " ".join(text.split()).casefold().rstrip(".")

@@ -1,0 +1,1 @@
+"""Desktops: programs with windows, on a display that is the episode's own."""

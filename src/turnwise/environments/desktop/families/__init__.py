@@ -1,0 +1,1 @@
+"""Generators of desktop tasks: each family is a pure function of a seed."""

@@ -1,0 +1,1 @@
+"""Repositories of real packages with a planted fault, which their own tests judge."""

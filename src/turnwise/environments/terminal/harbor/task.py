@@ -1,0 +1,120 @@
+"""A Harbor task as the terminal plays it. Its verifier is a script: it runs in a sandbox of its own, over a copy.
+
+It gives its reward in a file. The agent's copy knows nothing of the place where the script and that file stand, so a
+link that was left cannot point there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from turnwise.environments.terminal.harbor.folders import LOGS, TESTS
+from turnwise.errors import DataError, FolderFault, SandboxError
+from turnwise.sandbox.box import Box
+from turnwise.sandbox.folder import GuestFolder, delete_folder
+from turnwise.sandbox.limits import INSIDE, BoxLimits
+
+COPY_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class HarborCheck:
+    """The reward that the verifier gave, from 0 to 1, and what it said last."""
+
+    passed: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HarborTask:
+    """``files`` by their way in the folder, ``setup`` commands, and ``tests``: the verifier's files, with `test.sh`."""
+
+    files: Mapping[str, str]
+    tests: Mapping[str, str]
+    setup: tuple[str, ...]
+    seconds: float
+    oracle: tuple[str, ...]
+
+    def set_up(self, folder: Path) -> None:
+        """Write the files of the beginning into an empty folder. Raises SandboxError where a command of it fails."""
+        inside = GuestFolder(folder)
+        for way, text in self.files.items():
+            inside.write(way, text.encode())
+        for command in self.setup:
+            ran = Box(inside).run(command)
+            if ran.status or ran.stopped_by:
+                raise SandboxError(f"a command of its Dockerfile failed here ({command[:80]}): {_last(ran.output)}")
+
+    def check(self, folder: Path) -> HarborCheck:
+        """Run the verifier. Raises SandboxError where it gives no reward."""
+        place = Path(tempfile.mkdtemp(prefix="turnwise-"))
+        try:
+            copy = place / "copy"
+            _copy(folder, copy)
+            return self._judged(GuestFolder(copy), f".verifier-{uuid.uuid4().hex}")
+        finally:
+            delete_folder(place)
+
+    def _judged(self, copy: GuestFolder, own: str) -> HarborCheck:
+        tests, logs = f"{INSIDE}/{own}/tests", f"{INSIDE}/{own}/logs"
+        for way, text in self.tests.items():
+            copy.write(f"{own}/tests/{way}", text.replace(TESTS, tests).replace(LOGS, logs).encode())
+        copy.write(f"{own}/logs/verifier/.keep", b"")
+        ran = Box(copy, BoxLimits(seconds=self.seconds)).run(f"bash {tests}/test.sh")
+        for name in ("reward.txt", "reward.json"):
+            try:
+                given = copy.read(f"{own}/logs/verifier/{name}", 4096).decode()
+            except (FileNotFoundError, FolderFault, UnicodeDecodeError):
+                continue
+            return HarborCheck(_reward(given), _last(ran.output))
+        raise SandboxError(f"its verifier gave no reward (status {ran.status}): {_last(ran.output)}")
+
+
+def _copy(folder: Path, to: Path) -> None:
+    """Copy a folder that somebody else filled; links stay links, and are not followed."""
+    program = shutil.which("cp")
+    if program is None:
+        raise SandboxError("cp is not here; install coreutils")
+    told = [program, "-a", "--no-dereference", "--", str(folder), str(to)]
+    done = subprocess.run(told, timeout=COPY_S, capture_output=True, check=False)
+    if done.returncode:
+        raise SandboxError(f"the folder cannot be copied for the verifier: {_last(done.stderr)}")
+
+
+def _reward(given: str) -> float:
+    """The reward in the verifier's file: a number, or an object with one. Raises SandboxError."""
+    try:
+        said = json.loads(given)
+        number = float(said.get("reward", next(iter(said.values()))) if isinstance(said, dict) else said)
+    except (ValueError, TypeError, StopIteration):
+        raise SandboxError(f"the verifier's reward is no number: {given[:80]!r}") from None
+    if not 0.0 <= number <= 1.0:
+        raise SandboxError(f"the verifier's reward is {number:g}, and not from 0 to 1")
+    return number
+
+
+def _last(output: bytes) -> str:
+    return output.decode(errors="replace").strip()[-300:]
+
+
+def harbor_task(data: Mapping[str, object]) -> HarborTask:
+    """The task that ``data`` describes, as `folders.read_folder` writes it. Raises DataError."""
+    harbor, oracle = data.get("harbor"), data.get("oracle", [])
+    if set(data) - {"harbor", "oracle"} or not isinstance(harbor, Mapping):
+        raise DataError("a Harbor task has harbor and oracle; make its line with `turnwise tasks harbor`")
+    files, tests, setup, seconds = (harbor.get(key) for key in ("files", "tests", "setup", "seconds"))
+    texts = [each for each in (files, tests) if isinstance(each, Mapping)]
+    commands = [each for each in (setup, oracle) if isinstance(each, (list, tuple))]
+    fits = len(texts) == len(commands) == 2 and isinstance(seconds, (int, float)) and "test.sh" in texts[1]
+    fits = fits and all(isinstance(part, str) for each in texts for pair in each.items() for part in pair)
+    if not fits or not all(isinstance(part, str) for each in commands for part in each):
+        raise DataError("'harbor' has files, tests (with test.sh), setup and seconds")
+    assert isinstance(seconds, (int, float))
+    return HarborTask(texts[0], texts[1], tuple(commands[0]), float(seconds), tuple(commands[1]))

@@ -1,0 +1,95 @@
+"""The conversation of a rollout as an agent and its model have it: what was told, what was answered, and as a line for
+`turnwise sft`. Actions of a script are written as the model would have given them: as calls of tools, or in a block.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from turnwise.environments.base import Action, Instructions, Kind, Observation, Task
+from turnwise.errors import ConfigError
+
+Form = Literal["calls", "blocks"]
+"""How a model acts: by calls of tools, or by text in which no tool is offered."""
+NOT_RUN = "Not run."
+
+
+@runtime_checkable
+class InBlocks(Protocol):
+    """What a kind has beside `Kind` whose tasks can be played without tools."""
+
+    def instructions_in_blocks(self, task: Task) -> Instructions:
+        """How a model is told to act that is offered no tool."""
+        ...
+
+    def in_block(self, action: Action) -> str:
+        """The answer that asks for this action; `read` gives the action back."""
+        ...
+
+
+def instructions_of(kind: Kind, task: Task, form: Form) -> Instructions:
+    """How a model is told to act. Raises ConfigError where tasks of this kind are not played in this form."""
+    if form == "calls":
+        return kind.instructions(task)
+    return _in_blocks(kind).instructions_in_blocks(task)
+
+
+def _in_blocks(kind: Kind) -> InBlocks:
+    if not isinstance(kind, InBlocks):
+        raise ConfigError(f"tasks of {kind.name} are played by calls of tools alone; leave out `--form blocks`")
+    return kind
+
+
+class RolloutTranscript:
+    """The messages of one rollout in OpenAI's shape, in the order in which they were said."""
+
+    def __init__(self, instructions: Instructions) -> None:
+        self.tools = list(instructions.tools)
+        self.messages: list[Any] = [{"role": "system", "content": instructions.system}]
+        self.answers = 0
+        self._ended_at = 0
+        """How many messages there were with the last answer."""
+        self._calls: Sequence[str] = ()
+        """Ids of the tool calls that wait for their result."""
+
+    def hear(self, observation: Observation) -> None:
+        """Each call gets its result; what is seen beside them, or without one, is told as the user's."""
+        results = observation.results if self._calls else ()
+        if self._calls and not results:
+            results = (observation.text, *(NOT_RUN for _ in self._calls[1:]))
+        for call, result in zip(self._calls, results, strict=True):
+            self.messages.append({"role": "tool", "tool_call_id": call, "content": result})
+        text = "" if observation.text in results else observation.text
+        if observation.images:
+            said = [{"type": "text", "text": text}] if text else []
+            self.messages.append({"role": "user", "content": [*said, *map(_picture, observation.images)]})
+        elif text:
+            self.messages.append({"role": "user", "content": text})
+
+    def say(self, content: str, calls: Sequence[dict[str, Any]] = ()) -> None:
+        """An answer with its tool calls, each with the id under which its result is told."""
+        self._calls = [str(call["id"]) for call in calls]
+        more = {"tool_calls": list(calls)} if calls else {}
+        self.messages.append({"role": "assistant", "content": content} | more)
+        self.answers, self._ended_at = self.answers + 1, len(self.messages)
+
+    def act(self, kind: Kind, action: Action, form: Form) -> None:
+        """An action of a script, as a model would have asked for it."""
+        if form == "blocks":
+            return self.say(_in_blocks(kind).in_block(action))
+        named = [(call.name, json.dumps(dict(call.arguments), ensure_ascii=False)) for call in action.calls]
+        functions = [{"name": name, "arguments": arguments} for name, arguments in named]
+        calls = [{"id": f"call_{self.answers}_{i}", "type": "function", "function": f} for i, f in enumerate(functions)]
+        return self.say(action.text, calls)
+
+    def line(self) -> str:
+        """The conversation up to its last answer, as a line of a file for `turnwise sft`."""
+        tools = {"tools": self.tools} if self.tools else {}
+        return json.dumps({"messages": self.messages[: self._ended_at], **tools}, ensure_ascii=False)
+
+
+def _picture(png: bytes) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(png).decode()}"}}

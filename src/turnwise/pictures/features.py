@@ -1,0 +1,63 @@
+"""What a model sees in pictures, looked at once each: a picture's pixels as its processor makes them, and a memory.
+
+The tower that looks is the caller's; it is frozen, so what it saw of a picture stays true.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from turnwise.errors import ModelError
+from turnwise.pictures.reading import pixels_of
+
+MOST_BYTES = 256 * 2**20
+"""Of what is remembered; what was not needed for longest goes first."""
+
+
+class Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+Seen = TypeVar("Seen", bound=Sized)
+
+
+class PictureFeatures(Generic[Seen]):
+    """Features [n, H] of pictures by their hash. ``look`` makes them of pixels [tiles, 3, E, E] and their mask
+    [tiles, E, E], which are what the model's own processor makes of one picture."""
+
+    def __init__(self, folder: Path, look: Callable[[Any, Any], Seen]) -> None:
+        self._process = _processor(folder)
+        self._look = look
+        self._seen: OrderedDict[str, Seen] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def of(self, sha256: str, data: Callable[[], bytes]) -> Seen:
+        """What is seen in a picture; ``data`` gives its bytes where it was not looked at lately. Raises what that
+        raises, and PictureRefused."""
+        with self._lock:
+            found = self._seen.get(sha256)
+            if found is not None:
+                self._seen.move_to_end(sha256)
+                return found
+            made = self._process(images=[[pixels_of(data())]], return_tensors="np")
+            found = self._look(made["pixel_values"][0], made["pixel_attention_mask"][0])
+            self._seen[sha256] = found
+            self._bytes += found.nbytes
+            while self._bytes > MOST_BYTES and len(self._seen) > 1:
+                self._bytes -= self._seen.popitem(last=False)[1].nbytes
+            return found
+
+
+def _processor(folder: Path) -> Any:
+    from transformers import AutoImageProcessor  # it brings torch, which nobody else who imports this has
+
+    try:
+        return AutoImageProcessor.from_pretrained(folder)
+    except (OSError, ValueError, KeyError, ImportError) as e:
+        raise ModelError(f"the picture processor in {folder} cannot be read: {e}") from e

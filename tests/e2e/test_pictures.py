@@ -1,0 +1,172 @@
+"""Pictures through the real program: from a request in any wire format to weights that learned from what was seen.
+
+The model is tiny, has random weights and SmolVLM's real architecture, template and processor: what it says means
+nothing, and what is compared is ids and log-probs.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+from PIL import Image
+from transformers import AutoProcessor
+
+from tests.support.processes import Server, serving
+from tests.support.servers import wait_until
+from tests.support.tiny_vision import make_model, png
+from turnwise.config import TrainConfig
+from turnwise.journal.turns.recorded import WholeTurn
+from turnwise.models.architectures import supported_model
+from turnwise.pictures.store import PictureStore
+from turnwise.training.batching import TokenText, merge_prefixes
+from turnwise.training.policy import Policy
+from turnwise.training.publish import version_dir
+from turnwise.training.weights.files import load_version_dir
+
+pytestmark = pytest.mark.slow
+
+RED, BLUE = png((200, 20, 20), 100, 60), png((10, 20, 220), 100, 60)
+SETTINGS = {
+    "engine__threads": 1,
+    "engine__dtype": "float32",
+    "engine__max_model_len": 1024,
+    "train__dtype": "float32",
+    "train__threads": 1,
+    "train__lora_rank": 2,
+    "train__min_batch": 2,
+    "train__lr": 0.01,
+    "gate__enabled": False,
+    "skills__enabled": False,  # one that was made of the first reproach would stand in later prompts
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("vision") / "model")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("served") / "home", model, **SETTINGS) as running:
+        yield running
+
+
+def url(data: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
+
+
+def asked(data: bytes, words: str = "What is it?") -> list[dict[str, Any]]:
+    parts = [{"type": "image_url", "image_url": {"url": url(data)}}, {"type": "text", "text": words}]
+    return [{"role": "user", "content": parts}]
+
+
+def post(server: Server, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
+    told = server.auth | headers
+    return httpx.post(server.url + path, json={"model": "turnwise"} | body, headers=told, timeout=60)
+
+
+def turn(server: Server, answer: Any) -> tuple[WholeTurn, Any]:
+    journal = server.journal()
+    try:
+        turn_id = journal.turns.find(answer)
+        found = journal.turns.get(turn_id)
+        assert found is not None
+        return found, journal.batches.read([turn_id])[0]
+    finally:
+        journal.close()
+
+
+def processor_ids(model: Path, *pictures: bytes, words: str = "What is it?") -> list[int]:
+    """What the model's own processor makes of a question about pictures."""
+    processor = AutoProcessor.from_pretrained(model)
+    parts = [*({"type": "image"} for _ in pictures), {"type": "text", "text": words}]
+    text = processor.apply_chat_template([{"role": "user", "content": parts}], add_generation_prompt=True)
+    return processor(text=text, images=[[Image.open(io.BytesIO(p)) for p in pictures]])["input_ids"][0]
+
+
+def trainers_logprobs(server: Server, model: Path, sample: Any, version: int = 0) -> list[float]:
+    config = TrainConfig(device="cpu", dtype="float32", lora_rank=2)
+    policy = Policy(Path(supported_model(str(model))), config, None, PictureStore(server.config.home))
+    if version:
+        policy.load(load_version_dir(version_dir(server.config.versions_dir, version)).weights)
+    texts = [TokenText(0, sample.prompt_ids, sample.response_ids, sample.pictures)]
+    tokens = torch.tensor(sample.response_ids)
+    with torch.no_grad():
+        hidden = policy.hidden(merge_prefixes(texts))
+        return policy.token_logprobs(hidden, torch.full(tokens.shape, sample.temperature), tokens).tolist()
+
+
+def test_every_format_gives_the_processors_ids_and_the_trainers_logprobs(server: Server, model: Path) -> None:
+    chat = post(server, "/v1/chat/completions", {"messages": asked(RED), "max_tokens": 6}).json()
+    image = {"type": "input_image", "image_url": url(RED)}
+    said = {"role": "user", "content": [image, {"type": "input_text", "text": "What is it?"}]}
+    responses = post(server, "/v1/responses", {"input": [said], "max_output_tokens": 6}).json()
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(RED).decode()}
+    parts = [{"type": "image", "source": source}, {"type": "text", "text": "What is it?"}]
+    body = {"messages": [{"role": "user", "content": parts}], "max_tokens": 6}
+    messages = post(server, "/v1/messages", body).json()
+    ids = processor_ids(model, RED)
+    for answer in (chat, responses, messages):
+        recorded, sample = turn(server, answer["id"])
+        assert recorded.prompt_ids == ids
+        assert [(p.width, p.height, p.shown_width, p.shown_height) for p in sample.pictures] == [(100, 60, 96, 64)]
+        assert trainers_logprobs(server, model, sample) == pytest.approx(sample.logprobs, abs=1e-4)
+        assert "base64" not in str(recorded.messages), "the record has the hash, the file is kept once"
+    assert len(list((server.config.home / "pictures").iterdir())) == 1
+
+
+def test_the_same_ids_with_another_picture_are_another_prompt(server: Server, model: Path) -> None:
+    both = []
+    for data in (RED, BLUE, RED):  # the caches of the engine have the other one's beginning
+        answer = post(server, "/v1/chat/completions", {"messages": asked(data, "Tell me."), "max_tokens": 6}).json()
+        _, sample = turn(server, answer["id"])
+        assert trainers_logprobs(server, model, sample) == pytest.approx(sample.logprobs, abs=1e-4)
+        both.append(sample)
+    assert both[0].prompt_ids == both[1].prompt_ids
+    assert both[0].pictures[0].sha256 != both[1].pictures[0].sha256
+
+
+def test_a_conversation_about_pictures_is_bridged_and_learned_from(server: Server, model: Path) -> None:
+    for n in range(3):
+        history = asked(RED if n else BLUE, f"question {n}")
+        first = post(server, "/v1/chat/completions", {"messages": history, "max_tokens": 6}).json()
+        history.append({"role": "assistant", "content": first["choices"][0]["message"]["content"]})
+        history += asked(BLUE, "That's wrong. Please answer in one short sentence.")
+        second = post(server, "/v1/chat/completions", {"messages": history, "max_tokens": 6}).json()
+        before, (after, sample) = turn(server, first["id"])[0], turn(server, second["id"])
+        whole = [*before.prompt_ids, *before.response_ids]
+        assert after.prompt_ids[: len(whole)] == whole and after.extends_parent
+        assert len(sample.pictures) == 2 and sample.pictures[1].start > len(whole)
+        assert trainers_logprobs(server, model, sample, after.version) == pytest.approx(sample.logprobs, abs=1e-4)
+    wait_until(lambda: server.status()["version"]["number"] >= 1, 120)
+    late = post(server, "/v1/chat/completions", {"messages": asked(RED, "And now?"), "max_tokens": 6}).json()
+    recorded, sample = turn(server, late["id"])
+    assert recorded.version >= 1
+    found = trainers_logprobs(server, model, sample, recorded.version)
+    assert found == pytest.approx(sample.logprobs, abs=1e-4)
+    assert trainers_logprobs(server, model, sample) != pytest.approx(sample.logprobs, abs=1e-4), "it learned something"
+
+
+REFUSED = [
+    ("https://example.com/cat.png", "no address is fetched"),
+    ("file:///etc/passwd", "no address is fetched"),
+    ("sha256:" + "0" * 64, "no address is fetched"),
+    ("data:image/svg+xml;base64," + base64.b64encode(b"<svg/>").decode(), "the picture is no PNG"),
+    ("data:image/png;base64,@@@", "no base64"),
+    (url(RED[:200]), "cannot be decoded"),
+]
+
+
+@pytest.mark.parametrize(("address", "why"), REFUSED)
+def test_what_is_no_picture_in_the_request_is_refused_with_a_sentence(server: Server, address: str, why: str) -> None:
+    parts = [{"type": "image_url", "image_url": {"url": address}}]
+    refused = post(server, "/v1/chat/completions", {"messages": [{"role": "user", "content": parts}]})
+    assert refused.status_code == 400 and refused.json()["error"]["code"] == "invalid_image"
+    assert why in refused.json()["error"]["message"]

@@ -1,0 +1,150 @@
+"""Harbor task folders: played where the sandbox is all they need, refused by name where not, judged over a copy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.environments.test_terminal import HOLDS
+from turnwise.cli.main import app
+from turnwise.environments.base import InfrastructureFailure, Task
+from turnwise.environments.tasks import read_tasks
+from turnwise.environments.terminal.environment import TerminalEnvironment
+from turnwise.environments.terminal.harbor.folders import moved, read_folder
+from turnwise.environments.terminal.kind import KIND, run, task_of
+from turnwise.errors import DataError
+
+needs_box = pytest.mark.skipif(not HOLDS, reason="no bubblewrap here (make sandbox)")
+
+DOCKERFILE = """# the image
+FROM ubuntu:24.04
+WORKDIR /app
+ENV DEBIAN_FRONTEND=noninteractive
+COPY names.txt ./
+RUN apt-get update && apt-get install -y bash \\
+  && rm -rf /var/lib/apt/lists/*
+RUN mkdir data && echo 3 > data/number
+"""
+TESTS = """#!/bin/bash
+if diff -q /app/hello.txt /tests/expected.txt && grep -q 3 /app/data/number; then
+  echo 1 > /logs/verifier/reward.txt
+else
+  echo 0 > /logs/verifier/reward.txt
+fi
+"""
+FILES = {
+    "task.toml": 'version = "1.0"\n[verifier]\ntimeout_sec = 60.0\n[environment]\ncpus = 1\n',
+    "instruction.md": "Write `Hello!` to /app/hello.txt. Leave /application alone.\n",
+    "environment/Dockerfile": DOCKERFILE,
+    "environment/names.txt": "ada\n",
+    "tests/test.sh": TESTS,
+    "tests/expected.txt": "Hello!\n",
+    "solution/solve.sh": "#!/bin/bash\necho 'Hello!' > /app/hello.txt\n",
+}
+
+
+def folder(place: Path, **changed: str | None) -> Path:
+    """A task folder in which some files are others; a name has _ for /, and None leaves the file out."""
+    for name, text in (
+        FILES | {key.replace("__", "/", 1).replace("_", "."): text for key, text in changed.items()}
+    ).items():
+        if text is not None:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_text(text)
+    return place
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    return read_folder(folder(tmp_path / "hello"))
+
+
+def reward(task: Task, place: Path, *commands: str) -> float:
+    environment = TerminalEnvironment(place, task_of)
+    environment.reset(task)
+    for command in commands:
+        environment.step(run(command))
+    try:
+        return environment.score().reward
+    finally:
+        environment.close()
+
+
+@needs_box
+def test_a_folder_is_played_and_judged(task: Task, tmp_path: Path) -> None:
+    assert task.prompt == "Write `Hello!` to /box/hello.txt. Leave /application alone."
+    solve = [str(action.calls[0].arguments["command"]) for action in KIND.oracle(task)][:-1]
+    assert reward(task, tmp_path / "at", *solve) == 1.0
+    assert reward(task, tmp_path / "at") == 0.0
+    assert reward(task, tmp_path / "at", "echo Bye > hello.txt") == 0.0
+    assert reward(task, tmp_path / "at", *solve, "rm -r data") == 0.0
+
+
+@needs_box
+def test_a_verifier_cannot_be_led_or_found(task: Task, tmp_path: Path) -> None:
+    """Neither a link to where its files might stand, nor files under their names, help."""
+    tricks = ["ln -s /tests/expected.txt hello.txt", "mkdir -p tests logs/verifier; echo 1 > logs/verifier/reward.txt"]
+    assert reward(task, tmp_path / "at", *tricks) == 0.0
+    environment = TerminalEnvironment(tmp_path / "at", task_of)
+    environment.reset(task)
+    environment.score()
+    assert sorted(each.name for each in (tmp_path / "at").iterdir()) == ["data", "names.txt"], "it worked on a copy"
+    environment.close()
+
+
+@needs_box
+def test_a_part_of_a_reward_and_none_at_all(tmp_path: Path) -> None:
+    part = read_folder(
+        folder(tmp_path / "part", tests__test_sh="echo '{\"reward\": 0.25}' > /logs/verifier/reward.json\n")
+    )
+    assert reward(part, tmp_path / "at") == 0.25
+    for text in ("exit 1\n", "echo none > /logs/verifier/reward.txt\n", "echo 7 > /logs/verifier/reward.txt\n"):
+        broken = read_folder(folder(tmp_path / "broken", tests__test_sh=text))
+        with pytest.raises(InfrastructureFailure, match="the verifier crashed"):
+            reward(broken, tmp_path / "at")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"environment__Dockerfile": "FROM nvidia/cuda:12\nWORKDIR /app\n"}, "image 'nvidia/cuda:12'"),
+        ({"environment__Dockerfile": "FROM ubuntu\n"}, "no WORKDIR"),
+        ({"environment__Dockerfile": None}, "Dockerfile cannot be read"),
+        ({"environment__Dockerfile": "FROM ubuntu\nWORKDIR /app\nUSER nobody\n"}, "'USER nobody'"),
+        ({"environment__Dockerfile": "FROM ubuntu\nWORKDIR /app\nENV KEY=1\n"}, "sets a variable"),
+        ({"environment__Dockerfile": "FROM ubuntu\nWORKDIR /app\nCOPY x /etc/x\n"}, "outside of its working directory"),
+        ({"environment__Dockerfile": "FROM ubuntu\nWORKDIR /app\nCOPY missing ./\n"}, "not in its folder environment"),
+        (
+            {"environment__Dockerfile": "FROM ubuntu\nWORKDIR /app\nRUN apt-get install -y no-such-thing\n"},
+            "no-such-thing",
+        ),
+        ({"tests__test_sh": "pip install pytest\n"}, "no network"),
+        ({"tests__test_sh": None}, "no tests/test.sh"),
+        ({"task_toml": '[environment]\ndocker_image = "x/y"\n'}, "an image of its own"),
+        ({"task_toml": "[environment]\ngpus = 1\n"}, "a GPU"),
+        ({"task_toml": "["}, "no TOML"),
+        ({"instruction_md": "\n"}, "is empty"),
+    ],
+)
+def test_what_the_sandbox_is_not_is_refused_by_name(tmp_path: Path, changed: dict[str, str | None], said: str) -> None:
+    with pytest.raises(DataError, match=said.replace("(", ".")):
+        read_folder(folder(tmp_path / "x", **changed))
+
+
+def test_names_of_places_are_changed_where_they_are_places() -> None:
+    assert moved("cd /app && cat /app/x /app/app /application my/app /app-1", "/app") == (
+        "cd /box && cat /box/x /box/app /application my/app /app-1"
+    )
+    assert moved('"/tests/a" $HOME/tests ./tests', "/app") == '"{tests}/a" $HOME/tests ./tests'
+
+
+def test_the_command_writes_what_can_be_played_and_names_the_rest(tmp_path: Path) -> None:
+    folder(tmp_path / "all" / "good")
+    folder(tmp_path / "all" / "bad", environment__Dockerfile="FROM x\n")
+    done = CliRunner().invoke(app, ["tasks", "harbor", str(tmp_path / "all"), "--out", str(tmp_path / "t.jsonl")])
+    assert done.exit_code == 0 and "left out bad" in done.output and "1 tasks" in done.output, done.output
+    assert [task.id for task in read_tasks(tmp_path / "t.jsonl")] == ["good"]
+    none = CliRunner().invoke(app, ["tasks", "harbor", str(tmp_path), "--out", str(tmp_path / "u")])
+    assert none.exit_code != 0 and "no Harbor task" in f"{none.output} {none.exception}"

@@ -1,0 +1,110 @@
+"""What is recorded for a fine-tuning is what a model at the gateway is sent, and what it would have answered."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.conftest import Running
+from tests.environments.test_rollout import at, host
+from tests.environments.test_terminal import HOLDS, SOLVE, TASK
+from turnwise.cli.main import app
+from turnwise.environments.actors import ModelActor, RecordedScript
+from turnwise.environments.base import Action, Call, Observation
+from turnwise.environments.rollout import Play, Rollouts
+from turnwise.environments.tasks import written
+from turnwise.environments.terminal.kind import KIND, run
+from turnwise.environments.transcript import Form, RolloutTranscript, instructions_of
+from turnwise.errors import ConfigError
+from turnwise.training.sft.conversations import read_data
+from turnwise.types import MODEL_NAME
+
+needs_box = pytest.mark.skipif(not HOLDS, reason="no bubblewrap here (make sandbox)")
+ANSWERS = {
+    "blocks": [f"```bash\n{SOLVE}\n```", "```bash\nsubmit\n```"],
+    "calls": [
+        f"<tool_call>{json.dumps({'name': 'run', 'arguments': {'command': command}})}</tool_call>"
+        for command in (SOLVE, "submit")
+    ],
+}
+
+
+def without_ids(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages without the ids of calls, which the gateway makes up, and with arguments as values."""
+    told = json.loads(json.dumps(messages))
+    for message in told:
+        message.pop("tool_call_id", None)
+        for call in message.get("tool_calls", []):
+            del call["id"]
+            call["function"] = {
+                "name": call["function"]["name"],
+                "arguments": json.loads(call["function"]["arguments"]),
+            }
+    return told
+
+
+@needs_box
+@pytest.mark.parametrize("form", ["blocks", "calls"])
+def test_a_script_is_recorded_as_the_model_would_have_played(gateway: Running, tmp_path: Path, form: Form) -> None:
+    answers = iter(ANSWERS[form])
+    gateway.stub.reply = lambda prompt: next(answers)
+    actors: list[ModelActor | RecordedScript] = []
+
+    def model(play: Play) -> ModelActor:
+        url, instructions = f"{gateway.url}/s/{play.session}/v1", instructions_of(KIND, play.task, form)
+        actors.append(ModelActor(url, gateway.token, MODEL_NAME, play.headers, instructions, KIND.read))
+        return actors[-1]  # pyright: ignore[reportReturnType]
+
+    def script(play: Play) -> RecordedScript:
+        actors.append(RecordedScript([run(SOLVE), run("submit")], KIND, play.task, form))
+        return actors[-1]  # pyright: ignore[reportReturnType]
+
+    for index, make in enumerate((model, script)):
+        playing = Rollouts(host(gateway.journal, tmp_path / "at"), gateway.journal.environments, at(gateway), make)
+        assert playing.play(Play("r", TASK, index, 2)).reward == 1.0
+    one, two = (actor.transcript for actor in actors)
+    assert without_ids(one.messages) == without_ids(two.messages) and one.tools == two.tools
+    (tmp_path / "data.jsonl").write_text(f"{one.line()}\n{two.line()}\n")
+    assert len(read_data(tmp_path / "data.jsonl", skip_broken=False).conversations) == 2
+
+
+@needs_box
+def test_the_command_records_what_is_solved(tmp_path: Path) -> None:
+    (tmp_path / "tasks").write_text(written(replace(TASK, data={**TASK.data, "oracle": [SOLVE]})))
+    asked = ["rollout", str(tmp_path / "tasks"), "--group", "2", "--home", str(tmp_path / "home")]
+    record = ["--record", str(tmp_path / "data.jsonl"), "--set", "model.path=smollm2-135m-instruct"]
+    assert CliRunner().invoke(app, [*asked, "--agent", "nothing", *record]).exit_code == 0
+    assert not (tmp_path / "data.jsonl").exists(), "nothing was solved"
+    assert CliRunner().invoke(app, [*asked, "--agent", "oracle", *record]).exit_code == 0
+    assert CliRunner().invoke(app, [*asked, "--agent", "oracle", "--form", "calls", *record]).exit_code == 0
+    lines = [json.loads(line) for line in (tmp_path / "data.jsonl").read_text().splitlines()]
+    assert [len(line["messages"]) for line in lines] == [5] * 4
+    assert ["tools" in line for line in lines] == [False, False, True, True], "the small model calls no tools"
+
+
+def test_an_action_is_written_so_that_it_is_read_back() -> None:
+    for command in ("ls -l", "printf '%s\\n' a > b", "for f in *; do\n  cat $f\ndone"):
+        assert KIND.read(KIND.in_block(run(command))).calls == run(command).calls
+
+
+def test_a_kind_without_blocks_says_so() -> None:
+    class CallsAlone:
+        name = "other"
+
+    with pytest.raises(ConfigError, match="calls of tools alone"):
+        instructions_of(CallsAlone(), TASK, "blocks")  # pyright: ignore[reportArgumentType]
+
+
+def test_each_call_gets_its_result_and_what_is_said_beside_is_the_users() -> None:
+    told = RolloutTranscript(KIND.instructions(TASK))
+    told.hear(Observation("task"))
+    told.act(KIND, Action((Call("run", {"command": "a"}), Call("run", {"command": "b"})), "so"), "calls")
+    told.hear(Observation("more", ("one", "two")))
+    kinds = [(message["role"], message["content"]) for message in told.messages[1:]]
+    assert kinds == [("user", "task"), ("assistant", "so"), ("tool", "one"), ("tool", "two"), ("user", "more")]
+    assert len(json.loads(told.line())["messages"]) == 3, "it ends with an answer"
