@@ -32,7 +32,7 @@ from turnwise.gateway.turn.asked import WholeRequest, read_asked
 from turnwise.gateway.turn.in_hand import InHand
 from turnwise.gateway.turn.injecting import Injecting, ToldPrompt
 from turnwise.gateway.turn.leaving import Leaving
-from turnwise.gateway.turn.playing import LIMITS_MET, Playing
+from turnwise.gateway.turn.playing import Playing
 from turnwise.gateway.turn.prompting import Prompting
 from turnwise.gateway.turn.relaying import UpstreamVersions
 from turnwise.gateway.turn.sampling import OpenTurn
@@ -101,10 +101,8 @@ class TurnOpener:
         self.unrecorded = Unrecorded(config.journal.when_full)
 
     async def open_turn(self, request: ModelRequest, caller: Caller, format_name: str) -> OpenTurn:
-        """Place, render and record a request. Raises ApiError, with nothing recorded unless the next state was.
-
-        The turn is in hand from here on; whoever opened it lets it go.
-        """
+        """Place, render and record a request. Raises ApiError, with nothing recorded unless the next state was. The
+        turn is in hand from here on; whoever opened it lets it go."""
         caller = await self.playing.recognised(caller)
         if caller.rollout is None:
             return await self._open_turn(request, caller, format_name)
@@ -112,8 +110,7 @@ class TurnOpener:
         try:
             return await self._open_turn(request, caller, format_name)
         except (ApiError, RolloutRefused) as e:
-            if caller.session_id is not None and (limit := LIMITS_MET.get(e.code or "")) is not None:
-                await asyncio.to_thread(self.journal.rollouts.cut_off, caller.session_id, limit)
+            await self.playing.refused(caller, e.code)
             raise
 
     async def _open_turn(self, request: ModelRequest, caller: Caller, format_name: str) -> OpenTurn:

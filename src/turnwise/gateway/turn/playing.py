@@ -75,6 +75,11 @@ class Playing:
         """Something was said of a session."""
         self._known.pop(session_id, None)
 
+    async def refused(self, caller: Caller, code: str | None) -> None:
+        """A request of a rollout was refused; where that is a limit, it is noted as what ended it."""
+        if caller.session_id is not None and (limit := LIMITS_MET.get(code or "")) is not None:
+            await asyncio.to_thread(self._journal.rollouts.cut_off, caller.session_id, limit)
+
     async def give_way(self) -> None:
         """Wait until a step of a rollout may go on, as the settings say; one that may at once does not wait."""
         settings, begun = self._journal.store.config.server, self._monotonic()
