@@ -181,3 +181,13 @@ async def test_a_step_does_not_wait_for_ever(journal: Journal) -> None:
     traffic.began("a long answer")
     await Playing(journal, traffic, lambda: now[0], sleep).give_way()
     assert now[0] - 100 == pytest.approx(journal.store.config.server.rollouts_wait_s)
+
+
+def test_earlier_tries_of_one_that_was_lost_give_up_their_places_as_well(gateway: Running) -> None:
+    """Its second player was lost before it said a word, so that the third one knows of the second alone."""
+    announce(gateway, "one", SAID)
+    assert announce(gateway, "one@3", SAID | {"instead_of": "one@2"}).status_code == 200
+    assert announce(gateway, "two", SAID).status_code == 200, "of two places one is taken"
+    for session in ("one@3", "two"):
+        assert post(gateway, session, {"failure": "x"}).status_code == 200
+    assert plain(gateway, "one").json()["error"]["code"] == "rollout_ended"

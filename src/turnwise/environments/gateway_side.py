@@ -16,7 +16,15 @@ UNDER_WAY_S = 120.0
 """Longest wait for an answer that is still under way."""
 PLACES_S = 600.0
 """Longest wait for a place among the open groups of a stream."""
-FINAL = ("group_closed", "other_outcome", "rollout_ended", "group_full", "group_mismatch", "not_a_rollout")
+FINAL = (
+    "session_not_found",
+    "group_closed",
+    "other_outcome",
+    "rollout_ended",
+    "group_full",
+    "group_mismatch",
+    "not_a_rollout",
+)
 """Refusals that will be the same next time."""
 _REQUEST_S = 30.0
 

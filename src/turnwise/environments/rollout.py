@@ -125,11 +125,9 @@ class Rollouts:
         if lease.state in ("scored", "posted"):
             ended = Ended(lost or play, lease.reward, lease.failure, cut_off=lease.cut_off)
             return ended if lease.state == "posted" else self._post(ended, lease)
-        if lost is not None and lost.attempt >= MOST_TRIES:
-            self._leases.score(lease, None, CRASHED, {})
-            return self._post(Ended(lost, None, CRASHED), lease)
+        is_last = lost is not None and lost.attempt >= MOST_TRIES
         if lost is not None and self._gateway is not None:
-            play = replace(play, attempt=lost.attempt + 1)
+            play = lost if is_last else replace(play, attempt=lost.attempt + 1)
         lease = self._leases.begins(lease, play.attempt)
         if self._gateway is not None:
             said = play.announced | ({} if lost is None else {"instead_of": lost.session})
@@ -138,6 +136,9 @@ class Rollouts:
                     self._leases.score(lease, None, refused.why, {})
                     self._leases.posted(lease)
                 return Ended(play, None, None, note=refused.why, open=not refused.final)
+        if is_last:
+            self._leases.score(lease, None, CRASHED, {})
+            return self._post(Ended(play, None, CRASHED), lease)
         return self._post(self._episode(play, lease), lease)
 
     def _episode(self, play: Play, lease: EnvironmentLease) -> Ended:

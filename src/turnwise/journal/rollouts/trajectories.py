@@ -179,19 +179,21 @@ class Trajectories:
     def announce(self, session_id: str, said: Rollout, instead_of: str | None = None) -> None:
         """Say of a session that it is a rollout, before its first request or again; the client need say nothing then.
 
-        ``instead_of``: a rollout of the same group that its player lost in the middle. It is masked, and this one has
-        its place. Raises RolloutRefused where that one has ended, an answer of it is under way, or its group is closed.
+        ``instead_of``: a rollout of the same group that its player lost in the middle. It and earlier tries of it are
+        masked, and this one has its place. Raises RolloutRefused where one of them has ended, an answer is under way, or
+        the group is closed.
         """
         with self._store.transaction() as c:
-            if instead_of is not None and instead_of != session_id:
-                self._take_out(c, instead_of, said, session_id)
+            name = None if instead_of is None else instead_of.split(AGAIN)[0]
+            tries = c.execute(select(J.session_id).where(J.group_id == said.group_id)).scalars().all() if name else []
+            lost = [one for one in tries if one != session_id and one.split(AGAIN)[0] == name]
+            for one in lost:
+                self._take_out(c, one, said, session_id)
             take_up(c, session_id, said, self._store.clock(), self._store.now(c), self._store.config.streams)
 
     def _take_out(self, c: Connection, session_id: str, said: Rollout, successor: str) -> None:
-        row = c.execute(select(trajectories).where(J.session_id == session_id)).one_or_none()
-        if row is None or row.group_id == session_id:  # it never began, or was taken out before
-            return
-        if row.group_id != said.group_id or row.ended_at is not None:
+        row = c.execute(select(trajectories).where(J.session_id == session_id)).one()
+        if row.ended_at is not None:
             raise RolloutRefused(f"the rollout {session_id} has ended, so none takes its place", "rollout_ended")
         _check_goes_on(c, row, said)
         self._end_steps(c, session_id, Exclusion.INFRASTRUCTURE, ())
