@@ -54,6 +54,10 @@ sandbox: ## install bubblewrap, in which agents' commands run, and programs that
 	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends bubblewrap git sqlite3 jq zip unzip xz-utils; then exit 0; fi; \
 	  echo "$$lacks: not here, so tests of the sandbox and of tasks that need them are skipped"
 
+.PHONY: agents
+agents: install ## install the agents that `turnwise rollout --agent` starts into the cache folder (1.5 GB, minutes)
+	$(BIN)/python -m tests.clients.install mini-swe-agent openclaw opencode
+
 .PHONY: display
 display: ## install an X server without a screen and a hand for its mouse; without them their tests are skipped
 	@if command -v Xvfb >/dev/null && command -v xdotool >/dev/null || ! command -v apt-get >/dev/null; then exit 0; fi; \

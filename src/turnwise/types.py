@@ -114,6 +114,7 @@ class Exclusion(StrEnum):
     SET_ASIDE = "its session is set aside for the gate"
     FAILED_IN_TRAINING = "training on it failed"
     MASKED = "masked by its client"
+    CUT_OFF = "its rollout was cut off before its end"
     NO_OUTCOME = "its rollout has no outcome"
     GROUP_CLOSED = "its group was closed before it was complete"
     CONSTANT_GROUP = "the rollouts of its group ended alike"

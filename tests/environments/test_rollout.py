@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -19,14 +20,16 @@ from turnwise.environments.actors import Actor, ModelActor, ScriptedActor
 from turnwise.environments.base import Action, Call, InfrastructureFailure, Observation
 from turnwise.environments.host import Host
 from turnwise.environments.reading import called, fenced
-from turnwise.environments.rollout import CRASHED, Ended, GatewayAt, Play, Rollouts
+from turnwise.environments.rollout import CRASHED, MOST_TRIES, Ended, GatewayAt, Play, Rollouts
 from turnwise.environments.tasks import read_tasks
 from turnwise.environments.terminal.environment import TerminalEnvironment
 from turnwise.environments.terminal.kind import KIND, SHELLS, run
 from turnwise.errors import DataError, LeaseLost
 from turnwise.journal import Journal
 from turnwise.journal.deletion.forgetting import forget
-from turnwise.types import MODEL_NAME
+from turnwise.judges.prompts import score_prompt
+from turnwise.messages import text_of
+from turnwise.types import MODEL_NAME, Exclusion, Verdict, Vote
 
 needs_box = pytest.mark.skipif(not HOLDS, reason="no bubblewrap here (make sandbox)")
 
@@ -77,9 +80,8 @@ def test_a_failure_of_the_machine_is_said_and_is_no_reward(gateway: Running, tmp
         def act(self, observation: Observation) -> Action | None:
             raise InfrastructureFailure("the lights went out")
 
-    begun(gateway, plays()[0])
     playing = rollouts(gateway, tmp_path / "at")
-    playing._actor = lambda play: Broken()  # pyright: ignore[reportPrivateUsage]
+    playing._player = lambda play: Broken()  # pyright: ignore[reportPrivateUsage]
     assert playing.play(plays()[0]).failure == "the lights went out"
     assert outcomes(gateway) == {"r.upper.0": (None, "the lights went out")}
 
@@ -91,30 +93,81 @@ def begun(gateway: Running, play: Play) -> None:
     assert httpx.post(url, headers=gateway.auth | play.headers, json=asked, timeout=20).status_code == 200
 
 
+def lost(gateway: Running, play: Play, left: Path) -> None:
+    """A rollout as a holder leaves it that is killed in the middle: its lease runs out."""
+    leases = gateway.journal.environments
+    lease = leases.take(play.run, play.name)
+    assert lease is not None
+    leases.begins(lease, play.attempt)
+    leases.lies_in(lease, str(left))
+    leases.give_back(lease)
+
+
 @needs_box
-def test_what_a_killed_holder_left_is_cleaned_up_and_masked(gateway: Running, tmp_path: Path) -> None:
+def test_what_a_killed_holder_left_is_cleaned_up_and_played_again(gateway: Running, tmp_path: Path) -> None:
     left = tmp_path / "at" / "left"
     left.mkdir(parents=True)
-    leases = gateway.journal.environments
     for play in plays():
-        lease = leases.take(play.run, play.session)
-        assert lease is not None
-        leases.lies_in(lease, str(left))
-        leases.give_back(lease)  # as its time limit would
+        lost(gateway, play, left)
     begun(gateway, plays()[0])
     ended = [rollouts(gateway, tmp_path / "at", model=False).play(play) for play in plays()]
-    assert (ended[0].reward, ended[0].failure, ended[0].note) == (None, CRASHED, None)
-    assert outcomes(gateway) == {"r.upper.0": (None, CRASHED)}
-    assert ended[1].reward == 1.0, "of the other one the gateway never heard: it is played"
+    assert [each.reward for each in ended] == [1.0, 1.0]
+    assert [each.play.session for each in ended] == ["r.upper.0@2", "r.upper.1@2"]
+    found = outcomes(gateway)
+    assert found.pop("r.upper.0") == (None, "it was lost in the middle, and is played again as r.upper.0@2")
+    assert found == {"r.upper.0@2": (1.0, None), "r.upper.1@2": (1.0, None)}
+    assert group(gateway, "r.upper")[:2] == ("dropped", 2), "whole with two rollouts, of which none made a step"
+    assert turns(gateway, "r.upper.0") == [("excluded", Exclusion.INFRASTRUCTURE)]
     assert not left.exists()
+
+
+@needs_box
+def test_a_rollout_that_is_lost_again_and_again_is_masked(gateway: Running, tmp_path: Path) -> None:
+    last = replace(plays()[0], attempt=MOST_TRIES)
+    begun(gateway, last)
+    lost(gateway, last, tmp_path / "at" / "left")
+    ended = rollouts(gateway, tmp_path / "at", model=False).play(plays()[0])
+    assert (ended.reward, ended.failure, ended.note) == (None, CRASHED, None)
+    assert outcomes(gateway) == {last.session: (None, CRASHED)}
+
+
+@needs_box
+def test_a_rollout_whose_first_request_fails_does_not_hold_up_its_group(gateway: Running, tmp_path: Path) -> None:
+    class Broken:
+        def act(self, observation: Observation) -> Action | None:
+            raise InfrastructureFailure("no request was made")
+
+    playing = rollouts(gateway, tmp_path / "at", model=False)
+    for play in plays():
+        playing._player = lambda play: Broken()  # pyright: ignore[reportPrivateUsage]
+        assert playing.play(play).failure == "no request was made"
+    assert group(gateway, "r.upper")[0] == "dropped"
+
+
+def group(gateway: Running, name: str) -> tuple[str, int]:
+    """The state of a group, and how many of its rollouts have ended."""
+    with gateway.journal.store.reading() as c:
+        state = c.exec_driver_sql(f"SELECT state FROM task_groups WHERE id = '{name}'").scalar_one()
+        of = f"SELECT count(*) FROM trajectories WHERE group_id = '{name}' AND ended_at IS NOT NULL"
+        return state, c.exec_driver_sql(of).scalar_one()
+
+
+def turns(gateway: Running, session: str) -> list[tuple[str, str | None]]:
+    with gateway.journal.store.reading() as c:
+        rows = c.exec_driver_sql(f"SELECT state, exclusion FROM turns WHERE session_id = '{session}'").all()
+    return [(row[0], row[1]) for row in rows]
 
 
 @needs_box
 def test_an_outcome_is_posted_once_the_gateway_is_there_again(gateway: Running, tmp_path: Path) -> None:
     play = plays()[0]
-    begun(gateway, play)
     playing = rollouts(gateway, tmp_path / "at", model=False)
-    playing._gateway = GatewayAt("http://127.0.0.1:9", "", "")  # pyright: ignore[reportPrivateUsage]
+
+    def goes_away(play: Play) -> Actor:
+        playing._gateway = GatewayAt("http://127.0.0.1:9", "", "", 0.0)  # pyright: ignore[reportPrivateUsage]
+        return ScriptedActor((run(SOLVE),))
+
+    playing._player = goes_away  # pyright: ignore[reportPrivateUsage]
     first = playing.play(play)
     assert (first.reward, first.open) == (1.0, True) and outcomes(gateway)[play.session] == (None, None)
     second = rollouts(gateway, tmp_path / "at", model=False).play(play)
@@ -189,13 +242,15 @@ def test_a_process_that_is_killed_leaks_no_lease(gateway: Running, tmp_path: Pat
     os.kill(child.pid, signal.SIGKILL)
     child.wait(20)
     child.stdout.close()
-    assert len(list((tmp_path / "at").iterdir())) == 1
+    assert list((tmp_path / "at").iterdir()) != [], "its folder, and what its shell has"
     playing = rollouts(gateway, tmp_path / "at", model=False)
     assert playing.play(plays()[0]).open, "it is held until its time is up"
     with gateway.journal.store.transaction() as c:
         c.exec_driver_sql("UPDATE environment_leases SET until_mono = 0")  # as time does
-    wait_until(lambda: playing.play(plays()[0]).failure == CRASHED)
-    assert list((tmp_path / "at").iterdir()) == [] and outcomes(gateway) == {"r.upper.0": (None, CRASHED)}
+    wait_until(lambda: playing.play(plays()[0]).reward == 1.0)
+    assert list((tmp_path / "at").iterdir()) == []
+    assert outcomes(gateway)["r.upper.0"][0] is None, "no reward for what was lost"
+    assert outcomes(gateway)["r.upper.0@2"] == (1.0, None)
 
 
 def test_commands_are_read_from_calls_and_blocks() -> None:
@@ -224,3 +279,39 @@ def test_a_file_of_tasks_that_is_wrong_is_told_where(tmp_path: Path, line: str, 
     (tmp_path / "tasks").write_text(line)
     with pytest.raises(DataError, match=said):
         read_tasks(tmp_path / "tasks")
+
+
+@needs_box
+def test_each_step_is_judged_by_what_came_back_with_the_task_in_view(gateway: Running, tmp_path: Path) -> None:
+    """An answer without a command is a step like any other, and is told so; votes are of the next observation."""
+    said = ["```bash\nls\n```", "I do not know.", *[f"```bash\necho line-{n}\n```" for n in range(5)]]
+    answers = iter([*said, f"```bash\n{SOLVE}\n```", "```bash\nsubmit\n```"])
+    gateway.stub.reply = lambda prompt: next(answers)
+    play = plays(1)[0]
+    ended = rollouts(gateway, tmp_path / "at").play(play)
+    assert (ended.reward, ended.steps) == (1.0, 9)
+    tasks = gateway.journal.judging.claim("judge", 100, 60)
+    assert [task.votes for task in tasks] == [1] * 8, "but for the last one, to which nothing came back"
+    came_back = ["in.txt", "No command was found", *[f"line-{n}" for n in range(5)], "exit status 0"]
+    for task, seen in zip(tasks, came_back, strict=True):
+        shown = text_of(score_prompt(task.messages, task.answer, task.next_state)[1])
+        assert TASK.prompt in shown and seen in shown.split("The assistant's answer, which you judge:")[1]
+    for task in tasks:
+        gateway.journal.judging.record(task, Verdict(1, None, "model", votes=[Vote(1), Vote(1), Vote(-1)]))
+    with gateway.journal.store.reading() as c:
+        of = "SELECT t.step, s.reward FROM turns t JOIN samples s ON s.turn_id = t.id ORDER BY t.step"
+        found = c.exec_driver_sql(of).all()
+    assert [row[0] for row in found] == list(range(9))
+    assert [row[1] for row in found] == pytest.approx([1 + 1 / 3] * 8 + [1.0])
+
+
+@needs_box
+def test_an_episode_that_a_limit_ended_is_not_taken_for_a_bad_one(gateway: Running, tmp_path: Path) -> None:
+    gateway.stub.reply = lambda prompt: "```bash\nls\n```"
+    ended = rollouts(gateway, tmp_path / "at").play(plays(1)[0])
+    assert (ended.reward, ended.cut_off) == (0.0, "the limit of steps")
+    assert outcomes(gateway)["r.upper.0"] == (None, "cut off: the limit of steps")
+    gateway.stub.reply = lambda prompt: "I do not want to."
+    refusing = rollouts(gateway, tmp_path / "at").play(plays(1, "s")[0])
+    assert (refusing.reward, refusing.cut_off) == (0.0, None)
+    assert outcomes(gateway)["s.upper.0"] == (0.0, None), "a refusal is the policy's"

@@ -468,3 +468,87 @@ def test_a_group_whose_version_is_not_rebuilt_is_ready_again(play: Play) -> None
     assert play.group().state == "ready"
     again = play.claim()
     assert again is not None and sorted(s.turn_id for s in again.samples) == sorted(turns)
+
+
+# -- streams together -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("play", [{"streams.terminal.votes": 0}], indirect=True)
+def test_with_no_votes_the_outcome_alone_counts(play: Play) -> None:
+    turns = play.played("a", 1.0, stream="terminal") + play.played("b", 0.0, stream="terminal")
+    assert [play.state(turn)[0] for turn in turns] == ["ready"] * 4, "no judge is asked"
+    batch = play.claim()
+    assert batch is not None
+    assert [s.reward for s in batch.samples] == [1.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("play", [{"streams.web.cut_off": "score"}], indirect=True)
+def test_a_stream_says_what_a_rollout_is_worth_that_was_cut_off(play: Play) -> None:
+    for name, outcome in (("a", 0.0), ("b", 1.0)):
+        first = play.step(name, rollout=play.rollout())
+        play.journal.rollouts.cut_off(name, "the limit of steps")
+        play.journal.rollouts.post(name, outcome)
+        assert play.state(first)[0] in ("judged", "ready")
+    assert play.group().state == "ready"
+
+
+@pytest.mark.parametrize("play", [{"streams.web.open_groups": 2}], indirect=True)
+def test_a_stream_has_so_many_open_groups_and_no_more(play: Play) -> None:
+    for group in ("g", "h"):
+        play.step(group, rollout=play.rollout(group=group, size=1))
+    with pytest.raises(RolloutRefused, match=r"streams\.web\.open_groups") as refused:
+        play.step("i", rollout=play.rollout(group="i", size=1))
+    assert (refused.value.code, refused.value.status) == ("too_many_groups", 429)
+    play.step("t", rollout=play.rollout("terminal", group="t"))
+    play.journal.rollouts.post("g", 1.0)
+    play.step("i", rollout=play.rollout(group="i", size=1))
+
+
+@pytest.mark.parametrize("play", [{"streams.terminal.votes": 0, "train.max_rollout_steps": 9}], indirect=True)
+def test_two_streams_share_an_update_and_what_is_left_is_in_the_next(play: Play) -> None:
+    settings = play.journal.store.config
+    wants = {name: stream.model_copy(update={"groups": 3}) for name, stream in settings.streams.items()}
+    play.journal.store.config = settings.model_copy(update={"streams": settings.streams.model_copy(update=wants)})
+    for n in range(3):
+        for stream in ("web", "terminal"):
+            play.played(f"{stream}{n}", float(n), stream=stream, group=f"{stream}-{n}", size=1)
+    sizes = []
+    for number in (1, 2):
+        batch = play.claim(at_once=number == 2)
+        assert batch is not None
+        sizes.append(sorted(s.stream for s in batch.samples))
+        play.journal.batches.finish(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", 1.0))
+    assert sizes == [["terminal"] * 4 + ["web"] * 4, ["terminal"] * 2 + ["web"] * 2]
+
+
+@pytest.mark.parametrize(
+    "play", [{"streams.web.groups": 9, "train.max_staleness": 1, "gate.probe_share": 0.0}], indirect=True
+)
+def test_a_group_that_the_next_update_would_find_stale_goes_along_with_this_one(play: Play) -> None:
+    play.played("a", 1.0)
+    play.played("b", 0.0)
+    streams = []
+    for number in (1, 2):
+        for n in range(play.journal.store.config.train.min_batch):
+            turn = play.step(f"person-{number}-{n}", client=f"c{n}", version=number - 1)
+            play.journal.verdicts.feedback(turn, 1, None)
+        batch = play.claim()
+        assert batch is not None
+        streams.append({s.stream for s in batch.samples})
+        play.journal.batches.finish(batch, PolicyVersion(number, batch.parent, f"versions/v{number}", 1.0))
+    assert streams == [{"personal"}, {"personal", "web"}], "a person's updates do not starve a slow stream"
+
+
+def test_a_version_knows_what_it_learned_from_each_stream(play: Play) -> None:
+    play.played("a", 1.0)
+    play.played("b", 0.0, steps=1)
+    for n in range(play.journal.store.config.train.min_batch):
+        play.journal.verdicts.feedback(play.step(f"person-{n}", client=f"c{n}"), 1, None)
+    batch = play.claim()
+    assert batch is not None
+    turns = frozenset(sample.turn_id for sample in batch.samples)
+    play.journal.batches.finish(batch, PolicyVersion(1, batch.parent, "versions/v1", 1.0, turn_ids=turns))
+    said = play.journal.versions.learned_from(1)
+    assert said["personal"] == {"turns": play.journal.store.config.train.min_batch}
+    of = {"a": {"outcome": 1.0, "steps": 2}, "b": {"outcome": 0.0, "steps": 1}}
+    assert said["web"] == {"groups": {"g": {"task": "task", "trajectories": of}}}

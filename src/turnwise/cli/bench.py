@@ -274,3 +274,22 @@ def bench_skills(
         row = (f"{one.recall:.3f}", str(one.related), f"{one.disturbed:.3f}", str(one.unrelated), f"{one.chosen:.2f}")
         table.add_row(one.way, *row)
     out.print(table)
+
+
+@bench_app.command("mixed", epilog="Example: turnwise bench mixed --minutes 30 --write BENCHMARKS.md")
+def bench_mixed_command(
+    config: ConfigFile = None,
+    home: Home = None,
+    sets: Set = None,
+    minutes: Annotated[float, typer.Option(min=0.5, help="Time in which the person is there.")] = 10.0,
+    parallel: Annotated[int, typer.Option(min=1, max=128, help="Rollouts at a time.")] = 4,
+    seed: Annotated[int, typer.Option(help="Of what the person says.")] = 0,
+    write: Write = None,
+) -> None:
+    """What a person waits while rollouts are played, beside what they wait without; and what both taught."""
+    from turnwise.bench.mixed.run import bench_mixed
+    from turnwise.demo.server import termination_unwinds
+
+    with termination_unwinds():
+        report = bench_mixed(read_config(config, home, sets), minutes, parallel, seed)
+    finish_bench(report, write)

@@ -51,6 +51,12 @@ class ServerConfig(Section):
     engine_return_s: Seconds = Field(
         default=60.0, description="How long a request without a token yet waits for an engine that is restarted."
     )
+    rollouts_pause_s: float = Field(
+        default=1.0,
+        ge=0,
+        description="Steps of rollouts wait while a person's request is answered, and for so long behind it; 0: never.",
+    )
+    rollouts_wait_s: Seconds = Field(default=20.0, description="Longest that one step waits for that.")
     strict: bool = Field(
         default=False, description="Refuse what an engine cannot honour, rather than name it in `x-turnwise-ignored`."
     )
@@ -244,6 +250,11 @@ class TrainConfig(Section):
     max_age_s: Seconds = Field(default=1800.0, description="A sample this old starts a step however few there are.")
     max_staleness: int = Field(
         default=8, ge=0, description="A sample made further away than this many versions, along parents, is excluded."
+    )
+    max_rollout_steps: int = Field(
+        default=4096,
+        ge=1,
+        description="Steps of rollouts in one update, which its streams share; a stream has a whole group at least.",
     )
     weights: Literal["lora", "full"] = Field(
         default="lora", description="What is trained: an adapter, or every weight of the model (see training.md)."

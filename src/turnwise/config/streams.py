@@ -44,7 +44,23 @@ class StreamConfig(Section):
     max_steps: int | None = Field(
         default=None, ge=1, description="Steps of a rollout; a request for another is refused. Unset: no limit."
     )
-    votes: int = Field(default=1, ge=1, le=15, description="Votes of a model judge on each step, with `step_groups`.")
+    votes: int = Field(
+        default=1,
+        ge=0,
+        le=15,
+        description="Votes of a model judge on each step, with `step_groups`; 0: the outcome alone counts.",
+    )
+    cut_off: Literal["mask", "score"] = Field(
+        default="mask",
+        description="What a rollout is worth that a limit ended (steps, context, time): nothing, or what its verifier "
+        "says.",
+    )
+    open_groups: int = Field(
+        default=256, ge=1, description="Groups that wait for their rollouts at a time; a request for another is a 429."
+    )
+    parallel: int | None = Field(
+        default=None, ge=1, description="Rollouts that `turnwise rollout` plays at a time. Unset: its `--parallel`."
+    )
     pictures: bool = Field(
         default=False, description="Send the agent screenshots as well, where the environment has a screen."
     )

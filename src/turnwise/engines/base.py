@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from turnwise.pictures.placed import ShownPicture
 
+BEHIND_PEOPLE = 1
+"""The priority of what nobody waits for. As vLLM has it, what has a lower number is first; a person's is 0."""
 BASE_MODEL = "base"
 """The name of the model without an adapter."""
 
@@ -36,7 +38,8 @@ class SamplingParams:
     ``structured`` is a JSON schema that the answer must follow, ``call`` the structural tag of a tool call that it must
     be (`engines.forced_calls`), ``grammar`` vLLM's own `structured_outputs`; each for engines that can
     (`engines.capabilities`). The penalties are vLLM's: the first two count what was answered, the last one the prompt
-    too. ``min_p`` cuts what is less likely than so much of the likeliest token.
+    too. ``min_p`` cuts what is less likely than so much of the likeliest token. ``priority`` is for engines that
+    order what they have in hand.
     """
 
     max_tokens: int
@@ -53,6 +56,7 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     repetition_penalty: float = 1.0
+    priority: int = 0
 
     @property
     def penalised(self) -> bool:

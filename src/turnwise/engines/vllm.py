@@ -171,6 +171,8 @@ def _request(model: str, prompt_ids: list[int], params: SamplingParams) -> dict[
         "stream_options": {"include_usage": True},
     }
     body |= bent(params)
+    if params.priority:  # a vLLM server that orders nothing refuses the field
+        body["priority"] = params.priority
     if params.seed is not None:
         body["seed"] = params.seed
     if params.stop:

@@ -7,18 +7,20 @@ from typing import Any, Protocol
 
 import openai
 
-from turnwise.environments.base import Action, InfrastructureFailure, Instructions, Kind, Observation, Task
+from turnwise.environments.base import Action, CutOff, InfrastructureFailure, Instructions, Kind, Observation, Task
 from turnwise.environments.reading import called
 from turnwise.environments.transcript import Form, RolloutTranscript, instructions_of
 
 REQUEST_S = 600.0
+LIMITS = {"context_length_exceeded": "the context is full", "step_limit": "the limit of steps"}
+"""Refusals of the gateway that end an episode, by their code."""
 
 
 class Actor(Protocol):
     """Plays one episode."""
 
     def act(self, observation: Observation) -> Action | None:
-        """The next action, None where the actor has finished."""
+        """The next action, None where the actor has finished. Raises CutOff where a limit ends it."""
         ...
 
 
@@ -52,7 +54,7 @@ class ModelActor:
     """A model at an OpenAI-compatible ``url`` (with `/v1`). ``read`` says what an answer without a call asks for;
     ``asked`` is sent beside model, messages and tools. What was said is in ``transcript``.
 
-    Raises InfrastructureFailure where it cannot be asked.
+    Raises InfrastructureFailure where it cannot be asked, and CutOff where the gateway takes no more of it.
     """
 
     def __init__(
@@ -76,8 +78,8 @@ class ModelActor:
         try:
             message = self._ask()
         except openai.BadRequestError as e:
-            if e.code in ("context_length_exceeded", "step_limit"):  # the conversation is full: its end
-                return None
+            if e.code in LIMITS:
+                raise CutOff(LIMITS[e.code]) from e
             raise InfrastructureFailure(f"the gateway refuses a request: {str(e)[:300]}") from e
         except openai.OpenAIError as e:
             raise InfrastructureFailure(f"the gateway cannot be asked: {str(e)[:300]}") from e

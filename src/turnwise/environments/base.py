@@ -14,10 +14,15 @@ from turnwise.errors import TurnwiseError
 
 if TYPE_CHECKING:
     from turnwise.config import Config
+    from turnwise.sandbox.limits import Allowed, BoxLimits, Ran
 
 
 class InfrastructureFailure(TurnwiseError):
     """The machine, not the policy, is why there is no outcome: the rollout is masked and gets no reward."""
+
+
+class CutOff(TurnwiseError):
+    """A limit ended the episode, not the policy; the text says which. Its stream says what its outcome is worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +67,21 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """What came of a task: ``reward`` (0 to 1 for verified tasks), and ``details`` for people."""
+    """What came of a task: ``reward`` (0 to 1 for verified tasks), and ``details`` for people. ``cut_off``: the limit
+    that ended the episode before the policy did; None where it ended by itself."""
 
     reward: float
     details: Mapping[str, object]
+    cut_off: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """How whoever played an episode ended: after so many ``steps`` (0: not known), or by a limit."""
+
+    steps: int
+    cut_off: str | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
 
 
 class Environment(Protocol):
@@ -85,6 +101,15 @@ class Environment(Protocol):
 
     def close(self) -> None:
         """Give everything back. May be called at any time, and again."""
+        ...
+
+
+@runtime_checkable
+class Workplace(Protocol):
+    """An environment whose task is a folder, so that a program may work in it in place of steps."""
+
+    def work(self, command: str, limits: BoxLimits, allowed: Allowed) -> Ran:
+        """Run a program in the task's folder until it ends or meets a limit; that ends the episode."""
         ...
 
 

@@ -12,12 +12,22 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from turnwise.environments.base import Action, Environment, InfrastructureFailure, Maker, Observation, Task, TaskOutcome
+from turnwise.environments.base import (
+    Action,
+    Environment,
+    InfrastructureFailure,
+    Maker,
+    Observation,
+    Task,
+    TaskOutcome,
+    Workplace,
+)
 from turnwise.environments.reserve import Reserve
 from turnwise.errors import JournalError, LeaseLost
 from turnwise.journal.rollouts.leases import LEASE_S, EnvironmentLease, EnvironmentLeases
 from turnwise.sandbox.choice import clean_up
 from turnwise.sandbox.folder import delete_folder
+from turnwise.sandbox.limits import Allowed, BoxLimits, Ran
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +49,14 @@ class Held:
         if key not in self._answered:
             self._answered[key] = self._environment.step(action)
         return self._answered[key]
+
+    def work(self, command: str, limits: BoxLimits, allowed: Allowed) -> Ran:
+        """Let a program work in the environment. Raises LeaseLost, and InfrastructureFailure where it is no place for
+        programs."""
+        self._check()
+        if not isinstance(self._environment, Workplace):
+            raise InfrastructureFailure("no program can work in this kind of environment; play it with --agent minimal")
+        return self._environment.work(command, limits, allowed)
 
     def score(self) -> TaskOutcome:
         self._check()

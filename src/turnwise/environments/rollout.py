@@ -1,68 +1,74 @@
 """Rollouts: each plays one task as an ordinary client of the gateway, and posts what came of it.
 
 A run has a name, and each of its rollouts a session that is named after it. So a run that was killed goes on: what was
-scored is posted, what was in the middle is told to the gateway as a failure of the machine, and the rest is played.
+scored is posted, what was in the middle is played again in a session of its own that takes the lost one's place, and
+the rest is played.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
-from urllib.parse import quote
-
-import httpx
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
 
 from turnwise.environments.actors import Actor
-from turnwise.environments.base import InfrastructureFailure, Task
-from turnwise.environments.host import Host
+from turnwise.environments.base import CutOff, InfrastructureFailure, Observation, Task, Worked
+from turnwise.environments.feeding import Feed
+from turnwise.environments.gateway_side import GatewayAt, announce, post_outcome
+from turnwise.environments.host import Held, Host
+from turnwise.environments.programs.player import ProgramPlayer
 from turnwise.errors import LeaseLost, SandboxError
 from turnwise.journal.rollouts.leases import EnvironmentLease, EnvironmentLeases
+from turnwise.journal.rollouts.trajectories import AGAIN
 
-UNDER_WAY_S = 120.0
-"""Longest wait for an answer that is still under way when the outcome is posted."""
+__all__ = ["Ended", "GatewayAt", "Play", "Rollouts"]
+
 CRASHED = "the rollout ended in the middle of its episode"
+MOST_TRIES = 4
+"""How often one rollout is played when its player is lost in the middle; then it is masked."""
 MOST_OF_A_FAILURE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayAt:
-    """A running gateway. ``person`` is the token that may post outcomes."""
-
-    url: str
-    agent: str
-    person: str
-
-
-@dataclass(frozen=True, slots=True)
 class Play:
-    """One rollout to be played."""
+    """One rollout to be played. ``attempt``: the how many-th time; those before it were lost in the middle."""
 
     run: str
     task: Task
     index: int
     group_size: int
+    attempt: int = 1
 
     @property
     def group(self) -> str:
         return f"{self.run}.{self.task.id}"
 
     @property
-    def session(self) -> str:
+    def name(self) -> str:
+        """What it is called, however often it is tried."""
         return f"{self.group}.{self.index}"
 
     @property
+    def session(self) -> str:
+        return self.name if self.attempt == 1 else f"{self.name}{AGAIN}{self.attempt}"
+
+    @property
     def headers(self) -> dict[str, str]:
-        """What the gateway is told of it with each request."""
+        """What a client says of it that nobody announced."""
         named = {"X-Stream": self.task.environment, "X-Task-Id": self.task.id, "X-Group-Id": self.group}
         return named | {"X-Group-Size": str(self.group_size), "X-Session-Id": self.session, "X-Turn-Type": "main"}
+
+    @property
+    def announced(self) -> dict[str, object]:
+        """The same as what the gateway is told before it begins."""
+        of = {"stream": self.task.environment, "task": self.task.id, "group": self.group}
+        return {**of, "group_size": self.group_size}
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a rollout ended: with a reward or a failure. ``note`` says why the gateway does not have it, or does not
-    use it; ``open``: it is to be posted yet, or another has it in hand."""
+    """How a rollout ended: with a reward or a failure. ``cut_off``: the limit that ended it. ``note`` says why the
+    gateway does not have it, or does not use it; ``open``: it is to be posted yet, or another has it in hand."""
 
     play: Play
     reward: float | None
@@ -70,29 +76,43 @@ class Ended:
     steps: int = 0
     note: str | None = None
     open: bool = False
+    cut_off: str | None = None
 
 
 class Rollouts:
-    """Plays rollouts with actors that ``actor`` makes. Without a gateway nothing is posted."""
+    """Plays rollouts with what ``player`` makes: an actor, or a program that works in the environment by itself.
+    Without a gateway nothing is posted. ``limits``: rollouts of a stream at a time, where there is a limit."""
 
     def __init__(
-        self, host: Host, leases: EnvironmentLeases, gateway: GatewayAt | None, actor: Callable[[Play], Actor]
+        self,
+        host: Host,
+        leases: EnvironmentLeases,
+        gateway: GatewayAt | None,
+        player: Callable[[Play], Actor | ProgramPlayer],
+        limits: Mapping[str, int] | None = None,
     ) -> None:
-        self._host, self._leases, self._gateway, self._actor = host, leases, gateway, actor
+        self._host, self._leases, self._gateway, self._player = host, leases, gateway, player
+        self._limits = limits or {}
 
     def run(self, plays: Sequence[Play], parallel: int) -> Iterator[Ended]:
-        """Play all of them, each once; gives each as it ends."""
+        """Play all of them, each once; gives each as it ends. Each stream has its share of the places."""
+        feed, left = Feed(plays, self._limits), len(plays)
         with ThreadPoolExecutor(parallel) as pool:
-            waiting = [pool.submit(self.play, each) for each in plays]
+            running: dict[Future[Ended], Play] = {}
             try:
-                for done in as_completed(waiting):
-                    yield done.result()
+                while left:
+                    while len(running) < parallel and (play := feed.next()) is not None:
+                        running[pool.submit(self.play, play)] = play
+                    for done in wait(running, return_when=FIRST_COMPLETED).done:
+                        feed.ended(running.pop(done))
+                        left -= 1
+                        yield done.result()
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def play(self, play: Play) -> Ended:
         """Play a rollout to its end, or go on with one that was left."""
-        with self._host.lease(play.run, play.session) as lease:
+        with self._host.lease(play.run, play.name) as lease:
             if lease is None:
                 return Ended(play, None, None, note="another process plays it", open=True)
             try:
@@ -101,67 +121,68 @@ class Rollouts:
                 return Ended(play, None, None, note=str(e), open=True)
 
     def _play(self, play: Play, lease: EnvironmentLease) -> Ended:
+        lost = replace(play, attempt=lease.attempt) if lease.attempt else None
         if lease.state in ("scored", "posted"):
-            ended = Ended(play, lease.reward, lease.failure)
+            ended = Ended(lost or play, lease.reward, lease.failure, cut_off=lease.cut_off)
             return ended if lease.state == "posted" else self._post(ended, lease)
-        if lease.state == "leased" and self._gateway is not None:  # an earlier holder began it
-            posted = self._post(Ended(play, None, CRASHED), lease, mark=False)
-            if posted.open:
-                return posted
-            if posted.note != NEVER_BEGAN:
-                self._leases.score(lease, None, CRASHED, {})
-                self._leases.posted(lease)
-                return posted
-        ended = self._episode(play, lease)
-        return self._post(ended, lease)
+        is_last = lost is not None and lost.attempt >= MOST_TRIES
+        if lost is not None and self._gateway is not None:
+            play = lost if is_last else replace(play, attempt=lost.attempt + 1)
+        lease = self._leases.begins(lease, play.attempt)
+        if self._gateway is not None:
+            said = play.announced | ({} if lost is None else {"instead_of": lost.session})
+            if (refused := announce(self._gateway, play.session, said)) is not None:
+                if refused.final:  # its group was closed meanwhile: nothing that it did could be used
+                    self._leases.score(lease, None, refused.why, {})
+                    self._leases.posted(lease)
+                return Ended(play, None, None, note=refused.why, open=not refused.final)
+        if is_last:
+            self._leases.score(lease, None, CRASHED, {})
+            return self._post(Ended(play, None, CRASHED), lease)
+        return self._post(self._episode(play, lease), lease)
 
     def _episode(self, play: Play, lease: EnvironmentLease) -> Ended:
         """Play it and write down what came of it, before anybody else is told."""
-        steps, reward, failure, details = 0, None, None, {}
+        ended, steps = None, 0
         try:
             with self._host.environment(lease, play.task.environment) as held:
-                actor = self._actor(play)
-                observation, done = held.reset(play.task), False
-                while not done and (action := actor.act(observation)) is not None:
-                    observation, done = held.step(str(steps), action)
-                    steps += 1
-                outcome = held.score()
-                reward, details = outcome.reward, dict(outcome.details)
-                self._leases.score(lease, reward, None, details)
+                worked = self._worked(play, held)
+                steps, outcome = worked.steps, held.score()
+                cut_off = worked.cut_off or outcome.cut_off
+                self._leases.score(lease, outcome.reward, None, {**outcome.details, **worked.details}, cut_off)
+                ended = Ended(play, outcome.reward, None, steps, cut_off=cut_off)
         except (InfrastructureFailure, SandboxError) as e:
-            if reward is None:  # else only the tidying failed
-                failure = str(e)[:MOST_OF_A_FAILURE]
-                self._leases.score(lease, None, failure, {"steps": steps})
-        return Ended(play, reward, failure, steps)
+            if ended is None:  # else only the tidying failed
+                ended = Ended(play, None, str(e)[:MOST_OF_A_FAILURE], steps)
+                self._leases.score(lease, None, ended.failure, {"steps": steps})
+        return ended
 
-    def _post(self, ended: Ended, lease: EnvironmentLease, mark: bool = True) -> Ended:
+    def _worked(self, play: Play, held: Held) -> Worked:
+        player, first = self._player(play), held.reset(play.task)
+        return player.work(held) if isinstance(player, ProgramPlayer) else _acts(player, first, held)
+
+    def _post(self, ended: Ended, lease: EnvironmentLease) -> Ended:
         """Tell the gateway. What it was told already is told again as it was, which changes nothing."""
-        note, is_open = (None, False) if self._gateway is None else self._told(self._gateway, ended)
-        if not is_open and mark:
+        if self._gateway is None:
             self._leases.posted(lease)
-        return Ended(ended.play, ended.reward, ended.failure, ended.steps, note, is_open)
-
-    def _told(self, gateway: GatewayAt, ended: Ended) -> tuple[str | None, bool]:
-        said = {"failure": ended.failure} if ended.failure is not None else {"outcome": ended.reward}
-        url = f"{gateway.url}/v1/sessions/{quote(ended.play.session, safe='')}/outcome"
-        headers = {"Authorization": f"Bearer {gateway.person}"}
-        until = time.monotonic() + UNDER_WAY_S
-        while True:
-            try:
-                response = httpx.post(url, headers=headers, json=said, timeout=30.0, trust_env=False)
-                told = response.json()
-            except (httpx.HTTPError, ValueError) as e:
-                return f"the gateway did not take the outcome ({type(e).__name__})", True
-            if response.status_code == 200:
-                return None, False
-            fault = told.get("error", {}) if isinstance(told, dict) else {}
-            if fault.get("code") == "answer_under_way" and time.monotonic() < until:
-                time.sleep(0.2)
-                continue
-            if response.status_code == 404 and fault.get("code") == "session_not_found":
-                return NEVER_BEGAN, False
-            is_final = response.status_code == 409 and fault.get("code") in ("group_closed", "other_outcome")
-            return str(fault.get("message", response.status_code))[:300], not is_final
+            return ended
+        said: dict[str, object] = {"failure": ended.failure} if ended.failure is not None else {"outcome": ended.reward}
+        if ended.cut_off is not None and ended.failure is None:
+            said["cut_off"] = ended.cut_off
+        refused, steps = post_outcome(self._gateway, ended.play.session, said)
+        ended = replace(ended, steps=ended.steps or steps)
+        if refused is None or refused.final:
+            self._leases.posted(lease)
+        return ended if refused is None else replace(ended, note=refused.why, open=not refused.final)
 
 
-NEVER_BEGAN = "it made no request"
+def _acts(actor: Actor, observation: Observation, held: Held) -> Worked:
+    """An actor plays: what it does is done, and what comes of that is shown to it, until one of both ends it."""
+    steps, done = 0, False
+    try:
+        while not done and (action := actor.act(observation)) is not None:
+            observation, done = held.step(str(steps), action)
+            steps += 1
+    except CutOff as e:
+        return Worked(steps, str(e))
+    return Worked(steps)

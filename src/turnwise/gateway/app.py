@@ -44,7 +44,7 @@ from turnwise.gateway.wire.messages.answer import MessagesCodec
 from turnwise.gateway.wire.openapi import request_schema
 from turnwise.gateway.wire.request import Codec, read_object
 from turnwise.gateway.wire.responses.answer import ResponsesCodec
-from turnwise.gateway.wire.rollouts import parse_outcome
+from turnwise.gateway.wire.rollouts import parse_announced, parse_outcome
 from turnwise.gateway.wrong_path import hint, path_meant
 from turnwise.loops.states import read_states, troubled
 from turnwise.messages import clean
@@ -210,8 +210,18 @@ def make_app(
         """How a rollout ended: a number, or why there is none. The same again is harmless."""
         said = parse_outcome(await read_body(request, config.server.max_body_mb))
         post = opener.journal.rollouts.post
-        group = await asyncio.to_thread(post, session_id, said.outcome, said.failure, said.masked)
-        return {"id": session_id, "outcome": said.outcome, "failure": said.failure, "group": asdict(group)}
+        group = await asyncio.to_thread(post, session_id, said.outcome, said.failure, said.masked, said.cut_off)
+        told = {"id": session_id, "outcome": said.outcome, "failure": said.failure}
+        whole = asdict(group)
+        return told | {"steps": whole.pop("steps"), "group": whole}
+
+    @app.post("/v1/sessions/{session_id}/rollout")
+    async def announce(session_id: str, request: Request) -> dict[str, Any]:
+        """Say of a session that it is a rollout, so that its agent need not. The same again is harmless."""
+        said = parse_announced(await read_body(request, config.server.max_body_mb), session_id, config.streams)
+        await asyncio.to_thread(opener.journal.rollouts.announce, session_id, said.rollout, said.instead_of)
+        opener.playing.news_of(session_id)
+        return {"id": session_id} | asdict(said.rollout)
 
     @app.post("/v1/turns/{turn_id}/feedback")
     async def feedback(turn_id: str, request: Request) -> dict[str, Any]:

@@ -76,7 +76,8 @@ def as_api_error(error: Exception) -> ApiError:
         param = "messages" if code == TOO_LONG else None
         return ApiError(error.status, str(error), param=param, code=code, headers=headers)
     if isinstance(error, RolloutRefused):
-        return ApiError(error.status, str(error), code=error.code)
+        headers = {"Retry-After": "5"} if error.status == 429 else None
+        return ApiError(error.status, str(error), code=error.code, headers=headers)
     if isinstance(error, JournalError):
         return ApiError(507, f"the turn could not be recorded, so it was not answered: {error}", code="journal_error")
     return ApiError(500, "something failed inside turnwise; its log has the details", code="internal_error")

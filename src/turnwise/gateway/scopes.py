@@ -37,6 +37,7 @@ ROUTES: dict[str, frozenset[Scope]] = {
     "/openapi.json": AGENTS,
     "/v1/sessions/{session_id}/close": ALL,
     "/v1/sessions/{session_id}/outcome": PERSON,
+    "/v1/sessions/{session_id}/rollout": PERSON,
     "/v1/turns/{turn_id}/feedback": PERSON,
     "/v1/status": PERSON,
     "/metrics": ADMIN,

@@ -72,6 +72,7 @@ class CompletionRequest(_Strict):
     presence_penalty: float = Field(0.0, ge=-2, le=2)
     repetition_penalty: float = Field(1.0, ge=0.01, le=10)
     seed: int | None = None
+    priority: int = Field(0, ge=0, le=1, description="1: nobody waits for it.")
     stop: str | Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=16)] | None = None
     stop_token_ids: list[int] | None = None
     include_stop_str_in_output: Annotated[bool, Field(description="Only false.")] = False
@@ -97,6 +98,7 @@ class CompletionRequest(_Strict):
             presence_penalty=self.presence_penalty,
             repetition_penalty=self.repetition_penalty,
             seed=self.seed,
+            priority=self.priority,
             stop=tuple(s for s in stop if s),
             stop_token_ids=frozenset(self.stop_token_ids or ()),
             ignore_eos=self.ignore_eos,

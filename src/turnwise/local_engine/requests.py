@@ -24,7 +24,7 @@ class Finish(StrEnum):
 @dataclass(frozen=True, slots=True)
 class RequestParams:
     """How to choose tokens. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 keep the whole
-    vocabulary; penalties of 0, 0 and 1 change nothing."""
+    vocabulary; penalties of 0, 0 and 1 change nothing. ``priority`` 0 is somebody's who waits, 1 nobody's."""
 
     max_tokens: int
     temperature: float = 1.0
@@ -35,6 +35,7 @@ class RequestParams:
     presence_penalty: float = 0.0
     repetition_penalty: float = 1.0
     seed: int | None = None
+    priority: int = 0
     stop: tuple[str, ...] = ()
     stop_token_ids: frozenset[int] = frozenset()
     ignore_eos: bool = False

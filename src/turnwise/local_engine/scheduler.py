@@ -1,9 +1,10 @@
 """The compute thread: requests join and leave the running batch between two steps.
 
 A step runs every running request once: one new token for those that decode, a chunk of the prompt for those that do
-not yet, so that a long prompt never stalls the others. Requests of one set of weights share a forward pass. The
-invariants: a request holds a KV buffer exactly while it runs; ``kv.ids`` is always a proper prefix of its tokens;
-weights are read by the thread but never changed.
+not yet, so that a long prompt never stalls the others. Requests of one set of weights share a forward pass. What nobody
+waits for (`priority` 1) stands back: while somebody's answer is made it has one step of `BEHIND`, and gives up its
+place for one that waits. The invariants: a request holds a KV buffer exactly while it runs; ``kv.ids`` is always a
+proper prefix of its tokens; weights are read by the thread but never changed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ CHUNK_ALONE = 512
 """The same when nothing decodes; small enough that a cancelled prompt frees its slot soon."""
 
 
+BEHIND = 16
+"""While somebody waits for an answer, those that nobody waits for are part of each so-many-th step: they are slow, and
+never without a token for as long as the gateway takes for a stall."""
+
+
 class Scheduler:
     """``submit`` and ``cancel`` may be called from any thread; outputs are delivered from the compute thread.
 
@@ -66,6 +72,7 @@ class Scheduler:
         self._waiting: deque[Request] = deque()
         self._gone: list[Weights] = []
         self._abort_at: float | None = None
+        self._steps = 0
         self._running: list[Request] = []  # changed by the compute thread alone, which reads it freely
         self._thread = threading.Thread(target=self._loop, name="compute", daemon=True)
 
@@ -88,7 +95,8 @@ class Scheduler:
             if self._abort_at is not None:
                 raise EngineError("the engine is stopping", 503)
             free = self._max_num_seqs - len(self._running)
-            if len(self._waiting) >= self._max_queue + max(free, 0):
+            ahead = sum(1 for each in self._waiting if each.params.priority <= request.params.priority)
+            if ahead >= self._max_queue + max(free, 0):
                 raise EngineError(f"the queue is full ({len(self._waiting)} requests wait); try again later", 429)
             self._waiting.append(request)
             self._wake.notify()
@@ -125,10 +133,12 @@ class Scheduler:
     def _loop(self) -> None:
         with torch.inference_mode():
             while self._prepare():
-                for weights in dict.fromkeys(r.weights for r in self._running):
-                    group = [r for r in self._running if r.weights is weights]
+                self._steps += 1
+                have_a_step = first_of(self._running, self._steps)
+                for weights in dict.fromkeys(r.weights for r in have_a_step):
+                    group = [r for r in have_a_step if r.weights is weights]
                     try:
-                        self._advance(weights, group)
+                        self._advance(weights, group, have_a_step)
                     except Exception as e:  # one failed pass must not end the requests of other weights, or the engine
                         log.exception("a forward pass over %d requests failed", len(group))
                         for request in group:
@@ -154,21 +164,41 @@ class Scheduler:
                 return False
             for request in [r for r in [*self._running, *self._waiting] if r.cancelled]:
                 self._end(request, None)
-            while self._waiting and len(self._running) < self._max_num_seqs:
-                request = self._waiting[0]
+            while self._waiting:
+                request = min(self._waiting, key=lambda r: r.params.priority)  # of equals the one that came first
+                if len(self._running) >= self._max_num_seqs and not self._made_way(request):
+                    break
                 kv = self._store.open(request.weights, request.keys)
+                if kv is None and self._made_way(request):
+                    continue
                 if kv is None:
                     break
                 request.kv = kv
                 if len(request.tokens) == request.prompt_len:
                     request.cached_tokens = len(kv.ids)
-                self._running.append(self._waiting.popleft())
+                self._waiting.remove(request)
+                self._running.append(request)
         return True
 
-    def _advance(self, weights: Weights, group: Sequence[Request]) -> None:
-        """One step of the requests that share ``weights``."""
+    def _made_way(self, request: Request) -> bool:
+        """Whether one that nobody waits for could be put back for this one; the youngest is. _wake is held."""
+        behind = [r for r in self._running if r.params.priority > request.params.priority]
+        if behind:
+            self._put_back(behind[-1])
+        return bool(behind)
+
+    def _put_back(self, request: Request) -> None:
+        """Take a running request's place and memory; it goes on from its tokens later. _wake is held."""
+        assert request.kv is not None
+        self._store.close(request.kv)
+        request.kv = None
+        self._running.remove(request)
+        self._waiting.appendleft(request)
+
+    def _advance(self, weights: Weights, group: Sequence[Request], of_step: Sequence[Request]) -> None:
+        """One step of the requests that share ``weights``, of all that have it."""
         spans: list[tuple[Request, SequencePiece]] = []
-        decoding = sum(1 for r in self._running if r.kv is not None and len(r.tokens) - len(r.kv.ids) == 1)
+        decoding = sum(1 for r in of_step if r.kv is not None and len(r.tokens) - len(r.kv.ids) == 1)
         budget = CHUNK if decoding else CHUNK_ALONE
         for request in group:
             if request.kv is None:
@@ -208,16 +238,13 @@ class Scheduler:
             self._threads.took(len(spans), time.perf_counter() - started)
 
     def _room(self, request: Request) -> bool:
-        """Make room for the next token at the price of the youngest requests; False when that is this one."""
+        """Make room for the next token at the price of the youngest requests, first of those that nobody waits for;
+        False when that is this one."""
         assert request.kv is not None
         while not self._store.ensure(request.kv, len(request.tokens)):
-            youngest = self._running[-1]
-            assert youngest.kv is not None
-            self._store.close(youngest.kv)
-            youngest.kv = None
+            youngest = max(reversed(self._running), key=lambda r: r.params.priority)
             with self._wake:
-                self._running.remove(youngest)
-                self._waiting.appendleft(youngest)
+                self._put_back(youngest)
             if youngest is request:
                 return False
         return True
@@ -256,3 +283,9 @@ class Scheduler:
         request.release()
         if out is not None:
             request.deliver(out)
+
+
+def first_of(running: Sequence[Request], step: int) -> Sequence[Request]:
+    """Those that have the ``step``-th step: all, or while somebody waits for an answer mostly those alone."""
+    first = [r for r in running if r.params.priority == 0]
+    return running if not first or step % BEHIND == 0 else first

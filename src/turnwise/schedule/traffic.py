@@ -37,7 +37,13 @@ class Traffic:
         self._monotonic = monotonic
         self._under_way: set[str] = set()
         self._noted_at = float("-inf")
+        self._changed_at = float("-inf")
         self._news = False
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since a person's request last began or ended; 0 while one is under way."""
+        return 0.0 if self._under_way else self._monotonic() - self._changed_at
 
     def began(self, turn_id: str) -> None:
         """A person's request is here."""
@@ -57,7 +63,7 @@ class Traffic:
             self._write()
 
     def _changed(self) -> None:
-        self._news = True
+        self._news, self._changed_at = True, self._monotonic()
         self.tick()
 
     def _write(self) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import httpx
 import typer
 
 from turnwise.access_tokens import Scope, load_or_make_token, token_path
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from turnwise.environments.transcript import Form
     from turnwise.journal import Journal
 
-AGENTS = ("minimal", "oracle", "nothing")
+SCRIPTED = ("oracle", "nothing")
+"""Agents that ask no model."""
 FORMS = ("auto", "calls", "blocks")
 MOST_OF_A_RUN = 60
 """Characters of a run's name."""
@@ -32,10 +33,15 @@ MOST_OF_A_RUN = 60
 def rollout(
     tasks: Annotated[Path, typer.Argument(help="The tasks: JSON, one object a line (docs/environments.md).")],
     agent: Annotated[
-        str, typer.Option(help="minimal (the served model), or without a model: oracle (each task's own), nothing.")
+        str,
+        typer.Option(
+            help="minimal (our own loop), mini-swe-agent, openclaw, opencode; without a model: oracle (each task's "
+            "own), nothing."
+        ),
     ] = "minimal",
     group: Annotated[int, typer.Option(min=1, max=1024, help="Rollouts of each task.")] = 8,
     parallel: Annotated[int, typer.Option(min=1, max=128, help="Rollouts at a time.")] = 4,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds that an agent of its own has for a task.")] = 900,
     run: Annotated[str | None, typer.Option(help="Name of the run; that of an earlier one goes on with it.")] = None,
     form: Annotated[
         str, typer.Option(help="How the model acts: calls (of tools), blocks (of text), or auto: what it is able to.")
@@ -48,15 +54,18 @@ def rollout(
     sets: Set = None,
 ) -> None:
     """Let an agent play tasks in a sandbox, each several times; the server of this home must be running."""
+    from turnwise.cli.environments.progress import shown
     from turnwise.environments.actors import ModelActor, RecordedScript
     from turnwise.environments.kinds import kind_of
+    from turnwise.environments.programs.player import ProgramPlayer
+    from turnwise.environments.programs.table import PROGRAMS
     from turnwise.environments.rollout import Play, Rollouts
     from turnwise.environments.tasks import is_plain, read_tasks
     from turnwise.environments.transcript import instructions_of
     from turnwise.journal import Journal
 
-    if agent not in AGENTS:
-        raise ConfigError(f"there is no agent {agent!r}, only {', '.join(AGENTS)}")
+    if agent not in (known := ("minimal", *PROGRAMS, *SCRIPTED)):
+        raise ConfigError(f"there is no agent {agent!r}, only {', '.join(known)}")
     if form not in FORMS:
         raise ConfigError(f"there is no form {form!r}, only {', '.join(FORMS)}")
     name = run or f"run-{uuid.uuid4().hex[:8]}"
@@ -66,13 +75,22 @@ def rollout(
     read = read_tasks(tasks)
     for kind in sorted({task.environment for task in read}):
         kind_of(kind).check_machine()
-    gateway = _gateway(settings) if agent == "minimal" else None
+    program = PROGRAMS.get(agent)
+    if program is not None:
+        program.places()
+    gateway = None if agent in SCRIPTED else _gateway(settings)
+    context = None if gateway is None or program is None else _context(gateway)
+    folder = settings.home / "environments"
 
     shape = _form(settings, form)
     played: dict[str, ModelActor | RecordedScript] = {}
 
-    def actor(play: Play) -> ModelActor | RecordedScript:
+    def player(play: Play) -> ModelActor | RecordedScript | ProgramPlayer:
         kind = kind_of(play.task.environment)
+        if gateway is not None and program is not None:
+            url = f"{gateway.url}/s/{play.session}"
+            of = (program, play.task.prompt, url, gateway.agent, MODEL_NAME, context, folder / "agents")
+            return ProgramPlayer(*of, limit_s=limit)
         if gateway is not None:
             url, instructions = f"{gateway.url}/s/{play.session}/v1", instructions_of(kind, play.task, shape)
             made = ModelActor(url, gateway.agent, MODEL_NAME, play.headers, instructions, kind.read)
@@ -81,22 +99,29 @@ def rollout(
         played[play.session] = made
         return made
 
+    def recorded(ended: Ended) -> None:
+        actor_of = played.pop(ended.play.session, None)
+        if record is not None and actor_of is not None and ended.reward == 1.0 and actor_of.transcript.answers:
+            with record.open("a", encoding="utf-8") as lines:
+                lines.write(f"{actor_of.transcript.line()}\n")
+
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
+    limits = {stream: each.parallel for stream, each in settings.streams.items() if each.parallel is not None}
     with closing(Journal.open(settings)) as journal, closing(_host(settings, journal, parallel)) as host:
-        rollouts = Rollouts(host, journal.environments, gateway, actor)
+        rollouts = Rollouts(host, journal.environments, gateway, player, limits)
         out.print(f"run {name}: {len(read)} tasks, {len(plays)} rollouts", highlight=False, markup=False)
-        started, ended = time.monotonic(), []
-        for each in rollouts.run(plays, parallel):
-            ended.append(each)
-            actor_of = played.pop(each.play.session, None)
-            if record is not None and actor_of is not None and each.reward == 1.0 and actor_of.transcript.answers:
-                with record.open("a", encoding="utf-8") as lines:
-                    lines.write(f"{actor_of.transcript.line()}\n")
-            said = f"{len(ended)}/{len(plays)} {each.play.session}: {_said(each)}"
-            out.print(said, highlight=False, markup=False, soft_wrap=True)
-    _summary(ended, time.monotonic() - started)
+        ended = shown(rollouts.run(plays, parallel), len(plays), recorded)
     if left := sum(each.open for each in ended):
         raise TurnwiseError(f"{left} rollouts are not done; the same command with --run {name} goes on with them")
+
+
+def _context(gateway: GatewayAt) -> int | None:
+    """How many tokens the served model takes, for agents that want to know."""
+    listed = httpx.get(
+        f"{gateway.url}/v1/models", headers={"Authorization": f"Bearer {gateway.agent}"}, timeout=30, trust_env=False
+    )
+    listed.raise_for_status()
+    return listed.json()["data"][0].get("max_model_len")
 
 
 def _form(settings: Config, form: str) -> Form:
@@ -127,20 +152,4 @@ def _gateway(settings: Config) -> GatewayAt:
     if url is None:
         raise TurnwiseError(f"no server runs for the home {settings.home}; start `turnwise serve`, or see --home")
     keys = [load_or_make_token(token_path(settings, scope)) for scope in (Scope.AGENT, Scope.PERSON)]
-    return GatewayAt(url, *keys)
-
-
-def _said(ended: Ended) -> str:
-    if ended.failure is not None:
-        what = f"failed, no reward: {ended.failure}"
-    else:
-        what = "not played" if ended.reward is None else f"reward {ended.reward:g}, {ended.steps} steps"
-    return what if ended.note is None else f"{what} ({ended.note})"
-
-
-def _summary(ended: list[Ended], seconds: float) -> None:
-    rewards = [each.reward for each in ended if each.reward is not None]
-    mean = f"mean reward {sum(rewards) / len(rewards):.3f} of {len(rewards)}" if rewards else "no reward"
-    failed = sum(each.failure is not None for each in ended)
-    steps = sum(each.steps for each in ended)
-    out.print(f"{mean}, {failed} failed, {steps / seconds:.1f} steps/s", highlight=False, markup=False)
+    return GatewayAt(url, keys[0], keys[1])

@@ -60,13 +60,22 @@ def versions_list(config: ConfigFile = None, home: Home = None, as_json: Json = 
 
 @versions_app.command("show", epilog="Example: turnwise versions show 3")
 def versions_show(number: int, config: ConfigFile = None, home: Home = None) -> None:
-    """One version as JSON: parent, turns or file it was trained on, metrics, gate, and why a person promoted it."""
-    version, promoted = read_journal(
-        read_config(config, home, None), lambda journal: (journal.versions.get(number), journal.versions.promotions())
+    """One version as JSON: parent, turns or file it was trained on, metrics, gate, and why a person promoted it.
+
+    `learned_from` has each stream: how many turns were a person's, and of rollouts the groups and their trajectories.
+    """
+    version, promoted, streams = read_journal(
+        read_config(config, home, None),
+        lambda journal: (
+            journal.versions.get(number),
+            journal.versions.promotions(),
+            journal.versions.learned_from(number),
+        ),
     )
     if version is None:
         raise TurnwiseError(f"there is no published version {number}; see `turnwise versions list`")
-    print_json(version_body(version) | {"promoted": [one for one in promoted if one["version"] == number]})
+    why = [one for one in promoted if one["version"] == number]
+    print_json(version_body(version) | {"learned_from": streams, "promoted": why})
 
 
 @versions_app.command("rollback", epilog="Example: turnwise versions rollback 2")

@@ -82,7 +82,8 @@ class BrowserEnvironment:
         if self._outcome is None:
             said: dict[str, Any] = {"ended": self._ended or "agent", "steps": self._steps, "answer": self._answer}
             said |= {"unreadable": self._unreadable, "faults": dict(self._faults)}
-            self._outcome = TaskOutcome(self._reward(self._task), said)
+            cut_off = "the limit of steps" if self._ended == "step limit" else None
+            self._outcome = TaskOutcome(self._reward(self._task), said, cut_off)
         return self._outcome
 
     def close(self) -> None:

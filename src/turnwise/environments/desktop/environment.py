@@ -116,7 +116,8 @@ class DesktopEnvironment:
             except Exception as e:  # what it looks at is anybody's, and its fault is not the policy's
                 raise InfrastructureFailure(f"the verifier crashed: {type(e).__name__}: {str(e)[:300]}") from e
             said = {"reason": checked.reason[:500], "steps": self._steps, "unreadable": self._unreadable}
-            self._outcome = TaskOutcome(float(checked.passed), said | {"ended": self._ended or "agent"})
+            cut_off = "the limit of steps" if self._ended == "step limit" else None
+            self._outcome = TaskOutcome(float(checked.passed), said | {"ended": self._ended or "agent"}, cut_off)
         return self._outcome
 
     def close(self) -> None:

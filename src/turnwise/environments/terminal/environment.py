@@ -13,9 +13,10 @@ from typing import Protocol
 from turnwise.environments.base import Action, InfrastructureFailure, Observation, Task, TaskOutcome
 from turnwise.environments.terminal.files_task import files_task
 from turnwise.errors import DataError, FolderFault, SandboxError
+from turnwise.sandbox.box import Box
 from turnwise.sandbox.choice import Sandboxes
 from turnwise.sandbox.folder import GuestFolder, delete_folder
-from turnwise.sandbox.limits import INSIDE, BoxLimits, Ran
+from turnwise.sandbox.limits import INSIDE, Allowed, BoxLimits, Ran
 from turnwise.sandbox.shell import Shell
 
 SUBMIT = "submit"
@@ -25,6 +26,7 @@ MOST_SHOWN = 4000
 """Characters of an output that the agent gets to see; the middle of a longer one is left out."""
 MOST_OF_A_COMMAND = 32_000
 """Characters."""
+STEP_LIMIT = "step limit"
 MOST_UNREADABLE = 3
 """Actions in which no command was found, after which the episode ends."""
 FORMAT = "No command was found in your answer. Give exactly one: call the tool, or write it in a ```bash block."
@@ -111,8 +113,19 @@ class TerminalEnvironment:
         self._steps += 1
         text = self._run(command)
         if not self._ended and self._steps >= self._most_steps:
-            self._ended = "step limit"
+            self._ended = STEP_LIMIT
         return Observation(text, (text, *(ONE for _ in action.calls[1:])) if action.calls else ()), bool(self._ended)
+
+    def work(self, command: str, limits: BoxLimits, allowed: Allowed) -> Ran:
+        """Let a program work in the folder. Raises InfrastructureFailure where the sandbox fails."""
+        if self._task is None or self._outcome is not None or self._ended:
+            raise InfrastructureFailure("there is no episode under way: reset begins one")
+        self._ended = "program"
+        self._end_shell()
+        try:
+            return Box(GuestFolder(self._folder), limits, allowed).run(command)
+        except (OSError, SandboxError) as e:
+            raise InfrastructureFailure(f"the sandbox failed: {e}") from e
 
     def score(self) -> TaskOutcome:
         """Let the verifier look. Raises InfrastructureFailure where it crashes."""
@@ -125,7 +138,8 @@ class TerminalEnvironment:
             except Exception as e:  # a verifier is anybody's code, and its fault is not the policy's
                 raise InfrastructureFailure(f"the verifier crashed: {type(e).__name__}: {str(e)[:300]}") from e
             said = {"reason": checked.reason[:500], "steps": self._steps, "unreadable": self._unreadable}
-            self._outcome = TaskOutcome(float(checked.passed), said | {"ended": self._ended or "agent"})
+            cut_off = "the limit of steps" if self._ended == STEP_LIMIT else None
+            self._outcome = TaskOutcome(float(checked.passed), said | {"ended": self._ended or "agent"}, cut_off)
         return self._outcome
 
     def close(self) -> None:

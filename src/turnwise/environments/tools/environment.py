@@ -81,9 +81,9 @@ class ToolsEnvironment:
                 raise InfrastructureFailure(f"the verifier crashed: {type(e).__name__}: {str(e)[:300]}") from e
             said = ", ".join(call.name for call in self._given) if self._answer is None else self._answer
             counts = {"steps": self._steps, "calls": self._calls, "unreadable": self._unreadable}
-            self._outcome = TaskOutcome(
-                float(is_right), {"answer": said[:200], "ended": self._ended or "agent", **counts}
-            )
+            told = {"answer": said[:200], "ended": self._ended or "agent", **counts}
+            cut_off = "the limit of steps" if self._ended == "step limit" else None
+            self._outcome = TaskOutcome(float(is_right), told, cut_off)
         return self._outcome
 
     def close(self) -> None:

@@ -23,7 +23,8 @@ from typing import Any, NoReturn
 
 from turnwise.capabilities import capabilities
 from turnwise.config import Config
-from turnwise.errors import JournalFull
+from turnwise.engines.base import BEHIND_PEOPLE, SamplingParams
+from turnwise.errors import JournalFull, RolloutRefused
 from turnwise.gateway.errors import TOO_LONG, ApiError
 from turnwise.gateway.lineage.history import Lineage, Placement
 from turnwise.gateway.lineage.placement import lineage_of, own_session, place, repeated
@@ -31,6 +32,7 @@ from turnwise.gateway.turn.asked import WholeRequest, read_asked
 from turnwise.gateway.turn.in_hand import InHand
 from turnwise.gateway.turn.injecting import Injecting, ToldPrompt
 from turnwise.gateway.turn.leaving import Leaving
+from turnwise.gateway.turn.playing import Playing
 from turnwise.gateway.turn.prompting import Prompting
 from turnwise.gateway.turn.relaying import UpstreamVersions
 from turnwise.gateway.turn.sampling import OpenTurn
@@ -94,14 +96,24 @@ class TurnOpener:
         self._injecting = Injecting(journal, self._prompting, renderer, skills, short)
         self.in_hand = InHand()
         self.traffic = Traffic(lambda under_way: journal.status.say_soon(STATUS_KEY, {"under_way": under_way}))
+        self.playing = Playing(journal, self.traffic)
         self.leaving = Leaving()
         self.unrecorded = Unrecorded(config.journal.when_full)
 
     async def open_turn(self, request: ModelRequest, caller: Caller, format_name: str) -> OpenTurn:
-        """Place, render and record a request. Raises ApiError, with nothing recorded unless the next state was.
+        """Place, render and record a request. Raises ApiError, with nothing recorded unless the next state was. The
+        turn is in hand from here on; whoever opened it lets it go."""
+        caller = await self.playing.recognised(caller)
+        if caller.rollout is None:
+            return await self._open_turn(request, caller, format_name)
+        await self.playing.give_way()
+        try:
+            return await self._open_turn(request, caller, format_name)
+        except (ApiError, RolloutRefused) as e:
+            await self.playing.refused(caller, e.code)
+            raise
 
-        The turn is in hand from here on; whoever opened it lets it go.
-        """
+    async def _open_turn(self, request: ModelRequest, caller: Caller, format_name: str) -> OpenTurn:
         request = self._possible(self._as_its_stream_says(request, caller))
         if any(map(images_of, request.messages)):
             request = await asyncio.to_thread(self._seeing.take_in, request, format_name)
@@ -129,6 +141,12 @@ class TurnOpener:
         request = await asyncio.to_thread(self._seeing.take_in, request, "messages", keep=False)
         version, _ = await self.versions.resolve(request.model)
         return len((await asyncio.to_thread(self._injecting.whole, request, version)).ids)
+
+    def _sampling(self, request: ModelRequest, room: int, caller: Caller) -> SamplingParams:
+        """How to sample; a step of a rollout stands back behind people where the engine knows what that is."""
+        params = self._prompting.sampling(request, room)
+        stands_back = caller.rollout is not None and self.config.engine.kind == "local"
+        return replace(params, priority=BEHIND_PEOPLE) if stands_back else params
 
     # -- parse: what the engine cannot do is refused or left out -------------------------------------------------------
 
@@ -189,7 +207,7 @@ class TurnOpener:
             version=version,
             request=told.request,
             prompt=told.prompt,
-            params=self._prompting.sampling(told.request, limit - len(told.prompt.ids)),
+            params=self._sampling(told.request, limit - len(told.prompt.ids), caller),
             context_hash=asked.history.chain[-1],
             thread=asked.history.thread,
             session_done=asked.caller.session_done,

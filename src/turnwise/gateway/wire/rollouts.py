@@ -63,21 +63,51 @@ def _size(given: str | None, group: str | None, default: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a rollout ended: with an ``outcome``, or with a ``failure`` that is not the policy's doing."""
+    """How a rollout ended: with an ``outcome``, or with a ``failure`` that is not the policy's doing. ``cut_off``: the
+    limit that ended it, where one did."""
 
     outcome: float | None
     failure: str | None
     masked: frozenset[int]
+    cut_off: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What is said of a session before its first request. ``instead_of``: a rollout that was lost in the middle."""
+
+    rollout: Rollout
+    instead_of: str | None
+
+
+def parse_announced(body: bytes, session: str, streams: StreamsConfig) -> Announced:
+    """The body of an announcement: the headers of a rollout as fields. Raises ApiError (400)."""
+    raw = read_object(body)
+    headers = {"stream": "x-stream", "task": "x-task-id", "group": "x-group-id", "group_size": "x-group-size"}
+    known = {*headers, "instead_of"}
+    if set(raw) - known or "stream" not in raw or not all(isinstance(each, (str, int)) for each in raw.values()):
+        message = f"send an object of texts and numbers with 'stream', and of {', '.join(sorted(known))} what is known"
+        raise ApiError(400, message, code="invalid_value")
+    if not SESSION_ID.match(session):
+        raise ApiError(400, "a session id is 1 to 200 letters, digits or any of . _ : @ = + -", param="session")
+    instead_of = raw.get("instead_of")
+    if instead_of is not None and not SESSION_ID.match(str(instead_of)):
+        raise ApiError(400, "instead_of is the id of a session", param="instead_of", code="invalid_value")
+    said = read_rollout({headers[key]: str(raw[key]) for key in headers if key in raw}, session, streams)
+    if said is None:
+        raise ApiError(400, "a person's session is not announced", param="stream", code="no_stream")
+    return Announced(said, None if instead_of is None else str(instead_of))
 
 
 def parse_outcome(body: bytes) -> Ending:
     """The body of an outcome. Raises ApiError (400)."""
     raw = read_object(body)
-    if set(raw) - {"outcome", "failure", "masked_steps"} or ("outcome" in raw) == ("failure" in raw):
+    known = {"outcome", "failure", "masked_steps", "cut_off"}
+    if set(raw) - known or ("outcome" in raw) == ("failure" in raw) or ("cut_off" in raw and "failure" in raw):
         raise ApiError(
             400,
-            "send an object with 'outcome' (a number), or with 'failure' (why there is none), and 'masked_steps' if "
-            "some steps are not to be trained on",
+            "send an object with 'outcome' (a number), or with 'failure' (why there is none), 'masked_steps' if some "
+            "steps are not to be trained on, and beside an outcome 'cut_off' (which limit) if one ended the rollout",
             code="invalid_value",
         )
     masked = raw.get("masked_steps", [])
@@ -86,18 +116,19 @@ def parse_outcome(body: bytes) -> Ending:
             400, "masked_steps is a list of step indices, from 0 on", param="masked_steps", code="invalid_value"
         )
     if "failure" in raw:
-        return Ending(None, _failure(raw["failure"]), frozenset(masked))
-    return Ending(_number(raw["outcome"]), None, frozenset(masked))
+        return Ending(None, _said_why(raw["failure"], "failure"), frozenset(masked))
+    cut_off = _said_why(raw["cut_off"], "cut_off") if "cut_off" in raw else None
+    return Ending(_number(raw["outcome"]), None, frozenset(masked), cut_off)
 
 
 def _is_step(given: Any) -> bool:
     return isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**31
 
 
-def _failure(given: Any) -> str:
+def _said_why(given: Any, field: str) -> str:
     if not isinstance(given, str) or not given.strip() or len(given) > LONGEST_FAILURE:
-        message = f"failure is a non-empty string of at most {LONGEST_FAILURE} characters"
-        raise ApiError(400, message, param="failure", code="invalid_value")
+        message = f"{field} is a non-empty string of at most {LONGEST_FAILURE} characters"
+        raise ApiError(400, message, param=field, code="invalid_value")
     return given
 
 

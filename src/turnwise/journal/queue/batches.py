@@ -105,7 +105,7 @@ class Batches:
                 teaching = share_places(found.teaching, found.refused, train.max_batch)
                 fresh = with_silent(teaching, found.silent[len(needless) :], train.max_batch)
             fresh += ready_groups(
-                self._store, c, lambda version: is_fresh(c, version, now_serving, train.max_staleness), at_once
+                self._store, c, lambda most, version: is_fresh(c, version, now_serving, most), at_once, bool(fresh)
             )
             if not fresh:
                 return None

@@ -14,6 +14,7 @@ from turnwise.journal.clocks import set_meta
 from turnwise.journal.packing import pack_json, unpack_json
 from turnwise.journal.queue.batches import Batches
 from turnwise.journal.queue.serving import last_number, next_in_line, serving
+from turnwise.journal.rollouts.claiming import learned_from
 from turnwise.journal.schema import NOT_SERVING
 from turnwise.journal.store import Store
 from turnwise.types import BASE_VERSION, PolicyVersion, TurnState
@@ -39,6 +40,11 @@ class Versions:
         with self._store.reading() as c:
             row = c.execute(_WITH_SOURCE.where(V.number == number)).one_or_none()
             return None if row is None else _version(row)
+
+    def learned_from(self, number: int) -> dict[str, Any]:
+        """What its update had of each stream, as far as the record of it is kept."""
+        with self._store.reading() as c:
+            return learned_from(c, number)
 
     def all(self) -> list[PolicyVersion]:
         """All versions, oldest first."""

@@ -52,7 +52,9 @@ def is_voted_on(store: Store, c: Connection, turn_id: str) -> bool:
     named = select(G.stream).join(trajectories, J.group_id == G.id).join(schema.turns, T.session_id == J.session_id)
     name = c.execute(named.where(T.id == turn_id)).scalar_one_or_none()
     stream = None if name is None else store.config.streams.named(name)
-    return stream is not None and METHODS[stream.method].scores and store.config.judge.enabled
+    if stream is None or not stream.votes:
+        return False
+    return METHODS[stream.method].scores and store.config.judge.enabled
 
 
 def settle_group(store: Store, c: Connection, group_id: str) -> None:
@@ -131,10 +133,11 @@ def _make_ready(store: Store, c: Connection, group: Any, why: str | None) -> Non
     empty = [row for row in steps if not row.response_tokens]
     store.move_all(c, empty, TurnState.EXCLUDED, Exclusion.NOT_TRAINABLE)
     steps = [row for row in steps if row not in empty]
-    votes = _votes(c, [row.id for row in steps])
+    votes = _votes(c, [row.id for row in steps] if stream.votes else [])
     ready = {"created_at": store.clock(), "ready_mono": store.now(c)}
     samples = [
-        {"turn_id": row.id, "reward": step_reward(stream.method, outcomes[row.session_id], votes[row.id])} | ready
+        {"turn_id": row.id, "reward": step_reward(stream.method, outcomes[row.session_id], votes.get(row.id, ()))}
+        | ready
         for row in steps
     ]
     if samples:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
@@ -24,7 +24,8 @@ LEASE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentLease:
-    """A rollout's hold on an environment. ``left_folder``: what an earlier holder left behind, to be deleted."""
+    """A rollout's hold on an environment. ``left_folder``: what an earlier holder left behind, to be deleted;
+    ``attempt``: the how many-th try began last, 0 for none; ``cut_off``: the limit that ended it."""
 
     session_id: str
     token: int
@@ -32,6 +33,8 @@ class EnvironmentLease:
     left_folder: str | None
     reward: float | None
     failure: str | None
+    attempt: int = 0
+    cut_off: str | None = None
 
 
 class EnvironmentLeases:
@@ -54,13 +57,30 @@ class EnvironmentLeases:
             if row.state != "posted" and now < row.until_mono <= now + LEASE_S:
                 return None
             self._set(c, session_id, {"token": row.token + 1, "until_mono": now + LEASE_S})
-            return EnvironmentLease(session_id, row.token + 1, row.state, row.folder, row.reward, row.failure)
+            known = json.loads(row.details) if row.details else {}
+            return EnvironmentLease(
+                session_id,
+                row.token + 1,
+                row.state,
+                row.folder,
+                row.reward,
+                row.failure,
+                int(known.get("attempt", 0)),
+                known.get("cut_off"),
+            )
 
     def keep(self, lease: EnvironmentLease) -> None:
         """Hold on to a lease for another LEASE_S. Raises LeaseLost."""
         with self._store.transaction() as c:
             self._check(c, lease)
             self._set(c, lease.session_id, {"until_mono": self._store.now(c) + LEASE_S})
+
+    def begins(self, lease: EnvironmentLease, attempt: int) -> EnvironmentLease:
+        """Say which try begins, before anybody hears of it. Raises LeaseLost."""
+        with self._store.transaction() as c:
+            self._check(c, lease)
+            self._set(c, lease.session_id, {"details": json.dumps({"attempt": attempt})})
+            return replace(lease, attempt=attempt)
 
     def lies_in(self, lease: EnvironmentLease, folder: str | None) -> None:
         """Say where the episode's files are, before there are any. Raises LeaseLost."""
@@ -69,12 +89,18 @@ class EnvironmentLeases:
             self._set(c, lease.session_id, {"folder": folder})
 
     def score(
-        self, lease: EnvironmentLease, reward: float | None, failure: str | None, details: Mapping[str, object]
+        self,
+        lease: EnvironmentLease,
+        reward: float | None,
+        failure: str | None,
+        details: Mapping[str, object],
+        cut_off: str | None = None,
     ) -> None:
         """Write what came of a rollout. What stands there already stays. Raises LeaseLost."""
+        told = {**details, "attempt": lease.attempt} | ({} if cut_off is None else {"cut_off": cut_off})
         with self._store.transaction() as c:
             if self._check(c, lease).state == "leased":
-                said = {"reward": reward, "failure": failure, "details": json.dumps(details), "state": "scored"}
+                said = {"reward": reward, "failure": failure, "details": json.dumps(told), "state": "scored"}
                 self._set(c, lease.session_id, said)
 
     def posted(self, lease: EnvironmentLease) -> None:

@@ -1,8 +1,8 @@
 """Trajectories: sessions that play a task. What a client says of one at its first request, and the outcome at its end.
 
-A trajectory is of one group from its first request on, has its steps numbered, and gets one outcome: a number, or the
-word that there is none, since something failed that is not the policy's doing. It is posted once; posted again it has
-to be the same.
+A trajectory is of one group from its first request on, or from when it was announced, has its steps numbered, and gets
+one outcome: a number, or the word that there is none, since something failed that is not the policy's doing, or a limit
+ended it. It is posted once; posted again it has to be the same.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, exists, func, insert, or_, select, update
 
+from turnwise.config import StreamConfig, StreamsConfig
 from turnwise.errors import RolloutRefused
 from turnwise.journal import schema
 from turnwise.journal.rollouts.groups import any_overdue, close_overdue, settle_group
@@ -21,6 +22,10 @@ from turnwise.journal.store import Store
 from turnwise.types import UNANSWERED, Exclusion, Rollout, TurnKind, TurnState
 
 T, G, J = schema.turns.c, task_groups.c, trajectories.c
+CUT_OFF = "cut off: "
+"""How the word begins that a rollout has no outcome since a limit ended it."""
+AGAIN = "@"
+"""What stands between the name of a rollout and the number of the try, where it is played again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +37,13 @@ class Posted:
     size: int
     state: str
     why: str | None
+    steps: int
+    """That the rollout itself made."""
 
 
-def take_up(c: Connection, session_id: str, said: Rollout | None, now: float, mono: float) -> bool:
+def take_up(
+    c: Connection, session_id: str, said: Rollout | None, now: float, mono: float, streams: StreamsConfig
+) -> bool:
     """Whether a session is a rollout; one that begins becomes a trajectory of the group that its client named.
 
     Raises RolloutRefused for one that has ended, or of which the client says now what it did not say at first.
@@ -51,7 +60,8 @@ def take_up(c: Connection, session_id: str, said: Rollout | None, now: float, mo
             "its own",
             "not_a_rollout",
         )
-    _join(c, said, now, mono)
+    stream = streams.named(said.stream) or StreamConfig()
+    _join(c, said, now, mono, stream.open_groups)
     c.execute(insert(trajectories).values(session_id=session_id, group_id=said.group_id, created_at=now))
     return True
 
@@ -84,10 +94,18 @@ def _check_same(group: Any, said: Rollout) -> None:
         )
 
 
-def _join(c: Connection, said: Rollout, now: float, mono: float) -> None:
+def _join(c: Connection, said: Rollout, now: float, mono: float, most_open: int) -> None:
     """Count one more rollout in the group, which the first of them opens."""
     group = c.execute(select(task_groups).where(G.id == said.group_id)).one_or_none()
     if group is None:
+        live = select(func.count()).where(G.state == "open", G.stream == said.stream)
+        if c.execute(live).scalar_one() >= most_open:
+            raise RolloutRefused(
+                f"the stream {said.stream} has {most_open} groups that wait for their rollouts "
+                f"(streams.{said.stream}.open_groups); end one of them, or wait until it is closed",
+                "too_many_groups",
+                status=429,
+            )
         named = {"id": said.group_id, "stream": said.stream, "task_id": said.task_id, "size": said.group_size}
         c.execute(insert(task_groups).values(named | {"state": "open", "created_at": now, "begun_mono": mono}))
         return
@@ -118,6 +136,8 @@ def step_of(c: Connection, store: Store, session_id: str, parent_id: str | None,
     stream = c.execute(
         select(G.stream).join(trajectories, J.group_id == G.id).where(J.session_id == session_id)
     ).scalar_one()
+    goes_on = (J.session_id == session_id, J.ended_at.is_(None), J.failure.is_not(None))
+    c.execute(update(trajectories).where(*goes_on).values(failure=None))  # what had cut it off is behind it
     limits = store.config.streams.named(stream)
     if limits is not None and limits.max_steps is not None and step >= limits.max_steps:
         raise RolloutRefused(
@@ -138,7 +158,8 @@ def drop_trajectories(c: Connection, sessions: Collection[str]) -> None:
     of = select(J.group_id).where(J.session_id.in_(sessions))
     groups = c.execute(of.distinct()).scalars().all()
     c.execute(delete(trajectories).where(J.session_id.in_(sessions)))
-    c.execute(delete(environment_leases).where(environment_leases.c.session_id.in_(sessions)))
+    played = {session.split(AGAIN)[0] for session in sessions} | set(sessions)
+    c.execute(delete(environment_leases).where(environment_leases.c.session_id.in_(played)))
     c.execute(delete(task_groups).where(G.id.in_(groups), ~exists().where(J.group_id == G.id)))
 
 
@@ -155,6 +176,39 @@ class Trajectories:
             row = c.execute(found.where(J.session_id == session_id)).one_or_none()
             return None if row is None else Rollout(*row)
 
+    def announce(self, session_id: str, said: Rollout, instead_of: str | None = None) -> None:
+        """Say of a session that it is a rollout, before its first request or again; the client need say nothing then.
+
+        ``instead_of``: a rollout of the same group that its player lost in the middle. It and earlier tries of it are
+        masked, and this one has its place. Raises RolloutRefused where one of them has ended, an answer is under way, or
+        the group is closed.
+        """
+        with self._store.transaction() as c:
+            name = None if instead_of is None else instead_of.split(AGAIN)[0]
+            tries = c.execute(select(J.session_id).where(J.group_id == said.group_id)).scalars().all() if name else []
+            lost = [one for one in tries if one != session_id and one.split(AGAIN)[0] == name]
+            for one in lost:
+                self._take_out(c, one, said, session_id)
+            take_up(c, session_id, said, self._store.clock(), self._store.now(c), self._store.config.streams)
+
+    def _take_out(self, c: Connection, session_id: str, said: Rollout, successor: str) -> None:
+        row = c.execute(select(trajectories).where(J.session_id == session_id)).one()
+        if row.ended_at is not None:
+            raise RolloutRefused(f"the rollout {session_id} has ended, so none takes its place", "rollout_ended")
+        _check_goes_on(c, row, said)
+        self._end_steps(c, session_id, Exclusion.INFRASTRUCTURE, ())
+        why = f"it was lost in the middle, and is played again as {successor}"
+        alone = {"id": session_id, "stream": said.stream, "task_id": said.task_id, "size": 1, "state": "dropped"}
+        c.execute(insert(task_groups).values(alone | {"why": why, "created_at": row.created_at}))
+        gone = {"group_id": session_id, "failure": why, "ended_at": self._store.clock()}
+        c.execute(update(trajectories).where(J.session_id == session_id).values(gone))
+
+    def cut_off(self, session_id: str, why: str) -> None:
+        """A limit was met: unless the rollout goes on all the same, it is what ended it. Nothing for other sessions."""
+        with self._store.transaction() as c:
+            mine = (J.session_id == session_id, J.ended_at.is_(None))
+            c.execute(update(trajectories).where(*mine).values(failure=CUT_OFF + why))
+
     def close_overdue(self) -> int:
         """Close the groups that have waited for too long; gives how many there were. For whoever does the upkeep."""
         with self._store.reading() as c:
@@ -164,9 +218,16 @@ class Trajectories:
             return close_overdue(self._store, c)
 
     def post(
-        self, session_id: str, outcome: float | None, failure: str | None = None, masked: Collection[int] = ()
+        self,
+        session_id: str,
+        outcome: float | None,
+        failure: str | None = None,
+        masked: Collection[int] = (),
+        cut_off: str | None = None,
     ) -> Posted:
         """Take a rollout's outcome, or why there is none (``failure``). ``masked``: steps that are not trained on.
+
+        ``cut_off``: the limit that ended it, where one did. Its stream says whether the outcome counts then.
 
         Raises RolloutRefused: for a session that is no rollout or that is not there, a step that it does not have, an
         answer under way, another outcome than the one it has, and a group that was closed.
@@ -176,21 +237,27 @@ class Trajectories:
             if row is None:
                 raise self._unknown(c, session_id)
             if row.ended_at is not None:
-                if (row.outcome, row.failure) != (outcome, failure):
+                was_cut = row.outcome is None and str(row.failure).startswith(CUT_OFF)
+                if (row.outcome, row.failure) != (outcome, failure) and not (was_cut and outcome is not None):
                     had = f"the outcome {row.outcome:g}" if row.outcome is not None else "the word that it failed"
                     raise RolloutRefused(
                         f"the rollout {session_id} has {had} already, which stays; an outcome is posted once",
                         "other_outcome",
                     )
-                return _posted(c, row.group_id)
+                return _posted(c, row.group_id, session_id)
             group = c.execute(select(task_groups).where(G.id == row.group_id)).one()
             if group.state != "open":
                 raise RolloutRefused(f"the group {group.id} is closed: {group.why or 'it is complete'}", "group_closed")
-            self._end_steps(c, session_id, failure is not None, masked)
+            stream = self._store.config.streams.named(group.stream) or StreamConfig()
+            met = row.failure if cut_off is None else CUT_OFF + cut_off
+            why = None if failure is None else Exclusion.INFRASTRUCTURE
+            if outcome is not None and met is not None and stream.cut_off == "mask":
+                outcome, failure, why = None, met, Exclusion.CUT_OFF
+            self._end_steps(c, session_id, why, masked)
             ended = {"outcome": outcome, "failure": failure, "ended_at": self._store.clock()}
             c.execute(update(trajectories).where(J.session_id == session_id).values(ended))
             settle_group(self._store, c, row.group_id)
-            return _posted(c, row.group_id)
+            return _posted(c, row.group_id, session_id)
 
     def _unknown(self, c: Connection, session_id: str) -> RolloutRefused:
         known = c.execute(select(schema.sessions.c.id).where(schema.sessions.c.id == session_id)).first()
@@ -201,8 +268,9 @@ class Trajectories:
             "not_a_rollout",
         )
 
-    def _end_steps(self, c: Connection, session_id: str, failed: bool, masked: Collection[int]) -> None:
-        """No next state will come to the last step: what waits is judged as far as it will ever be, or excluded."""
+    def _end_steps(self, c: Connection, session_id: str, all_for: Exclusion | None, masked: Collection[int]) -> None:
+        """No next state will come to the last step: what waits is judged as far as it will ever be, or excluded, all of
+        it where there is a reason for that."""
         of = (T.id, T.state, T.exclusion, T.step, T.kind)
         rows = c.execute(select(*of).where(T.session_id == session_id, T.kind == TurnKind.MAIN)).all()
         if any(row.state == TurnState.SERVED for row in rows):
@@ -217,14 +285,15 @@ class Trajectories:
         open_ones = [row for row in rows if row.state in (TurnState.WAITING, TurnState.JUDGING, TurnState.JUDGED)]
         for state in (TurnState.WAITING, TurnState.JUDGING, TurnState.JUDGED):
             these = [row for row in open_ones if row.state == state]
-            out = [row for row in these if failed or row.step in masked]
-            why = Exclusion.INFRASTRUCTURE if failed else Exclusion.MASKED
-            self._store.move_all(c, out, TurnState.EXCLUDED, why)
+            out = [row for row in these if all_for is not None or row.step in masked]
+            self._store.move_all(c, out, TurnState.EXCLUDED, all_for or Exclusion.MASKED)
             if state is TurnState.WAITING:
                 self._store.move_all(c, [row for row in these if row not in out], TurnState.JUDGED)
 
 
-def _posted(c: Connection, group_id: str) -> Posted:
+def _posted(c: Connection, group_id: str, session_id: str) -> Posted:
     group = c.execute(select(task_groups).where(G.id == group_id)).one()
     ended = select(func.count()).where(J.group_id == group_id, J.ended_at.is_not(None))
-    return Posted(group_id, c.execute(ended).scalar_one(), group.size, group.state, group.why)
+    last = c.execute(select(func.max(T.step)).where(T.session_id == session_id)).scalar_one()
+    steps = 0 if last is None else last + 1
+    return Posted(group_id, c.execute(ended).scalar_one(), group.size, group.state, group.why, steps)

@@ -201,7 +201,10 @@ class Turns:
             if new.extends_parent and c.execute(_STATE, {"which": new.parent_id}).one_or_none() is None:
                 raise UnknownTurn(f"turn {new.parent_id}, which this goes on from, was deleted meanwhile; ask again")
             step = None
-            if take_up(c, new.session_id, new.rollout, now, mono) and new.kind is TurnKind.MAIN:
+            if (
+                take_up(c, new.session_id, new.rollout, now, mono, self._store.config.streams)
+                and new.kind is TurnKind.MAIN
+            ):
                 step = step_of(c, self._store, new.session_id, new.parent_id, new.supersedes)
             if c.execute(_SESSION_SEEN, {"which": new.session_id, "now": now, "mono": mono}).rowcount == 0:
                 _open_session(c, new, now, mono)

@@ -1,0 +1,174 @@
+"""`turnwise bench mixed`: one server, a person who talks to it, and rollouts that come and go in turns.
+
+The blocks with and without rollouts alternate, so that what else the machine does meanwhile is in both. Nothing is
+trained while the person is there, as is the default; behind it the streams are, and each version says from what.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from turnwise.bench.mixed.person import Waits, talk
+from turnwise.bench.report import BenchReport, Figure
+from turnwise.config import Config, load_config
+from turnwise.demo.server import Server, running_server
+from turnwise.errors import TurnwiseError
+from turnwise.journal import Journal
+
+BLOCKS = 3
+"""Of each kind."""
+TASKS = 12
+UNDER_WAY_S = 120.0
+"""Longest wait until rollouts are under way."""
+TRAINED_S = 900.0
+"""Longest wait for the updates behind it."""
+
+
+def bench_mixed(settings: Config, minutes: float, parallel: int, seed: int) -> BenchReport:
+    """The person's waits with and without rollouts, and what was learned of each stream."""
+    rng = random.Random(seed)
+    alone, beside = Waits(), Waits()
+    with tempfile.TemporaryDirectory(prefix="turnwise-mixed-") as place:
+        home, tasks = Path(place) / "home", Path(place) / "tasks.jsonl"
+        tasks.write_text("".join(f"{json.dumps(_task(n))}\n" for n in range(TASKS)), encoding="utf-8")
+        with running_server(home, _settings(settings)) as server:
+            block = minutes * 60 / (2 * BLOCKS)
+            talk(server, min(block, 20.0), rng, Waits())  # the first answers warm the engine up
+            for number in range(BLOCKS):
+                talk(server, block, rng, alone)
+                with _rollouts(home, tasks, number, parallel) as playing:
+                    _until_under_way(home, playing)
+                    talk(server, block, rng, beside)
+            ended = _finish(server, home, tasks, parallel)
+            streams = _learned(home)
+    return _report(settings, minutes, parallel, seed, alone, beside, ended, streams)
+
+
+def _settings(settings: Config) -> dict[str, dict[str, object]]:
+    return {
+        "model": {"path": settings.model.path},
+        "train": {"when": "idle", "min_batch": 4},
+        "streams.terminal": {"groups": 2, "max_tokens": 96, "cut_off": "score"},
+        "skills": {"enabled": False},
+    }
+
+
+def _task(number: int) -> dict[str, Any]:
+    words = [f"word{number}", f"other{number}"]
+    return {
+        "id": f"upper{number}",
+        "environment": "terminal",
+        "prompt": "Write the content of in.txt to out.txt.",
+        "files": {"in.txt": "\n".join(words) + "\n"},
+        "expect": {"out.txt": "\n".join(words)},
+        "oracle": ["cp in.txt out.txt"],
+    }
+
+
+@contextlib.contextmanager
+def _rollouts(home: Path, tasks: Path, number: int, parallel: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Rollouts in a process of their own until the block ends, more than the block has time for."""
+    words = ["rollout", str(tasks), "--group", "8", "--parallel", str(parallel), "--run", f"block{number}"]
+    command = [sys.executable, "-P", "-m", "turnwise", *words, "--home", str(home)]
+    with (home / "rollout.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _until_under_way(home: Path, process: subprocess.Popen[bytes]) -> None:
+    """Until a step of this block's rollouts was asked for."""
+    until, before = time.monotonic() + UNDER_WAY_S, _steps(home)
+    while _steps(home) == before:
+        if process.poll() is not None or time.monotonic() > until:
+            raise TurnwiseError(f"no rollout is under way: {(home / 'rollout.log').read_text()[-500:]}")
+        time.sleep(0.2)
+
+
+def _steps(home: Path) -> int:
+    with contextlib.closing(Journal.open(load_config(None, {"home": home}))) as journal, journal.store.reading() as c:
+        return int(c.exec_driver_sql("SELECT count(*) FROM turns WHERE step IS NOT NULL").scalar_one())
+
+
+def _finish(server: Server, home: Path, tasks: Path, parallel: int) -> str:
+    """The person is gone: a last run is played whole, and what there is is trained on. Gives what the run said."""
+    base = [sys.executable, "-P", "-m", "turnwise"]
+    words = ["rollout", str(tasks), "--group", "4", "--parallel", str(parallel), "--run", "last", "--home", str(home)]
+    done = subprocess.run([*base, *words], capture_output=True, text=True, timeout=TRAINED_S)
+    for _ in range(3):
+        now = [*base, "train", "now", "--home", str(home)]
+        subprocess.run(now, capture_output=True, text=True, timeout=TRAINED_S)
+        until = time.monotonic() + TRAINED_S
+        while time.monotonic() < until and _waiting(home):
+            time.sleep(2)
+        if {"personal", "terminal"} <= {name for found in _learned(home).values() for name in found}:
+            break
+    lines = done.stdout.strip().splitlines()
+    return lines[-1] if lines else done.stderr.strip()[-200:]
+
+
+def _waiting(home: Path) -> bool:
+    with contextlib.closing(Journal.open(load_config(None, {"home": home}))) as journal, journal.store.reading() as c:
+        return c.exec_driver_sql("SELECT count(*) FROM batches WHERE state = 'open'").scalar_one() > 0
+
+
+def _learned(home: Path) -> dict[int, dict[str, Any]]:
+    with contextlib.closing(Journal.open(load_config(None, {"home": home}))) as journal:
+        return {v.number: journal.versions.learned_from(v.number) for v in journal.versions.all()}
+
+
+def _report(
+    settings: Config,
+    minutes: float,
+    parallel: int,
+    seed: int,
+    alone: Waits,
+    beside: Waits,
+    ended: str,
+    streams: dict[int, dict[str, Any]],
+) -> BenchReport:
+    figures = []
+    for what, a, b in (("first token", alone.first, beside.first), ("whole answer", alone.whole, beside.whole)):
+        for name, share in (("p50", 0.5), ("p95", 0.95)):
+            with_them, without = _quantile(b, share), _quantile(a, share)
+            ratio = f"{with_them / without:.2f}" if without else ""
+            beside_what = f"without rollouts {without:.2f} s"
+            figures.append(Figure(f"a person's wait for the {what}, {name}", f"{with_them:.2f} s", beside_what, ratio))
+    for number, found in streams.items():
+        said = ", ".join(f"{name}: {_counted(of)}" for name, of in found.items())
+        figures.append(Figure(f"version {number} learned from", said))
+    notes = [
+        f"{minutes:g} minutes in {BLOCKS} blocks without and {BLOCKS} with rollouts, {parallel} of them at a time, by "
+        f"turns; {len(alone.whole)} and {len(beside.whole)} answers of a person, {alone.failed + beside.failed} of "
+        f"them failed; seed {seed}, {settings.model.path}. Behind it one run was played whole: {ended}."
+    ]
+    return BenchReport("turnwise bench mixed", figures, notes)
+
+
+def _quantile(values: list[float], share: float) -> float:
+    if len(values) < 2:
+        return values[0] if values else 0.0
+    return statistics.quantiles(values, n=100, method="inclusive")[round(share * 100) - 1]
+
+
+def _counted(of: dict[str, Any]) -> str:
+    if "turns" in of:
+        return f"{of['turns']} turns"
+    rollouts = sum(len(group["trajectories"]) for group in of["groups"].values())
+    return f"{len(of['groups'])} groups, {rollouts} rollouts"

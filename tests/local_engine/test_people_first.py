@@ -1,0 +1,98 @@
+"""What nobody waits for stands back: people go first, take its place, and it is never quite without a step."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.servers import wait_until
+from tests.training.tiny import make_model
+from turnwise.errors import EngineError
+from turnwise.local_engine.model.load import load
+from turnwise.local_engine.registry import WeightsRegistry
+from turnwise.local_engine.requests import Output, Request, RequestParams
+from turnwise.local_engine.scheduler import BEHIND, Scheduler, first_of
+from turnwise.local_engine.text import TextStream
+
+
+def test_those_that_nobody_waits_for_have_one_step_of_many_while_somebody_waits() -> None:
+    person, rollout = (SimpleNamespace(params=RequestParams(8, priority=p)) for p in (0, 1))
+    both: list[Any] = [rollout, person]
+    taken = [len(first_of(both, step)) for step in range(2 * BEHIND)]
+    assert taken.count(2) == 2 and taken.count(1) == 2 * BEHIND - 2
+    alone: list[Any] = [rollout]
+    assert first_of(alone, 1) == alone, "with nobody here it has every step"
+
+
+class Engine:
+    """A scheduler over a tiny model with room for one request at a time; tokens arrive in one list, as they come."""
+
+    def __init__(self, folder: Path) -> None:
+        self.model = load(str(make_model(folder)), torch.float32, 128)
+        self.scheduler = Scheduler(
+            self.model.runner, eos_ids=frozenset(), max_num_seqs=1, max_queue=2, max_model_len=128, kv_bytes=2**22
+        )
+        self.registry = WeightsRegistry(self.model.runner, self.scheduler.forget, adapters_dir=None)
+        self.told: list[tuple[str, Output]] = []
+        self.may_go = threading.Event()
+
+    def ask(self, name: str, priority: int, tokens: int) -> None:
+        weights = self.registry.acquire("base")
+
+        def deliver(out: Output) -> None:
+            self.told.append((name, out))
+            if len(self.told) == 3:
+                self.may_go.wait(20)  # the compute thread stands still until the test has asked for more
+
+        self.scheduler.submit(
+            Request(
+                weights=weights,
+                tokens=[1, 2, 3],
+                params=RequestParams(tokens, temperature=0.0, priority=priority),
+                text=TextStream(self.model),
+                deliver=deliver,
+                release=lambda: self.registry.release(weights),
+                rng=random.Random(0),
+                prompt_len=3,
+            )
+        )
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    found = Engine(tmp_path / "model")
+    found.scheduler.start()
+    yield found
+    found.scheduler.stop(0)
+
+
+def test_a_person_takes_the_place_of_a_rollout_which_goes_on_where_it_was(engine: Engine) -> None:
+    engine.ask("rollout", 1, 12)
+    wait_until(lambda: len(engine.told) == 3)
+    engine.ask("another rollout", 1, 2)
+    engine.ask("person", 0, 4)
+    engine.may_go.set()
+    wait_until(lambda: sum(out.finish is not None for _, out in engine.told) == 3)
+    names = [name for name, _ in engine.told]
+    assert names == ["rollout"] * 3 + ["person"] * 4 + ["rollout"] * 9 + ["another rollout"] * 2
+    [alone] = [out for name, out in engine.told if name == "rollout" and out.finish]
+    assert alone.finish == "length", "it has all its tokens"
+
+
+def test_a_queue_full_of_rollouts_has_room_for_a_person(engine: Engine) -> None:
+    engine.ask("rollout", 1, 12)
+    wait_until(lambda: len(engine.told) == 3)
+    for _ in range(2):
+        engine.ask("waits", 1, 1)
+    with pytest.raises(EngineError, match="queue is full"):
+        engine.ask("one too many", 1, 1)
+    engine.ask("person", 0, 1)
+    engine.may_go.set()
+    wait_until(lambda: "person" in [name for name, _ in engine.told])
