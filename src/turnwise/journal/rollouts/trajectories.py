@@ -180,8 +180,8 @@ class Trajectories:
         """Say of a session that it is a rollout, before its first request or again; the client need say nothing then.
 
         ``instead_of``: a rollout of the same group that its player lost in the middle. It and earlier tries of it are
-        masked, and this one has its place. Raises RolloutRefused where one of them has ended, an answer is under way, or
-        the group is closed.
+        masked, and this one has its place. Raises RolloutRefused where one of them has ended, an answer is under way,
+        or the group is closed.
         """
         with self._store.transaction() as c:
             name = None if instead_of is None else instead_of.split(AGAIN)[0]
