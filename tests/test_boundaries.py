@@ -40,8 +40,12 @@ FORBIDDEN = {
     "process_iter": "looks through everybody's processes",
     "net_connections": "looks through everybody's connections",
 }
-SIGNS_OF_PYTHON = ("environments/swe/mutations.py", "environments/swe/hidden.py")
-"""Files in which `*` is a product and `::` stands in the name of a test. They open no socket."""
+SIGNS_OF_PYTHON = (
+    "environments/swe/mutations.py",
+    "environments/swe/hidden.py",
+    "environments/browser/page_scripts.py",
+)
+"""Files in which `*` is a product, or every element, and `::` stands in the name of a test. They open no socket."""
 EVERYWHERE = re.compile(r"""["'](0\.0\.0\.0|::|\*)["']""")
 TURNS_WILDCARD_INTO_LOOPBACK = re.compile(r"""\{"0\.0\.0\.0": "127\.0\.0\.1", "::": "::1"\}""")
 """Where these addresses may stand: a person may bind to all with a token, and is then shown one to connect to."""

@@ -128,7 +128,7 @@ def test_what_is_told_of_a_call(done: Done, said: str) -> None:
         ({"url": "http://a", "answer": "b", "hosts": ["a;b"]}, "'hosts' has"),
         ({"url": "http://a", "answer": "b", "window": [5, 5]}, "200 to 4000"),
         ({"url": "http://a", "answer": "b", "reward": 1}, "no 'reward'"),
-        ({"miniwob": "../core/core"}, "there is no task"),
+        ({"miniwob": "../core/core"}, "MiniWoB"),
         ({"url": "http://a", "answer": "b", "oracle": [{"name": "click"}]}, "list of answers"),
     ],
 )

@@ -84,7 +84,7 @@ def _texts(data: Mapping[str, object], key: str) -> tuple[str, ...]:
 
 def _is_host(host: str) -> bool:
     name = host.removeprefix("*.")
-    return host != "*" and name.isascii() and all(sign.isalnum() or sign in ".-:[]" for sign in name) and bool(name)
+    return name.isascii() and all(sign.isalnum() or sign in ".-:[]" for sign in name) and bool(name)
 
 
 def _window(data: Mapping[str, object]) -> tuple[int, int]:
