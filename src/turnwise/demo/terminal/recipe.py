@@ -65,7 +65,7 @@ def settings(scale: TerminalScale, seed: int) -> dict[str, dict[str, object]]:
 
     No judge and no skills: outcomes are all there is to learn from. No gate and no KL, which both hold a policy near
     the base model, while the warm start has led it away on purpose. The rate is that of an adapter that is to move
-    within some ten updates.
+    within some ten updates. What the limit of steps ended is scored: two steps are all that a task takes here.
     """
     return {
         "engine": {"max_model_len": 1024},
@@ -81,6 +81,7 @@ def settings(scale: TerminalScale, seed: int) -> dict[str, dict[str, object]]:
             "minibatch": 2,
             "group_size": scale.group,
             "max_steps": MOST_STEPS,
+            "cut_off": "score",
             "max_tokens": ANSWER_TOKENS,
             "temperature": TEMPERATURE,
         },
