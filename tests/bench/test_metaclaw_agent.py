@@ -140,7 +140,7 @@ def test_an_agent_that_works_passes_and_hears_what_was_said_to_it(tmp_path: Path
         (call("write", "[" * 50_000), "are not JSON"),
         (call("write", '["path"]'), "write wants"),
         (call("format_disk", {}), "there is no tool"),
-        (call("run", {"command": "cat /etc/passwd"}), "No such file"),
+        (call("run", {"command": "cat /etc/shadow"}), "No such file"),
         (call("run", {"command": "echo \0"}), "no NUL"),
         (call("run", {"command": "sleep 5 & yes | head -c 9000"}), "characters more)\n(exit status 0)"),
         (call("run", {"command": "yes"}), "(ended by the limit of output)"),

@@ -72,12 +72,8 @@ app.add_typer(schedule_app, name="schedule")
 app.add_typer(train_app, name="train")
 app.add_typer(tasks_app, name="tasks")
 tasks_app.add_typer(swe_app, name="swe")
-tasks_app.command("tools", epilog="Example: turnwise tasks tools --families chain_sum,gcd --seeds 0-9 --out t.jsonl")(
-    tools
-)
-tasks_app.command("calls", epilog="Example: turnwise tasks calls bfcl/data --categories multiple --out calls.jsonl")(
-    calls
-)
+tasks_app.command("tools", epilog="Example: turnwise tasks tools --families chain_sum,gcd --out t.jsonl")(tools)
+tasks_app.command("calls", epilog="Example: turnwise tasks calls bfcl/data --out calls.jsonl")(calls)
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
 app.command(epilog="Example: turnwise sft conversations.jsonl --epochs 2 --eval-share 0.05")(sft)

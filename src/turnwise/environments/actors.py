@@ -68,7 +68,12 @@ class ModelActor:
         asked: Mapping[str, Any] | None = None,
     ) -> None:
         self._client = openai.OpenAI(
-            base_url=url, api_key=key, default_headers=dict(headers), max_retries=2, timeout=REQUEST_S
+            base_url=url,
+            api_key=key,
+            default_headers=dict(headers),
+            max_retries=2,
+            timeout=REQUEST_S,
+            http_client=openai.DefaultHttpxClient(trust_env=False),  # the gateway is no proxy's business
         )
         self._model, self._read, self._asked = model, read, dict(asked or {})
         self.transcript = RolloutTranscript(instructions)

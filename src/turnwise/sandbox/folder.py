@@ -101,7 +101,10 @@ class GuestFolder:
         said of folders that stand too deep in each other."""
         found = _Weight(most_entries)
         with contextlib.suppress(OSError):
-            at = os.open(self.path, _FOLDER)
+            try:
+                at = os.open(self.path, _FOLDER)
+            except PermissionError:  # what nobody can look into could hold anything
+                return 0, most_entries
             try:
                 found.add(at, 0)
             finally:

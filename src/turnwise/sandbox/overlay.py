@@ -18,9 +18,20 @@ from turnwise.sandbox.bubblewrap import PLACES
 from turnwise.sandbox.folder import delete_folder
 from turnwise.sandbox.leftovers import mounts_below, named
 
-LAYERED = ("/usr", "/etc/alternatives", "/etc/ssl", "/etc/dpkg", "/var/lib/dpkg")
-"""Folders of the machine that are seen inside. Its other files are not: they may be somebody's own."""
-COPIED = ("ld.so.cache", "ld.so.conf", "os-release", "nsswitch.conf", "services", "protocols", "login.defs", "shells")
+LAYERED = ("/usr", "/etc/alternatives", "/etc/ssl/certs", "/etc/dpkg", "/var/lib/dpkg")
+"""Folders of the machine that are seen inside. Its other files are not: they may be somebody's own, as the keys in
+`/etc/ssl/private` are. Root inside is root to the kernel, and reads whatever root may that stands there."""
+COPIED = (
+    "ld.so.cache",
+    "ld.so.conf",
+    "os-release",
+    "nsswitch.conf",
+    "services",
+    "protocols",
+    "login.defs",
+    "shells",
+    "ssl/openssl.cnf",
+)
 """Files of `/etc` that tell nothing of anybody."""
 MADE = ("etc", "home", "root", "opt", "srv", "run", "mnt", "media", "box", "proc", "dev", "tmp", "var/tmp", "var/log")
 _NOSUID, _NODEV, _DETACH = 2, 4, 2
@@ -35,6 +46,7 @@ def lay_root(place: Path) -> Path:
             (base / name).mkdir(parents=True)
         for name in COPIED:
             with contextlib.suppress(FileNotFoundError):
+                (base / "etc" / name).parent.mkdir(exist_ok=True)
                 shutil.copyfile(Path("/etc") / name, base / "etc" / name)
         for name in PLACES:
             at = Path("/") / name

@@ -95,7 +95,7 @@ def copy_rows(file: Path, config: Config) -> None:
             for table in schema.metadata.sorted_tables:
                 c.exec_driver_sql(f"ALTER TABLE {table.name} DISABLE TRIGGER USER")  # what they keep is copied
                 columns = [column for column in table.c if not column.system]
-                names = ", ".join(column.name for column in columns)
+                names = ", ".join(f'"{column.name}"' for column in columns)  # one is called `end`
                 is_bool = [isinstance(column.type, Boolean) for column in columns]
                 kept = "" if not table.dialect_options["sqlite"]["with_rowid"] else " ORDER BY rowid"
                 driver = c.connection.driver_connection

@@ -63,7 +63,7 @@ def harbor(
     write_tasks(out_file, tasks)
 
 
-@tasks_app.command("desktop", epilog="Example: turnwise tasks desktop --families rename-file --seeds 0-9 --out d.jsonl")
+@tasks_app.command("desktop", epilog="Example: turnwise tasks desktop --families rename-file --out d.jsonl")
 def desktop(
     families: Annotated[str | None, typer.Option(help="Names of families with commas between; unset: all.")] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, each a task of every family: 0-9, or 1,5,7.")] = "0-9",
@@ -84,7 +84,7 @@ def desktop(
     write_tasks(out_file, tasks_of(chosen, numbers(seeds, "--seeds", 0, 10**9)))
 
 
-@tasks_app.command("web", epilog="Example: turnwise tasks web --pages click-button,enter-text --record --out web.jsonl")
+@tasks_app.command("web", epilog="Example: turnwise tasks web --pages enter-text --out web.jsonl")
 def web(
     pages: Annotated[str | None, typer.Option(help="Tasks of MiniWoB++ with commas; unset: those with a rule.")] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, each a task of every page: 0-9, or 1,5,7.")] = "0-9",

@@ -6,10 +6,13 @@ the agent left; git alone is asked, in a sandbox of its own, about a copy of a r
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import csv
+import gzip
 import io
 import json
+import lzma
 import sqlite3
 import stat
 import tarfile
@@ -122,7 +125,7 @@ def _tar(folder: GuestFolder, check: TaskCheck) -> bool:
 
 def _in_tar(content: bytes) -> Iterator[tuple[str, bytes]]:
     left = MOST_UNPACKED
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(_whole(content)), mode="r:") as archive:
         for number, member in enumerate(archive):
             left -= member.size
             if left < 0 or number >= MOST_MEMBERS:
@@ -130,6 +133,18 @@ def _in_tar(content: bytes) -> Iterator[tuple[str, bytes]]:
             if member.isfile():
                 file = archive.extractfile(member)
                 yield member.name, file.read() if file is not None else b""
+
+
+def _whole(content: bytes) -> bytes:
+    """An archive without its compression, which is undone no further than it may be long: what stands between the
+    members of one, too, could be made to fill the memory."""
+    for opened in (gzip.GzipFile, bz2.BZ2File, lzma.LZMAFile):
+        with contextlib.suppress(OSError, lzma.LZMAError), opened(io.BytesIO(content)) as packed:
+            found = packed.read(MOST_UNPACKED + 1)
+            if len(found) > MOST_UNPACKED:
+                raise Unreadable("the archive is too large")
+            return found
+    return content
 
 
 def _zip(folder: GuestFolder, check: TaskCheck) -> bool:
@@ -142,6 +157,8 @@ def _in_zip(content: bytes) -> Iterator[tuple[str, bytes]]:
         for number, member in enumerate(archive.infolist()):
             if number >= MOST_MEMBERS:
                 raise Unreadable("the archive is too large")
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise Unreadable("the archive is compressed in another way than zip does by itself")
             if not member.is_dir():
                 with archive.open(member) as file:
                     inside = file.read(left + 1)
@@ -191,7 +208,13 @@ def _asked(database: sqlite3.Connection, question: str) -> list[tuple[Any, ...]]
     database.set_progress_handler(lambda: time.monotonic() > until, 10_000)
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1 << 20)
     database.execute("PRAGMA trusted_schema = OFF")
-    return database.execute(question).fetchmany(MOST_ROWS)
+    rows, weight = [], 0
+    for row in database.execute(question):
+        weight += sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
+        if len(rows) >= MOST_ROWS or weight > MOST_UNPACKED:
+            raise Unreadable("the answer is too large")
+        rows.append(row)
+    return rows
 
 
 def _git(folder: GuestFolder, check: TaskCheck) -> bool:

@@ -51,8 +51,9 @@ def ready_groups(
         if whole:
             (due if is_due else others)[name] = [steps for _, steps in whole[: stream.groups]]
     if due or is_begun:
-        least = max(0, train.max_staleness - 1)
-        due |= {n: g for n, g in others.items() if not all(is_fresh(least, step.version) for step in g[0])}
+        # Of what no later update may use, all of it goes along; of the rest what would be too old for the next one.
+        least = train.max_staleness - 1
+        due |= {n: g for n, g in others.items() if least < 0 or not all(is_fresh(least, step.version) for step in g[0])}
     sizes = {name: [len(steps) for steps in groups] for name, groups in due.items()}
     shares = fair_shares(
         sizes, {name: stream.groups for name, stream in store.config.streams.items()}, train.max_rollout_steps

@@ -65,7 +65,7 @@ class EnvironmentLeases:
                 row.folder,
                 row.reward,
                 row.failure,
-                int(known.get("attempt", 0)),
+                int(known.get("attempt", row.state == "leased")),  # one begun by an earlier program does not say
                 known.get("cut_off"),
             )
 
