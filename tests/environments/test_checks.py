@@ -112,3 +112,16 @@ def test_git_reads_a_copy_and_runs_nothing_that_was_left(tmp_path: Path) -> None
     assert reason(tmp_path, **asked, **{"is": "first\n"}) is None
     (tmp_path / ".git" / "HEAD").unlink()
     assert "there is no" in str(reason(tmp_path, **asked, **{"is": "first\n"}))
+
+
+@pytest.mark.skipif(not HOLDS, reason="no bubblewrap here (make sandbox)")
+@pytest.mark.parametrize("way", ["refs/heads", "objects/pack"])
+def test_a_repository_with_a_file_for_a_folder_is_not_as_expected(tmp_path: Path, way: str) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    place = tmp_path / ".git" / way
+    for entry in place.iterdir():
+        entry.unlink()
+    place.rmdir()
+    place.write_text("x")
+    said = reason(tmp_path, kind="git", way=".git", asks="log", **{"is": "x"})
+    assert said == f".git/{way} is no folder"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,6 +64,14 @@ def holds(task: Task, folder: Path) -> None:
             with spoilt(folder / check.way, check):
                 assert not made.check(folder).passed, f"{task.id}: {check.way} may be anything"
     assert made.check(folder).passed
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_prompt_has_no_name_left_that_was_to_be_filled_in(name: str) -> None:
+    for level in LEVELS:
+        for seed in range(8):
+            prompt = FAMILIES[name].task(seed, level).prompt
+            assert not re.search(r"\{[a-z_]\w*\}", prompt), prompt
 
 
 @contextmanager

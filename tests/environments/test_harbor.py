@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from turnwise.environments.base import InfrastructureFailure, Task
 from turnwise.environments.tasks import read_tasks
 from turnwise.environments.terminal.environment import TerminalEnvironment
 from turnwise.environments.terminal.harbor.folders import moved, read_folder
+from turnwise.environments.terminal.harbor.task import only_closed
 from turnwise.environments.terminal.kind import KIND, run, task_of
 from turnwise.errors import DataError
 
@@ -104,6 +107,67 @@ def test_a_part_of_a_reward_and_none_at_all(tmp_path: Path) -> None:
         broken = read_folder(folder(tmp_path / "broken", tests__test_sh=text))
         with pytest.raises(InfrastructureFailure, match="the verifier crashed"):
             reward(broken, tmp_path / "at")
+
+
+def judged(place: Path, script: str, *commands: str, more: str = "", lib: Path | None = None) -> tuple[float, str]:
+    """The reward of a verifier and its reason. ``more``: a file beside its script; ``lib``: where pytest is put."""
+    made = folder(place / "task", tests__test_sh=script, task_toml="[verifier]\ntimeout_sec = 10.0\n")
+    (made / "tests" / "test_it.py").write_text(more)
+    environment = TerminalEnvironment(place / "at", task_of)
+    environment.reset(read_folder(made))
+    if lib is not None:
+        site = Path(pytest.__file__).parents[1]
+        for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+            shutil.copytree(site / name, lib / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for command in commands:
+        environment.step(run(command))
+    try:
+        outcome = environment.score()
+        return outcome.reward, str(outcome.details["reason"])
+    finally:
+        environment.close()
+
+
+PYTEST = """cd /app
+PYTHONPATH=/app/lib python3 -c 'import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))' -q /tests/test_it.py
+if [ $? = 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/verifier/reward.txt; fi
+"""
+PASSES = "def pytest_pyfunc_call(pyfuncitem):\n    return True\n"
+
+
+@needs_box
+def test_what_the_agent_left_does_not_configure_the_verifier(tmp_path: Path) -> None:
+    tests = "def test_it():\n    assert open('/app/done').read()\n"
+    lib = tmp_path / "at" / "lib"  # ours, since the system's own Python need not have one
+    assert judged(tmp_path, PYTEST, "echo 1 > done", more=tests, lib=lib)[0] == 1.0
+    left = [f"printf %s {shlex.quote(PASSES)} > conftest.py", "printf '[pytest]\naddopts = -p no:python\n' > pytest.ini"]
+    left += ["mkdir tests; cp conftest.py tests/"]
+    reward, said = judged(tmp_path, PYTEST, *left, more=tests, lib=lib)
+    assert reward == 0.0 and "1 failed" in said
+
+
+@needs_box
+def test_a_verifier_has_its_places_outside_of_the_folder_and_another_home(tmp_path: Path) -> None:
+    """What pytest does before it looks for files, without pytest: no folder above the tests is the agent's."""
+    script = "case /tests in /box*) exit 1;; esac; touch /tests/x 2>/dev/null && exit 1\n"
+    script += "ls -A $HOME | grep . && exit 1; echo 1 > /logs/verifier/reward.txt\n"
+    assert judged(tmp_path, script, "touch conftest.py .local") == (1.0, "")
+
+
+@needs_box
+def test_no_reward_is_the_agent_s_where_there_is_one_without_it(tmp_path: Path) -> None:
+    script = "test -e slow && echo 1 > /logs/verifier/reward.txt && sleep 60\ntest -e odd && exit 3\n"
+    script += "echo 0.5 > /logs/verifier/reward.txt\n"
+    assert judged(tmp_path, script)[0] == 0.5
+    assert judged(tmp_path, script, "touch odd") == (0.0, "the verifier gave no reward, it ended with status 3: ")
+    reward, said = judged(tmp_path, script.replace("60", "30"), "touch slow")
+    assert reward == 0.0 and "limit of time" in said
+
+
+def test_files_that_may_not_be_read_stay_out_and_nothing_else_does() -> None:
+    closed = b"cp: cannot open '/x/a' for reading: Permission denied\ncp: cannot access '/x/d': Permission denied\n"
+    assert only_closed(closed)
+    assert not only_closed(closed + b"cp: error writing '/x/b': No space left on device\n") and not only_closed(b"")
 
 
 @pytest.mark.parametrize(

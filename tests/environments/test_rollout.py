@@ -86,6 +86,23 @@ def test_a_failure_of_the_machine_is_said_and_is_no_reward(gateway: Running, tmp
     assert outcomes(gateway) == {"r.upper.0": (None, "the lights went out")}
 
 
+@needs_box
+def test_an_error_of_one_rollout_leaves_the_others_alone(gateway: Running, tmp_path: Path) -> None:
+    class Odd:
+        def act(self, observation: Observation) -> Action | None:
+            raise ValueError("no text: \ud800")
+
+    def actor(play: Play) -> Actor:
+        return Odd() if play.index == 0 else ScriptedActor((run(SOLVE),))
+
+    playing = rollouts(gateway, tmp_path / "at")
+    playing._player = actor  # pyright: ignore[reportPrivateUsage]
+    ended = sorted(playing.run(plays(), 1), key=lambda each: each.play.index)
+    assert [(each.reward, each.failure) for each in ended] == [(None, "ValueError: no text: \\ud800"), (1.0, None)]
+    assert outcomes(gateway) == {"r.upper.0": (None, ended[0].failure), "r.upper.1": (1.0, None)}
+    assert list((tmp_path / "at").iterdir()) == []
+
+
 def begun(gateway: Running, play: Play) -> None:
     """The first request of a rollout."""
     asked = {"model": MODEL_NAME, "messages": [{"role": "user", "content": "go"}]}

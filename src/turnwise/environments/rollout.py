@@ -7,6 +7,7 @@ the rest is played.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -17,9 +18,11 @@ from turnwise.environments.feeding import Feed
 from turnwise.environments.gateway_side import GatewayAt, announce, post_outcome
 from turnwise.environments.host import Held, Host
 from turnwise.environments.programs.player import ProgramPlayer
-from turnwise.errors import LeaseLost, SandboxError
+from turnwise.errors import JournalError, LeaseLost, SandboxError
 from turnwise.journal.rollouts.leases import EnvironmentLease, EnvironmentLeases
 from turnwise.journal.rollouts.trajectories import AGAIN
+
+log = logging.getLogger(__name__)
 
 __all__ = ["Ended", "GatewayAt", "Play", "Rollouts"]
 
@@ -117,7 +120,7 @@ class Rollouts:
                 return Ended(play, None, None, note="another process plays it", open=True)
             try:
                 return self._play(play, lease)
-            except LeaseLost as e:
+            except (LeaseLost, JournalError) as e:
                 return Ended(play, None, None, note=str(e), open=True)
 
     def _play(self, play: Play, lease: EnvironmentLease) -> Ended:
@@ -155,6 +158,13 @@ class Rollouts:
             if ended is None:  # else only the tidying failed
                 ended = Ended(play, None, str(e)[:MOST_OF_A_FAILURE], steps)
                 self._leases.score(lease, None, ended.failure, {"steps": steps})
+        except (LeaseLost, JournalError):
+            raise
+        except Exception as e:  # whatever it is, it is of this rollout: the others go on
+            log.exception("the rollout %s ended with an error", play.session)
+            if ended is None:
+                ended = Ended(play, None, f"{type(e).__name__}: {_plain(str(e))}"[:MOST_OF_A_FAILURE], steps)
+                self._leases.score(lease, None, ended.failure, {"steps": steps})
         return ended
 
     def _worked(self, play: Play, held: Held) -> Worked:
@@ -174,6 +184,11 @@ class Rollouts:
         if refused is None or refused.final:
             self._leases.posted(lease)
         return ended if refused is None else replace(ended, note=refused.why, open=not refused.final)
+
+
+def _plain(text: str) -> str:
+    """A text that can be written down: what cannot be encoded is shown by its number."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _acts(actor: Actor, observation: Observation, held: Held) -> Worked:

@@ -46,7 +46,10 @@ def _copied(folder: GuestFolder, way: str, copy: GuestFolder) -> None:
         left -= len(content)
         copy.write(each, content)
     for each in ("refs/heads", "objects/pack"):  # without them it is no repository
-        (copy.path / each).mkdir(parents=True, exist_ok=True)
+        try:
+            (copy.path / each).mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise FolderFault(f"{way}/{each} is no folder") from None
     copy.write("config", CONFIGURATION)
 
 

@@ -172,7 +172,7 @@ def checksums(rng: Random, level: int) -> Drawn:
     broken = rng.choice(order)
     table = lines(*(f"{_sha(files[way] + ('x' if way == broken else ''))}  {way}" for way in order))
     prompt = (
-        "sums.txt has the SHA-256 checksums of the .bin files. Which file does not match? Write its name to {out}.txt."
+        f"sums.txt has the SHA-256 checksums of the .bin files. Which file does not match? Write its name to {out}.txt."
     )
     command = f"sha256sum -c sums.txt 2>/dev/null | grep -v ': OK' | cut -d: -f1 > {out}.txt"
     return Drawn(prompt, (command,), (is_file(f"{out}.txt", lines(broken)),), files | {"sums.txt": table})

@@ -1,12 +1,14 @@
 """A Harbor task as the terminal plays it. Its verifier is a script: it runs in a sandbox of its own, over a copy.
 
 It gives its reward in a file. The agent's copy knows nothing of the place where the script and that file stand, so a
-link that was left cannot point there.
+link that was left cannot point there. The script and what belongs to it stand outside of the copy and cannot be
+written, so that what the agent left (a `conftest.py`, a `pytest.ini`, a `.local`) does not configure it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -19,7 +21,7 @@ from turnwise.environments.terminal.harbor.folders import LOGS, TESTS
 from turnwise.errors import DataError, FolderFault, SandboxError
 from turnwise.sandbox.box import Box
 from turnwise.sandbox.folder import GuestFolder, delete_folder
-from turnwise.sandbox.limits import INSIDE, BoxLimits
+from turnwise.sandbox.limits import INSIDE, Allowed, BoxLimits
 
 COPY_S = 120.0
 
@@ -53,50 +55,75 @@ class HarborTask:
                 raise SandboxError(f"a command of its Dockerfile failed here ({command[:80]}): {_last(ran.output)}")
 
     def check(self, folder: Path) -> HarborCheck:
-        """Run the verifier. Raises SandboxError where it gives no reward."""
+        """Run the verifier. Where it gives no reward, but gives one over the folder of the beginning, what the agent
+        left is why, and the reward is 0. Raises SandboxError where it gives none there either."""
         place = Path(tempfile.mkdtemp(prefix="turnwise-"))
         try:
-            copy = place / "copy"
+            copy, untouched = place / "copy", place / "untouched"
             _copy(folder, copy)
-            return self._judged(GuestFolder(copy), f".verifier-{uuid.uuid4().hex}")
+            reward, said = self._judged(copy)
+            if reward is not None:
+                return HarborCheck(reward, said)
+            untouched.mkdir()
+            self.set_up(untouched)
+            if self._judged(untouched)[0] is None:
+                raise SandboxError(f"its verifier gave no reward, {said}")
+            return HarborCheck(0.0, f"the verifier gave no reward, {said}")
         finally:
             delete_folder(place)
 
-    def _judged(self, copy: GuestFolder, own: str) -> HarborCheck:
-        tests, logs = f"{INSIDE}/{own}/tests", f"{INSIDE}/{own}/logs"
+    def _judged(self, folder: Path) -> tuple[float | None, str]:
+        """The reward over this folder and what the verifier said last; without a reward, why there is none."""
+        own, copy = f"verifier-{uuid.uuid4().hex}", GuestFolder(folder)
+        tests, logs = f"/{own}", f"{INSIDE}/.{own}"
+        given = GuestFolder(folder.parent / own)
+        given.path.mkdir()
         for way, text in self.tests.items():
-            copy.write(f"{own}/tests/{way}", text.replace(TESTS, tests).replace(LOGS, logs).encode())
-        copy.write(f"{own}/logs/verifier/.keep", b"")
-        ran = Box(copy, BoxLimits(seconds=self.seconds)).run(f"bash {tests}/test.sh")
+            given.write(way, text.replace(TESTS, tests).replace(LOGS, logs).encode())
+        copy.write(f".{own}/verifier/.keep", b"")
+        allowed = Allowed(sees={tests: given.path}, variables={"HOME": "/tmp"})
+        limits = BoxLimits(seconds=self.seconds, disk_mb=512, entries=40_000, output_kb=4096)
+        ran = Box(copy, limits, allowed).run(f"bash {tests}/test.sh")
+        if ran.stopped_by:  # whatever stands in the file, the script did not come to its end
+            return None, f"it met the limit of {ran.stopped_by}: {_last(ran.output)}"
         for name in ("reward.txt", "reward.json"):
             try:
-                given = copy.read(f"{own}/logs/verifier/{name}", 4096).decode()
+                return _reward(copy.read(f".{own}/verifier/{name}", 4096).decode()), _last(ran.output)
             except (FileNotFoundError, FolderFault, UnicodeDecodeError):
                 continue
-            return HarborCheck(_reward(given), _last(ran.output))
-        raise SandboxError(f"its verifier gave no reward (status {ran.status}): {_last(ran.output)}")
+            except DataError as e:
+                return None, str(e)
+        return None, f"it ended with status {ran.status}: {_last(ran.output)}"
 
 
 def _copy(folder: Path, to: Path) -> None:
-    """Copy a folder that somebody else filled; links stay links, and are not followed."""
+    """Copy a folder that somebody else filled; links stay links, and are not followed. What nobody may read stays
+    out."""
     program = shutil.which("cp")
     if program is None:
         raise SandboxError("cp is not here; install coreutils")
     told = [program, "-a", "--no-dereference", "--", str(folder), str(to)]
-    done = subprocess.run(told, timeout=COPY_S, capture_output=True, check=False)
-    if done.returncode:
+    spoken = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(told, timeout=COPY_S, capture_output=True, check=False, env=spoken)
+    if done.returncode and not only_closed(done.stderr):
         raise SandboxError(f"the folder cannot be copied for the verifier: {_last(done.stderr)}")
 
 
+def only_closed(said: bytes) -> bool:
+    """Whether `cp` said of files that they may not be read, and nothing else; it names each in a line."""
+    lines = said.splitlines()
+    return bool(lines) and all(line.endswith(b": Permission denied") for line in lines)
+
+
 def _reward(given: str) -> float:
-    """The reward in the verifier's file: a number, or an object with one. Raises SandboxError."""
+    """The reward in the verifier's file: a number, or an object with one. Raises DataError."""
     try:
         said = json.loads(given)
         number = float(said.get("reward", next(iter(said.values()))) if isinstance(said, dict) else said)
     except (ValueError, TypeError, StopIteration):
-        raise SandboxError(f"the verifier's reward is no number: {given[:80]!r}") from None
+        raise DataError(f"the verifier's reward is no number: {given[:80]!r}") from None
     if not 0.0 <= number <= 1.0:
-        raise SandboxError(f"the verifier's reward is {number:g}, and not from 0 to 1")
+        raise DataError(f"the verifier's reward is {number:g}, and not from 0 to 1")
     return number
 
 
