@@ -117,6 +117,8 @@ def judged(place: Path, script: str, *commands: str, more: str = "", lib: Path |
     environment.reset(read_folder(made))
     if lib is not None:
         site = Path(pytest.__file__).parents[1]
+        lib.mkdir()
+        shutil.copy(site / "py.py", lib)
         for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"):
             shutil.copytree(site / name, lib / name, ignore=shutil.ignore_patterns("__pycache__"))
     for command in commands:
@@ -139,8 +141,12 @@ PASSES = "def pytest_pyfunc_call(pyfuncitem):\n    return True\n"
 def test_what_the_agent_left_does_not_configure_the_verifier(tmp_path: Path) -> None:
     tests = "def test_it():\n    assert open('/app/done').read()\n"
     lib = tmp_path / "at" / "lib"  # ours, since the system's own Python need not have one
-    assert judged(tmp_path, PYTEST, "echo 1 > done", more=tests, lib=lib)[0] == 1.0
-    left = [f"printf %s {shlex.quote(PASSES)} > conftest.py", "printf '[pytest]\naddopts = -p no:python\n' > pytest.ini"]
+    solved = judged(tmp_path, PYTEST, "echo 1 > done", more=tests, lib=lib)
+    assert solved[0] == 1.0, solved
+    left = [
+        f"printf %s {shlex.quote(PASSES)} > conftest.py",
+        "printf '[pytest]\naddopts = -p no:python\n' > pytest.ini",
+    ]
     left += ["mkdir tests; cp conftest.py tests/"]
     reward, said = judged(tmp_path, PYTEST, *left, more=tests, lib=lib)
     assert reward == 0.0 and "1 failed" in said

@@ -19,6 +19,7 @@ from turnwise.environments.programs.player import ProgramPlayer
 from turnwise.environments.programs.table import HOME, PROGRAMS, AgentProgram
 from turnwise.environments.rollout import Ended, Rollouts
 from turnwise.errors import ConfigError
+from turnwise.sandbox.limits import host_and_port
 from turnwise.types import MODEL_NAME
 
 ENDPOINT = Endpoint("http://127.0.0.1:8377/s/run.task.0", "tw-token", MODEL_NAME, 8192)
@@ -61,9 +62,9 @@ class Script(AgentProgram):
         return {"request": head + body, "ask": ask, "work": self.lines}
 
 
-def played(gateway: Running, folder: Path, lines: str, limit_s: float = 60.0) -> Ended:
+def played(gateway: Running, folder: Path, lines: str, limit_s: float = 60.0, host_name: str = "127.0.0.1") -> Ended:
     program = Script("mini-swe-agent", (), ("bash", f"{HOME}/work"), lines=lines)
-    url = f"{gateway.url}/s/r.upper.0"
+    url = f"{gateway.url}/s/r.upper.0".replace("127.0.0.1", host_name)
     player = ProgramPlayer(program, "the task", url, gateway.token, MODEL_NAME, None, folder / "agents", limit_s)
     leases = gateway.journal.environments
     ended = Rollouts(host(gateway.journal, folder / "at"), leases, at(gateway), lambda play: player).play(plays(1)[0])
@@ -83,6 +84,29 @@ def test_a_program_that_fails_has_no_reward_and_does_not_hold_up_its_group(gatew
     ended = played(gateway, tmp_path, "echo no model here; exit 3")
     assert ended.reward is None and ended.failure == "mini-swe-agent ended with status 3: no model here"
     assert group(gateway, "r.upper")[0] == "dropped"
+
+
+@needs_box
+def test_a_program_that_ends_badly_after_an_answer_is_scored(gateway: Running, tmp_path: Path) -> None:
+    """A policy that kills its own harness does not escape its reward."""
+    ended = played(gateway, tmp_path, "bash $HOME/ask; kill -9 $$")
+    assert (ended.reward, ended.failure, ended.steps) == (0.0, None, 1)
+    assert outcomes(gateway) == {"r.upper.0": (0.0, None)}
+
+
+@needs_box
+def test_a_program_is_told_the_address_at_which_the_gateway_is_inside(gateway: Running, tmp_path: Path) -> None:
+    ended = played(
+        gateway, tmp_path, "bash $HOME/ask && grep -q 'Host: 127.0.0.1' $HOME/request", host_name="localhost"
+    )
+    assert (ended.failure, ended.steps) == (None, 1)
+
+
+def test_an_address_of_the_newer_kind_is_reached_as_well() -> None:
+    of = (PROGRAMS["mini-swe-agent"], "t", "http://[::1]:8377/s/x", "tw-token", MODEL_NAME, None, Path("x"))
+    assert ProgramPlayer(*of).inside() == "http://127.0.0.1:8377/s/x"
+    assert ProgramPlayer(*of).behind() == "[::1]:8377"
+    assert host_and_port(ProgramPlayer(*of).behind()) == ("::1", 8377)
 
 
 @needs_box

@@ -15,6 +15,7 @@ from tests.gateway.test_rollouts import ask, post
 from tests.support.rows import turn_row
 from turnwise.gateway.turn.playing import LOOK_S, Playing, still_to_wait
 from turnwise.journal import Journal
+from turnwise.journal.rollouts.trajectories import name_of
 from turnwise.schedule.traffic import Traffic
 from turnwise.types import Rollout
 
@@ -181,6 +182,25 @@ async def test_a_step_does_not_wait_for_ever(journal: Journal) -> None:
     traffic.began("a long answer")
     await Playing(journal, traffic, lambda: now[0], sleep).give_way()
     assert now[0] - 100 == pytest.approx(journal.store.config.server.rollouts_wait_s)
+
+
+def test_a_place_is_given_by_a_rollout_that_is_known_alone(gateway: Running) -> None:
+    refused = announce(gateway, "two", SAID | {"instead_of": "one"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "no_such_rollout")
+    for session in ("one", "one@home"):  # the second is no try of the first
+        assert announce(gateway, session, SAID | {"group": "h"}).json()["steps"] == 0
+    plain(gateway, "one@home")
+    assert announce(gateway, "one@2", SAID | {"group": "h", "instead_of": "one"}).status_code == 200
+    assert announce(gateway, "one@home", SAID | {"group": "h"}).json()["steps"] == 1, "it has its place still"
+    assert announce(gateway, "x", SAID | {"instead_of": "one@home"}).json()["error"]["code"] == "no_such_rollout"
+
+
+@pytest.mark.parametrize(
+    ("session", "name"),
+    [("r.t.0@2", "r.t.0"), ("r@10", "r"), ("r@1", "r@1"), ("r@02", "r@02"), ("me@home", "me@home"), ("a@2@3", "a@2")],
+)
+def test_the_name_of_a_rollout_is_that_of_its_first_try(session: str, name: str) -> None:
+    assert name_of(session) == name
 
 
 def test_earlier_tries_of_one_that_was_lost_give_up_their_places_as_well(gateway: Running) -> None:

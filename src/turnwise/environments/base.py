@@ -77,11 +77,13 @@ class TaskOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """How whoever played an episode ended: after so many ``steps`` (0: not known), or by a limit."""
+    """How whoever played an episode ended: after so many ``steps`` (0: not known), or by a limit. ``fault``:
+    what is wrong with its player where it ended badly, which is the machine's only if the model was never asked."""
 
     steps: int
     cut_off: str | None = None
     details: Mapping[str, object] = field(default_factory=dict)
+    fault: str | None = None
 
 
 class Environment(Protocol):

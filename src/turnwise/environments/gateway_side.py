@@ -42,15 +42,26 @@ class GatewayAt:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why the gateway did not take something; ``final``: and never will."""
+    """Why the gateway did not take something; ``final``: and never will. ``code`` is its word for that."""
 
     why: str
     final: bool
+    code: str = ""
 
 
 def announce(gateway: GatewayAt, session: str, said: Mapping[str, object]) -> Refused | None:
-    """Say that a session is a rollout, before its first request. None: it is."""
-    return _post(gateway, session, "rollout", said)[0]
+    """Say that a session is a rollout, before its first request. None: it is. One in whose place it is to be played may
+    have been lost before the gateway heard of it."""
+    refused = _post(gateway, session, "rollout", said)[0]
+    if refused is not None and refused.code == "no_such_rollout" and "instead_of" in said:
+        alone = {key: value for key, value in said.items() if key != "instead_of"}
+        return _post(gateway, session, "rollout", alone)[0]
+    return refused
+
+
+def steps_answered(gateway: GatewayAt, session: str, said: Mapping[str, object]) -> int:
+    """How many steps of a rollout under way were answered: it is announced once more, which changes nothing."""
+    return _post(gateway, session, "rollout", said)[1]
 
 
 def post_outcome(gateway: GatewayAt, session: str, said: Mapping[str, object]) -> tuple[Refused | None, int]:
@@ -81,4 +92,4 @@ def _post(gateway: GatewayAt, session: str, what: str, said: Mapping[str, object
         if waited < longest:
             time.sleep(0.2 if code == "answer_under_way" else 1.0)
             continue
-        return Refused(str(fault.get("message", response.status_code))[:300], code in FINAL), 0
+        return Refused(str(fault.get("message", response.status_code))[:300], code in FINAL, str(code)), 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from turnwise.environments.actors import Actor
 from turnwise.environments.base import CutOff, InfrastructureFailure, Observation, Task, Worked
 from turnwise.environments.feeding import Feed
-from turnwise.environments.gateway_side import GatewayAt, announce, post_outcome
+from turnwise.environments.gateway_side import GatewayAt, announce, post_outcome, steps_answered
 from turnwise.environments.host import Held, Host
 from turnwise.environments.programs.player import ProgramPlayer
 from turnwise.errors import JournalError, LeaseLost, SandboxError
@@ -150,6 +150,8 @@ class Rollouts:
         try:
             with self._host.environment(lease, play.task.environment) as held:
                 worked = self._worked(play, held)
+                if worked.fault is not None and not self._was_answered(play):
+                    raise InfrastructureFailure(worked.fault)
                 steps, outcome = worked.steps, held.score()
                 cut_off = worked.cut_off or outcome.cut_off
                 self._leases.score(lease, outcome.reward, None, {**outcome.details, **worked.details}, cut_off)
@@ -166,6 +168,10 @@ class Rollouts:
                 ended = Ended(play, None, f"{type(e).__name__}: {_plain(str(e))}"[:MOST_OF_A_FAILURE], steps)
                 self._leases.score(lease, None, ended.failure, {"steps": steps})
         return ended
+
+    def _was_answered(self, play: Play) -> bool:
+        """Whether the model had a part in how it ended: from then on, what ends a program may be the policy's doing."""
+        return self._gateway is not None and steps_answered(self._gateway, play.session, play.announced) > 0
 
     def _worked(self, play: Play, held: Held) -> Worked:
         player, first = self._player(play), held.reset(play.task)

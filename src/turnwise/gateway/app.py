@@ -219,9 +219,10 @@ def make_app(
     async def announce(session_id: str, request: Request) -> dict[str, Any]:
         """Say of a session that it is a rollout, so that its agent need not. The same again is harmless."""
         said = parse_announced(await read_body(request, config.server.max_body_mb), session_id, config.streams)
-        await asyncio.to_thread(opener.journal.rollouts.announce, session_id, said.rollout, said.instead_of)
+        announce = opener.journal.rollouts.announce
+        steps = await asyncio.to_thread(announce, session_id, said.rollout, said.instead_of)
         opener.playing.news_of(session_id)
-        return {"id": session_id} | asdict(said.rollout)
+        return {"id": session_id} | asdict(said.rollout) | {"steps": steps}
 
     @app.post("/v1/turns/{turn_id}/feedback")
     async def feedback(turn_id: str, request: Request) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from turnwise.agents.endpoint import Endpoint
-from turnwise.environments.base import InfrastructureFailure, Worked
+from turnwise.environments.base import Worked
 from turnwise.environments.host import Held
 from turnwise.environments.programs.table import HOME, AgentProgram
 from turnwise.sandbox.bubblewrap import PROGRAMS as SYSTEM
@@ -31,7 +31,7 @@ MOST_SHOWN = 500
 @dataclass(frozen=True, slots=True)
 class ProgramPlayer:
     """``url`` is the session's base URL without `/v1`, ``context`` the model's. ``folder``: where its files are written
-    for as long as it runs. Raises InfrastructureFailure."""
+    for as long as it runs."""
 
     program: AgentProgram
     task: str
@@ -43,7 +43,8 @@ class ProgramPlayer:
     limit_s: float = LIMIT_S
 
     def work(self, held: Held) -> Worked:
-        """Run the program to its end. One that fails by itself, and is not cut off, is a failure of the machine."""
+        """Run the program to its end. One that fails by itself, and is not cut off, has a fault: the model may have
+        ended it, or a refused request did."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for entry in self.folder.iterdir():
             if is_left(entry.name):  # of a player that was killed; the agents' token is in it
@@ -51,7 +52,8 @@ class ProgramPlayer:
         place = self.folder / named()
         place.mkdir(mode=0o700)
         try:
-            for way, text in self.program.files(Endpoint(self.url, self.token, self.model, self.context)).items():
+            endpoint = Endpoint(self.inside(), self.token, self.model, self.context)
+            for way, text in self.program.files(endpoint).items():
                 file = place / way
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text, encoding="utf-8")
@@ -62,8 +64,20 @@ class ProgramPlayer:
         if ran.stopped_by == "time":
             return Worked(0, "the limit of time", {"program": words})
         if ran.status and not ran.stopped_by:
-            raise InfrastructureFailure(f"{self.program.name} ended with status {ran.status}: {words}")
+            fault = f"{self.program.name} ended with status {ran.status}: {words}"
+            return Worked(0, None, {"program": words, "status": ran.status}, fault)
         return Worked(0, None, {"program": words, **_stopped(ran)})
+
+    def inside(self) -> str:
+        """The session's base URL for who is inside, where the gateway is reached by loopback alone."""
+        at = urlsplit(self.url)
+        return at._replace(netloc=f"127.0.0.1:{_port(at)}").geturl()
+
+    def behind(self) -> str:
+        """The gateway's own address, as the sandbox is told of it."""
+        at = urlsplit(self.url)
+        host = f"[{at.hostname}]" if ":" in (at.hostname or "") else at.hostname
+        return f"{host}:{_port(at)}"
 
     def _line(self) -> str:
         start = shlex.join(self.program.command(self.task))
@@ -76,7 +90,6 @@ class ProgramPlayer:
         )
 
     def _allowed(self, place: Path) -> Allowed:
-        at = urlsplit(self.url)
         places = self.program.places()
         sees = {str(folder): folder for folder in places} | {GIVEN: place}
         for folder in places:  # a Python environment is nothing without the Python that it was made with
@@ -89,8 +102,11 @@ class ProgramPlayer:
             "CI": "1",
             "NO_PROXY": "127.0.0.1",
         }
-        reach = {"gateway": f"{at.hostname}:{at.port or 80}"}
-        return Allowed(reach=reach, sees=sees, variables=variables | dict(self.program.variables))
+        return Allowed(reach={"gateway": self.behind()}, sees=sees, variables=variables | dict(self.program.variables))
+
+
+def _port(at: SplitResult) -> int:
+    return at.port or (443 if at.scheme == "https" else 80)
 
 
 def _stopped(ran: Ran) -> dict[str, str]:

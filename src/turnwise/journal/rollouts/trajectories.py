@@ -28,6 +28,13 @@ AGAIN = "@"
 """What stands between the name of a rollout and the number of the try, where it is played again."""
 
 
+def name_of(session_id: str) -> str:
+    """A rollout's name, however often it is tried: without the number of a try, from the second on."""
+    name, _, number = session_id.rpartition(AGAIN)
+    is_try = number.isascii() and number.isdecimal() and not number.startswith("0") and number != "1"
+    return name if name and is_try else session_id
+
+
 @dataclass(frozen=True, slots=True)
 class Posted:
     """What came of an outcome: the group, how many of its ``size`` rollouts have ended, and its state."""
@@ -158,7 +165,7 @@ def drop_trajectories(c: Connection, sessions: Collection[str]) -> None:
     of = select(J.group_id).where(J.session_id.in_(sessions))
     groups = c.execute(of.distinct()).scalars().all()
     c.execute(delete(trajectories).where(J.session_id.in_(sessions)))
-    played = {session.split(AGAIN)[0] for session in sessions} | set(sessions)
+    played = {name_of(session) for session in sessions} | set(sessions)
     c.execute(delete(environment_leases).where(environment_leases.c.session_id.in_(played)))
     c.execute(delete(task_groups).where(G.id.in_(groups), ~exists().where(J.group_id == G.id)))
 
@@ -176,20 +183,37 @@ class Trajectories:
             row = c.execute(found.where(J.session_id == session_id)).one_or_none()
             return None if row is None else Rollout(*row)
 
-    def announce(self, session_id: str, said: Rollout, instead_of: str | None = None) -> None:
+    def announce(self, session_id: str, said: Rollout, instead_of: str | None = None) -> int:
         """Say of a session that it is a rollout, before its first request or again; the client need say nothing then.
+        Gives how many of its steps were answered.
 
         ``instead_of``: a rollout of the same group that its player lost in the middle. It and earlier tries of it are
         masked, and this one has its place. Raises RolloutRefused where one of them has ended, an answer is under way,
-        or the group is closed.
+        the group is closed, or it is no rollout that is known.
         """
         with self._store.transaction() as c:
-            name = None if instead_of is None else instead_of.split(AGAIN)[0]
-            tries = c.execute(select(J.session_id).where(J.group_id == said.group_id)).scalars().all() if name else []
-            lost = [one for one in tries if one != session_id and one.split(AGAIN)[0] == name]
-            for one in lost:
-                self._take_out(c, one, said, session_id)
+            if instead_of is not None:
+                self._give_way(c, instead_of, said, session_id)
             take_up(c, session_id, said, self._store.clock(), self._store.now(c), self._store.config.streams)
+            of = (T.session_id == session_id, T.finish_reason.is_not(None), T.finish_reason.not_in(UNANSWERED))
+            return c.execute(select(func.count(T.step.distinct())).where(*of)).scalar_one()
+
+    def _give_way(self, c: Connection, instead_of: str, said: Rollout, successor: str) -> None:
+        """Take out a lost rollout of this group and its other tries."""
+        name = name_of(instead_of)
+        tries = c.execute(select(J.session_id).where(J.group_id == said.group_id)).scalars().all()
+        mine = [one for one in tries if name_of(one) == name]
+        taken_out = (J.session_id == instead_of, J.group_id == instead_of, J.ended_at.is_not(None))
+        if not mine and c.execute(select(J.session_id).where(*taken_out)).first() is None:
+            raise RolloutRefused(
+                f"there is no rollout {instead_of} in the group {said.group_id} in whose place {successor} could be "
+                "played; announce it without instead_of",
+                "no_such_rollout",
+                status=404,
+            )
+        for one in mine:
+            if one != successor:
+                self._take_out(c, one, said, successor)
 
     def _take_out(self, c: Connection, session_id: str, said: Rollout, successor: str) -> None:
         row = c.execute(select(trajectories).where(J.session_id == session_id)).one()
