@@ -76,7 +76,7 @@ desktop: sandbox ## install the programs of a desktop that agents use, with apt;
 	  echo "some programs of the desktop are not here, so its tests are skipped (turnwise doctor names them)"
 
 .PHONY: swe
-swe: ## fetch a package and a pytest for the sandbox, with which tasks about repositories are tested; skipped without them
+swe: install ## fetch a package and a pytest for the sandbox, with which tasks about repositories are tested; skipped without them
 	@$(BIN)/python -c "from turnwise.environments.swe.packages import fetch; fetch(['inflection'])" || \
 	  echo "the sources of inflection did not come, so the tests about repositories are skipped"
 

@@ -62,6 +62,9 @@ def test_mistakes_are_named(tmp_path: Path, text: str, words: str) -> None:
     [
         ("[train]\nmethod = 'sft'", "train.method: there is no method 'sft'"),
         ("[train]\nmin_batch = 64", "config: train.max_batch must be at least"),
+        ("[environments]\nhosts = ['https://example.org/x']", "environments.hosts: 'https://example.org/x' is no host"),
+        ("[environments]\nhosts = ['example.org/x']", "environments.hosts: 'example.org/x' is no host"),
+        ("[environments]\nhosts = ['a.b']\nsandbox = 'podman'", "environments: environments.hosts needs bubblewrap"),
         ("[journal]\nurl = 'mysql://u:secret@h/d'", "journal.url: "),
         (
             "[judge]\nkind = 'cascade'",

@@ -15,11 +15,11 @@ import pytest
 from tests.conftest import Running
 from tests.environments.test_rollout import at, group, host, needs_box, outcomes, plays
 from turnwise.agents.endpoint import Endpoint
+from turnwise.config.hosts import host_and_port
 from turnwise.environments.programs.player import ProgramPlayer
 from turnwise.environments.programs.table import HOME, PROGRAMS, AgentProgram
 from turnwise.environments.rollout import Ended, Rollouts
 from turnwise.errors import ConfigError
-from turnwise.sandbox.limits import host_and_port
 from turnwise.types import MODEL_NAME
 
 ENDPOINT = Endpoint("http://127.0.0.1:8377/s/run.task.0", "tw-token", MODEL_NAME, 8192)

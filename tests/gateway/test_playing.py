@@ -197,7 +197,16 @@ def test_a_place_is_given_by_a_rollout_that_is_known_alone(gateway: Running) -> 
 
 @pytest.mark.parametrize(
     ("session", "name"),
-    [("r.t.0@2", "r.t.0"), ("r@10", "r"), ("r@1", "r@1"), ("r@02", "r@02"), ("me@home", "me@home"), ("a@2@3", "a@2")],
+    [
+        ("r.t.0@2", "r.t.0"),
+        ("r@10", "r"),
+        ("r@1", "r@1"),
+        ("r@02", "r@02"),
+        ("@2", "@2"),
+        ("r@", "r@"),
+        ("me@home", "me@home"),
+        ("a@2@3", "a@2"),
+    ],
 )
 def test_the_name_of_a_rollout_is_that_of_its_first_try(session: str, name: str) -> None:
     assert name_of(session) == name

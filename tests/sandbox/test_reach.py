@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from turnwise.config.hosts import host_and_port
 from turnwise.errors import SandboxError
 from turnwise.sandbox.box import Box
 from turnwise.sandbox.folder import GuestFolder
-from turnwise.sandbox.limits import Allowed, BoxLimits, host_and_port
+from turnwise.sandbox.limits import Allowed, BoxLimits
 from turnwise.sandbox.proxy import HostList
 
 LIMITS = BoxLimits(seconds=20)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
+from turnwise.config.hosts import hosts_and_ports
 from turnwise.config.sections import Section
+from turnwise.errors import SandboxError
 
 SandboxKind = Literal["auto", "bubblewrap", "docker", "podman"]
 
@@ -26,3 +28,19 @@ class EnvironmentsConfig(Section):
     warm: int = Field(
         default=0, ge=0, le=64, description="Environments that are made ahead; each takes memory while it waits."
     )
+
+    @field_validator("hosts")
+    @classmethod
+    def _hosts_alone(cls, hosts: list[str]) -> list[str]:
+        for host in hosts:
+            try:
+                hosts_and_ports(host)
+            except SandboxError:
+                raise ValueError(f"{host!r} is no host; write it as 'example.org' or 'example.org:443'") from None
+        return hosts
+
+    @model_validator(mode="after")
+    def _hosts_need_bubblewrap(self) -> EnvironmentsConfig:
+        if self.hosts and self.sandbox in ("docker", "podman"):
+            raise ValueError(f"environments.hosts needs bubblewrap: {self.sandbox} opens no way out of a sandbox")
+        return self

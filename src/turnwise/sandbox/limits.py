@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from turnwise.config.hosts import host_and_port
 from turnwise.errors import SandboxError
 
 INSIDE = "/box"
@@ -80,21 +81,3 @@ class Ran:
     stopped_by: Stop | None
     seconds: float
     restarted: bool = False
-
-
-def host_and_port(where: str, port: int | None = None) -> tuple[str, int]:
-    """The parts of `host:port`; ``port`` where none is named. Raises SandboxError."""
-    host, colon, said = where.rpartition(":")
-    if not colon and port is not None:
-        host, said = where, str(port)
-    bare = host.startswith("[") and host.endswith("]")
-    host = host.strip("[]").lower().rstrip(".")
-    if (
-        not host
-        or (":" in host) != bare
-        or not host.isascii()
-        or not said.isdecimal()
-        or not 1 <= int(said[:6]) <= 65535
-    ):
-        raise SandboxError(f"{where!r} is no host and port; give them as 127.0.0.1:8377 or example.org:443")
-    return host, int(said)

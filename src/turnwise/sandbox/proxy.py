@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
+from turnwise.config.hosts import host_and_port, hosts_and_ports
 from turnwise.errors import SandboxError
 from turnwise.sandbox.carrying import relay
-from turnwise.sandbox.limits import host_and_port
 
 HEAD_S = 30.0
 """Longest wait for a whole head, of at most 64 KiB."""
@@ -27,7 +27,7 @@ class HostList:
     """Serves connections to the hosts that were named. Raises SandboxError for an entry that names none."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
-        self._known = {pair for host in hosts for pair in _pairs(host)}
+        self._known = {pair for host in hosts for pair in hosts_and_ports(host)}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Read what is asked for, and carry it there or refuse it."""
@@ -47,13 +47,6 @@ class HostList:
             return _refuse(writer, 400, str(e))
         except (ConnectionRefusedError, socket.gaierror, TimeoutError) as e:
             return _refuse(writer, 502, f"the host cannot be reached: {e}")
-
-
-def _pairs(entry: str) -> list[tuple[str, int]]:
-    """An entry of the list as hosts with their ports."""
-    if ":" in entry.removeprefix("["):
-        return [host_and_port(entry)]
-    return [host_and_port(entry, port) for port in (80, 443)]
 
 
 def _read_head(head: str) -> tuple[str, str, int, str, list[str]]:
