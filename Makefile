@@ -91,12 +91,16 @@ browser: install ## install a Chromium without a screen and the pages of MiniWoB
 
 .PHONY: test
 test: pull postgres sandbox display desktop swe browser ## what the project promises, with the real model and real processes: under half an hour
-	$(PYTEST) -m "not slow and not long and not clients and not tinker and not attacks" -n 2
-	$(PYTEST) -m "slow and not long and not clients and not tinker and not attacks and not gate"
+	$(PYTEST) -m "not slow and not long and not clients and not tinker and not attacks and not widest" -n 2
+	$(PYTEST) -m "slow and not long and not clients and not tinker and not attacks and not gate and not widest"
 
 .PHONY: test-long
 test-long: pull postgres sandbox desktop swe browser ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
-	$(PYTEST) -m "long and not clients and not tinker and not attacks"
+	$(PYTEST) -m "long and not clients and not tinker and not attacks and not widest"
+
+.PHONY: test-widest
+test-widest: pull sandbox desktop ## 50 kills of each loop while rollouts are played, and every family of the desktop (a quarter of an hour)
+	$(PYTEST) -m widest
 
 .PHONY: test-gate
 test-gate: pull ## 20 planted regressions that the gate must stop, 20 honest updates that it must not (40 minutes)

@@ -51,7 +51,12 @@ def test_the_table_as_it_is_meant() -> None:
                 (OPEN, PERSON, ADMIN, ALL)}  # fmt: skip
     assert by_scope == {
         OPEN: ["/healthz", "/readyz"],
-        PERSON: ["/v1/sessions/{session_id}/outcome", "/v1/status", "/v1/turns/{turn_id}/feedback"],
+        PERSON: [
+            "/v1/sessions/{session_id}/outcome",
+            "/v1/sessions/{session_id}/rollout",
+            "/v1/status",
+            "/v1/turns/{turn_id}/feedback",
+        ],
         ADMIN: ["/metrics"],
         ALL: ["/v1/sessions/{session_id}/close"],
     }

@@ -87,7 +87,7 @@ def kill(server: Server, player: Player, name: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.skipif(not HOLDS, reason="no bubblewrap here (make sandbox)")
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.widest)])
 def test_what_is_killed_costs_no_outcome_and_no_lease(tmp_path: Path, model_dir: Path, kills: int) -> None:
     seed = 20261124
     rng = random.Random(f"{seed}/{kills}")

@@ -210,7 +210,7 @@ def test_two_desktops_at_once_know_nothing_of_each_other(tmp_path: Path) -> None
     assert [(name, reward) for name, reward, _ in ended] == [("write-note-7", 1.0), ("sort-file-7", 1.0)], ended
 
 
-@pytest.mark.long
+@pytest.mark.widest
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("plan", ["oracle", "spoiler"])
 def test_every_family_is_solved_by_its_oracle_and_not_by_its_spoiler(tmp_path: Path, plan: str) -> None:

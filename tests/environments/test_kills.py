@@ -69,7 +69,7 @@ def test_kills_of_a_host_at_six_moments(gateway: Running, tmp_path: Path) -> Non
 
 
 @needs_box
-@pytest.mark.long
+@pytest.mark.widest
 @pytest.mark.timeout(1200)
 def test_kills_of_a_host_at_fifty_moments(gateway: Running, tmp_path: Path) -> None:
     kill_and_look(gateway, tmp_path, 50, random.SystemRandom().randrange(1 << 32))

@@ -57,8 +57,7 @@ def test_rollouts_are_not_the_persons_turns(journal: Journal) -> None:
     """Neither are they part of the history, nor do they push it out of what is read."""
     hacked(journal)
     for n in range(120, 120 + 900):
-        name = f"session-{n:03d}"
-        judged(journal, n, -1, [7, 8], rollout=Rollout("web", "task", name, 1))
+        judged(journal, n, -1, [7, 8], rollout=Rollout("web", "task", f"group-{n // 9}", 9))
     assert {alarm["sign"] for alarm in journal.status.figures()["alarms"]} == {"length", "repetition"}
 
 

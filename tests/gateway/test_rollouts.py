@@ -53,7 +53,7 @@ def test_a_rollout_is_two_headers_and_a_post(gateway: Running) -> None:
     answer = post(gateway, "one", {"outcome": 1})
     assert answer.status_code == 200, answer.text
     group = {"group_id": "g", "ended": 1, "size": 2, "state": "open", "why": None}
-    assert answer.json() == {"id": "one", "outcome": 1.0, "failure": None, "group": group}
+    assert answer.json() == {"id": "one", "outcome": 1.0, "failure": None, "steps": 2, "group": group}
     assert post(gateway, "one", {"outcome": 1.0}).json() == answer.json(), "posted again"
     assert gateway.journal.rollouts.owner("one") == Rollout("terminal", "g", "g", 2)
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.servers import wait_until
 from turnwise.environments.base import Task
 from turnwise.environments.terminal.environment import TerminalEnvironment
 from turnwise.environments.terminal.files_task import FilesCheck
@@ -264,7 +265,7 @@ def test_14_time_bombs(graded: TerminalEnvironment, tmp_path: Path) -> None:
     bomb = f"while true; do echo {MARK} >> /box/program.sh; sleep 0.01; done"
     late = f"(trap '' TERM HUP INT; setsid nohup sh -c 'sleep 31.42; {bomb}' > /dev/null 2>&1 &)"
     graded.step(run(f"{late}; at now < /dev/null; crontab -l"))
-    assert living("31.42")
+    wait_until(lambda: bool(living("31.42")))
     assert graded.score().reward == 0.0
     assert living("31.42") == []
 

@@ -83,7 +83,7 @@ def test_what_is_no_pack_is_said(tmp_path: Path) -> None:
     file.write_bytes(b"PK\x03\x04 noise" * 100)
     for path, said in (
         (file, "cannot be read as a .zip"),
-        (tmp_path / "none", "No such file"),
+        (tmp_path / "none", "there is no file"),
         (zipped(tmp_path / "empty", {"README": b"x"}), "there is no SKILL.md in"),
         (zipped(tmp_path / "twice", {"a/SKILL.md": text("one"), "b/SKILL.md": text("one")}), "is in .* already"),
         (zipped(tmp_path / "bad", {"a/SKILL.md": text("../one")}), "a/SKILL.md, line 2: .* cannot be a skill's name"),

@@ -29,7 +29,7 @@ seed => { core.EPISODE_MAX_TIME = 86400000; Math.seedrandom(String(seed)); core.
 def _root() -> Path | None:
     spec = find_spec("miniwob")
     places = spec.submodule_search_locations if spec is not None else None
-    return Path(next(iter(places))) / "html" if places else None
+    return (Path(next(iter(places))) / "html").resolve() if places else None
 
 
 @cache

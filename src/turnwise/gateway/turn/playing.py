@@ -51,7 +51,7 @@ class Playing:
     ) -> None:
         self._journal, self._traffic = journal, traffic
         self._monotonic, self._sleep = monotonic, sleep
-        self._known: OrderedDict[str, Rollout | None] = OrderedDict()
+        self._known: OrderedDict[str, tuple[Rollout, str | None] | None] = OrderedDict()
 
     async def recognised(self, caller: Caller) -> Caller:
         """The caller with what was said of its session before; one that says itself what it is, as it is.
@@ -65,11 +65,24 @@ class Playing:
             self._known.pop(session, None)
             return caller
         if session not in self._known:
-            self._known[session] = await asyncio.to_thread(self._journal.rollouts.owner, session)
+            self._known[session] = await asyncio.to_thread(self._look_up, session)
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
         known = self._known[session]
-        return caller if known is None else replace(caller, rollout=known, key=f"rollout:{session}")
+        if known is None:
+            return caller
+        rollout, key = known
+        return replace(caller, rollout=rollout, key=key or caller.key)
+
+    def _look_up(self, session: str) -> tuple[Rollout, str | None] | None:
+        """What a session is as a rollout, and the key of whoever asks in it; None where that is who began it, by
+        headers of its own."""
+        rollout = self._journal.rollouts.owner(session)
+        if rollout is None:
+            return None
+        client = self._journal.rollouts.client_of(session)
+        ours = f"rollout:{session}"
+        return rollout, ours if client in (None, ours) else None
 
     def news_of(self, session_id: str) -> None:
         """Something was said of a session."""

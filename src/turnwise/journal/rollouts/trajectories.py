@@ -183,6 +183,12 @@ class Trajectories:
             row = c.execute(found.where(J.session_id == session_id)).one_or_none()
             return None if row is None else Rollout(*row)
 
+    def client_of(self, session_id: str) -> str | None:
+        """The key of the client that asks in a session; None where nobody has asked yet."""
+        with self._store.reading() as c:
+            of = schema.sessions.c
+            return c.execute(select(of.client).where(of.id == session_id)).scalar_one_or_none()
+
     def announce(self, session_id: str, said: Rollout, instead_of: str | None = None) -> int:
         """Say of a session that it is a rollout, before its first request or again; the client need say nothing then.
         Gives how many of its steps were answered.
