@@ -8,6 +8,7 @@ the rest is played.
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -163,7 +164,7 @@ class Rollouts:
         except (LeaseLost, JournalError):
             raise
         except Exception as e:  # whatever it is, it is of this rollout: the others go on
-            log.exception("the rollout %s ended with an error", play.session)
+            log.error("the rollout %s ended with an error:\n%s", play.session, _plain(traceback.format_exc()))
             if ended is None:
                 ended = Ended(play, None, f"{type(e).__name__}: {_plain(str(e))}"[:MOST_OF_A_FAILURE], steps)
                 self._leases.score(lease, None, ended.failure, {"steps": steps})
