@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import sqlite3
 import subprocess
 import tarfile
@@ -112,3 +113,13 @@ def test_git_reads_a_copy_and_runs_nothing_that_was_left(tmp_path: Path) -> None
     assert reason(tmp_path, **asked, **{"is": "first\n"}) is None
     (tmp_path / ".git" / "HEAD").unlink()
     assert "there is no" in str(reason(tmp_path, **asked, **{"is": "first\n"}))
+
+
+def test_an_archive_that_would_fill_the_memory_is_not_unpacked(tmp_path: Path) -> None:
+    """Its padding stands before the first member, where no size of a member is seen."""
+    header = tarfile.TarInfo("x").tobuf(tarfile.PAX_FORMAT)
+    (tmp_path / "a").write_bytes(lzma.compress(b"0" * (64 << 20) + header))
+    assert reason(tmp_path, kind="tar", way="a", **{"is": {"x": ""}}) == "a: the archive is too large"
+    with zipfile.ZipFile(tmp_path / "b", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("x", b"0" * (8 << 20))
+    assert "another way" in str(reason(tmp_path, kind="zip", way="b", **{"is": {"x": ""}}))

@@ -39,7 +39,7 @@ token => window.turnwiseToken === token && typeof WOB_DONE_GLOBAL !== 'undefined
 def _root() -> Path | None:
     spec = find_spec("miniwob")
     places = spec.submodule_search_locations if spec is not None else None
-    return Path(next(iter(places))) / "html" if places else None
+    return (Path(next(iter(places))) / "html").resolve() if places else None
 
 
 @cache

@@ -138,7 +138,7 @@ def _in_tar(content: bytes) -> Iterator[tuple[str, bytes]]:
 def _whole(content: bytes) -> bytes:
     """An archive without its compression, which is undone no further than it may be long: what stands between the
     members of one, too, could be made to fill the memory."""
-    for opened in (gzip.GzipFile, bz2.BZ2File, lzma.LZMAFile):
+    for opened in (gzip.open, bz2.open, lzma.open):
         with contextlib.suppress(OSError, lzma.LZMAError), opened(io.BytesIO(content)) as packed:
             found = packed.read(MOST_UNPACKED + 1)
             if len(found) > MOST_UNPACKED:
