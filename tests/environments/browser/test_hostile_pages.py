@@ -13,6 +13,7 @@ from tests.environments.browser import conftest
 from tests.environments.browser.conftest import Step, needs_browser
 from turnwise.environments.base import Action, Call, Task
 from turnwise.environments.browser.environment import BrowserEnvironment
+from turnwise.environments.browser.tab import MOST_TABS
 
 pytestmark = [needs_browser, pytest.mark.slow]
 
@@ -114,6 +115,62 @@ def test_a_page_cannot_lie_about_what_is_seen(
     monkeypatch.setitem(conftest.PAGES, "/lie", lie + "</script>")
     text = browser.reset(Task("t", "web", "Do it.", {"url": f"{site}/lie", "answer": "x"})).text
     assert '<button> "Buy" at (' in text
+
+
+CLOBBERED = {
+    "numbers": "<form>hello<input name=scrollTop><input name=scrollLeft></form>",
+    "tags": "<form onclick=1>hello<input name=tagName><input name=childNodes><input name=matches></form>",
+    "boxes": "<form>hello<input name=getBoundingClientRect><input name=shadowRoot><input name=getAttribute></form>",
+    "the document": "<form name=activeElement>hello</form><img name=querySelectorAll><img name=documentElement>"
+    "<img name=scrollingElement><img name=title><img name=body><img name=elementFromPoint>",
+    "a number as value": "<ol><li tabindex=0 value=3 id=a>hello</ol><script>a.focus()</script>",
+}
+
+
+@pytest.mark.parametrize("what", CLOBBERED)
+def test_names_of_elements_hide_nothing(
+    what: str, at: Callable[[str], Step], browser: BrowserEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(conftest.PAGES, "/names", f"<button id=b>Buy</button>{CLOBBERED[what]}")
+    step = at("/names")
+    assert "Succeeded: `click` on <button>" in step("click", x=12, y=12)
+    text = browser.step(Action((Call("wait", {"seconds": 0}),)))[0].text
+    assert '<button> "Buy" at (' in text and "hello" in text and "left out" not in text, text
+
+
+def test_half_a_sign_is_no_fault(at: Callable[[str], Step], monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = "<button style='position:fixed;left:0;top:0'>B</button><script>document.title = 'T\\ud800x'; "
+    odd += (
+        "document.querySelector('button').textContent = 'B\\udc00'; setTimeout(() => alert('A\\ud800'), 300)</script>"
+    )
+    monkeypatch.setitem(conftest.PAGES, "/odd", odd)
+    step = at("/odd")
+    assert '<button> "B?"' in step("click", x=5, y=5)
+    assert 'The page said "A' in step("wait", seconds=1)
+
+
+def test_a_page_that_cannot_be_read_is_the_sites_fault(
+    at: Callable[[str], Step], browser: BrowserEnvironment, site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = at("/second")
+    monkeypatch.setattr("turnwise.environments.browser.tab.STATE", "() => { throw new Error('no'); }")
+    assert step("click", x=5, y=5) == "Failed: `click`: the page cannot be read"
+    monkeypatch.undo()
+    assert "Succeeded" in step("click", x=5, y=5)
+    assert browser.score().details["faults"] == {"site": 1}
+
+
+def test_tabs_without_end_are_closed(
+    at: Callable[[str], Step], browser: BrowserEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flood = "<button style='position:fixed;left:0;top:0;width:99px;height:50px' onclick="
+    flood += "\"for (let n = 0; n < 25; n++) window.open('/second')\">Open</button>"
+    monkeypatch.setitem(conftest.PAGES, "/flood", flood)
+    step = at("/flood")
+    step("click", x=9, y=9)
+    text = browser.step(Action((Call("wait", {"seconds": 2}),)))[0].text
+    assert f"Tab 0 of {MOST_TABS}: " in text and text.count("/second") < MOST_TABS
+    assert len(browser._tabs._context.pages) == MOST_TABS
 
 
 def test_a_page_of_50_mb_is_looked_at_in_bounded_time(

@@ -10,6 +10,7 @@ import pytest
 from tests.environments.browser.conftest import needs_browser
 from turnwise.environments.actors import Actor, ScriptedActor
 from turnwise.environments.base import Action, Call, InfrastructureFailure, Task, TaskOutcome
+from turnwise.environments.browser.chromium import driver
 from turnwise.environments.browser.environment import BrowserEnvironment
 from turnwise.environments.browser.kind import KIND
 from turnwise.environments.browser.miniwob import page_names
@@ -57,6 +58,25 @@ def test_a_rule_solves_what_nobody_and_a_spoiler_do_not(name: str, shared: Brows
     assert played(shared, ScriptedActor([Action(claims)]), name, 7).reward == 0.0
 
 
+@pytest.mark.parametrize("there", ["click-test", "click-test-2", "../core/core.js"])
+def test_a_page_that_was_left_gives_no_verdict(there: str, shared: BrowserEnvironment) -> None:
+    shared.reset(Task("t", "web", PROMPT, {"miniwob": "click-test", "seed": 3}))
+    url = f"http://miniwob.invalid/miniwob/{there}" + (".html" if "core" not in there else "")
+    shared.step(Action((Call("goto_url", {"url": url}),)))
+    if there != "../core/core.js":
+        driver().run(shared._tabs.front.evaluate("core.startEpisodeReal(); core.endEpisode(1.0)"), 20)
+    observation, done = shared.step(Action((Call("wait", {"seconds": 0.1}),)))
+    assert not done and shared.score().reward == 0.0 and "Succeeded" in observation.results[0]
+
+
+@pytest.mark.parametrize(("raw", "reward"), [(0.5, 0.0), (1.0, 1.0), (-1.0, 0.0)])
+def test_a_part_is_not_enough(raw: float, reward: float, shared: BrowserEnvironment) -> None:
+    shared.reset(Task("t", "web", PROMPT, {"miniwob": "click-test", "seed": 3}))
+    driver().run(shared._tabs.front.evaluate(f"core.endEpisode({raw})"), 20)
+    _, done = shared.step(Action((Call("wait", {"seconds": 0.1}),)))
+    assert done and shared.score().reward == reward
+
+
 @pytest.mark.long
 def test_every_rule_solves_its_task(shared: BrowserEnvironment) -> None:
     failed = [name for name in RULES if played(shared, MiniwobOracle(name), name, 101).reward < 1]
@@ -102,8 +122,6 @@ def test_a_browser_that_crashes_is_no_reward_and_no_other_rollouts_business(shar
 
 def crash(environment: BrowserEnvironment) -> Action:
     """Have the browser end as if it were killed, then ask it something."""
-    from turnwise.environments.browser.chromium import driver
-
     browser = environment._tabs._context.browser
     assert browser is not None
     driver().run(browser.close(), 20)

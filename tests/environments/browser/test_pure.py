@@ -14,6 +14,7 @@ from turnwise.environments.browser.calls import TOOLS, BadCall, RefusedCall, che
 from turnwise.environments.browser.feedback import Done, Happened, PageState, told
 from turnwise.environments.browser.lines import block_of, calls_in
 from turnwise.environments.browser.miniwob_oracle import SeenElement, screen_of
+from turnwise.environments.browser.tab import _number, clean
 from turnwise.environments.browser.web_task import web_task
 from turnwise.errors import DataError
 
@@ -126,6 +127,11 @@ def test_what_is_told_of_a_call(done: Done, said: str) -> None:
         ({"url": "http://a", "answer": 5}, "'answer' is a text"),
         ({"url": "http://a", "answer": "b", "hosts": ["*"]}, "'hosts' has"),
         ({"url": "http://a", "answer": "b", "hosts": ["a;b"]}, "'hosts' has"),
+        ({"url": "http://a", "answer": "b", "hosts": ["a:70000"]}, "'hosts' has"),
+        ({"url": "http://a", "answer": "b", "hosts": ["127.0.0.1"]}, "give its port"),
+        ({"url": "http://a", "answer": "b", "hosts": ["shop.localhost"]}, "give its port"),
+        ({"url": "http://a", "answer": "b", "hosts": ["[::1]"]}, "give its port"),
+        ({"url": "http://a", "answer": "b", "hosts": ["192.168.1.7"]}, "give its port"),
         ({"url": "http://a", "answer": "b", "window": [5, 5]}, "200 to 4000"),
         ({"url": "http://a", "answer": "b", "reward": 1}, "no 'reward'"),
         ({"miniwob": "../core/core"}, "MiniWoB"),
@@ -140,9 +146,23 @@ def test_a_task_that_is_wrong_is_told_what(data: dict[str, object], said: str) -
 def test_an_answer_is_right_whatever_its_case_and_space() -> None:
     task = web_task({"url": "http://a", "answer": ["Forty  two", "42"]})
     assert task.is_right(" forty two. ") and task.is_right("42") and not task.is_right("It is 42")
-    assert task.hosts == ("a",)
+    assert task.hosts == ("a:80",)
     parts = web_task({"url": "http://a", "contains": ["red", "Blue"]})
     assert parts.is_right("blue and RED") and not parts.is_right("red")
+
+
+def test_each_host_has_a_port() -> None:
+    named = ["shop.example", "*.example.org", "127.0.0.1:8000", "[::1]:9"]
+    task = web_task({"url": "HTTPS://shop.example/x", "answer": "a", "hosts": named})
+    wild = ("*.example.org:80", "*.example.org:443")
+    assert task.hosts == ("shop.example:443", *wild, "127.0.0.1:8000", "[::1]:9")
+    assert web_task({"url": "http://127.0.0.1/", "answer": "a"}).hosts == ("127.0.0.1:80",)
+    assert web_task({"url": "http://127.0.0.1:81?x", "answer": "a"}).hosts == ("127.0.0.1:81",)
+
+
+def test_what_a_page_gives_is_cleaned_and_its_numbers_are_numbers() -> None:
+    assert clean({"a\ud800": ["x\udc00y", 1, None]}) == {"a?": ["x?y", 1, None]}
+    assert [_number(odd) for odd in (None, {}, "7", True, float("nan"), float("inf"), 2.6)] == [0, 0, 0, 0, 0, 0, 2]
 
 
 def test_an_observation_is_read_as_its_elements() -> None:

@@ -45,6 +45,31 @@ def test_links_history_and_addresses(at: At, site: str) -> None:
     assert "The site answered with status 404." in step("goto_url", url=f"{site}/gone")
 
 
+def test_going_back_over_a_place_on_the_same_page(at: At, site: str, browser: BrowserEnvironment) -> None:
+    step = at("/second")
+    step("goto_url", url=f"{site}/second#place")
+    assert f"The page is now {site}/second " in step("go_back")
+    assert "The page is now about:blank" in step("go_back")
+    assert step("go_back") == "Failed: `go_back`: there is no page before this one"
+
+
+def test_a_long_text_is_written_whole(at: At) -> None:
+    step = at("/field")
+    told = step("write", text="word " * 1999 + "end")
+    assert told.startswith("Succeeded: `write`") and "Note" not in told, told
+
+
+def test_calls_that_come_too_late_are_not_done(
+    at: At, browser: BrowserEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at("/second")
+    monkeypatch.setattr("turnwise.environments.browser.environment.CALLS_S", 0.2)
+    waits = Action((Call("wait", {"seconds": 0.5}), Call("done", {"answer": "42"})))
+    observation, ended = browser.step(waits)
+    assert observation.results[0].startswith("Succeeded") and observation.results[1].startswith("Not done: ")
+    assert not ended and browser.score().reward == 0.0
+
+
 def test_addresses_that_no_task_allows(at: At, browser: BrowserEnvironment) -> None:
     step = at("/")
     refused = "Failed: `goto_url`: this address is none that the task allows"

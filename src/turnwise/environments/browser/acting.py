@@ -20,6 +20,8 @@ ACT_S = 10.0
 """Longest wait for mouse and keys."""
 SETTLE_S = 0.06
 """What a page has to react before it is looked at."""
+MOST_KEYED = 200
+"""Characters that are typed a key each; a longer text is put in whole."""
 TRIES = 2
 """To open a page, where the network, not the site, is why it did not come."""
 NETWORK = ("ERR_CONNECTION", "ERR_NAME", "ERR_INTERNET", "ERR_NETWORK", "ERR_TIMED_OUT", "ERR_HTTP2", "ERR_ADDRESS")
@@ -94,7 +96,10 @@ async def _act(tabs: Tabs, tool: str, given: dict[str, Any], before: PageState, 
                     raise ValueError("no field has the focus; click on one first")
                 await page.keyboard.press("Control+A")
                 await page.keyboard.press("Delete")
-                await page.keyboard.type(given["text"])
+                if len(given["text"]) > MOST_KEYED:
+                    await page.keyboard.insert_text(given["text"])
+                else:
+                    await page.keyboard.type(given["text"])
             case "press_keys":
                 for key in given["keys"]:
                     await page.keyboard.press(key)
@@ -105,7 +110,9 @@ async def _act(tabs: Tabs, tool: str, given: dict[str, Any], before: PageState, 
             case "goto_url":
                 await goto(tabs, given["url"])
             case "go_back":
-                if await page.go_back(timeout=LOAD_S * 1000, wait_until="domcontentloaded") is None:
+                left = page.url
+                answer = await page.go_back(timeout=LOAD_S * 1000, wait_until="domcontentloaded")
+                if answer is None and page.url == left:  # None is also what a place on the same page gives
                     raise ValueError("there is no page before this one")
             case "wait":
                 await asyncio.sleep(given["seconds"])

@@ -7,6 +7,7 @@ decides about the outcome, which the task's own verifier does.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
@@ -27,10 +28,13 @@ MOST_UNREADABLE = 3
 """Answers in a row without a call that can be done, after which the episode ends."""
 MOST_CALLS = 10
 """Calls of one answer that are done."""
+CALLS_S = 100.0
+"""After this long no further call of an answer is begun: with the longest one all stays below STEP_S."""
 STEP_S = 180.0
-"""Longest time for all of a step."""
+"""Longest time for all of a step; a machine that takes longer failed."""
 FORMAT = "No call of a tool was found in your answer. Call one or more of your tools."
 NOT_DONE = "Not done: a call before it ended the task, or there were too many."
+TOO_LATE = f"Not done: the calls before it took {CALLS_S:g} s."
 T = TypeVar("T")
 
 
@@ -56,6 +60,7 @@ class BrowserEnvironment:
         self._outcome: TaskOutcome | None = None
         self._faults: Counter[str] = Counter()
         self._verdict: float | None = None
+        self._mark = ""
         goal = self._within(self._begin(self._task), "begin")
         return Observation("\n\n".join(part for part in (task.prompt, goal, self._look()) if part))
 
@@ -99,7 +104,7 @@ class BrowserEnvironment:
         if self._ended == "format":
             return -1.0
         if task.miniwob is not None:
-            return float(self._verdict is not None and self._verdict > 0)
+            return float(self._verdict is not None and self._verdict >= 1)
         return float(self._answer is not None and bool(self._answer.strip()) and task.is_right(self._answer))
 
     def _look(self) -> str:
@@ -122,7 +127,8 @@ class BrowserEnvironment:
         await self._tabs.open()
         if task.miniwob is not None:
             await miniwob.serve(context)
-            return await miniwob.begin(self._tabs.front, task.miniwob, task.seed)
+            goal, self._mark = await miniwob.begin(self._tabs.front, task.miniwob, task.seed)
+            return goal
         assert task.url is not None
         try:
             async with asyncio.timeout(LOAD_S * TRIES + 5):
@@ -134,9 +140,13 @@ class BrowserEnvironment:
     async def _calls(self, task: WebTask, action: Action) -> list[str]:
         results: list[str] = []
         readable = False
+        began = time.monotonic()
         for call in action.calls:
             if self._ended or len(results) >= MOST_CALLS:
                 results.append(NOT_DONE)
+                continue
+            if time.monotonic() - began > CALLS_S:
+                results.append(TOO_LATE)
                 continue
             done = await do(self._tabs, call, *task.window)
             readable |= done.readable
@@ -150,7 +160,8 @@ class BrowserEnvironment:
     async def _after(self, task: WebTask, done: Done) -> None:
         """Whether the call ended the task."""
         if task.miniwob is not None:
-            self._verdict = await miniwob.result(self._tabs.pages[0]) if self._tabs.pages else None
+            pages = self._tabs.pages
+            self._verdict = await miniwob.result(pages[0], self._mark) if pages else None
             if self._verdict is not None:
                 self._ended = "page"
         if done.tool == "done" and done.fault is None:

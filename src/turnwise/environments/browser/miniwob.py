@@ -6,22 +6,32 @@ what is right; the agent's tools run no script, so that it can say nothing in it
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
+import secrets
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from playwright.async_api import BrowserContext, Page, Route
+from playwright.async_api import BrowserContext, Error, Page, Route
 
 from turnwise.environments.base import InfrastructureFailure
+from turnwise.environments.browser.tab import clean
 from turnwise.errors import DataError
 
 HOST = "miniwob.invalid"
 MINIWOB_WINDOW = (500, 320)
 READY_S = 10.0
+RESULT_S = 5.0
+"""Longest wait for a verdict."""
 _QUIET = "#reward-display, #click-canvas, #sync-task-cover { display: none !important }"
 _BEGIN = """
 seed => { core.EPISODE_MAX_TIME = 86400000; Math.seedrandom(String(seed)); core.startEpisodeReal(); }
+"""
+_MARK = "token => { Object.defineProperty(window, 'turnwiseToken', { value: token }); }"
+_RESULT = """
+token => window.turnwiseToken === token && typeof WOB_DONE_GLOBAL !== 'undefined' && WOB_DONE_GLOBAL ?
+  WOB_RAW_REWARD_GLOBAL : null
 """
 
 
@@ -46,20 +56,27 @@ async def serve(context: BrowserContext) -> None:
     await context.route(f"http://{HOST}/**", _answer)
 
 
-async def begin(page: Page, name: str, seed: int) -> str:
-    """Open a task and start it; gives what the page asks for. Raises Playwright's errors."""
+async def begin(page: Page, name: str, seed: int) -> tuple[str, str]:
+    """Open a task and start it; gives what the page asks for, and the mark of it. Raises Playwright's errors."""
     await page.goto(f"http://{HOST}/miniwob/{name}.html", wait_until="load")
     await page.wait_for_function("() => core.cover_div !== null", timeout=READY_S * 1000)
     await page.add_style_tag(content=_QUIET)
     await page.evaluate(_BEGIN, seed)
     await page.wait_for_function("() => WOB_TASK_READY", timeout=READY_S * 1000)
-    return str(await page.evaluate("() => core.getUtterance()"))
+    mark = secrets.token_hex(16)
+    await page.evaluate(_MARK, mark)
+    return clean(str(await page.evaluate("() => core.getUtterance()"))), mark
 
 
-async def result(page: Page) -> float | None:
-    """The page's verdict, from -1 to 1; None while the task is open."""
-    found = await page.evaluate("() => WOB_DONE_GLOBAL ? WOB_RAW_REWARD_GLOBAL : null")
-    return None if found is None else float(found)
+async def result(page: Page, mark: str) -> float | None:
+    """The page's verdict, from -1 to 1; None while the task is open, and for good where its page was left: another
+    page, or the same one opened anew, has no mark."""
+    try:
+        async with asyncio.timeout(RESULT_S):
+            found = await page.evaluate(_RESULT, mark)
+    except (Error, TimeoutError):  # it went elsewhere in between; whether the browser crashed is asked elsewhere
+        return None
+    return float(found) if isinstance(found, (int, float)) else None
 
 
 async def _answer(route: Route) -> None:

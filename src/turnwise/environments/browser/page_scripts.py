@@ -1,92 +1,119 @@
-"""What is asked of a page, as scripts. They run in a world of their own, where the page's own cannot change them."""
+"""What is asked of a page, as scripts. They run in a world of their own, where the page's own cannot change them.
+
+A form, or the document, answers to the names of what is in it before its own (`form.tagName` is an input of that name).
+So what they are is read by `R` (and done by `C`) through their kind; an element that cannot be read is left out.
+"""
 
 STATE = """
 () => {
-  const deep = () => { let e = document.activeElement;
-    while (e && e.shadowRoot && e.shadowRoot.activeElement) e = e.shadowRoot.activeElement; return e; };
-  const e = deep(), root = document.scrollingElement || document.documentElement;
-  const editable = !!e && (e.isContentEditable || e.tagName === 'TEXTAREA' || e.tagName === 'SELECT' ||
-    (e.tagName === 'INPUT' && !['button', 'submit', 'reset', 'image', 'checkbox', 'radio', 'file'].includes(e.type)));
-  const cut = (t, n) => (t || '').slice(0, n);
-  const value = !e ? null : e.tagName === 'SELECT' ? (e.selectedOptions[0] || {}).text : 'value' in e ? e.value :
-    e.isContentEditable ? e.innerText : null;
+  const shadow = e => { const r = R(e, 'shadowRoot'); return r && r.activeElement; };
+  const deep = () => { let e = R(document, 'activeElement'); while (e && shadow(e)) e = shadow(e); return e; };
+  const number = n => typeof n === 'number' && isFinite(n) ? n : 0;
+  const cut = (t, n) => String(t === null || t === undefined ? '' : t).slice(0, n);
+  const e = deep(), tag = e ? String(R(e, 'tagName')).toUpperCase() : '', all = R(document, 'documentElement');
+  const root = R(document, 'scrollingElement') || all;
+  const editable = !!e && (!!R(e, 'isContentEditable') || tag === 'TEXTAREA' || tag === 'SELECT' ||
+    (tag === 'INPUT' && !['button', 'submit', 'reset', 'image', 'checkbox', 'radio', 'file'].includes(e.type)));
+  const value = !e ? null : tag === 'SELECT' ? (e.selectedOptions[0] || {}).text : R(e, 'value') !== undefined ?
+    R(e, 'value') : R(e, 'isContentEditable') ? R(e, 'innerText') : null;
   let inner = 0, fields = 0, seen = 0;
-  for (const other of document.querySelectorAll('*')) {
+  for (const other of C(document, 'querySelectorAll', '*')) {
     if (++seen > 20000) break;
-    inner += other.scrollTop + other.scrollLeft;
-    if (other.checked || other.selected || other.open) fields += seen;
+    try {
+      inner += number(R(other, 'scrollTop')) + number(R(other, 'scrollLeft'));
+      if (R(other, 'checked') || R(other, 'selected') || R(other, 'open')) fields += seen;
+    } catch { continue; }
   }
-  return { x: Math.round(root ? root.scrollLeft : 0), y: Math.round(root ? root.scrollTop : 0),
-    inner: Math.round(inner), size: seen, fields,
-    text: (document.documentElement ? document.documentElement.textContent : '').length,
-    editable, focus: SAY(e === document.body ? null : e), value: value === null ? null : cut(value, 2000),
-    title: cut(document.title, 200) };
+  return { x: Math.round(root ? R(root, 'scrollLeft') : 0), y: Math.round(root ? R(root, 'scrollTop') : 0),
+    inner: Math.round(inner), size: seen, fields, text: (all ? R(all, 'textContent') : '').length,
+    editable, focus: SAY(e === R(document, 'body') ? null : e), value: value === null ? null : cut(value, 12000),
+    title: cut(R(document, 'title'), 200) };
 }
 """
 
 TARGET = """
-(x, y) => { let e = document.elementFromPoint(x, y);
-  while (e && e.shadowRoot) { const d = e.shadowRoot.elementFromPoint(x, y); if (!d || d === e) break; e = d; }
+(x, y) => { let e = C(document, 'elementFromPoint', x, y);
+  while (e && R(e, 'shadowRoot')) {
+    const d = R(e, 'shadowRoot').elementFromPoint(x, y); if (!d || d === e) break; e = d; }
   return SAY(e); }
 """
 
 SEEN = """
 (mostLines, mostText) => {
-  const lines = [], active = document.activeElement;
+  const lines = [], active = R(document, 'activeElement');
   const plain = t => (t || '').replace(/\\s+/g, ' ').trim();
-  const own = e => plain([...e.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join(' '));
-  const acts = e => e.matches('a[href],button,input,select,textarea,summary,option,label,[role],[onclick],[tabindex],' +
-    '[contenteditable],svg *,canvas,img') || getComputedStyle(e).cursor === 'pointer';
+  const acts = e => C(e, 'matches', 'a[href],button,input,select,textarea,summary,option,label,[role],[onclick],' +
+    '[tabindex],[contenteditable],svg *,canvas,img') || getComputedStyle(e).cursor === 'pointer';
   let left = 0, cut = 0;
-  const visit = (root) => {
-    for (const e of root.querySelectorAll('*')) {
+  const one = e => {
+    if (R(e, 'shadowRoot')) visit(R(e, 'shadowRoot'));
+    const tag = R(e, 'tagName').toUpperCase();
+    if (['SCRIPT', 'STYLE', 'HEAD', 'META', 'LINK', 'TITLE', 'OPTION', 'HTML', 'BODY', 'DEFS'].includes(tag)) return;
+    if (!plain(OWN(e)) && !acts(e)) return;
+    const r = C(e, 'getBoundingClientRect');
+    if (r.width < 1 || r.height < 1 || r.bottom <= 0 || r.right <= 0 || r.top >= innerHeight || r.left >= innerWidth)
+      return;
+    const s = getComputedStyle(e);
+    if (s.visibility !== 'visible' || s.display === 'none' || +s.opacity < 0.05) return;
+    const x = Math.min(Math.max(r.left + r.width / 2, 0), innerWidth - 1);
+    const y = Math.min(Math.max(r.top + r.height / 2, 0), innerHeight - 1);
+    if (lines.length >= mostLines) { cut++; return; }
+    let line = SAY(e, mostText) + ` at (${Math.round(x)}, ${Math.round(y)})`;
+    if (e === active) line += ' focused';
+    if (tag === 'SELECT' && e.options) line += ' options: ' + [...e.options].slice(0, 30).map(
+      o => plain(o.text).slice(0, 60)).join(' | ');
+    lines.push(line);
+  };
+  const visit = root => {
+    for (const e of C(root, 'querySelectorAll', '*')) {
       if (++left > 20000) { cut++; return; }
-      if (e.shadowRoot) visit(e.shadowRoot);
-      if (['SCRIPT', 'STYLE', 'HEAD', 'META', 'LINK', 'TITLE', 'OPTION', 'HTML', 'BODY', 'DEFS'].includes(
-        e.tagName.toUpperCase())) continue;
-      const text = own(e), active_ = acts(e);
-      if (!text && !active_) continue;
-      const r = e.getBoundingClientRect();
-      if (r.width < 1 || r.height < 1 || r.bottom <= 0 || r.right <= 0 || r.top >= innerHeight || r.left >= innerWidth)
-        continue;
-      const s = getComputedStyle(e);
-      if (s.visibility !== 'visible' || s.display === 'none' || +s.opacity < 0.05) continue;
-      const x = Math.min(Math.max(r.left + r.width / 2, 0), innerWidth - 1);
-      const y = Math.min(Math.max(r.top + r.height / 2, 0), innerHeight - 1);
-      if (lines.length >= mostLines) { cut++; continue; }
-      let line = SAY(e, mostText) + ` at (${Math.round(x)}, ${Math.round(y)})`;
-      if (e === active) line += ' focused';
-      if (e.tagName === 'SELECT') line += ' options: ' + [...e.options].slice(0, 30).map(o => plain(o.text).slice(0, 60)
-        ).join(' | ');
-      lines.push(line);
+      try { one(e); } catch { cut++; }
     }
   };
   visit(document);
-  const root = document.scrollingElement || document.documentElement;
-  return { lines, cut, title: plain(document.title).slice(0, 200),
-    above: Math.round(root.scrollTop),
-    below: Math.max(0, Math.round(root.scrollHeight - innerHeight - root.scrollTop)) };
+  const root = R(document, 'scrollingElement') || R(document, 'documentElement');
+  const of = n => root ? R(root, n) || 0 : 0;
+  return { lines, cut, title: plain(R(document, 'title')).slice(0, 200), above: Math.round(of('scrollTop')),
+    below: Math.max(0, Math.round(of('scrollHeight') - innerHeight - of('scrollTop'))) };
 }
 """
 
 _SAY = """
+const kinds = new Map();
+const R = (e, name) => {
+  const kind = Object.getPrototypeOf(e);
+  if (!kinds.has(kind)) kinds.set(kind, new Map());
+  const known = kinds.get(kind);
+  if (!known.has(name)) {
+    let found = null;
+    for (let p = kind; p && !found; p = Object.getPrototypeOf(p)) found = Object.getOwnPropertyDescriptor(p, name);
+    known.set(name, found);
+  }
+  const d = known.get(name);
+  return !d ? undefined : d.get ? d.get.call(e) : d.value;
+};
+const C = (e, name, ...given) => R(e, name).call(e, ...given);
+const OWN = e => [...R(e, 'childNodes')].filter(n => R(n, 'nodeType') === 3).map(n => n.data).join(' ');
 const SAY = (e, most = 80) => {
-  if (!e || !e.tagName) return null;
+  try { return SAY_IT(e, most); } catch { return '<?>'; }
+};
+const SAY_IT = (e, most) => {
+  if (!e || !R(e, 'tagName')) return null;
   const plain = t => String(t === null || t === undefined ? '' : t).replace(/\\s+/g, ' ').trim().slice(0, most);
-  const tag = e.tagName.toLowerCase(), at = n => plain(e.getAttribute && e.getAttribute(n));
-  const named = e.labels && e.labels.length ? e.labels[0].textContent : '';
-  const words = tag === 'input' || tag === 'select' || tag === 'textarea' ? '' :
-    e.children.length ? [...e.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join(' ') : e.textContent;
+  const tag = R(e, 'tagName').toLowerCase(), at = n => plain(C(e, 'getAttribute', n));
+  const labels = R(e, 'labels'), parts = R(e, 'children').length, value = R(e, 'value');
+  const named = labels && labels.length ? R(labels[0], 'textContent') : '';
+  const words = tag === 'input' || tag === 'select' || tag === 'textarea' ? '' : parts ? OWN(e) : R(e, 'textContent');
   const name = at('aria-label') || plain(words) || at('alt') || at('placeholder') || at('title') || plain(named) ||
-    at('name') || plain(e.children.length && e.matches('a,button,[role]') ? e.textContent : '');
+    at('name') || plain(parts && C(e, 'matches', 'a,button,[role]') ? R(e, 'textContent') : '');
   let said = `<${tag}>`;
   if (tag === 'input') said += ' ' + (at('type') || 'text');
   if (at('role')) said += ` role=${at('role')}`;
   if (name) said += ` "${name}"`;
-  if (tag !== 'button' && typeof e.value === 'string' && e.value && !['checkbox', 'radio', 'password'].includes(e.type))
-    said += ` value "${plain(tag === 'select' ? (e.selectedOptions[0] || {}).text : e.value)}"`;
-  if (e.checked || at('aria-checked') === 'true') said += ' checked';
-  if (e.disabled) said += ' disabled';
+  if (tag !== 'button' && typeof value === 'string' && value && !['checkbox', 'radio', 'password'].includes(
+    R(e, 'type'))) said += ` value "${plain(tag === 'select' ? (e.selectedOptions[0] || {}).text : value)}"`;
+  if (R(e, 'checked') || at('aria-checked') === 'true') said += ' checked';
+  if (R(e, 'disabled')) said += ' disabled';
   if (tag === 'rect' || tag === 'circle' || tag === 'polygon' || tag === 'text' || tag === 'path') {
     const fill = at('fill'); if (fill) said += ` fill ${fill}`;
   }

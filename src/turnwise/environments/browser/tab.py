@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Coroutine
 from typing import Any
 
@@ -26,7 +27,7 @@ MOST_OF_A_TEXT = 120
 
 
 class PageHangs(Exception):
-    """The page does not answer: a fault of the site."""
+    """The page does not answer, or cannot be read: a fault of the site."""
 
 
 class Tabs:
@@ -52,7 +53,8 @@ class Tabs:
 
     @property
     def pages(self) -> list[Page]:
-        return [page for page in self._context.pages if not page.is_closed()]
+        """Those that are shown: ones that a page opens beyond them are closed."""
+        return [page for page in self._context.pages if not page.is_closed()][:MOST_TABS]
 
     def happened(self, loading: bool) -> Happened:
         """What was said since the last call of this."""
@@ -75,26 +77,26 @@ class Tabs:
             pages = self.pages
         if self.front not in pages:
             self.front = pages[-1]
-        seen = await self.ask(with_arguments(STATE)) or {}
+        seen = _fields(await self.ask(with_arguments(STATE)))
         return PageState(
             url=self.front.url,
             tabs=tuple(page.url for page in pages),
             tab=pages.index(self.front),
-            scroll=(int(seen.get("x", 0)), int(seen.get("y", 0)), int(seen.get("inner", 0))),
-            content=(int(seen.get("size", 0)), int(seen.get("text", 0)), int(seen.get("fields", 0))),
-            focus=seen.get("focus"),
-            editable=bool(seen.get("editable")),
-            value=seen.get("value"),
-            title=str(seen.get("title", "")),
+            scroll=(_number(seen.get("x")), _number(seen.get("y")), _number(seen.get("inner"))),
+            content=(_number(seen.get("size")), _number(seen.get("text")), _number(seen.get("fields"))),
+            focus=_text(seen.get("focus")),
+            editable=seen.get("editable") is True,
+            value=_text(seen.get("value")),
+            title=_text(seen.get("title")) or "",
         )
 
     async def target(self, x: int, y: int) -> str | None:
         """What is at a place, in a few words."""
-        return await self.ask(with_arguments(TARGET, x, y))
+        return _text(await self.ask(with_arguments(TARGET, x, y)))
 
     async def seen(self) -> dict[str, Any]:
         """What stands in the window: `lines`, one an element, and how much is above, below and left out."""
-        return await self.ask(with_arguments(SEEN, MOST_LINES, MOST_OF_A_TEXT)) or {}
+        return _fields(await self.ask(with_arguments(SEEN, MOST_LINES, MOST_OF_A_TEXT)))
 
     async def ask(self, expression: str) -> Any:
         """The value of a script in the page in front; None where it has no document yet. Raises PageHangs."""
@@ -117,7 +119,9 @@ class Tabs:
             if "closed" in first_line(e) or "context" in first_line(e).lower():  # it went elsewhere in between
                 return None
             raise InfrastructureFailure(f"the browser cannot be asked: {first_line(e)}") from e
-        return found.get("result", {}).get("value")
+        if "exceptionDetails" in found:
+            raise PageHangs("the page cannot be read")
+        return clean(found.get("result", {}).get("value"))
 
     async def leave_if_it_hangs(self) -> None:
         """Put an empty tab in the place of a page that does not answer: it would not let itself be left."""
@@ -143,6 +147,9 @@ class Tabs:
         task.add_done_callback(self._tasks.discard)
 
     def _watch(self, page: Page) -> None:
+        if page not in self.pages:
+            self._later(page.close())
+            return
         page.on("dialog", self._close)
         page.on("download", self._refused)
         page.on("crash", self._crash)
@@ -150,13 +157,13 @@ class Tabs:
 
     def _close(self, dialog: Dialog) -> None:
         if len(self._dialogs) < MOST_EVENTS:
-            self._dialogs.append(dialog.message)
+            self._dialogs.append(clean(dialog.message))
 
         self._later(dialog.dismiss())
 
     def _refused(self, download: Download) -> None:
         if len(self._downloads) < MOST_EVENTS:
-            self._downloads.append(download.suggested_filename)
+            self._downloads.append(clean(download.suggested_filename))
 
     def _crash(self, _page: Page) -> None:
         self._crashed = True
@@ -166,3 +173,29 @@ class Tabs:
             request = response.request
             if request.is_navigation_request() and response.frame == self.front.main_frame:
                 self._status = response.status
+
+
+def clean(value: Any) -> Any:
+    """What a page gave, with no text in it that cannot be written down (half a pair of UTF-16)."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [clean(each) for each in value]
+    if isinstance(value, dict):
+        return {clean(key): clean(each) for key, each in value.items()}
+    return value
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any) -> int:
+    """0 for what is no number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return 0
+    return int(value)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

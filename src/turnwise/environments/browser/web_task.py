@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from turnwise.environments.base import Action, Call
 from turnwise.environments.browser.calls import BadCall, address
 from turnwise.environments.browser.miniwob import HOST, MINIWOB_WINDOW, page_names
 from turnwise.errors import DataError
+from turnwise.patterns import anchored
 
 WINDOW = (1280, 720)
 """Width and height in pixels."""
 MOST_HOSTS = 50
+PORTS = {"http": 80, "https": 443}
+_HOST = anchored(r"(?P<name>(\*\.)?[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?")
 _KNOWN = {"url", "hosts", "window", "answer", "contains", "miniwob", "seed", "oracle"}
 
 
@@ -21,8 +26,8 @@ _KNOWN = {"url", "hosts", "window", "answer", "contains", "miniwob", "seed", "or
 class WebTask:
     """``url``: where it begins; None for a page of MiniWoB++ (``miniwob``, ``seed``), whose script says what is right.
 
-    ``hosts`` is all that its pages may reach. The answer of `done` is right where it is one of ``answers``, or has all
-    of ``contains`` in it; case and space do not count. ``window``: width and height in pixels.
+    ``hosts`` is all that its pages may reach, each with a port. The answer of `done` is right where it is one of
+    ``answers``, or has all of ``contains`` in it; case and space do not count. ``window``: width and height in pixels.
     """
 
     url: str | None
@@ -59,10 +64,7 @@ def web_task(data: Mapping[str, object]) -> WebTask:
     answers, contains = _texts(data, "answer"), _texts(data, "contains")
     if not answers and not contains:
         raise DataError("'answer' has the right answers, or 'contains' what a right one has in it; give one of them")
-    hosts = _texts(data, "hosts") or (url.split("/")[2],)
-    if len(hosts) > MOST_HOSTS or any(not _is_host(host) for host in hosts):
-        raise DataError(f"'hosts' has at most {MOST_HOSTS} names, as shop.example, *.example.org or 127.0.0.1:8000")
-    return WebTask(url, hosts, _window(data), answers, contains, oracle=oracle)
+    return WebTask(url, _hosts(data, url), _window(data), answers, contains, oracle=oracle)
 
 
 def _of_miniwob(data: Mapping[str, object], oracle: tuple[Action, ...]) -> WebTask:
@@ -82,9 +84,31 @@ def _texts(data: Mapping[str, object], key: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _is_host(host: str) -> bool:
-    name = host.removeprefix("*.")
-    return name.isascii() and all(sign.isalnum() or sign in ".-:[]" for sign in name) and bool(name)
+def _hosts(data: Mapping[str, object], url: str) -> tuple[str, ...]:
+    """Those that are named, each with a port: Chromium takes a name without one as every port of it."""
+    named, parts = _texts(data, "hosts"), urlsplit(url)
+    usual = PORTS[parts.scheme.lower()]
+    if len(named) > MOST_HOSTS:
+        raise DataError(f"'hosts' has at most {MOST_HOSTS} names")
+    found: list[str] = []
+    for host in named or (parts.netloc,):
+        match = _HOST.fullmatch(host)
+        if match is None or int(match["port"] or 1) not in range(1, 65536):
+            raise DataError(f"'hosts' has names as shop.example, *.example.org or 127.0.0.1:8000, not {host[:80]!r}")
+        if match["port"] is None and named and _is_near(match["name"]):
+            raise DataError(f"'hosts' names {host[:80]!r}, a host of this machine or network: give its port too")
+        ports = PORTS.values() if host.startswith("*.") else (usual,)
+        found += [host] if match["port"] else [f"{host}:{port}" for port in ports]
+    return tuple(found)
+
+
+def _is_near(name: str) -> bool:
+    """Whether it is this machine, or an address that is not of the open net."""
+    name = name.strip("[]").rstrip(".").lower()
+    try:
+        return not ipaddress.ip_address(name).is_global
+    except ValueError:
+        return name.split(".")[-1] == "localhost"
 
 
 def _window(data: Mapping[str, object]) -> tuple[int, int]:
