@@ -163,7 +163,8 @@ class _TerminalRun:
         episodes = self._stage.round(tasks, self._scale.group, name=f"round-{number}", advance=advance)
         # Groups that are all solved or all failed teach nothing: where there are no others, nothing is trained.
         log = self._out / "train.log"
-        command(self._home, "train", "now", "--wait", "--limit-min", "30", limit_s=TRAIN_LIMIT_S, log=log)
+        if command(self._home, "train", "now", "--wait", "--limit-min", "30", limit_s=TRAIN_LIMIT_S, log=log):
+            self._found.notes.append(f"After round {number} nothing was trained; {log.name} says why.")
         played = round_played(number, episodes, self._stage.version(), time.monotonic() - begun)
         if played is not None:
             self._found.rounds.append(played)

@@ -198,7 +198,7 @@ class TurnOpener:
             retried = None if asked.wants_choices else _retried(same.recent, caller)
             answered = None if retried is None else self.journal.lookups.turn(retried.id)
             if answered is not None:
-                return self._replay(answered, asked.request), None
+                return self._replay(answered, asked.request, caller), None
             found = self._place(asked, own, same)
         told = self._render(asked, found, version, limit)
         turn = OpenTurn(
@@ -272,7 +272,7 @@ class TurnOpener:
             code=TOO_LONG,
         )
 
-    def _replay(self, row: Turn, request: ModelRequest) -> OpenTurn:
+    def _replay(self, row: Turn, request: ModelRequest, caller: Caller) -> OpenTurn:
         """The turn of an answered request that is asked again: its recorded answer is given once more."""
         message = row.answer or answer_of("")
         if request.prefill:
@@ -296,7 +296,7 @@ class TurnOpener:
             unrecorded=self.unrecorded,
             replay=Final(message, FinishReason(row.finish_reason), usage, row.stop_string),
             response_ids=row.response_ids,
-            by_person=row.kind is TurnKind.MAIN,
+            by_person=row.kind is TurnKind.MAIN and caller.rollout is None,
         )
 
     # -- record --------------------------------------------------------------------------------------------------------
