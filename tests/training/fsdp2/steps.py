@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
 from tests.training.test_step import forked
 from tests.training.tiny import batch, no_tick, sample, train_config
@@ -73,6 +74,8 @@ def main() -> None:
     found = run(model, kind, ranks)
     if ranks.rank == 0:
         torch.save(found, out)
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
