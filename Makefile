@@ -89,13 +89,18 @@ browser: install ## install a Chromium without a screen and the pages of MiniWoB
 	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends chromium-headless-shell fonts-dejavu-core; then exit 0; fi; \
 	  echo "Chromium is not here, so the tests of the browser are skipped"
 
+.PHONY: sites
+sites: install ## install the web applications that `turnwise sites` starts, in an environment of their own; skipped without them
+	@$(BIN)/python -c "from turnwise.environments.sites.install import install; install()" || \
+	  echo "the sites are not here, so the tests of tasks on them are skipped"
+
 .PHONY: test
-test: pull postgres sandbox display desktop swe browser ## what the project promises, with the real model and real processes: under half an hour
+test: pull postgres sandbox display desktop swe browser sites ## what the project promises, with the real model and real processes: under half an hour
 	$(PYTEST) -m "not slow and not long and not clients and not tinker and not attacks and not widest" -n 2
 	$(PYTEST) -m "slow and not long and not clients and not tinker and not attacks and not gate and not widest"
 
 .PHONY: test-long
-test-long: pull postgres sandbox desktop swe browser ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
+test-long: pull postgres sandbox desktop swe browser sites ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
 	$(PYTEST) -m "long and not clients and not tinker and not attacks and not widest"
 
 .PHONY: test-widest

@@ -21,6 +21,7 @@ from turnwise import __version__
 from turnwise.cli.bench import bench_app, judge_app
 from turnwise.cli.environments.calls import calls
 from turnwise.cli.environments.rollout import rollout
+from turnwise.cli.environments.sites import sites_app
 from turnwise.cli.environments.swe import swe_app
 from turnwise.cli.environments.tasks import tasks_app
 from turnwise.cli.environments.tools import tools
@@ -72,6 +73,7 @@ app.add_typer(schedule_app, name="schedule")
 app.add_typer(train_app, name="train")
 app.add_typer(tasks_app, name="tasks")
 tasks_app.add_typer(swe_app, name="swe")
+app.add_typer(sites_app, name="sites")
 tasks_app.command("tools", epilog="Example: turnwise tasks tools --families chain_sum,gcd --out t.jsonl")(tools)
 tasks_app.command("calls", epilog="Example: turnwise tasks calls bfcl/data --out calls.jsonl")(calls)
 app.add_typer(bench_app, name="bench")

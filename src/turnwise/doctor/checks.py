@@ -24,7 +24,10 @@ from turnwise.doctor.schedule import examine_schedule
 from turnwise.doctor.skills import examine_skills
 from turnwise.engines.examine import context_of, examine_engine
 from turnwise.environments.desktop.programs import check_programs
-from turnwise.errors import SandboxError, TurnwiseError
+from turnwise.environments.sites.install import interpreter
+from turnwise.environments.sites.keepers import sites_folder, status_of
+from turnwise.environments.sites.table import SITES
+from turnwise.errors import DataError, SandboxError, TurnwiseError
 from turnwise.home import running_url
 from turnwise.journal.read_only import exists
 from turnwise.judges.signals.states import head_name
@@ -73,6 +76,7 @@ def examine(config_file: Path | None, home: Path | None, sets: list[str] | None 
         _clients,
         _sandbox,
         _desktop,
+        _sites,
         _machine,
     ]
     for check in checks:
@@ -258,6 +262,17 @@ def _desktop(config: Config) -> Iterator[Finding]:
         yield Finding("desktop", "note", f"no desktops can be hosted (turnwise rollout): {e}")
     else:
         yield Finding("desktop", "ok", "its programs are here")
+
+
+def _sites(config: Config) -> Iterator[Finding]:
+    """Only tasks on real sites need them."""
+    try:
+        interpreter()
+    except DataError as e:
+        yield Finding("sites", "note", f"no real sites can be started (turnwise sites start): {e}")
+        return
+    run = [name for name in SITES if status_of(sites_folder(config), name) is not None]
+    yield Finding("sites", "ok", f"installed; running: {', '.join(run) or 'none'}")
 
 
 def _machine(config: Config) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -89,10 +90,19 @@ def web(
     pages: Annotated[str | None, typer.Option(help="Tasks of MiniWoB++ with commas; unset: those with a rule.")] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, each a task of every page: 0-9, or 1,5,7.")] = "0-9",
     record: Annotated[bool, typer.Option("--record", help="Play each by its rule, and write the calls down.")] = False,
+    sites: Annotated[
+        str | None, typer.Option(help="Tasks on real sites instead (docs/sites.md): shop,tracker,wiki, or all.")
+    ] = None,
+    families: Annotated[str | None, typer.Option(help="Of sites: families with commas; unset: all.")] = None,
     out_file: Annotated[Path, typer.Option("--out", help="The file of tasks to write.")] = Path("tasks.jsonl"),
-    show: Annotated[bool, typer.Option("--list", help="Show the pages, and write nothing.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show the pages or families, and write nothing.")] = False,
 ) -> None:
-    """Tasks in a browser, from the pages of MiniWoB++ (docs/web.md)."""
+    """Tasks in a browser, from the pages of MiniWoB++ (docs/web.md), or on real sites."""
+    if sites is not None or families is not None:
+        if pages is not None:
+            raise ConfigError("--pages are those of MiniWoB++; leave them out, or --sites and --families")
+        _on_sites(sites or "all", families, seeds, record, out_file, show)
+        return
     from turnwise.environments.browser.miniwob import page_names
     from turnwise.environments.browser.miniwob_oracle import RULES
     from turnwise.environments.browser.miniwob_tasks import tasks_of
@@ -107,6 +117,36 @@ def web(
         err.print(f"left out {task}: its rule does not solve it", highlight=False, markup=False, soft_wrap=True)
 
     write_tasks(out_file, list(tasks_of(chosen, numbers(seeds, "--seeds", 0, 10**9), record, left_out)))
+
+
+def _on_sites(sites: str, families: str | None, seeds: str, record: bool, out_file: Path, show: bool) -> None:
+    from turnwise.environments.site_tasks.table import families_of, named, recorded, task_of
+    from turnwise.environments.sites.keepers import running
+    from turnwise.environments.sites.table import SITES
+
+    chosen = families_of(list(SITES) if sites == "all" else [name.strip() for name in sites.split(",")])
+    if families:
+        wanted = named([name.strip() for name in families.split(",")])
+        chosen = [family for family in chosen if family in wanted]
+    if show:
+        table = Table("family", "site", "its tasks")
+        for family in chosen:
+            table.add_row(family.name, family.site, family.says)
+        out.print(table)
+        out.print(f"{len(chosen)} families", highlight=False)
+        return
+
+    def left_out(task: str, why: str) -> None:
+        err.print(f"left out {task}: its moves do not solve it ({why})", highlight=False, markup=False, soft_wrap=True)
+
+    each_of = numbers(seeds, "--seeds", 0, 10**9)
+    if not record:
+        write_tasks(out_file, [task_of(family, seed) for family in chosen for seed in each_of])
+        return
+    needed = sorted({family.site for family in chosen})
+    with tempfile.TemporaryDirectory(prefix="turnwise-") as place, running(Path(place), needed):
+        tasks = list(recorded(chosen, each_of, Path(place), left_out))
+    write_tasks(out_file, tasks)
 
 
 def write_tasks(path: Path, tasks: Sequence[Task]) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import shutil
 import threading
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -64,10 +64,15 @@ class Driver:
         limited = asyncio.wait_for(work, within_s)
         return asyncio.run_coroutine_threadsafe(limited, self._loop).result(within_s + START_S)
 
-    async def launch(self, hosts: Sequence[str]) -> Browser:
-        """A browser whose pages reach these hosts alone (`host:port`, `*.host`). Raises InfrastructureFailure."""
+    async def launch(self, hosts: Sequence[str], leads: Mapping[str, str]) -> Browser:
+        """A browser whose pages reach these hosts alone (`host:port`, `*.host`). Raises InfrastructureFailure.
+
+        ``leads``: where hosts are that no name service knows, as `{"shop.invalid:80": "127.0.0.1:40123"}`.
+        """
         bypass = ";".join(["<-loopback>", *hosts])
         args = [*FLAGS, f"--proxy-server={NOWHERE}", f"--proxy-bypass-list={bypass}"]
+        if leads:
+            args.append("--host-resolver-rules=" + ",".join(f"MAP {name} {place}" for name, place in leads.items()))
         try:
             async with self._starting:
                 if self._playwright is None:
@@ -87,9 +92,11 @@ def driver() -> Driver:
 
 
 @contextlib.asynccontextmanager
-async def opened(hosts: Sequence[str], width: int, height: int) -> AsyncIterator[BrowserContext]:
-    """A context with one empty tab, in a browser of its own."""
-    browser = await driver().launch(hosts)
+async def opened(
+    hosts: Sequence[str], width: int, height: int, leads: Mapping[str, str] | None = None
+) -> AsyncIterator[BrowserContext]:
+    """A context with one empty tab, in a browser of its own (see `launch`)."""
+    browser = await driver().launch(hosts, leads or {})
     try:
         yield await browser.new_context(
             viewport={"width": width, "height": height},

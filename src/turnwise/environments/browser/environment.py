@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, TypeVar
 
 from playwright.async_api import Error
@@ -22,6 +23,7 @@ from turnwise.environments.browser.chromium import driver, first_line, opened
 from turnwise.environments.browser.feedback import Done, told
 from turnwise.environments.browser.tab import PageHangs, Tabs
 from turnwise.environments.browser.web_task import WebTask, web_task
+from turnwise.environments.sites.visit import SiteVisit, visit
 from turnwise.errors import DataError
 
 MOST_UNREADABLE = 3
@@ -39,10 +41,14 @@ T = TypeVar("T")
 
 
 class BrowserEnvironment:
-    """Plays tasks of the web, each in a browser of its own. An answer that is a repeated format error ends with -1."""
+    """Plays tasks of the web, each in a browser of its own. An answer that is a repeated format error ends with -1.
 
-    def __init__(self, most_steps: int = 15) -> None:
-        self._most_steps = most_steps
+    ``sites``: the folder in which the sites run that tasks name; without it there are none.
+    """
+
+    def __init__(self, most_steps: int = 15, sites: Path | None = None) -> None:
+        self._most_steps, self._sites = most_steps, sites
+        self._site: SiteVisit | None = None
         self._task: WebTask | None = None
         self._stack = AsyncExitStack()
         self._tabs: Tabs
@@ -61,6 +67,8 @@ class BrowserEnvironment:
         self._faults: Counter[str] = Counter()
         self._verdict: float | None = None
         self._mark = ""
+        if self._task.goal is not None:
+            self._site = visit(self._task.goal, self._sites)
         goal = self._within(self._begin(self._task), "begin")
         return Observation("\n\n".join(part for part in (task.prompt, goal, self._look()) if part))
 
@@ -74,6 +82,8 @@ class BrowserEnvironment:
             said, results = FORMAT, ()
         else:
             results = tuple(self._within(self._calls(self._task, action), "act"))
+            if self._site is not None:
+                self._site.check()
             said = ""
         if not self._ended and self._steps >= self._most_steps:
             self._ended = "step limit"
@@ -87,22 +97,30 @@ class BrowserEnvironment:
         if self._outcome is None:
             said: dict[str, Any] = {"ended": self._ended or "agent", "steps": self._steps, "answer": self._answer}
             said |= {"unreadable": self._unreadable, "faults": dict(self._faults)}
+            if self._site is not None:
+                said["not_met"] = self._site.not_met(self._answer)
             cut_off = "the limit of steps" if self._ended == "step limit" else None
-            self._outcome = TaskOutcome(self._reward(self._task), said, cut_off)
+            self._outcome = TaskOutcome(self._reward(self._task, said.get("not_met")), said, cut_off)
         return self._outcome
 
     def close(self) -> None:
-        """End the browser."""
+        """End the browser, and the site that it was at."""
         self._task = None
         stack, self._stack = self._stack, AsyncExitStack()
+        site, self._site = self._site, None
         try:
             driver().run(stack.aclose(), STEP_S)
         except (Error, TimeoutError) as e:
             raise InfrastructureFailure(f"the browser of an episode cannot be ended: {first_line(e)}") from e
+        finally:
+            if site is not None:
+                site.close()
 
-    def _reward(self, task: WebTask) -> float:
+    def _reward(self, task: WebTask, not_met: Sequence[str] | None) -> float:
         if self._ended == "format":
             return -1.0
+        if not_met is not None:
+            return float(not not_met)
         if task.miniwob is not None:
             return float(self._verdict is not None and self._verdict >= 1)
         return float(self._answer is not None and bool(self._answer.strip()) and task.is_right(self._answer))
@@ -122,7 +140,8 @@ class BrowserEnvironment:
 
     async def _begin(self, task: WebTask) -> str:
         """Gives what the page itself asks for, if it does."""
-        context = await self._stack.enter_async_context(opened(task.hosts, *task.window))
+        leads = {} if self._site is None else self._site.leads
+        context = await self._stack.enter_async_context(opened(task.hosts, *task.window, leads))
         self._tabs = Tabs(context)
         await self._tabs.open()
         if task.miniwob is not None:

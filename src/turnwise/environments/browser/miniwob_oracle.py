@@ -231,11 +231,11 @@ class MiniwobOracle:
 def screen_of(text: str, goal: str | None = None) -> SeenPage:
     """An observation, read. ``goal``: what it was, where it was told before."""
     parts = text.split("\n\n")
-    elements = list(_elements(parts[-1]))
+    elements = list(elements_in(parts[-1]))
     return SeenPage(goal if goal is not None else parts[-2] if len(parts) > 1 else "", elements[1:])
 
 
-def _elements(page: str) -> Iterator[SeenElement]:
+def elements_in(page: str) -> Iterator[SeenElement]:
     """Those of a page's text; the first is what asks for the goal."""
     for line in page.splitlines():
         said, _, place = line.partition(" at (") if line.count(" at (") == 1 else line.rpartition(" at (")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from turnwise.environments.base import Action, Call
 from turnwise.environments.browser.calls import BadCall, address
 from turnwise.environments.browser.miniwob import HOST, MINIWOB_WINDOW, page_names
+from turnwise.environments.sites.goal import GOAL, SiteGoal, plain, site_goal
 from turnwise.errors import DataError
 from turnwise.patterns import anchored
 
@@ -19,7 +20,7 @@ WINDOW = (1280, 720)
 MOST_HOSTS = 50
 PORTS = {"http": 80, "https": 443}
 _HOST = anchored(r"(?P<name>(\*\.)?[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?")
-_KNOWN = {"url", "hosts", "window", "answer", "contains", "miniwob", "seed", "oracle"}
+_KNOWN = {"url", "hosts", "window", "answer", "contains", "miniwob", "seed", "oracle", *GOAL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class WebTask:
     miniwob: str | None = None
     seed: int = 0
     oracle: tuple[Action, ...] = ()
+    goal: SiteGoal | None = None
+    """On a site that is started here: what its database has to say once the task is done."""
 
     def is_right(self, answer: str) -> bool:
         """Whether an answer is what was asked for."""
@@ -54,6 +57,8 @@ def web_task(data: Mapping[str, object]) -> WebTask:
     oracle = _oracle(data.get("oracle", []))
     if "miniwob" in data:
         return _of_miniwob(data, oracle)
+    if "site" in data:
+        return _of_site(data, oracle)
     url = data.get("url")
     if not isinstance(url, str):
         raise DataError("'url' is the address of the page where the task begins")
@@ -74,6 +79,16 @@ def _of_miniwob(data: Mapping[str, object], oracle: tuple[Action, ...]) -> WebTa
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise DataError("'seed' is a whole number")
     return WebTask(None, (HOST,), MINIWOB_WINDOW, miniwob=name, seed=seed, oracle=oracle)
+
+
+def _of_site(data: Mapping[str, object], oracle: tuple[Action, ...]) -> WebTask:
+    goal, start = site_goal(data), data.get("url")
+    if odd := {"hosts", "answer", "contains"} & set(data):
+        raise DataError(f"a task on a site that is started here has no {min(odd)!r}: see 'asked' and 'checks'")
+    url = goal.site.address + (goal.site.start if start is None else str(start))
+    if start is not None and not (isinstance(start, str) and start.startswith("/")):
+        raise DataError("'url' of a task on a site that is started here is a path, as /basket/")
+    return WebTask(url, (f"{goal.site.host}:80",), _window(data), oracle=oracle, goal=goal)
 
 
 def _texts(data: Mapping[str, object], key: str) -> tuple[str, ...]:
@@ -135,8 +150,3 @@ def _oracle(given: Any) -> tuple[Action, ...]:
                 raise fault
         found.append(Action(tuple(Call(call["name"], call.get("arguments", {})) for call in calls)))
     return tuple(found)
-
-
-def plain(text: str) -> str:
-    """A text without what does not count: case, space around and between, a full stop at its end."""
-    return " ".join(text.split()).casefold().rstrip(".")
