@@ -21,14 +21,16 @@ FIELDS = ("input", "textarea")
 class Move:
     """One thing to do with what has these words: click on it, write ``text`` into it, or choose that from its list.
 
-    ``done``: end with ``text``, once ``words`` stand on the page. ``below``: it is the first one under these words.
+    ``go``: open the path ``text``. ``done``: end with ``text``, once ``words`` stand on the page. ``below``: it stands
+    under these words; ``nth`` says which of those it is, from 0 on. Without ``words`` any of ``tags`` is meant.
     """
 
-    what: Literal["click", "write", "choose", "done"]
+    what: Literal["click", "write", "choose", "go", "done"]
     words: str
     tags: tuple[str, ...]
     text: str = ""
     below: str | None = None
+    nth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,10 @@ def write(field: str, text: str, below: str | None = None) -> Move:
 
 def choose(field: str, option: str) -> Move:
     return Move("choose", field, ("select",), option)
+
+
+def go(path: str) -> Move:
+    return Move("go", "", (), path)
 
 
 def answer(text: str, seen: str | None = None) -> Move:

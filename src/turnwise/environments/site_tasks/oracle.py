@@ -10,8 +10,10 @@ from turnwise.environments.site_tasks.base import Move
 
 MOST_SCROLLS = 12
 """In a row; what is not found then is not on the page."""
-SCROLL = 0.7
+SCROLL = 0.8
 """Of the window's height."""
+PRESSED = ("submit", "button", "checkbox", "radio", "image", "reset")
+"""Kinds of inputs that nobody writes into."""
 
 
 class SiteOracle:
@@ -34,14 +36,14 @@ class SiteOracle:
                 break
             calls += made
             self._left.pop(0)
-            if move.what in ("click", "done"):
+            if move.what in ("click", "go", "done"):
                 break
         if calls:
             self._scrolled = 0
             return Action(tuple(calls))
         if not self._left:
             return None
-        if self._scrolled >= MOST_SCROLLS:
+        if self._scrolled >= MOST_SCROLLS or (self._scrolled and ", 0 below" in text.partition("\n<")[0]):
             self.lost = self._left[0]
             return None
         self._scrolled += 1
@@ -51,6 +53,9 @@ class SiteOracle:
 def _made(move: Move, seen: Sequence[SeenElement], text: str) -> list[Call] | None:
     if move.what == "done":
         return [Call("done", {"answer": move.text})] if move.words.casefold() in text.casefold() else None
+    if move.what == "go":
+        site = text.partition("Page: ")[2].split("/")
+        return [Call("goto_url", {"url": "/".join([*site[:3], move.text.lstrip("/")])})]
     found = _found(move, seen)
     if found is None:
         return None
@@ -69,8 +74,17 @@ def _found(move: Move, seen: Sequence[SeenElement]) -> SeenElement | None:
         if not above:
             return None
         least = above[0] + 1
-    named = (e for e in seen[least:] if e.tag in move.tags and _plain(move.words) in (_plain(e.name), _plain(e.value)))
-    return next(named, None)
+    named = [e for e in seen[least:] if e.tag in move.tags and _is_named(e, move) and _takes(e, move.what)]
+    return named[move.nth] if move.nth < len(named) else None
+
+
+def _is_named(element: SeenElement, move: Move) -> bool:
+    return not move.words or _plain(move.words) in (_plain(element.name), _plain(element.value))
+
+
+def _takes(element: SeenElement, what: str) -> bool:
+    """Whether an input is one to click on, or one to write into."""
+    return element.tag != "input" or (element.kind in PRESSED) == (what == "click")
 
 
 def _plain(words: str) -> str:

@@ -46,6 +46,11 @@ def _product(title: str) -> list[Move]:
     return [write("Search", title), click("Search", "button"), link(title)]
 
 
+def _counted(title: str, quantity: int) -> list[Move]:
+    """In the basket, change how many there are of a product."""
+    return [write("", str(quantity), below=title), click("Update", "button", below=title)]
+
+
 def _price(chance: random.Random, ask: Ask) -> SiteCase:
     title = _title(chance, ask)
     query = (
@@ -139,7 +144,13 @@ def _add(chance: random.Random, ask: Ask) -> SiteCase:
     return SiteCase(
         f"Put {quantity} of the {title} into my basket.",
         {"checks": _in_basket(rows), "changes": ["basket"]},
-        [*_product(title), write("Quantity", str(quantity)), click("Add to basket", "button"), done()],
+        [
+            *_product(title),
+            click("Add to basket", "button"),
+            click("View basket", "button"),
+            *_counted(title, quantity),
+            done(),
+        ],
     )
 
 
@@ -150,12 +161,7 @@ def _quantity(chance: random.Random, ask: Ask) -> SiteCase:
     return SiteCase(
         f"I have the {title} in my basket. Change how many to {quantity}.",
         {"checks": _in_basket(rows), "changes": ["basket"]},
-        [
-            click("View basket", "button"),
-            write("Quantity", str(quantity), below=title),
-            click("Update", "button", below=title),
-            done(),
-        ],
+        [click("View basket", "button"), *_counted(title, quantity), done()],
     )
 
 
@@ -195,6 +201,7 @@ def _order(chance: random.Random, ask: Ask) -> SiteCase:
             click("View basket", "button"),
             link("Proceed to checkout"),
             click("Ship to this address", "button", below=line),
+            link("Continue"),
             click("Place order", "button"),
             done(),
         ],
@@ -223,7 +230,7 @@ def _review(chance: random.Random, ask: Ask) -> SiteCase:
             *_product(title),
             link("Write a review"),
             write("Title", words),
-            choose("Score", str(score)),
+            Move("click", "", ("i",), below="Score", nth=score - 1),
             write("Body", body),
             click("Save review", "button"),
             done(),
@@ -275,7 +282,7 @@ def _address(chance: random.Random, ask: Ask) -> SiteCase:
         [
             link("Account"),
             link("Address Book"),
-            link("Add new address"),
+            link("Add a new address"),
             write("First name", first),
             write("Last name", last),
             write("First line of address", line),
@@ -311,7 +318,7 @@ def _wish(chance: random.Random, ask: Ask) -> SiteCase:
             ],
             "changes": ["wishes"],
         },
-        [*_product(title), click("Add to wish list", "button", "a"), done()],
+        [*_product(title), link("Add to wish list"), link("Add to 'Birthday' wish list"), done()],
     )
 
 

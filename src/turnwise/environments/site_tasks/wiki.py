@@ -12,6 +12,7 @@ from turnwise.environments.site_tasks.base import (
     choose,
     click,
     done,
+    go,
     link,
     quoted,
     write,
@@ -81,9 +82,9 @@ def _rewrite(chance: random.Random, ask: Ask) -> SiteCase:
         {"checks": [{"query": _latest(name), "rows": [[line, "maria"]]}, _others(name)], "changes": ["pages"]},
         [
             link(f"{room} Room"),
-            click("Edit this page", "input", "button"),
+            click("Edit this page", "input"),
             write("text", line),
-            click("Save changes", "input"),
+            click("Submit changes", "input"),
             done(),
         ],
     )
@@ -95,12 +96,10 @@ def _create(chance: random.Random, ask: Ask) -> SiteCase:
         f"Create the wiki page {name} with this text: {line}",
         {"checks": [{"query": _latest(name), "rows": [[line, "maria"]]}, _others(name)], "changes": ["pages"]},
         [
-            write("Search", name),
-            click("Search", "input"),
-            link(name),
-            click("Create the page", "input"),
+            go(f"/wiki/{name}"),
+            click("Create this page", "input"),
             write("text", line),
-            click("Save changes", "input"),
+            click("Submit changes", "input"),
             done(),
         ],
     )
@@ -111,11 +110,11 @@ def _owner(chance: random.Random, ask: Ask) -> SiteCase:
     return SiteCase(
         f'Who owns the ticket {number}, "{summary}"? Answer with the name alone.',
         {"asked": f"select owner from ticket where id = {number}"},
-        [link("View Tickets"), link("{1} Active Tickets"), link(f"#{number}"), answer(owner, f'"{owner}"')],
+        [write("Search", f"#{number}"), click("Search", "input"), answer(owner, f'"{owner}"')],
     )
 
 
-def _due(chance: random.Random, ask: Ask) -> SiteCase:
+def _component(chance: random.Random, ask: Ask) -> SiteCase:
     number, summary, *_ = chance.choice(ask(_TICKETS))
     asked = f"select component from ticket where id = {number}"
     component = ask(asked)[0][0]
@@ -168,6 +167,7 @@ def _close(chance: random.Random, ask: Ask) -> SiteCase:
         [
             write("Search", f"#{number}"),
             click("Search", "input"),
+            link("Modify Ticket"),
             click("resolve", "input"),
             click("Submit changes", "input"),
             done(),
@@ -193,7 +193,7 @@ def _comment(chance: random.Random, ask: Ask) -> SiteCase:
         [
             write("Search", f"#{number}"),
             click("Search", "input"),
-            write("comment", line),
+            write("You may use WikiFormatting here.", line),
             click("Submit changes", "input"),
             done(),
         ],
@@ -205,7 +205,7 @@ FAMILIES = (
     SiteFamily("wiki-rewrite", "wiki", "write a page anew", _rewrite),
     SiteFamily("wiki-create", "wiki", "create a page", _create),
     SiteFamily("wiki-owner", "wiki", "who owns a ticket", _owner),
-    SiteFamily("wiki-component", "wiki", "which component a ticket belongs to", _due),
+    SiteFamily("wiki-component", "wiki", "which component a ticket belongs to", _component),
     SiteFamily("wiki-report", "wiki", "open a ticket", _report),
     SiteFamily("wiki-close", "wiki", "close a ticket", _close),
     SiteFamily("wiki-comment", "wiki", "comment on a ticket", _comment),

@@ -92,7 +92,7 @@ class NoPictures:
 
 
 def configure(folder: Path) -> None:
-    """Load Django and Oscar with the data of a folder."""
+    """Load Django and Oscar with the data of a folder. Its index is searched by every instance, and changed by none."""
     import django
     from django.conf import settings
     from oscar import defaults
@@ -109,7 +109,9 @@ def configure(folder: Path) -> None:
         DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / DATABASE)}},
         DEFAULT_AUTO_FIELD="django.db.models.AutoField",
         EMAIL_BACKEND="django.core.mail.backends.dummy.EmailBackend",
-        HAYSTACK_CONNECTIONS={"default": {"ENGINE": "haystack.backends.simple_backend.SimpleEngine"}},
+        HAYSTACK_CONNECTIONS={
+            "default": {"ENGINE": "haystack.backends.whoosh_backend.WhooshEngine", "PATH": str(folder / "index")}
+        },
         INSTALLED_APPS=APPS,
         LANGUAGE_CODE="en-gb",
         LANGUAGES=[("en-gb", "English")],
@@ -181,6 +183,7 @@ def make(folder: Path) -> None:
     _reviews(chance, products)
     _orders(chance, products)
     _basket(products)
+    call_command("update_index", verbosity=0)
 
 
 def _people() -> None:
@@ -267,6 +270,9 @@ def _reviews(chance: random.Random, products: list[Any]) -> None:
                 score=score,
                 status=ProductReview.APPROVED,
             )
+    begin = datetime(2026, 2, 3, 12, tzinfo=UTC)
+    for number, review in enumerate(ProductReview.objects.order_by("id")):
+        ProductReview.objects.filter(id=review.id).update(date_created=begin + timedelta(hours=31 * number))
 
 
 def _orders(chance: random.Random, products: list[Any]) -> None:

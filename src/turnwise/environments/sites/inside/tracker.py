@@ -94,11 +94,15 @@ def _fill(database: Any, chance: random.Random) -> None:
             keyword=sorted(chance.sample(keywords, chance.randrange(0, 3))),
             messages=[message],
         )
+        stamp = when.serialise()
         for of, at in (("issue", issue), ("msg", message)):
-            stamp = when.serialise()
-            database.sql(
-                f"update _{of} set _creation = ?, _activity = ?, _creator = ? where id = ?", (stamp, stamp, author, at)
-            )
+            known = (stamp, stamp, author, at)
+            database.sql(f"update _{of} set _creation = ?, _activity = ?, _creator = ? where id = ?", known)
+            database.sql(f"update {of}__journal set date = ?, tag = ? where nodeid = ?", (stamp, author, at))
+    stamp = Date("2026-02-01.09:00:00").serialise()
+    for of in ("user", "keyword", "priority", "status"):
+        database.sql(f"update _{of} set _creation = ?, _activity = ?", (stamp, stamp))
+        database.sql(f"update {of}__journal set date = ?", (stamp,))
 
 
 def load(folder: Path) -> None:

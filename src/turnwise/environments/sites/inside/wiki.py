@@ -35,6 +35,7 @@ def make(folder: Path) -> None:
     options = [("project", "name", "Museum Notebook"), ("trac", "database", "sqlite:db/trac.db")]
     options += [("trac", "base_url", ""), ("logging", "log_type", "none"), ("trac", "check_auth_ip", "disabled")]
     options += [("components", "trac.versioncontrol.*", "disabled"), ("trac", "default_timezone", "UTC")]
+    options += [("header_logo", "src", ""), ("project", "footer", ""), ("trac", "default_dateinfo_format", "absolute")]
     environment = Environment(str(folder), create=True, options=options)
     _fill(environment, random.Random(47))
     environment.shutdown()
