@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from typing import Any
 
 from playwright.async_api import Error
@@ -20,6 +22,8 @@ ACT_S = 10.0
 """Longest wait for mouse and keys."""
 SETTLE_S = 0.06
 """What a page has to react before it is looked at."""
+STYLES_S = 3.0
+"""Longest wait for styles and pictures once the words of a page are there."""
 MOST_KEYED = 200
 """Characters that are typed a key each; a longer text is put in whole."""
 TRIES = 2
@@ -133,6 +137,7 @@ async def goto(tabs: Tabs, url: str) -> None:
     for attempt in range(TRIES):
         try:
             await tabs.front.goto(url, timeout=LOAD_S * 1000, wait_until="domcontentloaded")
+            await styled(tabs)
             return
         except Error as e:
             if attempt + 1 == TRIES or not any(sign in str(e) for sign in NETWORK):
@@ -142,13 +147,26 @@ async def goto(tabs: Tabs, url: str) -> None:
 async def _settled(tabs: Tabs, before: PageState) -> bool:
     """Let the page react; gives whether one that was opened is still loading when its time is over."""
     await asyncio.sleep(SETTLE_S)
-    if tabs.front.is_closed() or tabs.front.url == before.url:
+    until = time.monotonic() + LOAD_S
+    while not tabs.front.is_closed() and tabs.is_leaving():  # also to the same address, as a form may
+        if time.monotonic() > until:
+            return True
+        await asyncio.sleep(0.02)
+    if tabs.front.is_closed():
         return False
-    try:
-        await tabs.front.wait_for_load_state("domcontentloaded", timeout=LOAD_S * 1000)
-    except TookTooLong:
-        return True
+    if tabs.front.url != before.url:
+        try:
+            await tabs.front.wait_for_load_state("domcontentloaded", timeout=LOAD_S * 1000)
+        except TookTooLong:
+            return True
+    await styled(tabs)
     return False
+
+
+async def styled(tabs: Tabs) -> None:
+    """Wait a while for what a page is laid out by: before its styles are there, nothing of it has a place."""
+    with contextlib.suppress(TookTooLong):
+        await tabs.front.wait_for_load_state("load", timeout=STYLES_S * 1000)
 
 
 def _fault(error: BaseException) -> tuple[Blame, str]:

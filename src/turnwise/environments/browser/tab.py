@@ -8,7 +8,7 @@ import math
 from collections.abc import Coroutine
 from typing import Any
 
-from playwright.async_api import BrowserContext, CDPSession, Dialog, Download, Error, Page, Response
+from playwright.async_api import BrowserContext, CDPSession, Dialog, Download, Error, Page, Request, Response
 
 from turnwise.environments.base import InfrastructureFailure
 from turnwise.environments.browser.chromium import first_line
@@ -42,6 +42,7 @@ class Tabs:
         self._crashed = False
         self._sessions: dict[Page, CDPSession] = {}
         self._hanging: set[Page] = set()
+        self._leaving: set[Page] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         context.on("page", self._watch)
 
@@ -61,6 +62,10 @@ class Tabs:
         found = Happened(tuple(self._dialogs), tuple(self._downloads), self._status, loading)
         self._dialogs, self._downloads, self._status = [], [], None
         return found
+
+    def is_leaving(self) -> bool:
+        """Whether the page in front has asked for another one that has not begun to come."""
+        return self.front in self._leaving
 
     def check_alive(self) -> None:
         """Raises InfrastructureFailure where a page, or the whole browser, has crashed."""
@@ -154,6 +159,10 @@ class Tabs:
         page.on("download", self._refused)
         page.on("crash", self._crash)
         page.on("response", self._answered)
+        page.on("request", self._goes)
+        page.on("framenavigated", lambda frame: self._leaving.discard(page) if frame == page.main_frame else None)
+        page.on("requestfailed", self._stays)
+        page.on("requestfinished", self._stays)
 
     def _close(self, dialog: Dialog) -> None:
         if len(self._dialogs) < MOST_EVENTS:
@@ -168,11 +177,27 @@ class Tabs:
     def _crash(self, _page: Page) -> None:
         self._crashed = True
 
+    def _goes(self, request: Request) -> None:
+        if (page := _page_left(request)) is not None:
+            self._leaving.add(page)
+
+    def _stays(self, request: Request) -> None:
+        if (page := _page_left(request)) is not None:
+            self._leaving.discard(page)
+
     def _answered(self, response: Response) -> None:
         with contextlib.suppress(Error):  # of a frame that is gone
             request = response.request
             if request.is_navigation_request() and response.frame == self.front.main_frame:
                 self._status = response.status
+
+
+def _page_left(request: Request) -> Page | None:
+    """The page that a request is to take the place of; None where it is for something on a page."""
+    with contextlib.suppress(Error):  # of a frame that is gone
+        if request.is_navigation_request() and request.frame.parent_frame is None:
+            return request.frame.page
+    return None
 
 
 def clean(value: Any) -> Any:

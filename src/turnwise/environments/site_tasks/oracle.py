@@ -12,6 +12,8 @@ MOST_SCROLLS = 12
 """In a row; what is not found then is not on the page."""
 SCROLL = 0.8
 """Of the window's height."""
+INNER = (60, 640)
+"""Pixels from the top: a field beyond them may be scrolled into view when it gets the focus."""
 PRESSED = ("submit", "button", "checkbox", "radio", "image", "reset")
 """Kinds of inputs that nobody writes into."""
 
@@ -29,14 +31,14 @@ class SiteOracle:
         seen, calls = list(elements_in(text)), []
         while self._left:
             move = self._left[0]
-            if move.what == "done" and calls:
-                break  # what was done comes first
+            if calls and move.what in ("done", "click"):
+                break  # what is written may move the page
             made = _made(move, seen, text)
             if made is None:
                 break
             calls += made
             self._left.pop(0)
-            if move.what in ("click", "go", "done"):
+            if move.what in ("click", "go", "done") or _is_at_the_edge(made[0]):
                 break
         if calls:
             self._scrolled = 0
@@ -89,3 +91,8 @@ def _takes(element: SeenElement, what: str) -> bool:
 
 def _plain(words: str) -> str:
     return " ".join(words.replace("*", " ").split()).casefold().rstrip(":")
+
+
+def _is_at_the_edge(call: Call) -> bool:
+    y = call.arguments.get("y")
+    return not isinstance(y, int) or not INNER[0] <= y <= INNER[1]
