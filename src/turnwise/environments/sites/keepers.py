@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -76,7 +77,9 @@ class SiteInstance:
         while (self.folder / BUSY).read_text(encoding="ascii").strip() != "0":
             self.check()
             if time.monotonic() > until:
-                raise InfrastructureFailure(f"the site {self.site.name} does not finish a request within {QUIET_S:g} s")
+                os.kill(self.pid, signal.SIGUSR1)  # its keeper has not hung up, so that it is still this process
+                said = f"the site {self.site.name} does not finish a request within {QUIET_S:g} s; its log says where"
+                raise InfrastructureFailure(said)
             time.sleep(0.01)
         self.check()
 

@@ -6,7 +6,7 @@ that nothing is left of a rollout that was killed. Runs as `keeper.py serve …`
 
 from __future__ import annotations
 
-import contextlib
+import faulthandler
 import importlib
 import json
 import os
@@ -195,11 +195,13 @@ class Keeper:
     def _begin(self, listening: socket.socket, folder: Path, address: str) -> None:
         """The life of an instance, in its own process. Never returns while its keeper lives."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        kept = {listening.fileno(), self.alive}
-        for descriptor in range(3, _most_open()):
-            if descriptor not in kept:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
+        faulthandler.register(signal.SIGUSR1)  # whoever waits for it in vain asks where it stands; the log says it
+        # Each is closed as the object that it is: one that is collected later would close a number that is another's.
+        self.selector.close()
+        self.listener.close()
+        for asking in self.asking.values():
+            asking.wire.close()
+        os.close(self._kept)
         resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_FILE, MOST_FILE))
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
         threading.Thread(target=_ends_with_keeper, args=(self.alive,), daemon=True).start()
@@ -251,12 +253,6 @@ def _server(listening: socket.socket, application: Callable[..., Iterable[bytes]
     server.setup_environ()
     server.set_app(application)
     return server
-
-
-def _most_open() -> int:
-    return (
-        max(int(each.name) for each in Path("/proc/self/fd").iterdir()) + 1 if Path("/proc/self/fd").is_dir() else 1024
-    )
 
 
 def _ends_with_keeper(alive: int) -> None:
