@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from tests.environments.sites.conftest import needs_sites
@@ -38,10 +39,9 @@ def until(true: Callable[[], bool]) -> bool:
 
 def lives(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
-    return True
 
 
 def page(port: int, path: str) -> httpx.Response:

@@ -27,7 +27,7 @@ from turnwise.errors import DataError
 from turnwise.journal import Journal
 
 pytestmark = [needs_browser, needs_sites, pytest.mark.slow]
-FEW = ("shop-origin", "shop-add", "tracker-comment", "wiki-hook", "wiki-close")
+FEW = ("shop-quantity", "tracker-comment", "wiki-hook")
 SEEDS = (0, 1)
 
 

@@ -89,6 +89,7 @@ class Keeper:
         finally:
             for each in [*(asking.instance for asking in self.asking.values()), self.shown]:
                 self.end(each)
+            shutil.rmtree(self.run / "instances", ignore_errors=True)
 
     def show(self) -> None:
         """Begin the instance for people anew, at the port that it has."""
