@@ -90,7 +90,7 @@ def _takes(element: SeenElement, what: str) -> bool:
 
 
 def _plain(words: str) -> str:
-    return " ".join(words.replace("*", " ").split()).casefold().rstrip(":")
+    return " ".join(words.split()).casefold().rstrip(":")
 
 
 def _is_at_the_edge(call: Call) -> bool:

@@ -46,8 +46,16 @@ def install(say: Callable[[str], None] = print) -> None:
         with FileLock(f"{place}.lock", timeout=INSTALL_S):
             if not (place / ".installed").is_file():
                 say(f"installing {', '.join(site.software for site in SITES.values())} into {place}")
-                _run([sys.executable, "-m", "venv", "--clear", str(place)], INSTALL_S)
-                pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+                _run([sys.executable, "-P", "-m", "venv", "--clear", str(place)], INSTALL_S)
+                pip = [
+                    str(place / "bin" / "python"),
+                    "-P",
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                ]
                 _run([*pip, "--no-deps", "-r", str(PINS)], INSTALL_S)
                 (place / ".installed").touch()
     except Timeout:

@@ -56,7 +56,7 @@ class Asking:
 
 
 @dataclass
-class Keeper:
+class SiteKeeper:
     """The site ``module`` with its ``seed`` data. ``shown`` is the instance that people look at."""
 
     name: str
@@ -284,7 +284,7 @@ def main(words: list[str]) -> None:
     module.load(warm)
     print(f"{name} loaded in {time.monotonic() - began:.2f} s", file=sys.stderr, flush=True)
     asked = socket.socket(fileno=listener)
-    Keeper(name, module, seed, run, asked, port, int(ends_with[0]) if ends_with else None).serve()
+    SiteKeeper(name, module, seed, run, asked, port, int(ends_with[0]) if ends_with else None).serve()
 
 
 if __name__ == "__main__":

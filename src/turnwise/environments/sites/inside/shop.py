@@ -1,5 +1,7 @@
 """The shop: django-oscar on SQLite, with goods, reviews, and a customer who is signed in."""
 
+# pyright: reportMissingImports=false
+# What it imports is in the sites' own environment.
 from __future__ import annotations
 
 import random

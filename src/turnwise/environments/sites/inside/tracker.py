@@ -1,5 +1,7 @@
 """The tracker: Roundup's classic template on SQLite, with issues of a team, one of whom is signed in."""
 
+# pyright: reportMissingImports=false
+# What it imports is in the sites' own environment.
 from __future__ import annotations
 
 import logging

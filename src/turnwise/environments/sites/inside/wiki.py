@@ -1,5 +1,7 @@
 """The wiki: Trac on SQLite, with pages and tickets of a museum, and a member of its staff signed in."""
 
+# pyright: reportMissingImports=false
+# What it imports is in the sites' own environment.
 from __future__ import annotations
 
 import random
@@ -56,9 +58,9 @@ def _fill(environment: Any, chance: random.Random) -> None:
         component = Component(environment)
         component.name, component.owner = name, chance.choice(WRITERS)
         component.insert()
-    for name, *day in MILESTONES:
+    for name, year, month, day in MILESTONES:
         milestone = Milestone(environment)
-        milestone.name, milestone.due = name, datetime(*day, 17, tzinfo=UTC)
+        milestone.name, milestone.due = name, datetime(year, month, day, 17, tzinfo=UTC)
         milestone.insert()
     at = datetime(2026, 1, 5, 10, tzinfo=UTC)
     lines = ["= Museum Notebook =", "What the staff writes down about the rooms.", ""]
