@@ -47,7 +47,7 @@ class Forked:
 
 
 @dataclass
-class Asking:
+class AskedOver:
     """A connection: what was read of its next line, and its instance where it has one."""
 
     wire: socket.socket
@@ -66,7 +66,7 @@ class SiteKeeper:
     listener: socket.socket
     shown_port: int
     ends_with: int | None
-    asking: dict[socket.socket, Asking] = field(default_factory=dict)
+    asking: dict[socket.socket, AskedOver] = field(default_factory=dict)
     shown: Forked | None = None
     made: int = 0
 
@@ -131,14 +131,14 @@ class SiteKeeper:
         if source is self.listener:
             wire, _ = self.listener.accept()
             wire.setblocking(False)
-            self.asking[wire] = Asking(wire)
+            self.asking[wire] = AskedOver(wire)
             self.selector.register(wire, selectors.EVENT_READ)
         elif source == self.ends_with:
             self.going = bool(os.read(source, 1))
         else:
             self._read(self.asking[source])
 
-    def _read(self, asking: Asking) -> None:
+    def _read(self, asking: AskedOver) -> None:
         try:
             said = asking.wire.recv(MOST_OF_A_LINE)
         except OSError:
@@ -157,7 +157,7 @@ class SiteKeeper:
             except OSError:
                 self._hang_up(asking)
 
-    def _answer(self, asking: Asking, asked: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, asking: AskedOver, asked: dict[str, Any]) -> dict[str, Any]:
         number = sum(each.instance is not None for each in self.asking.values())
         match asked["do"]:
             case "open":
@@ -179,7 +179,7 @@ class SiteKeeper:
     def _said(self, instance: Forked) -> dict[str, Any]:
         return {"pid": instance.pid, "port": instance.port, "folder": str(instance.folder)}
 
-    def _hang_up(self, asking: Asking) -> None:
+    def _hang_up(self, asking: AskedOver) -> None:
         self.selector.unregister(asking.wire)
         del self.asking[asking.wire]
         asking.wire.close()
