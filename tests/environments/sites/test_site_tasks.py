@@ -50,6 +50,22 @@ def test_moves_solve_what_nobody_does(name: str, at_sites: BrowserEnvironment) -
     assert idle(at_sites, FAMILIES[name], 5) == 0.0
 
 
+def test_the_contract_of_an_environment(at_sites: BrowserEnvironment) -> None:
+    task = task_of(FAMILIES["wiki-town"], 2)
+    first = at_sites.reset(task)
+    _, done = at_sites.step(Action((Call("wait", {"seconds": 0}),)))
+    assert not done and task.prompt in first.text and "http://wiki.invalid/wiki" in first.text
+    outcome = at_sites.score()
+    assert outcome.reward == 0.0 and at_sites.score() == outcome
+    with pytest.raises(InfrastructureFailure, match="reset begins one"):
+        at_sites.step(Action((Call("wait", {"seconds": 0}),)))
+    assert at_sites.reset(task).text == first.text, "the same task begins with the same"
+    at_sites.close()
+    at_sites.close()
+    with pytest.raises(InfrastructureFailure, match="reset begins one"):
+        at_sites.score()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("site", SITES)

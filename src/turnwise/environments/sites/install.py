@@ -113,7 +113,6 @@ def _asking() -> dict[str, str]:
     return surroundings() | found
 
 
-@cache
 def _environment() -> Path:
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     return cache_dir() / "sites" / f"environment-{version}-{_short(PINS.read_bytes())}"
