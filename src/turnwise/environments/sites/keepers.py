@@ -60,10 +60,9 @@ class SiteInstance:
     def __init__(self, site: Site, wire: socket.socket, said: Mapping[str, Any]) -> None:
         self.site, self._wire = site, wire
         self.port, self.pid, self.folder = int(said["port"]), int(said["pid"]), Path(said["folder"])
-
-    @property
-    def database(self) -> Path:
-        return self.folder / "data" / self.site.database
+        self.database = self.folder / "data" / site.database
+        self.before = Path(said["seed"]) / site.database
+        """The database as the instance began: that of its keeper, which may be older than what would be made now."""
 
     def check(self) -> None:
         """Raises InfrastructureFailure where it has ended: its keeper hangs up then."""

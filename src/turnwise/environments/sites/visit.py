@@ -7,16 +7,15 @@ from pathlib import Path
 
 from turnwise.environments.base import InfrastructureFailure
 from turnwise.environments.sites.goal import SiteGoal
-from turnwise.environments.sites.install import database_of
 from turnwise.environments.sites.keepers import SiteInstance, open_instance
 from turnwise.errors import DataError
 
 
 class SiteVisit:
-    """An instance, and what is to be done at it. ``before`` is the database as the site began."""
+    """An instance, and what is to be done at it."""
 
-    def __init__(self, goal: SiteGoal, instance: SiteInstance, before: Path) -> None:
-        self._goal, self._instance, self._before = goal, instance, before
+    def __init__(self, goal: SiteGoal, instance: SiteInstance) -> None:
+        self._goal, self._instance = goal, instance
 
     @property
     def leads(self) -> Mapping[str, str]:
@@ -31,7 +30,7 @@ class SiteVisit:
         """What is not as it has to be, once the site has answered all it was asked. Raises InfrastructureFailure."""
         try:
             self._instance.settle()
-            return self._goal.not_met(answer, self._instance.database, self._before)
+            return self._goal.not_met(answer, self._instance.database, self._instance.before)
         except (DataError, OSError) as e:
             raise InfrastructureFailure(f"the site {self._goal.site.name} cannot be looked at: {e}") from e
 
@@ -43,8 +42,4 @@ def visit(goal: SiteGoal, sites: Path | None) -> SiteVisit:
     """Open an instance for a task. Raises InfrastructureFailure where the site does not run."""
     if sites is None:
         raise InfrastructureFailure(f"no folder of sites was named, so that {goal.site.name} cannot be reached")
-    try:
-        before = database_of(goal.site)
-    except DataError as e:
-        raise InfrastructureFailure(str(e)) from e
-    return SiteVisit(goal, open_instance(sites, goal.site), before)
+    return SiteVisit(goal, open_instance(sites, goal.site))

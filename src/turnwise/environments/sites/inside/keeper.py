@@ -177,7 +177,8 @@ class SiteKeeper:
         return {"fault": "open, status, reset or stop"}
 
     def _said(self, instance: Forked) -> dict[str, Any]:
-        return {"pid": instance.pid, "port": instance.port, "folder": str(instance.folder)}
+        of = {"folder": str(instance.folder), "seed": str(self.seed)}
+        return {"pid": instance.pid, "port": instance.port, **of}
 
     def _hang_up(self, asking: AskedOver) -> None:
         self.selector.unregister(asking.wire)
