@@ -242,7 +242,7 @@ class Threaded(ThreadingMixIn, WSGIServer):
 class Quiet(WSGIRequestHandler):
     timeout = 60
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *_: object) -> None:
         pass
 
 
