@@ -72,7 +72,7 @@ def test_the_contract_of_an_environment(at_sites: BrowserEnvironment) -> None:
 def test_every_family_is_solved_by_its_moves_alone(site: str, at_sites: BrowserEnvironment) -> None:
     families = families_of([site])
     assert [said for family in families for seed in SEEDS if (said := solved(at_sites, family, seed))] == []
-    assert {idle(at_sites, family, seed) for family in families for seed in SEEDS} == {0.0}
+    assert {idle(at_sites, family, SEEDS[0]) for family in families} == {0.0}
 
 
 def test_there_are_sixty_tasks_and_no_two_alike() -> None:
