@@ -22,7 +22,7 @@ ACT_S = 10.0
 """Longest wait for mouse and keys."""
 SETTLE_S = 0.06
 """What a page has to react before it is looked at."""
-STYLES_S = 3.0
+STYLES_S = 6.0
 """Longest wait for styles and pictures once the words of a page are there."""
 MOST_KEYED = 200
 """Characters that are typed a key each; a longer text is put in whole."""

@@ -12,6 +12,8 @@ MOST_SCROLLS = 12
 """In a row; what is not found then is not on the page."""
 SCROLL = 0.8
 """Of the window's height."""
+FEW = 3
+"""Elements; a page with fewer is not there yet."""
 INNER = (60, 640)
 """Pixels from the top: a field beyond them may be scrolled into view when it gets the focus."""
 PRESSED = ("submit", "button", "checkbox", "radio", "image", "reset")
@@ -49,6 +51,8 @@ class SiteOracle:
             self.lost = self._left[0]
             return None
         self._scrolled += 1
+        if len(seen) < FEW:
+            return Action((Call("wait", {"seconds": 2}),))
         return Action((Call("scroll", {"direction": "down", "amount": SCROLL}),))
 
 
