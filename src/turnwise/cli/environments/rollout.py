@@ -63,6 +63,7 @@ def rollout(
     from turnwise.environments.tasks import is_plain, read_tasks
     from turnwise.environments.transcript import instructions_of
     from turnwise.journal import Journal
+    from turnwise.sandbox.choice import Sandboxes
 
     if agent not in (known := ("minimal", *PROGRAMS, *SCRIPTED)):
         raise ConfigError(f"there is no agent {agent!r}, only {', '.join(known)}")
@@ -74,10 +75,11 @@ def rollout(
     settings = read_config(config, home, sets)
     read = read_tasks(tasks)
     for kind in sorted({task.environment for task in read}):
-        kind_of(kind).check_machine()
+        kind_of(kind).check_machine(settings)
     program = PROGRAMS.get(agent)
     if program is not None:
         program.places()
+        Sandboxes(settings.environments).check_bubblewrap(f"the agent {agent}")
     gateway = None if agent in SCRIPTED else _gateway(settings)
     context = None if gateway is None or program is None else _context(gateway)
     folder = settings.home / "environments"
