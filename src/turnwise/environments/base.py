@@ -142,7 +142,7 @@ class Kind(Protocol):
     name: str
 
     def check_machine(self, config: Config) -> None:
-        """Raises TurnwiseError with what to install, or to set, where this machine cannot host it as the settings say."""
+        """Raises TurnwiseError with what to install or to set where it cannot be hosted here as the settings say."""
         ...
 
     def check_task(self, data: Mapping[str, object]) -> None:

@@ -42,9 +42,11 @@ class Sandboxes:
             return Shell(BubblewrapLodging(folder, limits, given), limits)
         return Shell(ContainerLodging(name, self.settings.image, folder, limits, given), limits)
 
-    def run(self, folder: GuestFolder, command: str, limits: BoxLimits | None = None, allowed: Allowed | None = None) -> Ran:
-        """Run one command over a folder in a sandbox of its own, of which nothing is left. Without ``allowed`` it has no
-        network, whatever the settings say. Raises SandboxError."""
+    def run(
+        self, folder: GuestFolder, command: str, limits: BoxLimits | None = None, allowed: Allowed | None = None
+    ) -> Ran:
+        """Run one command over a folder in a sandbox of its own, of which nothing is left. Without ``allowed`` it has
+        no network, whatever the settings say. Raises SandboxError."""
         name, held, given = self.check(), limits or BoxLimits(), allowed or Allowed()
         if name == "bubblewrap":
             return Box(folder, held, given).run(command)

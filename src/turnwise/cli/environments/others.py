@@ -33,7 +33,9 @@ def openenv(
     acts: dict[str, Any] = {"tools": as_tools(listed)} if listed else {"action": schema}
     counts = {"reward": "last"} if last else {}
     tasks = [
-        Task(f"{name}-{seed}", "openenv", prompt, {"server": server, "reset": {**given, "seed": seed}, **acts, **counts})
+        Task(
+            f"{name}-{seed}", "openenv", prompt, {"server": server, "reset": {**given, "seed": seed}, **acts, **counts}
+        )
         for seed in numbers(seeds, "--seeds", 0, 10**9)
     ]
     openenv_task(tasks[0].data)
@@ -69,7 +71,7 @@ def tasksets(
     for index, why in said["left_out"].items():
         err.print(f"left out task {index}: {why}", highlight=False, markup=False, soft_wrap=True)
     at = {} if beside is None else {"folder": str(beside)}
-    name = "".join(sign if sign.isalnum() and sign.isascii() or sign in "._-" else "-" for sign in taskset)[:60]
+    name = "".join(sign if (sign.isalnum() and sign.isascii()) or sign in "._-" else "-" for sign in taskset)[:60]
     tasks = []
     for each in said["tasks"]:
         of = {key: each[key] for key in ("index", "hash", "system", "tools", "answer") if each[key] not in (None, [])}
@@ -83,5 +85,5 @@ def _object(given: str, flag: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ConfigError(f"{flag} is a JSON object, as '{{\"split\": \"test\"}}'")
+        raise ConfigError(f'{flag} is a JSON object, as \'{{"split": "test"}}\'')
     return found

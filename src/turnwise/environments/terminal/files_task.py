@@ -17,7 +17,8 @@ _KNOWN = {"files", "expect", "checks", "setup", "oracle"}
 @dataclass(frozen=True, slots=True)
 class FilesTask:
     """``files`` are contents by their way in the folder, ``setup`` commands that make of them what is no plain text;
-    ``checks`` are what the verifier looks at, ``oracle`` commands that solve the task. ``sandboxes``: where commands run."""
+    ``checks`` are what the verifier looks at, ``oracle`` commands that solve the task. ``sandboxes``: where
+    commands run."""
 
     files: Mapping[str, str]
     checks: tuple[TaskCheck, ...]

@@ -1,1 +1,1 @@
-"""Tasksets of `verifiers` as tasks: they are loaded, and their rubrics score, in a Python of their own in the sandbox."""
+"""Tasksets of `verifiers` as tasks: loaded, and scored by their rubrics, in a Python of their own in the sandbox."""

@@ -39,7 +39,9 @@ def taskset_task(data: Mapping[str, object]) -> TasksetTask:
         case {"taskset": str() as name, "index": int() as index, "hash": str() as digest} if index >= 0:
             pass
         case _:
-            raise DataError("'taskset', 'index' and 'hash' say which task it is; `turnwise tasks verifiers` writes them")
+            raise DataError(
+                "'taskset', 'index' and 'hash' say which task it is; `turnwise tasks verifiers` writes them"
+            )
     folder, config, system = data.get("folder"), data.get("config", {}), data.get("system") or ""
     tools, answer = data.get("tools", []), data.get("answer")
     if not isinstance(config, dict) or not isinstance(system, str) or not isinstance(tools, list):
