@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,9 @@ class RunReport:
         self._folder, self._name = folder, name
         self._file = folder / "episodes.jsonl"
         self._known = {str(told.get("session")) for _, told in self._lines()}
+        if self._file.exists():
+            with self._file.open("ab") as lines:
+                lines.write(b"\n")  # behind a line that was cut off when its writer was killed
 
     def add(self, ended: Ended, messages: Sequence[dict[str, Any]]) -> None:
         """One that ended, unless the report has it already or it is to be gone on with."""
@@ -98,17 +101,14 @@ class RunReport:
             best_and_worst["typical"] = found[usual[len(usual) // 2].at]
         return best_and_worst
 
-    def _lines(self) -> list[tuple[int, dict[str, Any]]]:
-        """Each line's place and what it says, without one that was cut off in the middle when its writer was killed."""
-        found: list[tuple[int, dict[str, Any]]] = []
-        if self._file.exists():
-            with self._file.open("rb") as lines:
-                at = 0
-                for line in lines:
-                    with contextlib.suppress(ValueError):
-                        found.append((at, {**json.loads(line)}))
-                    at += len(line)
-        return found
+    def _lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Each line's place and what it says, without one that was cut off in the middle."""
+        at = 0
+        with contextlib.ExitStack() as held:
+            for line in held.enter_context(self._file.open("rb")) if self._file.exists() else ():
+                with contextlib.suppress(ValueError, TypeError):
+                    yield at, {**json.loads(line)}
+                at += len(line)
 
 
 def _line(at: int, told: dict[str, Any]) -> Line:

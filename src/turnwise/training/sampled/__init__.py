@@ -1,0 +1,1 @@
+"""Answers that the weights in training give, to be looked at or learned from."""
