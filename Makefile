@@ -97,9 +97,10 @@ openenv: ## install OpenEnv's server, against which our client is tested, in an 
 	@test -x $(OPENENV)/bin/python || $(PYTHON) -m venv $(OPENENV)
 	@# without its pages for a browser and its hub, which the server does not import
 	@test -e $(OPENENV)/.installed || { \
-	  $(OPENENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps openenv==0.10.0 && \
 	  $(OPENENV)/bin/python -m pip install --quiet --disable-pip-version-check fastapi uvicorn websockets pydantic httpx \
-	    requests pyyaml jsonschema packaging 'fastmcp>=3,<4' && touch $(OPENENV)/.installed; } || \
+	    requests pyyaml jsonschema packaging 'fastmcp>=3,<4' && \
+	  $(OPENENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps openenv==0.10.0 && \
+	  touch $(OPENENV)/.installed; } || \
 	  echo "OpenEnv's server did not come, so the tests of its environments are skipped"
 
 .PHONY: verifiers

@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.conftest import Running
-from tests.environments.test_rollout import at, needs_box, outcomes
+from tests.environments.test_rollout import at, outcomes
+from tests.environments.test_terminal import HOLDS
 from turnwise.cli.main import app
 from turnwise.config import Config
 from turnwise.environments.actors import ModelActor
@@ -20,7 +21,7 @@ from turnwise.environments.kinds import kind_of
 from turnwise.environments.rollout import Play, Rollouts
 from turnwise.environments.tasks import read_tasks
 from turnwise.environments.transcript import instructions_of
-from turnwise.environments.verified.child import verifiers_python
+from turnwise.environments.verified.child import TasksetRefused, verifiers_python
 from turnwise.environments.verified.environment import VerifiersEnvironment
 from turnwise.environments.verified.task import taskset_task
 from turnwise.errors import ConfigError, DataError
@@ -31,7 +32,7 @@ try:
     MISSING = ""
 except ConfigError as e:
     MISSING = str(e)
-needs_verifiers = pytest.mark.skipif(bool(MISSING), reason=MISSING or "it is here")
+needs_all = pytest.mark.skipif(bool(MISSING) or not HOLDS, reason=MISSING or "no bubblewrap here (make sandbox)")
 KIND = kind_of("verifiers")
 SUMS = """
 import verifiers.v1 as vf
@@ -136,101 +137,112 @@ __all__ = ["OddTaskset"]
 """
 
 
-@pytest.fixture
-def shelf(tmp_path: Path) -> Path:
-    folder = tmp_path / "tasksets"
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shelf") / "tasksets"
     folder.mkdir()
     for name, text in {"sums": SUMS, "shelf_things": SHELF, "odd": HOSTILE}.items():
         (folder / f"{name}.py").write_text(text)
     return folder
 
 
-def made(shelf: Path, name: str, *more: str) -> list[Task]:
+def made(shelf: Path, name: str, *more: str) -> tuple[list[Task], str]:
+    """The tasks of a taskset, and what the command said."""
     file = shelf.parent / f"{name}.jsonl"
     done = CliRunner().invoke(app, ["tasks", "verifiers", name, "--folder", str(shelf), "--out", str(file), *more])
     assert done.exit_code == 0, f"{done.output} {done.exception}"
-    return read_tasks(file)
+    return read_tasks(file), done.output
 
 
-@needs_box
-@needs_verifiers
+def answered(answer: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": "?"}, {"role": "assistant", "content": answer}]
+
+
+@pytest.fixture(scope="module")
+def things(shelf: Path) -> Task:
+    return made(shelf, "shelf_things")[0][0]
+
+
+@needs_all
 def test_answers_are_scored_by_the_rubric(shelf: Path, tmp_path: Path) -> None:
-    tasks = made(shelf, "sums", "--config", '{"number": 4}')
+    tasks, _ = made(shelf, "sums", "--config", '{"number": 4}', "--answer", "answer")
     assert [task.prompt for task in tasks] == [f"What is {n} + {n}?" for n in range(4)]
+    [action] = KIND.oracle(tasks[2])
+    assert action.text == "4"
     environment = VerifiersEnvironment(tmp_path / "at", 10)
-    rewards = []
-    for answer in ("4", "four, which is what two and two are", "5"):
-        environment.reset(tasks[2])
-        assert environment.step(Action((), answer))[1] is True
-        rewards.append(environment.score().reward)
-    assert rewards == pytest.approx([1.1, 0.0, 0.1])
-    assert environment.score().details["metrics"] == {"answers": 1.0}
+    environment.reset(tasks[2])
+    assert environment.step(action)[1] is True
+    outcome = environment.score()
+    assert outcome.reward == pytest.approx(1.1) and outcome.details["metrics"] == {"answers": 1.0}
+    assert environment.score() == outcome
+    with pytest.raises(InfrastructureFailure, match="no episode under way"):
+        environment.step(action)
+    process = environment._process  # pyright: ignore[reportPrivateUsage]
+    assert process is not None
+    others = [process.ask("score", messages=answered(said))["reward"] for said in ("5", "four, that is two and two")]
+    assert others == pytest.approx([0.1, 0.0])
     environment.close()
     environment.close()
     assert not (tmp_path / "at").exists()
 
 
-@needs_box
-@needs_verifiers
-def test_tools_keep_their_state_and_the_rubric_sees_it(shelf: Path, tmp_path: Path) -> None:
-    [task] = made(shelf, "shelf_things")
-    [tool] = instructions_of(KIND, task, "calls").tools
+@needs_all
+def test_tools_keep_their_state_and_the_rubric_sees_it(things: Task, tmp_path: Path) -> None:
+    [tool] = instructions_of(KIND, things, "calls").tools
     assert tool["function"]["name"] == "shelf_take"
     environment = VerifiersEnvironment(tmp_path / "at", 10)
-    environment.reset(task)
+    environment.reset(things)
     seen, ended = environment.step(Action((Call("shelf_take", {"thing": "cup"}), Call("shelf_drop", {}))))
     assert seen.results[0] == "you have 1 things" and "no tool 'shelf_drop'" in seen.results[1] and not ended
     assert "no air" in environment.step(Action((Call("shelf_take", {"thing": "air"}),)))[0].text
+    assert "Error" in environment.step(Action((Call("shelf_take", {"ting": 1}),)))[0].text
     assert environment.step(Action((Call("shelf_take", {"thing": "book"}),)))[0].text == "you have 2 things"
     assert environment.step(Action((), "Done."))[1] is True
     assert environment.score().reward == 1.0
-    environment.reset(task)
-    environment.step(Action((Call("shelf_take", {"thing": "cup"}),)))
-    assert environment.score().reward == 0.5, "nothing of the episode before is left"
     environment.close()
 
 
-@needs_box
-@needs_verifiers
+@needs_all
+@pytest.mark.long
+@pytest.mark.timeout(400)
 def test_a_rubric_that_fails_is_no_reward(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = made(shelf, "odd")[0]
-    monkeypatch.setattr("turnwise.environments.verified.child.ANSWER_S", 3.0)
+    [task], said = made(shelf, "odd")
+    assert "left out task 1" in said and "container" in said and "left out task 2" in said
     environment = VerifiersEnvironment(tmp_path / "at", 10)
-    for answer, said in {"crash": "a rubric with a fault", "nan": "no number", "hang": "limit of time",
-                         "net": "crashed", "host": "No such file"}.items():  # fmt: skip
-        environment.reset(task)
-        environment.step(Action((), answer))
-        with pytest.raises(InfrastructureFailure, match=said):
-            environment.score()
+    environment.reset(task)
+    environment.step(Action((), "crash"))
+    with pytest.raises(InfrastructureFailure, match="a rubric with a fault"):
+        environment.score()
+    process = environment._process  # pyright: ignore[reportPrivateUsage]
+    assert process is not None
+    for answer, why in {"nan": "no number", "net": "Error", "host": "No such file"}.items():
+        with pytest.raises(TasksetRefused, match=why):
+            process.ask("score", messages=answered(answer))
+    monkeypatch.setattr("turnwise.environments.verified.child.ANSWER_S", 3.0)
+    with pytest.raises(InfrastructureFailure, match="limit of time"):
+        process.ask("score", messages=answered("hang"))
     environment.close()
 
 
-@needs_box
-@needs_verifiers
-def test_what_cannot_be_played_is_left_out_by_name(shelf: Path, tmp_path: Path) -> None:
-    file = tmp_path / "odd.jsonl"
-    done = CliRunner().invoke(app, ["tasks", "verifiers", "odd", "--folder", str(shelf), "--out", str(file)])
-    assert "left out task 1" in done.output and "container" in done.output and "left out task 2" in done.output
-    assert len(file.read_text().splitlines()) == 1
+@needs_all
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_taskset_that_changed_or_is_not_there_is_not_played(shelf: Path, tmp_path: Path) -> None:
+    tasks, _ = made(shelf, "sums")
+    (tmp_path / "sums.py").write_text(SUMS.replace("What is", "How much is"))
+    other = Task("t", "verifiers", tasks[1].prompt, {**tasks[1].data, "folder": str(tmp_path)})
+    environment = VerifiersEnvironment(tmp_path / "at", 10)
+    with pytest.raises(InfrastructureFailure, match="make the file of tasks anew"):
+        environment.reset(other)
+    environment.close()
     missing = CliRunner().invoke(app, ["tasks", "verifiers", "nothing_here", "--folder", str(shelf)])
     assert isinstance(missing.exception, ConfigError) and "nothing_here" in str(missing.exception)
 
 
-@needs_box
-@needs_verifiers
-def test_a_taskset_that_changed_is_not_played(shelf: Path, tmp_path: Path) -> None:
-    task = made(shelf, "sums")[1]
-    (shelf / "sums.py").write_text(SUMS.replace("What is", "How much is"))
-    environment = VerifiersEnvironment(tmp_path / "at", 10)
-    with pytest.raises(InfrastructureFailure, match="make the file of tasks anew"):
-        environment.reset(task)
-    environment.close()
-
-
-@needs_box
-@needs_verifiers
-def test_a_model_plays_one_through_the_gateway(shelf: Path, gateway: Running, config: Config, tmp_path: Path) -> None:
-    [task] = made(shelf, "shelf_things")
+@needs_all
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_model_plays_one_through_the_gateway(things: Task, gateway: Running, config: Config, tmp_path: Path) -> None:
     calls = [json.dumps({"name": "shelf_take", "arguments": {"thing": thing}}) for thing in ("cup", "book")]
     answers = iter([*(f"```json\n{call}\n```" for call in calls), "All is taken."])
     gateway.stub.reply = lambda prompt: next(answers)
@@ -240,18 +252,9 @@ def test_a_model_plays_one_through_the_gateway(shelf: Path, gateway: Running, co
         url, told = f"{gateway.url}/s/{play.session}/v1", instructions_of(KIND, play.task, "blocks")
         return ModelActor(url, gateway.token, MODEL_NAME, play.headers, told, KIND.read)
 
-    ended = Rollouts(host, gateway.journal.environments, at(gateway), actor).play(Play("r", task, 0, 1))
+    ended = Rollouts(host, gateway.journal.environments, at(gateway), actor).play(Play("r", things, 0, 1))
     assert (ended.reward, ended.steps, ended.failure) == (1.0, 3, None)
     assert outcomes(gateway) == {"r.shelf_things-0.0": (1.0, None)}
-
-
-@needs_box
-@needs_verifiers
-def test_an_oracle_solves_what_names_its_answer(shelf: Path, tmp_path: Path) -> None:
-    made(shelf, "sums", "--answer", "answer", "--limit", "2")
-    asked = ["rollout", str(tmp_path / "sums.jsonl"), "--agent", "oracle", "--group", "1", "--home", str(tmp_path)]
-    played = CliRunner().invoke(app, asked)
-    assert "mean reward 1.100 of 2" in played.output, f"{played.output} {played.exception}"
 
 
 @pytest.mark.parametrize(

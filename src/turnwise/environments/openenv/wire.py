@@ -51,6 +51,7 @@ class OpenEnvSession:
     def __init__(self, server: str) -> None:
         self._server = server
         self._connection: ClientConnection | None = None
+        self._held = contextlib.ExitStack()
 
     def reset(self, asked: Mapping[str, Any]) -> Shown:
         """Begin an episode in a connection of its own; waits for a place where the server is full."""
@@ -75,16 +76,16 @@ class OpenEnvSession:
 
     def close(self) -> None:
         """End the episode. May be called again."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(OSError, WebSocketException):
-                connection.close()
+        self._connection = None
+        with contextlib.suppress(OSError, WebSocketException):
+            self._held.close()
 
     def _connected(self) -> ClientConnection:
         at = urlsplit(self._server)
         url = at._replace(scheme="wss" if at.scheme == "https" else "ws", path=f"{at.path.rstrip('/')}/ws").geturl()
         try:
-            return connect(url, open_timeout=OPEN_S, close_timeout=5, max_size=MOST_BYTES, proxy=None)
+            opened = connect(url, open_timeout=OPEN_S, close_timeout=5, max_size=MOST_BYTES, proxy=None)
+            return self._held.enter_context(opened)
         except (OSError, WebSocketException) as e:
             raise InfrastructureFailure(f"no OpenEnv server answers at {self._server}: {str(e)[:200]}") from e
 
