@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from tests.training.tiny import ids, shake
+from turnwise.training import asking
+from turnwise.training.asking import sample_answers
 from turnwise.training.gate.probes import Probe
 from turnwise.training.gate.reading import read
 from turnwise.training.policy import Policy
-from turnwise.training.sampled import asking
-from turnwise.training.sampled.asking import sample_answers
 
 
 def test_answers_come_with_their_log_probs_and_not_for_ever(policy: Policy) -> None:

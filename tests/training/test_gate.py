@@ -14,6 +14,7 @@ import torch
 from tests.training.homes import NO_LIMITS
 from tests.training.tiny import batch, no_tick, sample, shake, train_config
 from turnwise.config import GateConfig
+from turnwise.training.asking import GivenAnswer, repetition, sample_answers
 from turnwise.training.gate.answers import Material, _beyond, choose_asked
 from turnwise.training.gate.examination import BaseReader, Examination
 from turnwise.training.gate.figures import FIGURES, Measurements, decide
@@ -21,7 +22,6 @@ from turnwise.training.gate.gate import Gate, part_of
 from turnwise.training.gate.probes import LONGEST_PROMPT, Probe, probe_of
 from turnwise.training.gate.reading import distances, log_likelihoods, read
 from turnwise.training.policy import Policy
-from turnwise.training.sampled.asking import GivenAnswer, repetition, sample_answers
 from turnwise.types import Sample
 
 LIMITS = GateConfig()

@@ -17,6 +17,7 @@ from tests.training.tiny import by_the_model, ids, no_tick, plain_model, sample,
 from turnwise.config import TrainConfig
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
+from turnwise.training.asking import GivenAnswer
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.lessons import keeping, making
 from turnwise.training.lessons.comparing import FOLLOWS, followed, follows, gains, loops, token_likelihoods
@@ -32,7 +33,6 @@ from turnwise.training.lessons.questions import (
 )
 from turnwise.training.lessons.wishes import ABOUT, ORDINARY, Standing, standing, wishes_among
 from turnwise.training.policy import Policy
-from turnwise.training.sampled.asking import GivenAnswer
 from turnwise.training.step import NotFinite
 from turnwise.types import Batch, Sample
 

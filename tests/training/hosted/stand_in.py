@@ -19,10 +19,10 @@ from torch import Tensor
 
 from turnwise.config import TrainConfig
 from turnwise.errors import AdapterError
+from turnwise.training.asking import GivenAnswer, sample_answers
 from turnwise.training.batching import row_of
 from turnwise.training.hosted.folding import Targets
 from turnwise.training.policy import Policy
-from turnwise.training.sampled.asking import GivenAnswer, sample_answers
 
 
 class StandInServer:

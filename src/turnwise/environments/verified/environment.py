@@ -50,11 +50,10 @@ class VerifiersEnvironment:
         self._steps += 1
         calls = action.calls if self._task.tools else ()
         named = [(f"call_{self._steps}_{at}", call) for at, call in enumerate(calls)]
-        said: dict[str, Any] = {"role": "assistant", "content": action.text}
-        if named:
-            told = [(at, call.name, json.dumps(dict(call.arguments))) for at, call in named]
-            said["tool_calls"] = [{"id": at, "name": name, "arguments": given} for at, name, given in told]
-        self._messages.append(said)
+        told = [(at, call.name, json.dumps(dict(call.arguments))) for at, call in named]
+        asked = [{"id": at, "name": name, "arguments": given} for at, name, given in told]
+        more = {"tool_calls": asked} if asked else {}
+        self._messages.append({"role": "assistant", "content": action.text} | more)
         results = tuple(self._done(at, number) for number, at in enumerate(named))
         if not named:
             self._ended = "agent"

@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 import verifiers.v1 as vf  # pyright: ignore[reportMissingImports]
+from pydantic import TypeAdapter
 from verifiers.v1.configs.agent import AgentConfig  # pyright: ignore[reportMissingImports]
 from verifiers.v1.state import state_cls  # pyright: ignore[reportMissingImports]
 from verifiers.v1.utils.loaders import (  # pyright: ignore[reportMissingImports]
@@ -28,11 +29,11 @@ MOST_OF_A_RESULT = 64_000
 """Characters of what a tool says."""
 
 
-class Refused(Exception):
+class CannotPlay(Exception):
     """A taskset cannot be played here; the text says why."""
 
 
-class Episode:
+class PlayedTask:
     """The one task that is played."""
 
     task: Any = None
@@ -46,7 +47,7 @@ class Episode:
             try:
                 _check(asked, task)
                 tools = await self._tools_of(task)
-            except Refused as e:
+            except CannotPlay as e:
                 left_out[str(index)] = str(e)
                 continue
             told = {"index": index, "hash": task.hash, "system": task.data.system_prompt, "tools": tools}
@@ -57,7 +58,7 @@ class Episode:
     async def begin(self, asked: dict[str, Any]) -> dict[str, Any]:
         found = next(itertools.islice(_taskset(asked), int(asked["index"]), None), None)
         if found is None or found.hash != asked["hash"]:
-            raise Refused("the taskset has another task at this place by now; make the file of tasks anew")
+            raise CannotPlay("the taskset has another task at this place by now; make the file of tasks anew")
         _check(asked, found)
         self.task = found
         return {"tools": await self._tools_of(found)}
@@ -78,7 +79,7 @@ class Episode:
         rewards = {name: None if each is None else each.score for name, each in trace.rewards.items()}
         total = float(trace.reward)
         if not math.isfinite(total) or None in rewards.values():
-            raise Refused(f"its rubric gave no number: {rewards}")
+            raise CannotPlay(f"its rubric gave no number: {rewards}")
         return {"reward": total, "rewards": rewards, "metrics": dict(trace.metrics)}
 
     async def _tools_of(self, task: Any) -> list[dict[str, Any]]:
@@ -120,37 +121,31 @@ def _taskset(asked: dict[str, Any]) -> Any:
 
 
 def _check(asked: dict[str, Any], task: Any) -> None:
-    """Raises Refused for what needs more than a conversation and tools."""
+    """Raises CannotPlay for what needs more than a conversation and tools."""
     own = environment_class(asked["taskset"])
     if own is not vf.SingleAgentEnv:
-        raise Refused(f"its episodes have a course of their own ({own.__name__})")
+        raise CannotPlay(f"its episodes have a course of their own ({own.__name__})")
     overridden = [name for name in ("setup", "finalize") if getattr(type(task), name) is not getattr(vf.Task, name)]
     if type(task).NEEDS_CONTAINER or overridden or task.data.image:
-        raise Refused("its tasks prepare a container, which there is none of")
+        raise CannotPlay("its tasks prepare a container, which there is none of")
     if task.plugged_judges():
-        raise Refused("a model judges it")
+        raise CannotPlay("a model judges it")
     for hook in (*task.hooks("reward"), *task.hooks("metric")):
         parameter = inspect.signature(hook).parameters.get("runtime")
         if parameter is not None and parameter.default is inspect.Parameter.empty:
-            raise Refused(f"its {hook.__name__} looks into a container, which there is none of")
+            raise CannotPlay(f"its {hook.__name__} looks into a container, which there is none of")
     if not task.hooks("reward"):
-        raise Refused("it has no reward")
+        raise CannotPlay("it has no reward")
     prompt = task.data.prompt
     if not prompt or (not isinstance(prompt, str) and any(each.role != "user" for each in prompt)):
-        raise Refused("its conversation does not begin with the user's words")
+        raise CannotPlay("its conversation does not begin with the user's words")
 
 
 def _trace(task: Any, state: Any, messages: list[dict[str, Any]]) -> Any:
     nodes = []
-    for number, said in enumerate(messages):
-        message = {
-            "system": vf.SystemMessage,
-            "user": vf.UserMessage,
-            "assistant": vf.AssistantMessage,
-            "tool": vf.ToolMessage,
-        }[said["role"]].model_validate(said)
+    for number, message in enumerate(TypeAdapter(list[vf.Message]).validate_python(messages)):
         parent = number - 1 if number else None
-        nodes.append(vf.MessageNode(parent=parent, message=message, sampled=said["role"] == "assistant"))
+        nodes.append(vf.MessageNode(parent=parent, message=message, sampled=message.role == "assistant"))
     of = vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
     trace = vf.Trace(task=of, agent=vf.AgentInfo(config=AgentConfig()), state=state)
     trace.nodes.extend(nodes)
@@ -168,13 +163,13 @@ def _text(said: Any) -> str:
 
 
 async def _run(answers: Any) -> None:
-    episode = Episode()
+    episode = PlayedTask()
     does = {"list": episode.listed, "begin": episode.begin, "call": episode.call, "score": episode.score}
     for line in sys.stdin:
         asked = json.loads(line)
         try:
             said = await does[asked["ask"]](asked)
-        except Refused as e:
+        except CannotPlay as e:
             said = {"refused": str(e)[:500]}
         except Exception as e:  # a taskset is anybody's code; whoever asked is told
             said = {"refused": f"{type(e).__name__}: {e}"[:500]}

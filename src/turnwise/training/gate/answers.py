@@ -14,10 +14,10 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from turnwise.config import GateConfig
+from turnwise.training.asking import GivenAnswer, mean_length, repetition
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
 from turnwise.training.lessons.echoes import echoes
-from turnwise.training.sampled.asking import GivenAnswer, mean_length, repetition
 from turnwise.training.weights.base import Whose
 
 

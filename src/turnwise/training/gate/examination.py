@@ -13,12 +13,12 @@ from functools import cached_property
 from torch import Tensor
 
 from turnwise.config import GateConfig, TrainConfig
+from turnwise.training.asking import GivenAnswer, sample_answers
 from turnwise.training.gate.answers import Material, OwnAnswers, behind_first, mean_of, mean_or_none, rises
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
 from turnwise.training.gate.reading import Alive, distances, log_likelihoods, read
 from turnwise.training.policy import Policy
-from turnwise.training.sampled.asking import GivenAnswer, sample_answers
 from turnwise.training.weights.base import Whose
 
 Weights = dict[str, Tensor] | None

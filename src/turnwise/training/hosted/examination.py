@@ -13,12 +13,12 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from turnwise.config import GateConfig
+from turnwise.training.asking import GivenAnswer
 from turnwise.training.gate.answers import Material, OwnAnswers, behind_first, mean_or_none, rises
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
 from turnwise.training.hosted.folding import Targets
 from turnwise.training.hosted.server import HostedAdapter, TinkerServer
-from turnwise.training.sampled.asking import GivenAnswer
 from turnwise.training.weights.base import Whose
 
 

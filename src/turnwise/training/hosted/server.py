@@ -19,8 +19,8 @@ from torch import Tensor
 
 from turnwise.config import TrainConfig
 from turnwise.errors import AdapterError, ConfigError, ServerLost, ServerRefused
+from turnwise.training.asking import GivenAnswer
 from turnwise.training.hosted.folding import Targets
-from turnwise.training.sampled.asking import GivenAnswer
 
 T = TypeVar("T")
 KEY = "TINKER_API_KEY"

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from turnwise.training.asking import repetition
 from turnwise.training.batching import TokenText, merge_prefixes, microbatches
 from turnwise.training.lessons.questions import OpenQuestion, told
 from turnwise.training.policy import Policy
-from turnwise.training.sampled.asking import repetition
 from turnwise.training.step import Tick
 from turnwise.types import Sample
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
+from turnwise.training.asking import sample_answers
 from turnwise.training.lessons.comparing import follows, gains, loops
 from turnwise.training.lessons.questions import OpenQuestion, everyday_questions, told
 from turnwise.training.policy import Policy
-from turnwise.training.sampled.asking import sample_answers
 from turnwise.training.step import Tick
 
 ASKED = 8

@@ -18,13 +18,13 @@ from torch import Tensor
 
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
+from turnwise.training.asking import GivenAnswer, sample_answers
 from turnwise.training.batching import Row, Span, microbatches
 from turnwise.training.lessons.comparing import follows, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
-from turnwise.training.sampled.asking import GivenAnswer, sample_answers
 from turnwise.training.step import Tick
 
 REWRITE = """Question: {question}

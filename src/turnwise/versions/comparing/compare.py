@@ -14,8 +14,8 @@ from turnwise.errors import TurnwiseError
 from turnwise.journal import Journal
 from turnwise.models import resolve_model
 from turnwise.tokens.rendering import load_renderer
+from turnwise.training.asking import repetition
 from turnwise.training.policy import load_tokenizer
-from turnwise.training.sampled.asking import repetition
 from turnwise.versions.comparing.answering import Asking, RawAnswer, ask_all
 from turnwise.versions.comparing.questions import HeldOut, held_out, text_of_ids
 from turnwise.versions.known import Usable, usable

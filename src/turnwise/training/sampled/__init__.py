@@ -1,1 +1,0 @@
-"""Answers that the weights in training give, to be looked at or learned from."""
