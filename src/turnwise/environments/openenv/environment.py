@@ -66,7 +66,7 @@ class OpenEnvEnvironment:
             raise InfrastructureFailure("there is no episode to score: reset begins one")
         if self._outcome is None:
             self._session.close()
-            found = self._rewards if self._task.reward == "sum" else self._rewards[-1:]
+            found = self._rewards[-1:] if self._task.last else self._rewards
             counts = {"steps": self._steps, "unreadable": self._unreadable, "ended": self._ended or "agent"}
             cut_off = "the limit of steps" if self._ended == "step limit" else None
             self._outcome = TaskOutcome(sum(found), {"rewards": self._rewards[-100:], **counts}, cut_off)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from turnwise.environments.base import Call
@@ -19,13 +19,13 @@ _KNOWN = {"server", "reset", "action", "tools", "reward", "oracle"}
 @dataclass(frozen=True, slots=True)
 class OpenEnvTask:
     """``schema`` is that of an action; of servers with tools of their own, ``tools`` has them in OpenAI's shape.
-    ``reward``: whether the outcome is the sum of an episode's rewards, or the last of them."""
+    ``last``: whether the outcome is an episode's last reward, and not the sum of them."""
 
     server: str
     reset: Mapping[str, Any]
     schema: Mapping[str, Any]
     tools: tuple[Mapping[str, Any], ...]
-    reward: Literal["sum", "last"]
+    last: bool
     oracle: tuple[Call, ...]
 
     def offered(self) -> tuple[Mapping[str, Any], ...]:
@@ -61,11 +61,9 @@ def openenv_task(data: Mapping[str, object]) -> OpenEnvTask:
     if not isinstance(oracle, list):
         raise DataError("'oracle' is a list of actions")
     calls = tuple(_oracle(each, bool(tools)) for each in oracle)
-    match reward:
-        case "sum" | "last":
-            return OpenEnvTask(server.rstrip("/"), reset, schema, tuple(tools), reward, calls)
-        case _:
-            raise DataError("'reward' is 'sum' or 'last': which of an episode's rewards count")
+    if reward not in ("sum", "last"):
+        raise DataError("'reward' is 'sum' or 'last': which of an episode's rewards count")
+    return OpenEnvTask(server.rstrip("/"), reset, schema, tuple(tools), reward == "last", calls)
 
 
 def as_tools(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
