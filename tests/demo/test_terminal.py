@@ -16,11 +16,11 @@ from tests.support.models import make_tiny_model
 from turnwise.cli.main import app
 from turnwise.config import load_config
 from turnwise.demo.terminal import recipe
-from turnwise.demo.terminal.exam import Episode
-from turnwise.demo.terminal.figures import TerminalExam, by_family, change, round_played, share, shown
+from turnwise.demo.terminal.figures import TerminalExam, by_family, change, round_played, share
 from turnwise.demo.terminal.play import run_terminal_demo
 from turnwise.demo.terminal.report import TerminalReport, as_data, as_markdown, write
 from turnwise.environments.base import Task
+from turnwise.environments.reports.episodes import Episode, shown
 
 
 def episode(task: str, reward: float | None, steps: int = 2, said: str = "ls") -> Episode:

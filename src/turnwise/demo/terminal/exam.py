@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from turnwise.environments.actors import ModelActor, RecordedScript
 from turnwise.environments.base import Task
 from turnwise.environments.host import Host
 from turnwise.environments.kinds import kind_of
+from turnwise.environments.reports.episodes import Episode
 from turnwise.environments.rollout import Ended, GatewayAt, Play, Rollouts
 from turnwise.environments.transcript import Form, instructions_of
 from turnwise.errors import TurnwiseError
@@ -30,21 +30,6 @@ from turnwise.types import MODEL_NAME
 TAKEN_UP_S = 180.0
 """Longest wait until what was published answers."""
 Advance = Callable[[float | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """One episode: its task, what came of it (None: the machine failed), and what was said."""
-
-    task: Task
-    reward: float | None
-    steps: int
-    messages: Sequence[dict[str, Any]]
-    failure: str | None = None
-
-    @property
-    def family(self) -> str:
-        return self.task.id.rsplit("-", 2)[0]
 
 
 class Stage:

@@ -12,16 +12,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from turnwise.demo.terminal.exam import Episode
-from turnwise.demo.terminal.figures import RoundPlayed, Share, TerminalExam, as_json, by_family, change, share, shown
+from turnwise.demo.terminal.figures import RoundPlayed, Share, TerminalExam, by_family, change, share
 from turnwise.demo.terminal.recipe import MOST_STEPS, TEMPERATURE
+from turnwise.environments.reports.episodes import as_json, shown, table, to_read
 
 TITLES = {
     "sampled": f"new tasks, temperature {TEMPERATURE:g}",
     "greedy": "new tasks, temperature 0",
     "unseen": f"new families, temperature {TEMPERATURE:g}",
 }
-MOST_OF_A_MESSAGE = 1200
 _COLORS = ("#303030", "#b06a1f", "#1f5fa8", "#8a8a8a")
 
 
@@ -113,7 +112,7 @@ def as_markdown(report: TerminalReport) -> str:
             f"{MOST_STEPS} answers a task."
         ),
         "",
-        *_table(HEADINGS, rows(report)),
+        *table(HEADINGS, rows(report)),
         "",
         f"`base` is the model as it is; `sft` after a fine-tuning on {report.solutions} solutions; `rl` after GRPO on "
         "its own tries; `control` is the version of `sft` once more, at the end and with other seeds of sampling: what "
@@ -121,11 +120,11 @@ def as_markdown(report: TerminalReport) -> str:
         "",
         "## Changes, paired by task",
         "",
-        *_table(("change", *TITLES.values()), _changes(report)),
+        *table(("change", *TITLES.values()), _changes(report)),
         "",
         "## Rounds of GRPO",
         "",
-        *_table(
+        *table(
             ("round", "solved", "groups that differ", "version after it", "seconds"),
             [
                 (str(r.number), f"{r.solved:.2f} ({r.ci95[0]:.2f} to {r.ci95[1]:.2f})", f"{r.mixed} of {r.groups}",
@@ -140,7 +139,7 @@ def as_markdown(report: TerminalReport) -> str:
         "",
         "## Time",
         "",
-        *_table(("stage", "seconds"), [(name, f"{seconds:.0f}") for name, seconds in report.seconds.items()]),
+        *table(("stage", "seconds"), [(name, f"{seconds:.0f}") for name, seconds in report.seconds.items()]),
     ]  # fmt: skip
     text += ["", *(f"- {note}" for note in report.notes)] if report.notes else []
     if (last := report.exam("rl") or report.exam("sft") or report.exam("base")) is not None:
@@ -148,7 +147,7 @@ def as_markdown(report: TerminalReport) -> str:
             text += [
                 "",
                 f"## The {name} of `{last.name}`: {episode.task.id}, reward {episode.reward:g}",
-                *_read(episode),
+                *to_read(episode),
             ]
     return "\n".join(text) + "\n"
 
@@ -161,26 +160,11 @@ def _signed(found: Share | None) -> str:
     return "–" if found is None else f"{found.mean:+.2f} ({found.ci95[0]:+.2f} to {found.ci95[1]:+.2f})"
 
 
-def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (headings, ["---"] * len(headings), *lines)]
-
-
 def _families(report: TerminalReport) -> list[str]:
     found = {exam.name: by_family(exam.sampled) | by_family(exam.unseen) for exam in report.exams}
     names = list(dict.fromkeys(family for exam in found.values() for family in exam))
     lines = [(n, *(f"{exam[n]:.2f}" if n in exam else "–" for exam in found.values())) for n in names]
-    return _table(("family", *found), lines)
-
-
-def _read(episode: Episode) -> list[str]:
-    """An episode as a person reads it. Longer fences hold what has fences in it."""
-    text: list[str] = []
-    for message in episode.messages[1:]:
-        who = {"user": "told", "tool": "told", "assistant": "answered"}[message["role"]]
-        said = str(message["content"])[:MOST_OF_A_MESSAGE]
-        calls = [call["function"]["arguments"] for call in message.get("tool_calls", [])]
-        text += ["", f"{who}:", "", "````", *"\n".join([said, *calls]).strip().splitlines(), "````"]
-    return text
+    return table(("family", *found), lines)
 
 
 def draw(report: TerminalReport, file: Path) -> None:
