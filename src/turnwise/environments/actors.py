@@ -10,6 +10,7 @@ import openai
 from turnwise.environments.base import Action, CutOff, InfrastructureFailure, Instructions, Kind, Observation, Task
 from turnwise.environments.reading import called
 from turnwise.environments.transcript import Form, RolloutTranscript, instructions_of
+from turnwise.trajectories.record import Spent
 
 REQUEST_S = 600.0
 LIMITS = {"context_length_exceeded": "the context is full", "step_limit": "the limit of steps"}
@@ -77,6 +78,8 @@ class ModelActor:
         )
         self._model, self._read, self._asked = model, read, dict(asked or {})
         self.transcript = RolloutTranscript(instructions)
+        self.spent: list[Spent] = []
+        """What each answer took, and thought."""
 
     def act(self, observation: Observation) -> Action | None:
         self.transcript.hear(observation)
@@ -102,4 +105,8 @@ class ModelActor:
         )
         if not answer.choices:
             raise InfrastructureFailure("the gateway gave an answer without a choice")
-        return answer.choices[0].message
+        message, usage = answer.choices[0].message, answer.usage
+        thought = str(getattr(message, "reasoning_content", None) or "")
+        tokens = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (0, 0)
+        self.spent.append(Spent(*tokens, thought))
+        return message

@@ -49,11 +49,16 @@ def rollout(
     record: Annotated[
         Path | None, typer.Option(help="Append each rollout with reward 1 here, as a conversation for `turnwise sft`.")
     ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(help="Append each rollout here, whole: for `turnwise judge` and `turnwise trajectory`."),
+    ] = None,
     config: ConfigFile = None,
     home: Home = None,
     sets: Set = None,
 ) -> None:
     """Let an agent play tasks in a sandbox, each several times; the server of this home must be running."""
+    from turnwise.cli.environments.outcomes import judge_of, saved_of
     from turnwise.cli.environments.progress import shown
     from turnwise.environments.actors import ModelActor, RecordedScript
     from turnwise.environments.kinds import kind_of
@@ -63,6 +68,7 @@ def rollout(
     from turnwise.environments.tasks import is_plain, read_tasks
     from turnwise.environments.transcript import instructions_of
     from turnwise.journal import Journal
+    from turnwise.trajectories.record import written_trajectory
 
     if agent not in (known := ("minimal", *PROGRAMS, *SCRIPTED)):
         raise ConfigError(f"there is no agent {agent!r}, only {', '.join(known)}")
@@ -75,14 +81,15 @@ def rollout(
     read = read_tasks(tasks)
     for kind in sorted({task.environment for task in read}):
         kind_of(kind).check_machine()
+    judge = judge_of(settings, read)
     program = PROGRAMS.get(agent)
     if program is not None:
         program.places()
-    gateway = None if agent in SCRIPTED else _gateway(settings)
+    gateway = None if agent in SCRIPTED else gateway_of(settings)
     context = None if gateway is None or program is None else _context(gateway)
     folder = settings.home / "environments"
 
-    shape = _form(settings, form)
+    shape = form_of(settings, form)
     played: dict[str, ModelActor | RecordedScript] = {}
 
     def player(play: Play) -> ModelActor | RecordedScript | ProgramPlayer:
@@ -101,14 +108,17 @@ def rollout(
 
     def recorded(ended: Ended) -> None:
         actor_of = played.pop(ended.play.session, None)
+        if save is not None and not ended.open:
+            with save.open("a", encoding="utf-8") as lines:
+                lines.write(f"{written_trajectory(saved_of(ended, actor_of))}\n")
         if record is not None and actor_of is not None and ended.reward == 1.0 and actor_of.transcript.answers:
             with record.open("a", encoding="utf-8") as lines:
                 lines.write(f"{actor_of.transcript.line()}\n")
 
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
     limits = {stream: each.parallel for stream, each in settings.streams.items() if each.parallel is not None}
-    with closing(Journal.open(settings)) as journal, closing(_host(settings, journal, parallel)) as host:
-        rollouts = Rollouts(host, journal.environments, gateway, player, limits)
+    with closing(Journal.open(settings)) as journal, closing(environments_host(settings, journal, parallel)) as host:
+        rollouts = Rollouts(host, journal.environments, gateway, player, limits, judge)
         out.print(f"run {name}: {len(read)} tasks, {len(plays)} rollouts", highlight=False, markup=False)
         ended = shown(rollouts.run(plays, parallel), len(plays), recorded)
     if left := sum(each.open for each in ended):
@@ -124,7 +134,7 @@ def _context(gateway: GatewayAt) -> int | None:
     return listed.json()["data"][0].get("max_model_len")
 
 
-def _form(settings: Config, form: str) -> Form:
+def form_of(settings: Config, form: str) -> Form:
     """What was asked for; a model of the table that cannot call tools acts in blocks of text."""
     from turnwise.models.folders import model_named
 
@@ -134,7 +144,8 @@ def _form(settings: Config, form: str) -> Form:
     return "blocks" if known is not None and not known.tools else "calls"
 
 
-def _host(settings: Config, journal: Journal, parallel: int) -> Host:
+def environments_host(settings: Config, journal: Journal, parallel: int) -> Host:
+    """Hosts environments as these settings say, so many at a time."""
     from turnwise.environments.host import Host
     from turnwise.environments.kinds import kind_of
 
@@ -144,7 +155,8 @@ def _host(settings: Config, journal: Journal, parallel: int) -> Host:
     return Host(journal.environments, make, settings.home / "environments", parallel, warm=settings.environments.warm)
 
 
-def _gateway(settings: Config) -> GatewayAt:
+def gateway_of(settings: Config) -> GatewayAt:
+    """The server of this home, with its tokens. Raises TurnwiseError where none runs."""
     from turnwise.environments.rollout import GatewayAt
     from turnwise.home import running_url
 

@@ -7,6 +7,7 @@ decides about the outcome, which the task's own verifier does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Coroutine
@@ -20,9 +21,13 @@ from turnwise.environments.browser import miniwob
 from turnwise.environments.browser.acting import LOAD_S, TRIES, do, goto
 from turnwise.environments.browser.chromium import driver, first_line, opened
 from turnwise.environments.browser.feedback import Done, told
+from turnwise.environments.browser.sites.mirror import serve_mirrors
+from turnwise.environments.browser.sites.trailing import TrailKeeper
 from turnwise.environments.browser.tab import PageHangs, Tabs
 from turnwise.environments.browser.web_task import WebTask, web_task
 from turnwise.errors import DataError
+from turnwise.trajectories.reward import EndedSo, How, by_rule
+from turnwise.trajectories.trail import ShownPage
 
 MOST_UNREADABLE = 3
 """Answers in a row without a call that can be done, after which the episode ends."""
@@ -32,6 +37,8 @@ CALLS_S = 100.0
 """After this long no further call of an answer is begun: with the longest one all stays below STEP_S."""
 STEP_S = 180.0
 """Longest time for all of a step; a machine that takes longer failed."""
+PICTURE_S = 10.0
+"""Longest wait for a picture of the window."""
 FORMAT = "No call of a tool was found in your answer. Call one or more of your tools."
 NOT_DONE = "Not done: a call before it ended the task, or there were too many."
 TOO_LATE = f"Not done: the calls before it took {CALLS_S:g} s."
@@ -39,10 +46,11 @@ T = TypeVar("T")
 
 
 class BrowserEnvironment:
-    """Plays tasks of the web, each in a browser of its own. An answer that is a repeated format error ends with -1."""
+    """Plays tasks of the web, each in a browser of its own. An answer that is a repeated format error ends with -1.
+    ``judge_sees``: a judge gets pictures of a task that is its to decide."""
 
-    def __init__(self, most_steps: int = 15) -> None:
-        self._most_steps = most_steps
+    def __init__(self, most_steps: int = 15, judge_sees: bool = True) -> None:
+        self._most_steps, self._judge_sees = most_steps, judge_sees
         self._task: WebTask | None = None
         self._stack = AsyncExitStack()
         self._tabs: Tabs
@@ -62,6 +70,7 @@ class BrowserEnvironment:
         self._verdict: float | None = None
         self._mark = ""
         goal = self._within(self._begin(self._task), "begin")
+        self._trail = TrailKeeper("\n".join(part for part in (task.prompt, goal) if part), self._task.reference)
         return Observation("\n\n".join(part for part in (task.prompt, goal, self._look()) if part))
 
     def step(self, action: Action) -> tuple[Observation, bool]:
@@ -75,6 +84,7 @@ class BrowserEnvironment:
         else:
             results = tuple(self._within(self._calls(self._task, action), "act"))
             said = ""
+        self._trail.did(action, results or (said,))
         if not self._ended and self._steps >= self._most_steps:
             self._ended = "step limit"
         seen = "" if self._ended else self._look()
@@ -88,7 +98,11 @@ class BrowserEnvironment:
             said: dict[str, Any] = {"ended": self._ended or "agent", "steps": self._steps, "answer": self._answer}
             said |= {"unreadable": self._unreadable, "faults": dict(self._faults)}
             cut_off = "the limit of steps" if self._ended == "step limit" else None
-            self._outcome = TaskOutcome(self._reward(self._task), said, cut_off)
+            if self._ended:  # else the last page was seen
+                with contextlib.suppress(InfrastructureFailure):  # a browser that failed since shows none
+                    self._look()
+            trail, asks = self._trail.trail(self._answer), self._task.judged and by_rule(self._so) is None
+            self._outcome = TaskOutcome(self._reward(self._task), said, cut_off, trail, asks)
         return self._outcome
 
     def close(self) -> None:
@@ -101,16 +115,25 @@ class BrowserEnvironment:
             raise InfrastructureFailure(f"the browser of an episode cannot be ended: {first_line(e)}") from e
 
     def _reward(self, task: WebTask) -> float:
-        if self._ended == "format":
-            return -1.0
+        if task.judged or self._ended == "format":
+            return by_rule(self._so) or 0.0
         if task.miniwob is not None:
             return float(self._verdict is not None and self._verdict >= 1)
         return float(self._answer is not None and bool(self._answer.strip()) and task.is_right(self._answer))
 
+    @property
+    def _so(self) -> EndedSo:
+        """How it ended, as the rules of the reward want to know it."""
+        hows: dict[str, How] = {"format": "format", "step limit": "steps", "page": "page", "agent": "done"}
+        return EndedSo(hows.get(self._ended, "stopped"), self._unreadable == 0, self._answer)
+
     def _look(self) -> str:
-        """The page as text."""
+        """The page as text; what a judge would look at is kept."""
         assert self._task is not None
-        return self._within(_page_text(self._tabs, self._task.window), "look")
+        text = self._within(_page_text(self._tabs, self._task.window), "look")
+        wanted = self._task.judged and self._judge_sees
+        self._trail.saw(ShownPage(text, self._within(_picture(self._tabs), "look") if wanted else None))
+        return text
 
     def _within(self, work: Coroutine[Any, Any, T], what: str) -> T:
         try:
@@ -125,6 +148,7 @@ class BrowserEnvironment:
         context = await self._stack.enter_async_context(opened(task.hosts, *task.window))
         self._tabs = Tabs(context)
         await self._tabs.open()
+        await serve_mirrors(context, task.mirrors)
         if task.miniwob is not None:
             await miniwob.serve(context)
             goal, self._mark = await miniwob.begin(self._tabs.front, task.miniwob, task.seed)
@@ -172,6 +196,15 @@ class BrowserEnvironment:
         self._unreadable += this_one
         if self._in_a_row >= MOST_UNREADABLE and not self._ended:
             self._ended = "format"
+
+
+async def _picture(tabs: Tabs) -> bytes | None:
+    """The window as PNG; None of a page that makes no picture in time."""
+    try:
+        return await tabs.front.screenshot(timeout=PICTURE_S * 1000)
+    except Error:
+        tabs.check_alive()
+        return None
 
 
 async def _page_text(tabs: Tabs, window: tuple[int, int]) -> str:

@@ -36,7 +36,7 @@ class WebKind:
         web_task(data)
 
     def make(self, folder: Path, config: Config) -> BrowserEnvironment:
-        return BrowserEnvironment(config.streams.web.max_steps or 15)
+        return BrowserEnvironment(config.streams.web.max_steps or 15, config.judge.trajectory.pictures != "never")
 
     def instructions(self, task: Task) -> Instructions:
         return Instructions(SYSTEM, definitions())
