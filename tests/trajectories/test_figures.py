@@ -28,7 +28,7 @@ SOLVED = SavedTrajectory(
         {"role": "assistant", "content": "I've already tried the search.\n```web\nclick 1 2\n```"},
         {"role": "assistant", "content": "", "tool_calls": []},
     ],
-    spent=[Spent(10, 20, "so"), Spent(30, 40)],
+    spent=[Spent(10, 20, "so", b"\x89PNG"), Spent(30, 40)],
     trail=TRAIL,
 )
 WRONG = replace(SOLVED, session="r.b.0", reward=0.0, steps=5, spent=[], messages=[], details={"ended": "page"})
@@ -93,7 +93,7 @@ def test_how_an_episode_ended_is_said_in_a_word() -> None:
 SIGNS = [
     ("I've already tried the search box.", {"history"}),
     ("So far, I have looked at three pages.", {"history"}),
-    ("Multiple sites have been tried and the sources failed.", set()),
+    ("Multiple sites have been tried, and the sources failed.", {"history"}),
     ("We visited several websites.", {"history"}),
     ("The page shows a CAPTCHA.", {"blocker"}),
     ("Human verification is required, and I can't access it.", {"blocker"}),

@@ -89,6 +89,7 @@ TRACKS: dict[str, dict[str, Any]] = {
         "groups": 48,
         "group_size": 5,
         "max_steps": 15,
+        "cut_off": "score",  # an episode that meets a limit has failed (OpenWebRL, A.4)
         "epochs": 2,
         "beta_kl": 0.0,
         "temperature": 0.8,

@@ -84,7 +84,7 @@ class ModelActor:
     def act(self, observation: Observation) -> Action | None:
         self.transcript.hear(observation)
         try:
-            message = self._ask()
+            message = self._ask(observation)
         except openai.BadRequestError as e:
             if e.code in LIMITS:
                 raise CutOff(LIMITS[e.code]) from e
@@ -98,7 +98,7 @@ class ModelActor:
             return self._read(said)
         return Action(tuple(called(call.function.name, call.function.arguments) for call in calls), said)
 
-    def _ask(self) -> Any:
+    def _ask(self, observation: Observation) -> Any:
         asked: dict[str, Any] = {"tools": self.transcript.tools} if self.transcript.tools else {}
         answer = self._client.chat.completions.create(
             model=self._model, messages=self.transcript.messages, **asked, **self._asked
@@ -108,5 +108,5 @@ class ModelActor:
         message, usage = answer.choices[0].message, answer.usage
         thought = str(getattr(message, "reasoning_content", None) or "")
         tokens = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (0, 0)
-        self.spent.append(Spent(*tokens, thought))
+        self.spent.append(Spent(*tokens, thought, observation.images[-1] if observation.images else None))
         return message

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from turnwise.messages import from_chat, text_of
+from turnwise.messages import from_chat, text_of, thinking_in
 from turnwise.trajectories.intervals import mean, quantile, wilson
 from turnwise.trajectories.reasoning import SIGNS, before_the_call, signs_in
 from turnwise.trajectories.record import SavedTrajectory
@@ -104,7 +104,8 @@ def _answers(saved: SavedTrajectory) -> list[tuple[str, str, int]]:
     found = []
     for n, message in enumerate(said):
         own = spent[n] if n < len(spent) else None
-        found.append((text_of(message), own.thought if own else "", own.completion_tokens if own else 0))
+        thought = thinking_in(message) or (own.thought if own else "")
+        found.append((text_of(message), thought, own.completion_tokens if own else 0))
     return found
 
 

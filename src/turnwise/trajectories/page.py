@@ -124,6 +124,11 @@ def as_page(told: StoryPage, stored: Callable[[str], bytes] | None = None) -> st
     return page.encode("utf-8", "replace").decode()
 
 
+def data_url(data: bytes) -> str:
+    """A picture as an address that has it whole; what it is, is read from itself."""
+    return f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
+
+
 def _picture(url: str, stored: Callable[[str], bytes] | None) -> _Shot | str:
     """A picture to put in, or why it is not."""
     try:

@@ -82,7 +82,11 @@ _VALUES = (
     pattern(r"\b(?:model years?|years?)\s+\d{4}\s*(?:-|to)\s*\d{4}\b", IGNORECASE),
 )
 _OF_A_FIELD = (
-    pattern(r"\bgood with (?:kids|cats)\b|\b(?:gluten|nut)[- ]free\b|\bshort[- ]haired\b", IGNORECASE),
+    pattern(r"\bgood with kids\b", IGNORECASE),
+    pattern(r"\bgood with cats\b", IGNORECASE),
+    pattern(r"\bgluten[- ]free\b", IGNORECASE),
+    pattern(r"\bnut[- ]free\b", IGNORECASE),
+    pattern(r"\bshort[- ]haired\b", IGNORECASE),
     pattern(r"\bdepart(?:ing|s)?\s+from\s+[A-Z][A-Za-z.-]+", IGNORECASE),
     pattern(r"\blocated near\s+[A-Z0-9][A-Za-z0-9.-]+", IGNORECASE),
 )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,11 +21,13 @@ MOST_OF_A_LINE = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """One answer of a model: tokens of its prompt and of itself, and what it thought before it."""
+    """One answer of a model: tokens of its prompt and of itself, what it thought before it, and the last picture that
+    it was shown, which later histories leave out."""
 
     prompt_tokens: int
     completion_tokens: int
     thought: str = ""
+    picture: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,18 @@ class SavedTrajectory:
 def written_trajectory(saved: SavedTrajectory) -> str:
     """A trajectory as a line."""
     said = {name: getattr(saved, name) for name in SavedTrajectory.__slots__}
-    said["spent"] = [[each.prompt_tokens, each.completion_tokens, each.thought] for each in saved.spent]
+    said["spent"] = [[s.prompt_tokens, s.completion_tokens, s.thought, _coded(s.picture)] for s in saved.spent]
     said["trail"] = None if saved.trail is None else as_json(saved.trail)
     said |= {"messages": list(saved.messages), "details": dict(saved.details)}
     return json.dumps(said, ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def _coded(picture: bytes | None) -> str | None:
+    return None if picture is None else base64.b64encode(picture).decode()
+
+
+def _decoded(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text, validate=True)
 
 
 def saved_trajectories(path: Path) -> Iterator[SavedTrajectory]:
@@ -87,7 +98,7 @@ def _read(given: Any) -> SavedTrajectory:
     if not isinstance(given, dict) or not isinstance(given["session"], str) or not isinstance(given["prompt"], str):
         raise TypeError("a session and a prompt are texts")
     known = {name: given[name] for name in SavedTrajectory.__slots__ if name in given}
-    known["spent"] = [Spent(int(p), int(c), str(t)) for p, c, t in given.get("spent", [])]
+    known["spent"] = [Spent(int(p), int(c), str(t), _decoded(png)) for p, c, t, png in given.get("spent", [])]
     known["trail"] = None if given.get("trail") is None else from_json(given["trail"])
     reward = given.get("reward")
     if reward is not None and (isinstance(reward, bool) or not isinstance(reward, (int, float))):

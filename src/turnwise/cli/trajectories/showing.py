@@ -64,12 +64,14 @@ def _found(path: Path, session: str) -> SavedTrajectory:
 
 def _of_saved(saved: SavedTrajectory) -> StoryPage:
     from turnwise.messages import from_chat
-    from turnwise.trajectories.page import StoryPage
+    from turnwise.trajectories.page import StoryPage, data_url
     from turnwise.trajectories.steps import story_of
 
     story = story_of([from_chat(dict(message)) for message in saved.messages], _calls_in(saved.environment))
     for step, spent in zip(story.steps, saved.spent, strict=False):
         step.thought = step.thought or spent.thought
+        if spent.picture is not None:
+            step.picture = data_url(spent.picture)
         step.notes.append(f"{spent.prompt_tokens} + {spent.completion_tokens} tokens")
     facts = [("task", saved.task_id), ("asked", saved.prompt), ("environment", saved.environment)]
     facts += _facts(saved.details)

@@ -137,8 +137,11 @@ def _task(row: Mapping[str, Any], form: Format, where: str, mirrors: Mapping[str
     url = _of(row, form.url) or ""
     url = url if "://" in url else f"https://{url}"
     reach = [*([] if mirrors else _own_hosts(url)), *hosts]
-    data: dict[str, object] = {"url": url, "judge": True} | ({"hosts": reach} if reach else {})
-    data |= {"mirrors": dict(mirrors)} if mirrors else {}
+    data: dict[str, object] = {"url": url, "judge": True}
+    if reach:
+        data["hosts"] = reach
+    if mirrors:
+        data["mirrors"] = dict(mirrors)
     if level := _of(row, form.level):
         data["level"] = level[:40]
     if (reference := _of(row, form.reference)) and reference.strip().lower() not in ("none", "n/a", "null"):
