@@ -11,7 +11,7 @@ from turnwise.errors import DataError
 from turnwise.trajectories.figures import class_of_failure, how_it_ended, reasoning_figures, run_figures
 from turnwise.trajectories.intervals import quantile, wilson
 from turnwise.trajectories.reasoning import before_the_call, signs_in
-from turnwise.trajectories.record import SavedTrajectory, Spent, saved_trajectories, written_trajectory
+from turnwise.trajectories.record import AnswerCost, SavedTrajectory, saved_trajectories, written_trajectory
 from turnwise.trajectories.trail import ShownPage, Trail, TrailStep
 
 TRAIL = Trail("t", (TrailStep("", ("click(x=1)",), ("ok",)),), (ShownPage("p", b"\x00\xff"),), None)
@@ -28,7 +28,7 @@ SOLVED = SavedTrajectory(
         {"role": "assistant", "content": "I've already tried the search.\n```web\nclick 1 2\n```"},
         {"role": "assistant", "content": "", "tool_calls": []},
     ],
-    spent=[Spent(10, 20, "so", b"\x89PNG"), Spent(30, 40)],
+    spent=[AnswerCost(10, 20, "so", b"\x89PNG"), AnswerCost(30, 40)],
     trail=TRAIL,
 )
 WRONG = replace(SOLVED, session="r.b.0", reward=0.0, steps=5, spent=[], messages=[], details={"ended": "page"})

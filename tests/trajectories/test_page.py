@@ -19,7 +19,7 @@ from turnwise.cli.main import app
 from turnwise.environments.browser.chromium import driver, opened
 from turnwise.messages import from_chat
 from turnwise.trajectories.page import StoryPage, as_page
-from turnwise.trajectories.record import SavedTrajectory, Spent, written_trajectory
+from turnwise.trajectories.record import AnswerCost, SavedTrajectory, written_trajectory
 from turnwise.trajectories.steps import story_of
 
 
@@ -172,7 +172,7 @@ def test_a_saved_trajectory_becomes_a_page(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "Do it."}, {"role": "assistant", "content": "```web\nclick 3 4\n```"}]
     details = {"answer": "42", "judge_said": "Well done.", "faults": {"site": 1}}
     saved = SavedTrajectory(
-        "r.a.0", "a", "web", "Do it.", 1.0, details=details, messages=messages, spent=[Spent(1, 2, "hm")]
+        "r.a.0", "a", "web", "Do it.", 1.0, details=details, messages=messages, spent=[AnswerCost(1, 2, "hm")]
     )
     (tmp_path / "run.jsonl").write_text(f"{written_trajectory(saved)}\n")
     asked = ["trajectory", "r.a", "--from", str(tmp_path / "run.jsonl"), "--out", str(tmp_path / "p.html")]

@@ -10,7 +10,7 @@ import openai
 from turnwise.environments.base import Action, CutOff, InfrastructureFailure, Instructions, Kind, Observation, Task
 from turnwise.environments.reading import called
 from turnwise.environments.transcript import Form, RolloutTranscript, instructions_of
-from turnwise.trajectories.record import Spent
+from turnwise.trajectories.record import AnswerCost
 
 REQUEST_S = 600.0
 LIMITS = {"context_length_exceeded": "the context is full", "step_limit": "the limit of steps"}
@@ -78,7 +78,7 @@ class ModelActor:
         )
         self._model, self._read, self._asked = model, read, dict(asked or {})
         self.transcript = RolloutTranscript(instructions)
-        self.spent: list[Spent] = []
+        self.spent: list[AnswerCost] = []
         """What each answer took, and thought."""
 
     def act(self, observation: Observation) -> Action | None:
@@ -108,5 +108,5 @@ class ModelActor:
         message, usage = answer.choices[0].message, answer.usage
         thought = str(getattr(message, "reasoning_content", None) or "")
         tokens = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (0, 0)
-        self.spent.append(Spent(*tokens, thought, observation.images[-1] if observation.images else None))
+        self.spent.append(AnswerCost(*tokens, thought, observation.images[-1] if observation.images else None))
         return message

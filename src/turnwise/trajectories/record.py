@@ -20,7 +20,7 @@ MOST_OF_A_LINE = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class AnswerCost:
     """One answer of a model: tokens of its prompt and of itself, what it thought before it, and the last picture that
     it was shown, which later histories leave out."""
 
@@ -47,7 +47,7 @@ class SavedTrajectory:
     level: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     messages: Sequence[Mapping[str, Any]] = ()
-    spent: Sequence[Spent] = ()
+    spent: Sequence[AnswerCost] = ()
     trail: Trail | None = None
     seconds: float = 0.0
 
@@ -98,7 +98,7 @@ def _read(given: Any) -> SavedTrajectory:
     if not isinstance(given, dict) or not isinstance(given["session"], str) or not isinstance(given["prompt"], str):
         raise TypeError("a session and a prompt are texts")
     known = {name: given[name] for name in SavedTrajectory.__slots__ if name in given}
-    known["spent"] = [Spent(int(p), int(c), str(t), _decoded(png)) for p, c, t, png in given.get("spent", [])]
+    known["spent"] = [AnswerCost(int(p), int(c), str(t), _decoded(png)) for p, c, t, png in given.get("spent", [])]
     known["trail"] = None if given.get("trail") is None else from_json(given["trail"])
     reward = given.get("reward")
     if reward is not None and (isinstance(reward, bool) or not isinstance(reward, (int, float))):

@@ -112,8 +112,8 @@ def web(
     from turnwise.environments.browser.miniwob import page_names
     from turnwise.environments.browser.miniwob_oracle import RULES
     from turnwise.environments.browser.miniwob_tasks import tasks_of
-    from turnwise.environments.browser.sites.formats import read_suite
-    from turnwise.environments.browser.sites.spoiled import spoiled_tasks
+    from turnwise.environments.browser.suites.formats import read_suite
+    from turnwise.environments.browser.suites.spoiled import spoiled_tasks
 
     if show:
         for name in page_names():

@@ -1,1 +1,1 @@
-"""Tasks on sites that others wrote, mirrors of such sites, and what a judge of their episodes is shown."""
+"""What a browser's environment has beside its pages: mirrors of sites, and what a judge of an episode is shown."""
