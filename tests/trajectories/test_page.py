@@ -21,6 +21,7 @@ from turnwise.messages import from_chat
 from turnwise.trajectories.page import StoryPage, as_page
 from turnwise.trajectories.record import AnswerCost, SavedTrajectory, written_trajectory
 from turnwise.trajectories.steps import story_of
+from turnwise.trajectories.trail import ShownPage, Trail, TrailStep
 
 
 def png(width: int = 200, height: int = 100) -> bytes:
@@ -171,14 +172,22 @@ def test_the_click_stands_where_it_was_made(tmp_path: Path) -> None:
 def test_a_saved_trajectory_becomes_a_page(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "Do it."}, {"role": "assistant", "content": "```web\nclick 3 4\n```"}]
     details = {"answer": "42", "judge_said": "Well done.", "faults": {"site": 1}}
+    taken = TrailStep("", ("click(x=3, y=4)",), ("Succeeded: at (3, 4).",))
+    trail = Trail("Do it.", (taken,), (ShownPage("the last page", png()),), "42")
+    spent = [AnswerCost(1, 2, "hm", png())]
     saved = SavedTrajectory(
-        "r.a.0", "a", "web", "Do it.", 1.0, details=details, messages=messages, spent=[AnswerCost(1, 2, "hm")]
+        "r.a.0", "a", "web", "Do it.", 1.0, details=details, messages=messages, spent=spent, trail=trail
     )
     (tmp_path / "run.jsonl").write_text(f"{written_trajectory(saved)}\n")
     asked = ["trajectory", "r.a", "--from", str(tmp_path / "run.jsonl"), "--out", str(tmp_path / "p.html")]
     assert CliRunner().invoke(app, asked).exit_code == 0
     page = (tmp_path / "p.html").read_text()
-    assert all(part in page for part in ("r.a.0", "reward 1", "Well done.", "hm", "click ", "1 + 2 tokens"))
+    assert all(
+        part in page
+        for part in ("r.a.0", "reward 1", "Well done.", "hm", "click ", "1 + 2 tokens", "at (3, 4).", "the last page")
+    )
+    assert page.count("<img ") == 2, "what the answer saw, and the last page"
+    assert 'cx="3" cy="4"' in page
     asked[1] = "other"
     done = CliRunner().invoke(app, asked)
     assert done.exit_code != 0 and "no trajectory 'other'" in str(done.exception)

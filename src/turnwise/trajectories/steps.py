@@ -61,8 +61,7 @@ def story_of(messages: Sequence[Message], calls_in: CallsIn | None = None) -> Ag
         if not steps:
             before.append((message.role, text))
         elif call_answered(message) is not None and len(steps[-1].feedback) < len(steps[-1].calls):
-            steps[-1].feedback.append(text)
-            _place_of(steps[-1], text)
+            add_feedback(steps[-1], text)
         else:
             heard.append(text)
     return AgentStory(before, steps, "\n\n".join(heard))
@@ -99,8 +98,11 @@ def _is_pixel(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 100_000
 
 
-def _place_of(step: AgentStep, feedback: str) -> None:
-    """Where a click went that named no place, by what was said of it."""
+def add_feedback(step: AgentStep, feedback: str) -> None:
+    """What was said of the next call of a step. Where a click went that named no place is read of it."""
+    step.feedback.append(feedback)
+    if len(step.feedback) > len(step.calls):
+        return
     name = step.calls[len(step.feedback) - 1][0]
     if name in ("click", "hover") and len(step.clicks) < len(step.feedback):
         found = _PLACE.search(feedback[:2000])

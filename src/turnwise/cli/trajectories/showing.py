@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,7 +65,7 @@ def _found(path: Path, session: str) -> SavedTrajectory:
 def _of_saved(saved: SavedTrajectory) -> StoryPage:
     from turnwise.messages import from_chat
     from turnwise.trajectories.page import StoryPage, data_url
-    from turnwise.trajectories.steps import story_of
+    from turnwise.trajectories.steps import add_feedback, story_of
 
     story = story_of([from_chat(dict(message)) for message in saved.messages], _calls_in(saved.environment))
     for step, spent in zip(story.steps, saved.spent, strict=False):
@@ -73,12 +73,16 @@ def _of_saved(saved: SavedTrajectory) -> StoryPage:
         if spent.picture is not None:
             step.picture = data_url(spent.picture)
         step.notes.append(f"{spent.prompt_tokens} + {spent.completion_tokens} tokens")
+    for step, taken in zip(story.steps, saved.trail.steps if saved.trail else (), strict=False):
+        for told in taken.feedback[len(step.feedback) :]:  # what no later message told
+            add_feedback(step, told)
     facts = [("task", saved.task_id), ("asked", saved.prompt), ("environment", saved.environment)]
     facts += _facts(saved.details)
     verdict = _verdict(saved.reward, saved.failure, saved.cut_off)
     pages = () if saved.trail is None else saved.trail.pages
     pictures = [page.picture for page in pages if page.picture is not None]
-    return StoryPage(saved.session, verdict, saved.succeeded, facts, story, _ends(saved.details), pictures)
+    ends = [("The last page", pages[-1].text), *_ends(saved.details)] if pages else _ends(saved.details)
+    return StoryPage(saved.session, verdict, saved.succeeded, facts, story, ends, pictures)
 
 
 def _of_session(journal: Journal, given: str) -> StoryPage:
@@ -135,7 +139,7 @@ def _facts(details: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(str(key), _plain(value)) for key, value in details.items() if key not in SHOWN_ELSEWHERE]
 
 
-def _ends(details: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+def _ends(details: Mapping[str, Any]) -> list[tuple[str, str]]:
     named = (("The answer", details.get("answer")), ("What the judge said", details.get("judge_said")))
     return [(name, text) for name, text in named if isinstance(text, str) and text]
 
