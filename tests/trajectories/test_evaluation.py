@@ -14,7 +14,9 @@ from typer.testing import CliRunner, Result
 from tests.conftest import Running
 from tests.environments.browser.conftest import needs_browser, site
 from turnwise.cli.main import app
-from turnwise.trajectories.record import saved_trajectories
+from turnwise.judges.trajectory.collecting import verdicts_in
+from turnwise.trajectories.record import SavedTrajectory, saved_trajectories, written_trajectory
+from turnwise.trajectories.trail import ShownPage, Trail, TrailStep
 
 __all__ = ["site"]
 pytestmark = [needs_browser, pytest.mark.slow]
@@ -92,3 +94,19 @@ def test_an_oracle_says_what_a_suite_is_worth_without_a_server(site: str, tmp_pa
     asked = ["eval", "web", str(tasks), "--home", str(tmp_path / "home"), "--out", str(tmp_path / "eval")]
     assert CliRunner().invoke(app, [*asked, "--agent", "nothing"]).exit_code == 0
     assert report(tasks)["figures"]["ended"] == {"no answer": 1}
+
+
+def test_the_gateway_of_a_home_is_its_judge_where_none_is_named(gateway: Running, tmp_path: Path) -> None:
+    """What the served base model says is a verdict, and its turns are side turns, which nobody learns from."""
+    trail = Trail("Say 42.", (TrailStep("", ("done(answer=42)",), ("Succeeded",)),), (ShownPage("p", b"png"),), "42")
+    saved = SavedTrajectory("one", "t", "web", "Say 42.", 1.0, details={"ended": "agent"}, trail=trail)
+    (tmp_path / "run.jsonl").write_text(f"{written_trajectory(saved)}\n")
+    gateway.stub.reply = lambda prompt: "It was said.\nVerdict: NOT SUCCESS"
+    asked = ["judge", "collect", str(tmp_path / "run.jsonl"), "--out", str(tmp_path / "v.jsonl")]
+    done = CliRunner().invoke(app, [*asked, "--as", "small", "--home", str(gateway.config.home)])
+    assert done.exit_code == 0, done.output
+    (verdict,) = verdicts_in(tmp_path / "v.jsonl")
+    assert (verdict.judge, verdict.success, verdict.label) == ("small", False, True)
+    assert verdict.tokens[0] > 0
+    with gateway.journal.store.reading() as c:
+        assert c.exec_driver_sql("SELECT DISTINCT kind FROM turns").scalars().all() == ["side"]
