@@ -52,7 +52,8 @@ class RecordedScript:
 
 class ModelActor:
     """A model at an OpenAI-compatible ``url`` (with `/v1`). ``read`` says what an answer without a call asks for;
-    ``asked`` is sent beside model, messages and tools. What was said is in ``transcript``.
+    ``asked`` is sent beside model, messages and tools; of pictures those of the ``keep_pictures`` latest observations.
+    What was said is in ``transcript``.
 
     Raises InfrastructureFailure where it cannot be asked, and CutOff where the gateway takes no more of it.
     """
@@ -66,6 +67,7 @@ class ModelActor:
         instructions: Instructions,
         read: Callable[[str], Action],
         asked: Mapping[str, Any] | None = None,
+        keep_pictures: int = 1,
     ) -> None:
         self._client = openai.OpenAI(
             base_url=url,
@@ -76,7 +78,7 @@ class ModelActor:
             http_client=openai.DefaultHttpxClient(trust_env=False),  # the gateway is no proxy's business
         )
         self._model, self._read, self._asked = model, read, dict(asked or {})
-        self.transcript = RolloutTranscript(instructions)
+        self.transcript = RolloutTranscript(instructions, keep_pictures)
 
     def act(self, observation: Observation) -> Action | None:
         self.transcript.hear(observation)
@@ -90,7 +92,8 @@ class ModelActor:
             raise InfrastructureFailure(f"the gateway cannot be asked: {str(e)[:300]}") from e
         said = message.content or ""
         calls = [call for call in message.tool_calls or [] if call.type == "function"]
-        self.transcript.say(said, [call.model_dump() for call in calls])
+        thought = getattr(message, "reasoning_content", None)  # no field of OpenAI's own
+        self.transcript.say(said, [call.model_dump() for call in calls], thought if isinstance(thought, str) else "")
         if not calls:
             return self._read(said)
         return Action(tuple(called(call.function.name, call.function.arguments) for call in calls), said)

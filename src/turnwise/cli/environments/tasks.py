@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -89,6 +90,7 @@ def web(
     pages: Annotated[str | None, typer.Option(help="Tasks of MiniWoB++ with commas; unset: those with a rule.")] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, each a task of every page: 0-9, or 1,5,7.")] = "0-9",
     record: Annotated[bool, typer.Option("--record", help="Play each by its rule, and write the calls down.")] = False,
+    observe: Annotated[str, typer.Option(help="How pages are shown: text, screenshot, marks, both.")] = "text",
     out_file: Annotated[Path, typer.Option("--out", help="The file of tasks to write.")] = Path("tasks.jsonl"),
     show: Annotated[bool, typer.Option("--list", help="Show the pages, and write nothing.")] = False,
 ) -> None:
@@ -96,17 +98,22 @@ def web(
     from turnwise.environments.browser.miniwob import page_names
     from turnwise.environments.browser.miniwob_oracle import RULES
     from turnwise.environments.browser.miniwob_tasks import tasks_of
+    from turnwise.environments.browser.web_task import VIEWS
 
     if show:
         for name in page_names():
             out.print(f"{name}  solved by a rule" if name in RULES else name, highlight=False)
         return
     chosen = [name.strip() for name in pages.split(",")] if pages else list(RULES)
+    if observe not in VIEWS:
+        raise ConfigError(f"--observe takes {', '.join(VIEWS)}, not {observe!r}")
 
     def left_out(task: str) -> None:
         err.print(f"left out {task}: its rule does not solve it", highlight=False, markup=False, soft_wrap=True)
 
-    write_tasks(out_file, list(tasks_of(chosen, numbers(seeds, "--seeds", 0, 10**9), record, left_out)))
+    made = tasks_of(chosen, numbers(seeds, "--seeds", 0, 10**9), record, left_out)
+    view = {} if observe == "text" else {"observe": observe}
+    write_tasks(out_file, [replace(task, data={**task.data, **view}) for task in made])
 
 
 def write_tasks(path: Path, tasks: Sequence[Task]) -> None:

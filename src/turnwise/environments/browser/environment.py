@@ -15,12 +15,15 @@ from typing import Any, TypeVar
 
 from playwright.async_api import Error
 
-from turnwise.environments.base import Action, InfrastructureFailure, Observation, Task, TaskOutcome
+from turnwise.environments.base import Action, Call, InfrastructureFailure, Observation, Task, TaskOutcome
 from turnwise.environments.browser import miniwob
-from turnwise.environments.browser.acting import LOAD_S, TRIES, do, goto
+from turnwise.environments.browser.acting import LOAD_S, TRIES, do, goto, refused
+from turnwise.environments.browser.calls import RefusedCall
 from turnwise.environments.browser.chromium import driver, first_line, opened
 from turnwise.environments.browser.feedback import Done, told
-from turnwise.environments.browser.tab import PageHangs, Tabs
+from turnwise.environments.browser.seeing.look import Look, shown, taken
+from turnwise.environments.browser.seeing.marks import placed
+from turnwise.environments.browser.tab import Tabs
 from turnwise.environments.browser.web_task import WebTask, web_task
 from turnwise.errors import DataError
 
@@ -46,6 +49,8 @@ class BrowserEnvironment:
         self._task: WebTask | None = None
         self._stack = AsyncExitStack()
         self._tabs: Tabs
+        self._look = Look("")
+        """What the agent was shown last: the numbers in its calls are of that."""
         self.details: dict[str, Any] = {}
 
     def reset(self, task: Task) -> Observation:
@@ -62,7 +67,7 @@ class BrowserEnvironment:
         self._verdict: float | None = None
         self._mark = ""
         goal = self._within(self._begin(self._task), "begin")
-        return Observation("\n\n".join(part for part in (task.prompt, goal, self._look()) if part))
+        return self._observation((task.prompt, goal))
 
     def step(self, action: Action) -> tuple[Observation, bool]:
         """Do the calls one after the other. Raises InfrastructureFailure where the browser fails."""
@@ -77,8 +82,7 @@ class BrowserEnvironment:
             said = ""
         if not self._ended and self._steps >= self._most_steps:
             self._ended = "step limit"
-        seen = "" if self._ended else self._look()
-        return Observation("\n\n".join(part for part in (said, seen) if part), results), bool(self._ended)
+        return self._observation((said,), results), bool(self._ended)
 
     def score(self) -> TaskOutcome:
         """What came of it (OpenWebRL, A.4): -1 after repeated format errors, 1 for a task that was solved, else 0."""
@@ -107,10 +111,15 @@ class BrowserEnvironment:
             return float(self._verdict is not None and self._verdict >= 1)
         return float(self._answer is not None and bool(self._answer.strip()) and task.is_right(self._answer))
 
-    def _look(self) -> str:
-        """The page as text."""
+    def _observation(self, said: tuple[str, ...], results: tuple[str, ...] = ()) -> Observation:
+        """What is said, and the page as the task has it shown, unless the episode is over."""
         assert self._task is not None
-        return self._within(_page_text(self._tabs, self._task.window), "look")
+        view = self._task.observe
+        seen = Look("")
+        if not self._ended:
+            seen = shown(self._within(taken(self._tabs, view), "look"), view, self._task.window)
+            self._look = seen
+        return Observation("\n\n".join(part for part in (*said, seen.text) if part), results, seen.pictures)
 
     def _within(self, work: Coroutine[Any, Any, T], what: str) -> T:
         try:
@@ -148,7 +157,7 @@ class BrowserEnvironment:
             if time.monotonic() - began > CALLS_S:
                 results.append(TOO_LATE)
                 continue
-            done = await do(self._tabs, call, *task.window)
+            done = await self._done(task, call)
             readable |= done.readable
             if done.fault is not None:
                 self._faults[done.fault[0]] += 1
@@ -156,6 +165,14 @@ class BrowserEnvironment:
             await self._after(task, done)
         self._count_unreadable(not readable)
         return results
+
+    async def _done(self, task: WebTask, call: Call) -> Done:
+        if task.observe == "marks":
+            try:
+                call = placed(call, self._look.marks)
+            except RefusedCall as e:
+                return refused(call, e)
+        return await do(self._tabs, call, *task.window)
 
     async def _after(self, task: WebTask, done: Done) -> None:
         """Whether the call ended the task."""
@@ -172,21 +189,3 @@ class BrowserEnvironment:
         self._unreadable += this_one
         if self._in_a_row >= MOST_UNREADABLE and not self._ended:
             self._ended = "format"
-
-
-async def _page_text(tabs: Tabs, window: tuple[int, int]) -> str:
-    """Address, title, and what stands in the window, an element a line with its middle."""
-    try:
-        state = await tabs.state()
-        seen = await tabs.seen()
-    except PageHangs as e:
-        return f"({e})"
-    lines = [f'Page: {state.url[:300]} "{seen.get("title", "")}", window {window[0]} by {window[1]}']
-    if len(state.tabs) > 1:
-        lines.append(f"Tab {state.tab} of {len(state.tabs)}: " + ", ".join(url[:80] for url in state.tabs))
-    if seen.get("above") or seen.get("below"):
-        lines.append(f"Scrolled: {seen['above']} pixels above, {seen['below']} below")
-    lines += [str(line) for line in seen.get("lines", [])]
-    if seen.get("cut"):
-        lines.append(f"({seen['cut']} more are left out)")
-    return "\n".join(lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from turnwise.environments.base import Action, Call
@@ -19,7 +19,11 @@ WINDOW = (1280, 720)
 MOST_HOSTS = 50
 PORTS = {"http": 80, "https": 443}
 _HOST = anchored(r"(?P<name>(\*\.)?[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?")
-_KNOWN = {"url", "hosts", "window", "answer", "contains", "miniwob", "seed", "oracle"}
+_KNOWN = {"url", "hosts", "window", "answer", "contains", "miniwob", "seed", "oracle", "observe"}
+View = Literal["text", "screenshot", "marks", "both"]
+"""How an agent is shown a page: its elements in words, a picture of the window, one with numbers on what can be used, or
+words and picture."""
+VIEWS: tuple[View, ...] = get_args(View)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class WebTask:
 
     ``hosts`` is all that its pages may reach, each with a port. The answer of `done` is right where it is one of
     ``answers``, or has all of ``contains`` in it; case and space do not count. ``window``: width and height in pixels.
+    ``observe``: how the agent is shown its pages.
     """
 
     url: str | None
@@ -38,6 +43,7 @@ class WebTask:
     miniwob: str | None = None
     seed: int = 0
     oracle: tuple[Action, ...] = ()
+    observe: View = "text"
 
     def is_right(self, answer: str) -> bool:
         """Whether an answer is what was asked for."""
@@ -64,7 +70,8 @@ def web_task(data: Mapping[str, object]) -> WebTask:
     answers, contains = _texts(data, "answer"), _texts(data, "contains")
     if not answers and not contains:
         raise DataError("'answer' has the right answers, or 'contains' what a right one has in it; give one of them")
-    return WebTask(url, _hosts(data, url), _window(data), answers, contains, oracle=oracle)
+    more: dict[str, Any] = {"oracle": oracle, "observe": _view(data)}
+    return WebTask(url, _hosts(data, url), _window(data), answers, contains, **more)
 
 
 def _of_miniwob(data: Mapping[str, object], oracle: tuple[Action, ...]) -> WebTask:
@@ -73,7 +80,15 @@ def _of_miniwob(data: Mapping[str, object], oracle: tuple[Action, ...]) -> WebTa
         raise DataError(f"there is no task {str(name)[:60]!r} in MiniWoB++; `turnwise tasks web --list` shows them")
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise DataError("'seed' is a whole number")
-    return WebTask(None, (HOST,), MINIWOB_WINDOW, miniwob=name, seed=seed, oracle=oracle)
+    more: dict[str, Any] = {"oracle": oracle, "observe": _view(data)}
+    return WebTask(None, (HOST,), MINIWOB_WINDOW, miniwob=name, seed=seed, **more)
+
+
+def _view(data: Mapping[str, object]) -> View:
+    given = data.get("observe", "text")
+    if given not in VIEWS:
+        raise DataError(f"'observe' is one of {', '.join(VIEWS)}, not {str(given)[:40]!r}")
+    return given
 
 
 def _texts(data: Mapping[str, object], key: str) -> tuple[str, ...]:
