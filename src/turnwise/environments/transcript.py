@@ -69,13 +69,16 @@ class RolloutTranscript:
         """Ids of the tool calls that wait for their result."""
 
     def hear(self, observation: Observation) -> None:
-        """Each call gets its result; what is seen beside them, or without one, is told as the user's."""
+        """Each call gets its result; what is seen beside them, or without one, is told as the user's, and so are the
+        results where the calls were lines of a block."""
         results = observation.results if self._calls else ()
         if self._calls and not results:
             results = (observation.text, *(NOT_RUN for _ in self._calls[1:]))
         for call, result in zip(self._calls, results, strict=True):
             self.messages.append({"role": "tool", "tool_call_id": call, "content": result})
         text = "" if observation.text in results else observation.text
+        if not self._calls and observation.text not in observation.results:
+            text = "\n\n".join(part for part in ("\n".join(observation.results), text) if part)
         if observation.images:
             said = [{"type": "text", "text": text}] if text else []
             self._leave_out(self._keep - 1)
@@ -91,10 +94,11 @@ class RolloutTranscript:
             at, text = self._with_pictures.popleft()
             pictures = len(self.messages[at]["content"]) - bool(text)
             self.left_out += pictures
-            self.messages[at] = {"role": "user", "content": "\n".join([*([text] if text else []), *[LEFT_OUT] * pictures])}
+            words = [*([text] if text else []), *[LEFT_OUT] * pictures]
+            self.messages[at] = {"role": "user", "content": "\n".join(words)}
 
     def say(self, content: str, calls: Sequence[dict[str, Any]] = (), thought: str = "") -> None:
-        """An answer with its tool calls, each with the id under which its result is told, and what was thought first."""
+        """An answer with its tool calls, each with the id under which its result is told, and the thoughts before it."""
         self._calls = [str(call["id"]) for call in calls]
         more: dict[str, Any] = {"tool_calls": list(calls)} if calls else {}
         if thought:

@@ -21,8 +21,8 @@ PORTS = {"http": 80, "https": 443}
 _HOST = anchored(r"(?P<name>(\*\.)?[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?")
 _KNOWN = {"url", "hosts", "window", "answer", "contains", "miniwob", "seed", "oracle", "observe"}
 View = Literal["text", "screenshot", "marks", "both"]
-"""How an agent is shown a page: its elements in words, a picture of the window, one with numbers on what can be used, or
-words and picture."""
+"""How an agent is shown a page: its elements in words, a picture of the window, one with numbers on what can be used,
+or words and picture."""
 VIEWS: tuple[View, ...] = get_args(View)
 
 
