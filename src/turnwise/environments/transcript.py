@@ -98,7 +98,7 @@ class RolloutTranscript:
             self.messages[at] = {"role": "user", "content": "\n".join(words)}
 
     def say(self, content: str, calls: Sequence[dict[str, Any]] = (), thought: str = "") -> None:
-        """An answer with its tool calls, each with the id under which its result is told, and the thoughts before it."""
+        """An answer with its tool calls, each with the id under which its result is told, and what was thought."""
         self._calls = [str(call["id"]) for call in calls]
         more: dict[str, Any] = {"tool_calls": list(calls)} if calls else {}
         if thought:
