@@ -235,8 +235,9 @@ class NaiveGrpo:
 
     def loss(self, chosen: list[int]) -> Tensor:
         """Of one group: the mean over its trajectories of the sum over turns of the mean over tokens."""
-        assert self.samples[chosen[0]].group is not None
-        outcomes = self.samples[chosen[0]].group.outcomes
+        group = self.samples[chosen[0]].group
+        assert group is not None
+        outcomes = group.outcomes
         mean, spread = statistics.fmean(outcomes), statistics.stdev(outcomes)
         trajectories: dict[str, list[Tensor]] = {}
         for i in chosen:

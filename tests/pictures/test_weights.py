@@ -57,7 +57,7 @@ def test_a_version_of_every_weight_serves_what_the_trainer_and_transformers_have
     kept = policy.weights.mine(stored.weights)
     assert stored.kind == "full" and kept.keys() == state.keys() < stored.weights.keys()
     assert all(torch.equal(kept[name], state[name]) for name in state)
-    served, told = AutoModelForImageTextToText.from_pretrained(folder, output_loading_info=True)
+    served, told = AutoModelForImageTextToText.from_pretrained(folder, output_loading_info=True)  # pyright: ignore[reportGeneralTypeIssues]
     assert not told["missing_keys"] and not told["unexpected_keys"]
 
     one, processor = asked(model, 0, RED, SMALL), AutoProcessor.from_pretrained(folder)

@@ -61,8 +61,8 @@ class RolloutTranscript:
         self.pictures = self.left_out = 0
         """How many were heard, and of how many only words are left."""
         self._keep = keep_pictures
-        self._with_pictures: deque[tuple[int, str]] = deque()
-        """Messages that have pictures, oldest first, each with its words."""
+        self._with_pictures: deque[tuple[int, str, int]] = deque()
+        """Messages that have pictures, oldest first, each with its words and their number."""
         self._ended_at = 0
         """How many messages there were with the last answer."""
         self._calls: Sequence[str] = ()
@@ -82,7 +82,7 @@ class RolloutTranscript:
         if observation.images:
             said = [{"type": "text", "text": text}] if text else []
             self._leave_out(self._keep - 1)
-            self._with_pictures.append((len(self.messages), text))
+            self._with_pictures.append((len(self.messages), text, len(observation.images)))
             self.pictures += len(observation.images)
             self.messages.append({"role": "user", "content": [*said, *map(_picture, observation.images)]})
         elif text:
@@ -91,8 +91,7 @@ class RolloutTranscript:
     def _leave_out(self, keep: int) -> None:
         """Have words in place of the pictures of all observations but so many."""
         while len(self._with_pictures) > keep:
-            at, text = self._with_pictures.popleft()
-            pictures = len(self.messages[at]["content"]) - bool(text)
+            at, text, pictures = self._with_pictures.popleft()
             self.left_out += pictures
             words = [*([text] if text else []), *[LEFT_OUT] * pictures]
             self.messages[at] = {"role": "user", "content": "\n".join(words)}
@@ -101,8 +100,7 @@ class RolloutTranscript:
         """An answer with its tool calls, each with the id under which its result is told, and what was thought."""
         self._calls = [str(call["id"]) for call in calls]
         more: dict[str, Any] = {"tool_calls": list(calls)} if calls else {}
-        if thought:
-            more["reasoning_content"] = thought
+        more |= {"reasoning_content": thought} if thought else {}
         self.messages.append({"role": "assistant", "content": content} | more)
         self.answers, self._ended_at = self.answers + 1, len(self.messages)
 

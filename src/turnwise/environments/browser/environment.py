@@ -21,7 +21,7 @@ from turnwise.environments.browser.acting import LOAD_S, TRIES, do, goto, refuse
 from turnwise.environments.browser.calls import RefusedCall
 from turnwise.environments.browser.chromium import driver, first_line, opened
 from turnwise.environments.browser.feedback import Done, told
-from turnwise.environments.browser.seeing.look import Look, shown, taken
+from turnwise.environments.browser.seeing.look import ShownPage, shown, taken
 from turnwise.environments.browser.seeing.marks import placed
 from turnwise.environments.browser.tab import Tabs
 from turnwise.environments.browser.web_task import WebTask, web_task
@@ -49,7 +49,7 @@ class BrowserEnvironment:
         self._task: WebTask | None = None
         self._stack = AsyncExitStack()
         self._tabs: Tabs
-        self._look = Look("")
+        self._look = ShownPage("")
         """What the agent was shown last: the numbers in its calls are of that."""
         self.details: dict[str, Any] = {}
 
@@ -115,7 +115,7 @@ class BrowserEnvironment:
         """What is said, and the page as the task has it shown, unless the episode is over."""
         assert self._task is not None
         view = self._task.observe
-        seen = Look("")
+        seen = ShownPage("")
         if not self._ended:
             seen = shown(self._within(taken(self._tabs, view), "look"), view, self._task.window)
             self._look = seen

@@ -16,7 +16,7 @@ from turnwise.environments.browser.web_task import View
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ShownPage:
     """What is told, the picture that goes with it, and the elements that are numbered on it."""
 
     text: str
@@ -25,7 +25,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class PageSeen:
+class TakenPage:
     """What was taken of a page: its state, what was read of it, and a picture. ``fault``: why something is missing."""
 
     state: PageState | None = None
@@ -34,20 +34,20 @@ class PageSeen:
     fault: str | None = None
 
 
-async def taken(tabs: Tabs, view: View) -> PageSeen:
+async def taken(tabs: Tabs, view: View) -> TakenPage:
     """Look at the page in front. A page that does not answer, or makes no picture, is no failure: it is told."""
     state, seen = None, None
     try:
         state, seen = await tabs.state(), await tabs.seen()
-        return PageSeen(state, seen, None if view == "text" else await tabs.picture())
+        return TakenPage(state, seen, None if view == "text" else await tabs.picture())
     except PageHangs as e:
-        return PageSeen(state, seen, None, str(e))
+        return TakenPage(state, seen, None, str(e))
 
 
-def shown(page: PageSeen, view: View, window: tuple[int, int]) -> Look:
+def shown(page: TakenPage, view: View, window: tuple[int, int]) -> ShownPage:
     """The page as this view has it. Takes CPU time where numbers are drawn."""
     if page.state is None or page.seen is None:
-        return Look(f"({page.fault})")
+        return ShownPage(f"({page.fault})")
     lines, pictures, marks = _head(page.state, page.seen, window), (), ()
     if page.picture is None:
         if page.fault is not None:
@@ -61,7 +61,7 @@ def shown(page: PageSeen, view: View, window: tuple[int, int]) -> Look:
     lines += map(str, marks)
     if page.seen.get("cut") and view != "screenshot":
         lines.append(f"({page.seen['cut']} more are left out)")
-    return Look("\n".join(lines), pictures, marks)
+    return ShownPage("\n".join(lines), pictures, marks)
 
 
 def _head(state: PageState, seen: dict[str, Any], window: Sequence[int]) -> list[str]:

@@ -92,6 +92,7 @@ def _packed(picture: Image.Image) -> bytes:
     """As a PNG, or as a JPEG of the best quality that is small enough."""
     kinds: list[dict[str, Any]] = [{"format": "PNG", "compress_level": FAST}]
     kinds += [{"format": "JPEG", "quality": quality} for quality in QUALITIES]
+    out = io.BytesIO()
     for kind in kinds:
         out = io.BytesIO()
         picture.save(out, **kind)
