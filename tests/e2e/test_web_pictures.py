@@ -41,6 +41,7 @@ from turnwise.journal.rollouts.steps import step_figures
 from turnwise.messages import LEFT_OUT
 from turnwise.pictures.store import PictureStore
 from turnwise.training.backends.local import LocalBackend
+from turnwise.training.batching import merge_prefixes, texts_of
 from turnwise.training.policy import Policy
 from turnwise.training.step import plan
 from turnwise.types import MODEL_NAME, Batch, Sample
@@ -63,6 +64,7 @@ SETTINGS = {
     "train__dtype": "float32",
     "train__threads": 1,
     "streams__web__temperature": 0.75,  # float32 has it exactly
+    "streams__web__max_tokens": 6,
     "skills__enabled": False,
     "judge__enabled": False,
     "train__enabled": False,  # the tests train, to look at each step
@@ -113,7 +115,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, site: str) -> Iterator[Run]:  
                 lambda said: KIND.read(f"```web\n{next(rest)}\n```"),
             )
             keep = 9 if name == ALL_KEPT else server.config.streams.web.keep_pictures
-            return Noted(sent.setdefault(name, []), *of, asked={"max_tokens": 6}, keep_pictures=keep)
+            return Noted(sent.setdefault(name, []), *of, keep_pictures=keep)
 
         journal = server.journal()
         host = Host(journal.environments, lambda kind, at: KIND.make(at, server.config), place / "at", 2)
@@ -195,7 +197,17 @@ def test_what_the_processor_makes_is_what_was_served_and_is_trained(run: Run, ba
     assert compared >= 7
 
 
-def test_own_and_merged_samples_are_counted(run: Run) -> None:
+def test_own_and_merged_samples_are_counted_and_share_rows_as_they_are_counted(run: Run, batch: Batch) -> None:
+    def rows(session: str) -> tuple[int, int]:
+        """Of a rollout's three steps: rows, and places where a row forks."""
+        steps = [sample for sample in batch.samples if sample.session_id == session]
+        assert len(steps) == 3
+        made = merge_prefixes(texts_of(steps, range(3)))
+        return len(made), sum(len(row.forks) for row in made)
+
+    assert rows("r.first.2") == (1, 0), "each step goes on behind the answer of the one before"
+    count, forks = rows("r.first.0")
+    assert count - 1 + forks == 2, "each step has a prompt of its own, from where a picture is words"
     journal = run.server.journal()
     figures = step_figures(journal.store, [each.play.session for each in run.ended])
     journal.close()
@@ -297,7 +309,7 @@ def test_the_command_tells_what_became_of_the_pictures(run: Run, tmp_path: Path)
     )
     home = ["--home", str(run.server.config.home), "--set", f"model.path={run.model}", "--form", "blocks"]
     asked = ["rollout", str(tmp_path / "tasks"), "--group", "1", "--observe", "marks", *home]
-    said = CliRunner().invoke(app, [*asked, "--set", "streams.web.max_tokens=6"])
+    said = CliRunner().invoke(app, asked)
     assert said.exit_code == 0, said.output
     assert "reward -1, 3 steps" in said.output, "nothing that a random model says is a call"
     assert "pictures: 3 taken, 2 of them replaced by words later, 3 in prompts" in said.output

@@ -49,7 +49,7 @@ class BrowserEnvironment:
         self._task: WebTask | None = None
         self._stack = AsyncExitStack()
         self._tabs: Tabs
-        self._look = ShownPage("")
+        self._shown = ShownPage("")
         """What the agent was shown last: the numbers in its calls are of that."""
         self.details: dict[str, Any] = {}
 
@@ -113,13 +113,15 @@ class BrowserEnvironment:
 
     def _observation(self, said: tuple[str, ...], results: tuple[str, ...] = ()) -> Observation:
         """What is said, and the page as the task has it shown, unless the episode is over."""
-        assert self._task is not None
-        view = self._task.observe
-        seen = ShownPage("")
-        if not self._ended:
-            seen = shown(self._within(taken(self._tabs, view), "look"), view, self._task.window)
-            self._look = seen
+        seen = ShownPage("") if self._ended else self._look()
         return Observation("\n\n".join(part for part in (*said, seen.text) if part), results, seen.pictures)
+
+    def _look(self) -> ShownPage:
+        """The page in front, as the task has it shown."""
+        assert self._task is not None
+        page = self._within(taken(self._tabs, self._task.observe), "look")
+        self._shown = shown(page, self._task.observe, self._task.window)
+        return self._shown
 
     def _within(self, work: Coroutine[Any, Any, T], what: str) -> T:
         try:
@@ -169,7 +171,7 @@ class BrowserEnvironment:
     async def _done(self, task: WebTask, call: Call) -> Done:
         if task.observe == "marks":
             try:
-                call = placed(call, self._look.marks)
+                call = placed(call, self._shown.marks)
             except RefusedCall as e:
                 return refused(call, e)
         return await do(self._tabs, call, *task.window)
