@@ -19,7 +19,7 @@ from turnwise.environments.base import Action, Call, Observation
 from turnwise.environments.rollout import Play, Rollouts
 from turnwise.environments.tasks import written
 from turnwise.environments.terminal.kind import KIND, run
-from turnwise.environments.transcript import NOT_RUN, Form, RolloutTranscript, instructions_of
+from turnwise.environments.transcript import Form, RolloutTranscript, instructions_of
 from turnwise.errors import ConfigError
 from turnwise.messages import LEFT_OUT
 from turnwise.training.sft.conversations import read_data
@@ -142,7 +142,7 @@ def test_what_is_told_of_each_call_is_told_to_a_model_that_calls_no_tools() -> N
     told.say("a block with two lines")
     told.hear(Observation("the page", ("first done", "second failed")))
     told.say("a block")
-    told.hear(Observation("the result", ("the result", NOT_RUN)))
+    told.hear(Observation("the result", ("the result",)))
     assert [m["content"] for m in told.messages if m["role"] == "user"] == [
         "first done\nsecond failed\n\nthe page",
         "the result",

@@ -69,16 +69,16 @@ class RolloutTranscript:
         """Ids of the tool calls that wait for their result."""
 
     def hear(self, observation: Observation) -> None:
-        """Each call gets its result; what is seen beside them, or without one, is told as the user's, and so are the
-        results where the calls were lines of a block."""
+        """Each call gets its result; what is seen beside them, or without one, is told as the user's."""
         results = observation.results if self._calls else ()
         if self._calls and not results:
             results = (observation.text, *(NOT_RUN for _ in self._calls[1:]))
         for call, result in zip(self._calls, results, strict=True):
             self.messages.append({"role": "tool", "tool_call_id": call, "content": result})
         text = "" if observation.text in results else observation.text
-        if not self._calls and observation.text not in observation.results:
-            text = "\n\n".join(part for part in ("\n".join(observation.results), text) if part)
+        if not self._calls:  # in blocks: what came of each call stands before what is seen
+            said = [result for result in observation.results if result != text]
+            text = "\n\n".join(part for part in ("\n".join(said), text) if part)
         if observation.images:
             said = [{"type": "text", "text": text}] if text else []
             self._leave_out(self._keep - 1)

@@ -21,7 +21,7 @@ from turnwise.environments.browser.acting import LOAD_S, TRIES, do, goto, refuse
 from turnwise.environments.browser.calls import RefusedCall
 from turnwise.environments.browser.chromium import driver, first_line, opened
 from turnwise.environments.browser.feedback import Done, told
-from turnwise.environments.browser.seeing.look import ShownPage, shown, taken
+from turnwise.environments.browser.seeing.look import PageLook, shown, taken
 from turnwise.environments.browser.seeing.marks import placed
 from turnwise.environments.browser.tab import Tabs
 from turnwise.environments.browser.web_task import WebTask, web_task
@@ -49,7 +49,7 @@ class BrowserEnvironment:
         self._task: WebTask | None = None
         self._stack = AsyncExitStack()
         self._tabs: Tabs
-        self._shown = ShownPage("")
+        self._shown = PageLook("")
         """What the agent was shown last: the numbers in its calls are of that."""
         self.details: dict[str, Any] = {}
 
@@ -113,10 +113,10 @@ class BrowserEnvironment:
 
     def _observation(self, said: tuple[str, ...], results: tuple[str, ...] = ()) -> Observation:
         """What is said, and the page as the task has it shown, unless the episode is over."""
-        seen = ShownPage("") if self._ended else self._look()
+        seen = PageLook("") if self._ended else self._look()
         return Observation("\n\n".join(part for part in (*said, seen.text) if part), results, seen.pictures)
 
-    def _look(self) -> ShownPage:
+    def _look(self) -> PageLook:
         """The page in front, as the task has it shown."""
         assert self._task is not None
         page = self._within(taken(self._tabs, self._task.observe), "look")

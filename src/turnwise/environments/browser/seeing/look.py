@@ -16,7 +16,7 @@ from turnwise.environments.browser.web_task import View
 
 
 @dataclass(frozen=True, slots=True)
-class ShownPage:
+class PageLook:
     """What is told, the picture that goes with it, and the elements that are numbered on it."""
 
     text: str
@@ -44,10 +44,10 @@ async def taken(tabs: Tabs, view: View) -> TakenPage:
         return TakenPage(state, seen, None, str(e))
 
 
-def shown(page: TakenPage, view: View, window: tuple[int, int]) -> ShownPage:
+def shown(page: TakenPage, view: View, window: tuple[int, int]) -> PageLook:
     """The page as this view has it. Takes CPU time where numbers are drawn."""
     if page.state is None or page.seen is None:
-        return ShownPage(f"({page.fault})")
+        return PageLook(f"({page.fault})")
     lines, pictures, marks = _head(page.state, page.seen, window), (), ()
     if page.picture is None:
         if page.fault is not None:
@@ -61,7 +61,7 @@ def shown(page: TakenPage, view: View, window: tuple[int, int]) -> ShownPage:
     lines += map(str, marks)
     if page.seen.get("cut") and view != "screenshot":
         lines.append(f"({page.seen['cut']} more are left out)")
-    return ShownPage("\n".join(lines), pictures, marks)
+    return PageLook("\n".join(lines), pictures, marks)
 
 
 def _head(state: PageState, seen: dict[str, Any], window: Sequence[int]) -> list[str]:
