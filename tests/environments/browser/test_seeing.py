@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from PIL import Image
+from playwright.async_api import CDPSession, Error
 
 from tests.environments.browser.conftest import needs_browser
 from turnwise.environments.base import Action, Call, Observation, Task
@@ -105,6 +107,23 @@ def test_a_page_that_hangs_makes_no_picture_and_says_so(
     monkeypatch.setattr("turnwise.environments.browser.tab.SCRIPT_S", 1.0)
     told = step(browser, "click", x=10, y=10)
     assert told.images == () and "does not answer" in told.text
+
+
+@needs_browser
+@pytest.mark.slow
+def test_a_page_that_was_not_painted_yet_is_asked_again(
+    look: Look, browser: BrowserEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, failed = CDPSession.send, []
+
+    async def fails_once(self: CDPSession, method: str, params: Any = None) -> Any:
+        if method == "Page.captureScreenshot" and len(failed) < 2:
+            failed.append(method)
+            raise Error("Protocol error (Page.captureScreenshot): Unable to capture screenshot")
+        return await send(self, method, params)
+
+    monkeypatch.setattr(CDPSession, "send", fails_once)
+    assert pixels(look("/green", "screenshot")).getpixel((300, 100)) == GREEN and len(failed) == 2
 
 
 @needs_browser

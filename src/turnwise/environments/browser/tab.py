@@ -21,6 +21,8 @@ SCRIPT_S = 5.0
 """Longest wait for a page to answer a script; one that is busy for longer hangs."""
 PICTURE_S = 10.0
 """Longest wait for a picture of the window."""
+PAINTED_S = 0.2
+"""Until a page that could not be pictured is asked again."""
 MOST_TABS = 10
 MOST_EVENTS = 5
 """Dialogs, and downloads, that are told of one call."""
@@ -103,17 +105,22 @@ class Tabs:
         return _fields(await self.ask(with_arguments(SEEN, MOST_LINES, MOST_OF_A_TEXT)))
 
     async def picture(self) -> bytes:
-        """The window of the page in front, as PNG. Raises PageHangs."""
+        """The window of the page in front, as PNG. A page that was not painted yet is asked again. Raises PageHangs,
+        and InfrastructureFailure where the browser crashed."""
+        why = ""
         try:
             async with asyncio.timeout(PICTURE_S):
-                session = self._sessions.get(self.front) or await self._session()
-                found = await session.send("Page.captureScreenshot", {"format": "png"})
+                while True:
+                    try:
+                        session = self._sessions.get(self.front) or await self._session()
+                        found = await session.send("Page.captureScreenshot", {"format": "png"})
+                        return base64.b64decode(found["data"])
+                    except Error as e:
+                        self.check_alive()
+                        why = f" ({first_line(e)})"
+                    await asyncio.sleep(PAINTED_S)
         except TimeoutError:
-            raise PageHangs(f"the page makes no picture within {PICTURE_S:g} s") from None
-        except Error as e:
-            self.check_alive()
-            raise PageHangs(f"the page makes no picture ({first_line(e)})") from e
-        return base64.b64decode(found["data"])
+            raise PageHangs(f"the page makes no picture within {PICTURE_S:g} s{why}") from None
 
     async def ask(self, expression: str) -> Any:
         """The value of a script in the page in front; None where it has no document yet. Raises PageHangs."""
