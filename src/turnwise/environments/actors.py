@@ -53,7 +53,8 @@ class RecordedScript:
 
 class ModelActor:
     """A model at an OpenAI-compatible ``url`` (with `/v1`). ``read`` says what an answer without a call asks for;
-    ``asked`` is sent beside model, messages and tools. What was said is in ``transcript``.
+    ``asked`` is sent beside model, messages and tools; of pictures those of the ``keep_pictures`` latest observations.
+    What was said is in ``transcript``.
 
     Raises InfrastructureFailure where it cannot be asked, and CutOff where the gateway takes no more of it.
     """
@@ -67,6 +68,7 @@ class ModelActor:
         instructions: Instructions,
         read: Callable[[str], Action],
         asked: Mapping[str, Any] | None = None,
+        keep_pictures: int = 1,
     ) -> None:
         self._client = openai.OpenAI(
             base_url=url,
@@ -77,7 +79,7 @@ class ModelActor:
             http_client=openai.DefaultHttpxClient(trust_env=False),  # the gateway is no proxy's business
         )
         self._model, self._read, self._asked = model, read, dict(asked or {})
-        self.transcript = RolloutTranscript(instructions)
+        self.transcript = RolloutTranscript(instructions, keep_pictures)
         self.spent: list[AnswerCost] = []
         """What each answer took, and thought."""
 
@@ -93,7 +95,8 @@ class ModelActor:
             raise InfrastructureFailure(f"the gateway cannot be asked: {str(e)[:300]}") from e
         said = message.content or ""
         calls = [call for call in message.tool_calls or [] if call.type == "function"]
-        self.transcript.say(said, [call.model_dump() for call in calls])
+        thought = getattr(message, "reasoning_content", None)  # no field of OpenAI's own
+        self.transcript.say(said, [call.model_dump() for call in calls], thought if isinstance(thought, str) else "")
         if not calls:
             return self._read(said)
         return Action(tuple(called(call.function.name, call.function.arguments) for call in calls), said)

@@ -58,7 +58,7 @@ class Observation:
     """What the agent gets to see after an action, of bounded length and untrusted.
 
     ``results`` has one text for each call of the action; where it is empty, ``text`` is the result of the first call.
-    ``images`` are pictures as PNG, for policies that see.
+    ``images`` are pictures as PNG or JPEG, for policies that see.
     """
 
     text: str

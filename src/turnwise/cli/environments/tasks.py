@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -105,6 +106,7 @@ def web(
     hosts: Annotated[
         str | None, typer.Option(help="With --from: hosts beside the site's own that pages may reach, with commas.")
     ] = None,
+    observe: Annotated[str, typer.Option(help="How pages are shown: text, screenshot, marks, both.")] = "text",
     out_file: Annotated[Path, typer.Option("--out", help="The file of tasks to write.")] = Path("tasks.jsonl"),
     show: Annotated[bool, typer.Option("--list", help="Show the pages, and write nothing.")] = False,
 ) -> None:
@@ -114,14 +116,19 @@ def web(
     from turnwise.environments.browser.miniwob_tasks import tasks_of
     from turnwise.environments.browser.suites.formats import read_suite
     from turnwise.environments.browser.suites.spoiled import spoiled_tasks
+    from turnwise.environments.browser.web_task import VIEWS
 
     if show:
         for name in page_names():
             out.print(f"{name}  solved by a rule" if name in RULES else name, highlight=False)
         return
+    if observe not in VIEWS:
+        raise ConfigError(f"--observe takes {', '.join(VIEWS)}, not {observe!r}")
+    view = {} if observe == "text" else {"observe": observe}
     if given is not None:
         others = [part.strip() for part in (hosts or "").split(",") if part.strip()]
-        write_tasks(out_file, read_suite(given, format_name, _mirrors(mirrors or []), others))
+        read = read_suite(given, format_name, _mirrors(mirrors or []), others)
+        write_tasks(out_file, [replace(task, data={**task.data, **view}) for task in read])
         return
     if format_name or mirrors or hosts:
         raise ConfigError("--format, --mirror and --hosts go with --from, which names a benchmark's task file")
@@ -133,7 +140,7 @@ def web(
         err.print(f"left out {task}: {why}", highlight=False, markup=False, soft_wrap=True)
 
     made = spoiled_tasks(chosen, numbered, left_out) if spoil else tasks_of(chosen, numbered, record, left_out)
-    write_tasks(out_file, list(made))
+    write_tasks(out_file, [replace(task, data={**task.data, **view}) for task in made])
 
 
 def _mirrors(given: Sequence[str]) -> dict[str, str]:

@@ -12,18 +12,22 @@ import time
 from collections import Counter
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from playwright.async_api import Error
 
-from turnwise.environments.base import Action, InfrastructureFailure, Observation, Task, TaskOutcome
+from turnwise.environments.base import Action, Call, InfrastructureFailure, Observation, Task, TaskOutcome
 from turnwise.environments.browser import miniwob
-from turnwise.environments.browser.acting import LOAD_S, TRIES, do, goto
+from turnwise.environments.browser.acting import LOAD_S, TRIES, do, goto, refused
+from turnwise.environments.browser.calls import RefusedCall
 from turnwise.environments.browser.chromium import driver, first_line, opened
 from turnwise.environments.browser.feedback import Done, told
+from turnwise.environments.browser.seeing.look import PageLook, shown, taken
+from turnwise.environments.browser.seeing.marks import placed
 from turnwise.environments.browser.sites.mirror import serve_mirrors
 from turnwise.environments.browser.sites.trailing import TrailKeeper
-from turnwise.environments.browser.tab import PageHangs, Tabs
+from turnwise.environments.browser.tab import Tabs
 from turnwise.environments.browser.web_task import WebTask, web_task
 from turnwise.errors import DataError
 from turnwise.trajectories.reward import EndedSo, How, by_rule
@@ -37,8 +41,6 @@ CALLS_S = 100.0
 """After this long no further call of an answer is begun: with the longest one all stays below STEP_S."""
 STEP_S = 180.0
 """Longest time for all of a step; a machine that takes longer failed."""
-PICTURE_S = 10.0
-"""Longest wait for a picture of the window."""
 FORMAT = "No call of a tool was found in your answer. Call one or more of your tools."
 NOT_DONE = "Not done: a call before it ended the task, or there were too many."
 TOO_LATE = f"Not done: the calls before it took {CALLS_S:g} s."
@@ -54,6 +56,8 @@ class BrowserEnvironment:
         self._task: WebTask | None = None
         self._stack = AsyncExitStack()
         self._tabs: Tabs
+        self._shown = PageLook("")
+        """What the agent was shown last: the numbers in its calls are of that."""
         self.details: dict[str, Any] = {}
 
     def reset(self, task: Task) -> Observation:
@@ -71,7 +75,7 @@ class BrowserEnvironment:
         self._mark = ""
         goal = self._within(self._begin(self._task), "begin")
         self._trail = TrailKeeper("\n".join(part for part in (task.prompt, goal) if part), self._task.reference)
-        return Observation("\n\n".join(part for part in (task.prompt, goal, self._look()) if part))
+        return self._observation((task.prompt, goal))
 
     def step(self, action: Action) -> tuple[Observation, bool]:
         """Do the calls one after the other. Raises InfrastructureFailure where the browser fails."""
@@ -87,8 +91,7 @@ class BrowserEnvironment:
         self._trail.did(action, results or (said,))
         if not self._ended and self._steps >= self._most_steps:
             self._ended = "step limit"
-        seen = "" if self._ended else self._look()
-        return Observation("\n\n".join(part for part in (said, seen) if part), results), bool(self._ended)
+        return self._observation((said,), results), bool(self._ended)
 
     def score(self) -> TaskOutcome:
         """What came of it (OpenWebRL, A.4): -1 after repeated format errors, 1 for a task that was solved, else 0."""
@@ -127,13 +130,22 @@ class BrowserEnvironment:
         hows: dict[str, How] = {"format": "format", "step limit": "steps", "page": "page", "agent": "done"}
         return EndedSo(hows.get(self._ended, "stopped"), self._unreadable == 0, self._answer)
 
-    def _look(self) -> str:
-        """The page as text; what a judge would look at is kept."""
+    def _observation(self, said: tuple[str, ...], results: tuple[str, ...] = ()) -> Observation:
+        """What is said, and the page as the task has it shown, unless the episode is over."""
+        seen = PageLook("") if self._ended else self._look()
+        return Observation("\n\n".join(part for part in (*said, seen.text) if part), results, seen.pictures)
+
+    def _look(self) -> PageLook:
+        """The page in front, as the task has it shown; what a judge would look at is kept."""
         assert self._task is not None
-        text = self._within(_page_text(self._tabs, self._task.window), "look")
-        wanted = self._task.judged and self._judge_sees
-        self._trail.saw(ShownPage(text, self._within(_picture(self._tabs), "look") if wanted else None))
-        return text
+        page = self._within(taken(self._tabs, self._task.observe), "look")
+        self._shown = shown(page, self._task.observe, self._task.window)
+        picture = page.picture
+        if picture is None and self._task.judged and self._judge_sees:
+            picture = self._within(taken(self._tabs, "screenshot"), "look").picture
+        words = shown(replace(page, picture=None), "text", self._task.window).text
+        self._trail.saw(ShownPage(words, picture))
+        return self._shown
 
     def _within(self, work: Coroutine[Any, Any, T], what: str) -> T:
         try:
@@ -172,7 +184,7 @@ class BrowserEnvironment:
             if time.monotonic() - began > CALLS_S:
                 results.append(TOO_LATE)
                 continue
-            done = await do(self._tabs, call, *task.window)
+            done = await self._done(task, call)
             readable |= done.readable
             if done.fault is not None:
                 self._faults[done.fault[0]] += 1
@@ -180,6 +192,14 @@ class BrowserEnvironment:
             await self._after(task, done)
         self._count_unreadable(not readable)
         return results
+
+    async def _done(self, task: WebTask, call: Call) -> Done:
+        if task.observe == "marks":
+            try:
+                call = placed(call, self._shown.marks)
+            except RefusedCall as e:
+                return refused(call, e)
+        return await do(self._tabs, call, *task.window)
 
     async def _after(self, task: WebTask, done: Done) -> None:
         """Whether the call ended the task."""
@@ -196,30 +216,3 @@ class BrowserEnvironment:
         self._unreadable += this_one
         if self._in_a_row >= MOST_UNREADABLE and not self._ended:
             self._ended = "format"
-
-
-async def _picture(tabs: Tabs) -> bytes | None:
-    """The window as PNG; None of a page that makes no picture in time."""
-    try:
-        return await tabs.front.screenshot(timeout=PICTURE_S * 1000)
-    except Error:
-        tabs.check_alive()
-        return None
-
-
-async def _page_text(tabs: Tabs, window: tuple[int, int]) -> str:
-    """Address, title, and what stands in the window, an element a line with its middle."""
-    try:
-        state = await tabs.state()
-        seen = await tabs.seen()
-    except PageHangs as e:
-        return f"({e})"
-    lines = [f'Page: {state.url[:300]} "{seen.get("title", "")}", window {window[0]} by {window[1]}']
-    if len(state.tabs) > 1:
-        lines.append(f"Tab {state.tab} of {len(state.tabs)}: " + ", ".join(url[:80] for url in state.tabs))
-    if seen.get("above") or seen.get("below"):
-        lines.append(f"Scrolled: {seen['above']} pixels above, {seen['below']} below")
-    lines += [str(line) for line in seen.get("lines", [])]
-    if seen.get("cut"):
-        lines.append(f"({seen['cut']} more are left out)")
-    return "\n".join(lines)

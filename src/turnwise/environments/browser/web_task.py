@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from turnwise.environments.base import Action, Call
@@ -22,9 +22,13 @@ PORTS = {"http": 80, "https": 443}
 _HOST = anchored(r"(?P<name>(\*\.)?[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?")
 MOST_OF_A_REFERENCE = 2000
 """Characters."""
-_KNOWN = {"url", "hosts", "window", "answer", "contains", "miniwob", "seed", "oracle"}
+_KNOWN = {"url", "hosts", "window", "answer", "contains", "miniwob", "seed", "oracle", "observe"}
 _OF_JUDGED = {"judge", "reference"}
 _OF_SITES = {"mirrors", "level"}
+View = Literal["text", "screenshot", "marks", "both"]
+"""How an agent is shown a page: its elements in words, a picture of the window, one with numbers on what can be used,
+or words and picture."""
+VIEWS: tuple[View, ...] = get_args(View)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class WebTask:
     ``answers``, or has all of ``contains`` in it; case and space do not count; of a ``judged`` one a model says whether
     the task was done, with ``reference`` to go by. ``window``: width and height in pixels. ``mirrors``: hosts that are
     played from an address elsewhere. ``level``: how hard whoever wrote it says it is.
+    ``observe``: how the agent is shown its pages.
     """
 
     url: str | None
@@ -49,6 +54,7 @@ class WebTask:
     reference: str | None = None
     mirrors: Mapping[str, str] = field(default_factory=dict)
     level: str | None = None
+    observe: View = "text"
 
     def is_right(self, answer: str) -> bool:
         """Whether an answer is what was asked for."""
@@ -90,6 +96,7 @@ def web_task(data: Mapping[str, object]) -> WebTask:
         answers,
         contains,
         oracle=oracle,
+        observe=_view(data),
         judged=judged,
         reference=_short(data, "reference", MOST_OF_A_REFERENCE),
         mirrors=mirrors,
@@ -105,7 +112,15 @@ def _of_miniwob(data: Mapping[str, object], oracle: tuple[Action, ...]) -> WebTa
         raise DataError("'seed' is a whole number")
     if odd := sorted({"judge", "mirrors"} & set(data)):
         raise DataError(f"a page of MiniWoB++ has a verifier and no site: leave out {odd[0]!r}")
-    return WebTask(None, (HOST,), MINIWOB_WINDOW, miniwob=name, seed=seed, oracle=oracle)
+    more: dict[str, Any] = {"oracle": oracle, "observe": _view(data)}
+    return WebTask(None, (HOST,), MINIWOB_WINDOW, miniwob=name, seed=seed, **more)
+
+
+def _view(data: Mapping[str, object]) -> View:
+    given = data.get("observe", "text")
+    if given not in VIEWS:
+        raise DataError(f"'observe' is one of {', '.join(VIEWS)}, not {str(given)[:40]!r}")
+    return given
 
 
 def _flag(data: Mapping[str, object], key: str) -> bool:
