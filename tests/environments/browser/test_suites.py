@@ -16,8 +16,8 @@ from tests.environments.browser.conftest import needs_browser
 from tests.judges.trajectory.test_asking import endpoint, pictures_in, says
 from turnwise.cli.main import app
 from turnwise.environments.base import Action, Call, Task
+from turnwise.environments.browser.beside.mirror import mirror_of
 from turnwise.environments.browser.environment import BrowserEnvironment
-from turnwise.environments.browser.sites.mirror import mirror_of
 from turnwise.environments.browser.suites.formats import read_suite
 from turnwise.environments.browser.suites.spoiled import spoiled_calls
 from turnwise.environments.browser.web_task import web_task

@@ -20,13 +20,13 @@ from playwright.async_api import Error
 from turnwise.environments.base import Action, Call, InfrastructureFailure, Observation, Task, TaskOutcome
 from turnwise.environments.browser import miniwob
 from turnwise.environments.browser.acting import LOAD_S, TRIES, do, goto, refused
+from turnwise.environments.browser.beside.mirror import serve_mirrors
+from turnwise.environments.browser.beside.trailing import TrailKeeper
 from turnwise.environments.browser.calls import RefusedCall
 from turnwise.environments.browser.chromium import driver, first_line, opened
 from turnwise.environments.browser.feedback import Done, told
 from turnwise.environments.browser.seeing.look import PageLook, shown, taken
 from turnwise.environments.browser.seeing.marks import placed
-from turnwise.environments.browser.sites.mirror import serve_mirrors
-from turnwise.environments.browser.sites.trailing import TrailKeeper
 from turnwise.environments.browser.tab import Tabs
 from turnwise.environments.browser.web_task import WebTask, web_task
 from turnwise.errors import DataError

@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from turnwise.environments.base import Action, Call
+from turnwise.environments.browser.beside.mirror import mirror_of
 from turnwise.environments.browser.calls import BadCall, address
 from turnwise.environments.browser.miniwob import HOST, MINIWOB_WINDOW, page_names
-from turnwise.environments.browser.sites.mirror import mirror_of
 from turnwise.errors import DataError
 from turnwise.patterns import anchored
 
