@@ -241,8 +241,16 @@ class NaiveGrpo:
         files = [io.BytesIO(self.store.read(picture.sha256)) for picture in sample.pictures]
         seen = self.processor.image_processor(images=[[Image.open(file) for file in files]], return_tensors="pt")
         ids = torch.tensor([sample.prompt_ids + sample.response_ids])
-        logits = self.policy.model(input_ids=ids, **seen).logits[0].double() / sample.temperature
-        table = logits.log_softmax(-1)[len(sample.prompt_ids) - 1 : -1]
+        places = [at for picture in sample.pictures for at in picture.places(sample.prompt_ids)]
+        if int((ids == sample.pictures[0].placeholder).sum()) == len(places):
+            logits = self.policy.model(input_ids=ids, **seen).logits
+        else:  # a random model may say a placeholder, which transformers would want a picture for
+            whole: Any = self.policy.model.get_base_model()  # pyright: ignore[reportCallIssue]
+            embedded = whole.get_input_embeddings()(ids).clone()
+            shown = whole.get_image_features(seen["pixel_values"], seen["pixel_attention_mask"].bool()).pooler_output
+            embedded[0, places] = torch.cat(list(shown)).flatten(0, -2).to(embedded)
+            logits = self.policy.model(inputs_embeds=embedded).logits
+        table = (logits[0].double() / sample.temperature).log_softmax(-1)[len(sample.prompt_ids) - 1 : -1]
         return torch.stack([table[k, token] for k, token in enumerate(sample.response_ids)])
 
     def loss(self, chosen: list[int]) -> Tensor:
