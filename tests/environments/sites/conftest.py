@@ -31,6 +31,6 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def at_sites(sites: Path) -> Iterator[BrowserEnvironment]:
-    made = BrowserEnvironment(15, sites)
+    made = BrowserEnvironment(15, sites=sites)
     yield made
     made.close()

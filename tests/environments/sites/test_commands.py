@@ -59,7 +59,7 @@ def test_what_does_not_run_is_shown_and_stopping_it_is_no_fault(tmp_path: Path, 
         (("sites", "start", "shop", "wiki", "--port", "8000"), "--port is for one site"),
         (("tasks", "web", "--sites", "bank"), "no site 'bank'"),
         (("tasks", "web", "--families", "shop-steal"), "no family 'shop-steal'"),
-        (("tasks", "web", "--sites", "shop", "--pages", "click-test"), "--pages are those of MiniWoB"),
+        (("tasks", "web", "--sites", "shop", "--pages", "click-test"), "go with none of --pages"),
     ],
 )
 def test_what_there_is_not_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:

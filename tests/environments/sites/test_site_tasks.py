@@ -160,7 +160,7 @@ def test_a_site_that_ends_is_no_fault_of_the_agent(at_sites: BrowserEnvironment)
 
 
 def test_a_site_that_does_not_run_is_said(tmp_path: Path) -> None:
-    environment = BrowserEnvironment(5, tmp_path)
+    environment = BrowserEnvironment(5, sites=tmp_path)
     with pytest.raises(InfrastructureFailure, match="turnwise sites start shop"):
         environment.reset(task_of(FAMILIES["shop-price"], 0))
     environment.close()
@@ -179,7 +179,7 @@ def test_recorded_tasks_are_played_side_by_side_from_their_file(journal: Journal
     (tmp_path / "tasks").write_text("\n".join(map(written, made)))
     tasks = read_tasks(tmp_path / "tasks")
     assert left == [] and [task.id for task in tasks] == ["shop-remove-1", "tracker-assign-1"]
-    host = Host(journal.environments, lambda kind, at: BrowserEnvironment(15, sites), tmp_path / "at", 2)
+    host = Host(journal.environments, lambda kind, at: BrowserEnvironment(15, sites=sites), tmp_path / "at", 2)
     rollouts = Rollouts(host, journal.environments, None, lambda play: ScriptedActor(KIND.oracle(play.task)))
     plays = [Play("r", task, index, 2) for task in tasks for index in range(2)]
     assert [each.reward for each in rollouts.run(plays, 2)] == [1.0] * 4

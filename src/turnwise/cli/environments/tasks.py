@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from turnwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from turnwise.environments.base import Task
+    from turnwise.environments.site_tasks.base import SiteFamily
 
 tasks_app = typer.Typer(help="Make files of tasks for `turnwise rollout`.", no_args_is_help=True)
 MOST_SEEDS = 10_000
@@ -94,59 +96,109 @@ def web(
         str | None, typer.Option(help="Tasks on real sites instead (docs/sites.md): shop,tracker,wiki, or all.")
     ] = None,
     families: Annotated[str | None, typer.Option(help="Of sites: families with commas; unset: all.")] = None,
+    spoil: Annotated[
+        bool, typer.Option("--spoil", help="The same with a mistake in each: tasks whose oracle fails.")
+    ] = False,
+    given: Annotated[
+        Path | None, typer.Option("--from", help="Your copy of a benchmark's task file, in place of MiniWoB++.")
+    ] = None,
+    format_name: Annotated[
+        str | None,
+        typer.Option("--format", help="webvoyager, online-mind2web, deepshop, webgym; unset: by its fields."),
+    ] = None,
+    mirrors: Annotated[
+        list[str] | None, typer.Option("--mirror", metavar="HOST=URL", help="Play a host's pages from an address.")
+    ] = None,
+    hosts: Annotated[
+        str | None, typer.Option(help="With --from: hosts beside the site's own that pages may reach, with commas.")
+    ] = None,
+    observe: Annotated[str, typer.Option(help="How pages are shown: text, screenshot, marks, both.")] = "text",
     out_file: Annotated[Path, typer.Option("--out", help="The file of tasks to write.")] = Path("tasks.jsonl"),
     show: Annotated[bool, typer.Option("--list", help="Show the pages or families, and write nothing.")] = False,
 ) -> None:
-    """Tasks in a browser, from the pages of MiniWoB++ (docs/web.md), or on real sites."""
-    if sites is not None or families is not None:
-        if pages is not None:
-            raise ConfigError("--pages are those of MiniWoB++; leave them out, or --sites and --families")
-        _on_sites(sites or "all", families, seeds, record, out_file, show)
+    """Tasks in a browser, from the pages of MiniWoB++ or a benchmark's task file (docs/web.md), or on real sites."""
+    if show and (sites is not None or families is not None):
+        _show_families(_of_sites(sites or "all", families))
         return
     from turnwise.environments.browser.miniwob import page_names
     from turnwise.environments.browser.miniwob_oracle import RULES
     from turnwise.environments.browser.miniwob_tasks import tasks_of
+    from turnwise.environments.browser.suites.formats import read_suite
+    from turnwise.environments.browser.suites.spoiled import spoiled_tasks
+    from turnwise.environments.browser.web_task import VIEWS
 
     if show:
         for name in page_names():
             out.print(f"{name}  solved by a rule" if name in RULES else name, highlight=False)
         return
+    if observe not in VIEWS:
+        raise ConfigError(f"--observe takes {', '.join(VIEWS)}, not {observe!r}")
+    view = {} if observe == "text" else {"observe": observe}
+    if sites is not None or families is not None:
+        if pages is not None or given is not None or spoil:
+            raise ConfigError("--sites and --families go with none of --pages, --from and --spoil; leave those out")
+        tasks = _on_sites(sites or "all", families, seeds, record)
+        write_tasks(out_file, [replace(task, data={**task.data, **view}) for task in tasks])
+        return
+    if given is not None:
+        others = [part.strip() for part in (hosts or "").split(",") if part.strip()]
+        read = read_suite(given, format_name, _mirrors(mirrors or []), others)
+        write_tasks(out_file, [replace(task, data={**task.data, **view}) for task in read])
+        return
+    if format_name or mirrors or hosts:
+        raise ConfigError("--format, --mirror and --hosts go with --from, which names a benchmark's task file")
     chosen = [name.strip() for name in pages.split(",")] if pages else list(RULES)
+    numbered = numbers(seeds, "--seeds", 0, 10**9)
 
     def left_out(task: str) -> None:
-        err.print(f"left out {task}: its rule does not solve it", highlight=False, markup=False, soft_wrap=True)
+        why = "its rule with a mistake solves it, or its rule does not" if spoil else "its rule does not solve it"
+        err.print(f"left out {task}: {why}", highlight=False, markup=False, soft_wrap=True)
 
-    write_tasks(out_file, list(tasks_of(chosen, numbers(seeds, "--seeds", 0, 10**9), record, left_out)))
+    made = spoiled_tasks(chosen, numbered, left_out) if spoil else tasks_of(chosen, numbered, record, left_out)
+    write_tasks(out_file, [replace(task, data={**task.data, **view}) for task in made])
 
 
-def _on_sites(sites: str, families: str | None, seeds: str, record: bool, out_file: Path, show: bool) -> None:
-    from turnwise.environments.site_tasks.table import families_of, named, recorded, task_of
-    from turnwise.environments.sites.keepers import running
+def _mirrors(given: Sequence[str]) -> dict[str, str]:
+    """HOST=URL, each. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for pair in given:
+        host, sign, where = pair.partition("=")
+        if not sign or not host.strip() or not where.strip():
+            raise ConfigError(f"--mirror takes HOST=URL as www.shop.example=http://127.0.0.1:8000, not {pair!r}")
+        found[host.strip()] = where.strip()
+    return found
+
+
+def _of_sites(sites: str, families: str | None) -> list[SiteFamily]:
+    from turnwise.environments.site_tasks.table import families_of, named
     from turnwise.environments.sites.table import SITES
 
     chosen = families_of(list(SITES) if sites == "all" else [name.strip() for name in sites.split(",")])
-    if families:
-        wanted = named([name.strip() for name in families.split(",")])
-        chosen = [family for family in chosen if family in wanted]
-    if show:
-        table = Table("family", "site", "its tasks")
-        for family in chosen:
-            table.add_row(family.name, family.site, family.says)
-        out.print(table)
-        out.print(f"{len(chosen)} families", highlight=False)
-        return
+    wanted = chosen if families is None else named([name.strip() for name in families.split(",")])
+    return [family for family in chosen if family in wanted]
+
+
+def _show_families(chosen: Sequence[SiteFamily]) -> None:
+    table = Table("family", "site", "its tasks")
+    for family in chosen:
+        table.add_row(family.name, family.site, family.says)
+    out.print(table)
+    out.print(f"{len(chosen)} families", highlight=False)
+
+
+def _on_sites(sites: str, families: str | None, seeds: str, record: bool) -> list[Task]:
+    from turnwise.environments.site_tasks.table import recorded, task_of
+    from turnwise.environments.sites.keepers import running
 
     def left_out(task: str, why: str) -> None:
         err.print(f"left out {task}: its moves do not solve it ({why})", highlight=False, markup=False, soft_wrap=True)
 
-    each_of = numbers(seeds, "--seeds", 0, 10**9)
+    chosen, each_of = _of_sites(sites, families), numbers(seeds, "--seeds", 0, 10**9)
     if not record:
-        write_tasks(out_file, [task_of(family, seed) for family in chosen for seed in each_of])
-        return
+        return [task_of(family, seed) for family in chosen for seed in each_of]
     needed = sorted({family.site for family in chosen})
     with tempfile.TemporaryDirectory(prefix="turnwise-") as place, running(Path(place), needed):
-        tasks = list(recorded(chosen, each_of, Path(place), left_out))
-    write_tasks(out_file, tasks)
+        return list(recorded(chosen, each_of, Path(place), left_out))
 
 
 def write_tasks(path: Path, tasks: Sequence[Task]) -> None:

@@ -44,7 +44,7 @@ def recorded(
 ) -> Iterator[Task]:
     """Tasks with the calls that solve each, played once on sites that run in a folder; one that its moves do not solve
     is left out, and ``left_out`` told its id and why."""
-    environment = BrowserEnvironment(MOST_STEPS, sites)
+    environment = BrowserEnvironment(MOST_STEPS, sites=sites)
     try:
         for family in chosen:
             for seed in seeds:
