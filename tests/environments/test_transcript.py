@@ -14,7 +14,7 @@ from tests.conftest import Running
 from tests.environments.test_rollout import at, host
 from tests.environments.test_terminal import HOLDS, SOLVE, TASK
 from turnwise.cli.main import app
-from turnwise.environments.actors import ModelActor, RecordedScript
+from turnwise.environments.actors import ModelActor, RecordedActor, ScriptedActor
 from turnwise.environments.base import Action, Call, Observation
 from turnwise.environments.rollout import Play, Rollouts
 from turnwise.environments.tasks import written
@@ -53,15 +53,15 @@ def without_ids(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_a_script_is_recorded_as_the_model_would_have_played(gateway: Running, tmp_path: Path, form: Form) -> None:
     answers = iter(ANSWERS[form])
     gateway.stub.reply = lambda prompt: next(answers)
-    actors: list[ModelActor | RecordedScript] = []
+    actors: list[ModelActor | RecordedActor] = []
 
     def model(play: Play) -> ModelActor:
         url, instructions = f"{gateway.url}/s/{play.session}/v1", instructions_of(KIND, play.task, form)
         actors.append(ModelActor(url, gateway.token, MODEL_NAME, play.headers, instructions, KIND.read))
         return actors[-1]  # pyright: ignore[reportReturnType]
 
-    def script(play: Play) -> RecordedScript:
-        actors.append(RecordedScript([run(SOLVE), run("submit")], KIND, play.task, form))
+    def script(play: Play) -> RecordedActor:
+        actors.append(RecordedActor(ScriptedActor([run(SOLVE), run("submit")]), KIND, play.task, form))
         return actors[-1]  # pyright: ignore[reportReturnType]
 
     for index, make in enumerate((model, script)):

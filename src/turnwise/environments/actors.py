@@ -34,17 +34,18 @@ class ScriptedActor:
         return next(self._rest, None)
 
 
-class RecordedScript:
-    """A script whose conversation is written down as a model would have had it, in ``transcript``."""
+class RecordedActor:
+    """Somebody who asks no model, and whose conversation is written down as a model would have had it, in
+    ``transcript``."""
 
-    def __init__(self, actions: Sequence[Action], kind: Kind, task: Task, form: Form) -> None:
-        self._rest, self._kind = iter(actions), kind
+    def __init__(self, actor: Actor, kind: Kind, task: Task, form: Form) -> None:
+        self._actor, self._kind = actor, kind
         self._form: Form = form
         self.transcript = RolloutTranscript(instructions_of(kind, task, form))
 
     def act(self, observation: Observation) -> Action | None:
         self.transcript.hear(observation)
-        action = next(self._rest, None)
+        action = self._actor.act(observation)
         if action is not None:
             self.transcript.act(self._kind, action, self._form)
         return action

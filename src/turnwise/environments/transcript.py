@@ -50,6 +50,8 @@ class RolloutTranscript:
         self.tools = list(instructions.tools)
         self.messages: list[Any] = [{"role": "system", "content": instructions.system}]
         self.answers = 0
+        self.answered = 0
+        """Characters of all answers, arguments of calls among them."""
         self._ended_at = 0
         """How many messages there were with the last answer."""
         self._calls: Sequence[str] = ()
@@ -75,6 +77,7 @@ class RolloutTranscript:
         more = {"tool_calls": list(calls)} if calls else {}
         self.messages.append({"role": "assistant", "content": content} | more)
         self.answers, self._ended_at = self.answers + 1, len(self.messages)
+        self.answered += len(content) + sum(len(str(call["function"]["arguments"])) for call in calls)
 
     def act(self, kind: Kind, action: Action, form: Form) -> None:
         """An action of a script, as a model would have asked for it."""

@@ -55,7 +55,7 @@ def rollout(
 ) -> None:
     """Let an agent play tasks in a sandbox, each several times; the server of this home must be running."""
     from turnwise.cli.environments.progress import shown
-    from turnwise.environments.actors import ModelActor, RecordedScript
+    from turnwise.environments.actors import ModelActor, RecordedActor, ScriptedActor
     from turnwise.environments.kinds import kind_of
     from turnwise.environments.programs.player import ProgramPlayer
     from turnwise.environments.programs.table import PROGRAMS
@@ -83,9 +83,9 @@ def rollout(
     folder = settings.home / "environments"
 
     shape = _form(settings, form)
-    played: dict[str, ModelActor | RecordedScript] = {}
+    played: dict[str, ModelActor | RecordedActor] = {}
 
-    def player(play: Play) -> ModelActor | RecordedScript | ProgramPlayer:
+    def player(play: Play) -> ModelActor | RecordedActor | ProgramPlayer:
         kind = kind_of(play.task.environment)
         if gateway is not None and program is not None:
             url = f"{gateway.url}/s/{play.session}"
@@ -95,7 +95,9 @@ def rollout(
             url, instructions = f"{gateway.url}/s/{play.session}/v1", instructions_of(kind, play.task, shape)
             made = ModelActor(url, gateway.agent, MODEL_NAME, play.headers, instructions, kind.read)
         else:
-            made = RecordedScript(kind.oracle(play.task) if agent == "oracle" else (), kind, play.task, shape)
+            made = RecordedActor(
+                ScriptedActor(kind.oracle(play.task) if agent == "oracle" else ()), kind, play.task, shape
+            )
         played[play.session] = made
         return made
 

@@ -1,9 +1,10 @@
-"""The demo of the terminal: figures by value, and the whole of it at a real server with a model that knows nothing."""
+"""The demos of streams: figures by value, and the whole of it at a real server with a model that knows nothing."""
 
 from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,25 @@ from tests.environments.test_terminal import HOLDS
 from tests.support.models import make_tiny_model
 from turnwise.cli.main import app
 from turnwise.config import load_config
-from turnwise.demo.terminal import recipe
-from turnwise.demo.terminal.exam import Episode
-from turnwise.demo.terminal.figures import TerminalExam, by_family, change, round_played, share, shown
-from turnwise.demo.terminal.play import run_terminal_demo
-from turnwise.demo.terminal.report import TerminalReport, as_data, as_markdown, write
+from turnwise.demo.streams.exam import Episode
+from turnwise.demo.streams.figures import StreamExam, by_family, change, round_played, share, shown
+from turnwise.demo.streams.play import StreamOptions, run_stream_demo
+from turnwise.demo.streams.recipe import FIRST_EXAMINED, FIRST_SHOWN, FIRST_TRIED, Switches, read_switches
+from turnwise.demo.streams.report import StreamReport, as_data, as_markdown, write
+from turnwise.demo.streams.table import STREAMS, stream_recipe
 from turnwise.environments.base import Task
+from turnwise.errors import ConfigError
 
 
 def episode(task: str, reward: float | None, steps: int = 2, said: str = "ls") -> Episode:
     messages: list[dict[str, Any]] = [{"role": "system", "content": "s"}, {"role": "user", "content": "p"}]
-    return Episode(Task(task, "terminal", "p"), reward, steps, [*messages, {"role": "assistant", "content": said}])
+    messages.append({"role": "assistant", "content": said})
+    return Episode(Task(task, "terminal", "p"), task.partition("-")[0], reward, steps, messages)
+
+
+def report_of(model: str, seconds: dict[str, float] | None = None) -> StreamReport:
+    recipe = stream_recipe("terminal")
+    return StreamReport(recipe, model, 0, recipe.quick, solutions=3, seconds=seconds or {}, notes=["a note"])
 
 
 def test_shares_are_of_tasks_and_the_machines_failures_are_none() -> None:
@@ -45,7 +54,7 @@ def test_a_change_is_paired_by_task() -> None:
 
 def test_a_round_counts_the_groups_that_differ() -> None:
     tries = [episode("a-1-0", r) for r in (0.0, 1.0)] + [episode("b-1-0", 1.0)] * 2
-    found = round_played(3, tries, 7, 1.0)
+    found = round_played(3, tries, 7, 0.5, 1.0)
     assert found is not None and (found.solved, found.mixed, found.groups, found.version) == (0.75, 1, 2, 7)
 
 
@@ -58,10 +67,10 @@ def test_three_episodes_are_shown() -> None:
 
 
 def test_the_report_says_what_was_measured(tmp_path: Path) -> None:
-    report = TerminalReport("m", 0, solutions=3, seconds={"rounds": 2.0}, notes=["a note"])
+    report = report_of("m", seconds={"rounds": 2.0})
     report.exams = [
-        TerminalExam("sft", "1", [episode("a-1-0", 0.0)], [episode("a-1-0", 0.0)], [episode("z-1-0", 0.0)]),
-        TerminalExam("rl", "4", [episode("a-1-0", 1.0, said="```bash\ntac\n```")], [], [episode("z-1-0", None)]),
+        StreamExam("sft", "1", [episode("a-1-0", 0.0)], [episode("a-1-0", 0.0)], [episode("z-1-0", 0.0)]),
+        StreamExam("rl", "4", [episode("a-1-0", 1.0, said="```bash\ntac\n```")], [], [episode("z-1-0", None)]),
     ]
     text, data = as_markdown(report), as_data(report)
     assert "| sft → rl | +1.00 (+1.00 to +1.00) | – | – |" in text and "- a note" in text and "```bash\ntac" in text
@@ -71,14 +80,50 @@ def test_the_report_says_what_was_measured(tmp_path: Path) -> None:
     assert len((tmp_path / "episodes.jsonl").read_text().splitlines()) == 5
 
 
-def test_no_task_is_shown_tried_and_examined() -> None:
-    begins = (recipe.FIRST_SHOWN, recipe.FIRST_TRIED, recipe.FIRST_EXAMINED)
-    ids = [{t.id for t in recipe.tasks_for(recipe.SEEN, first, 20, seed)} for first in begins for seed in (0, 1, 2)]
+@pytest.mark.parametrize("stream", STREAMS)
+def test_no_task_is_shown_tried_and_examined(stream: str) -> None:
+    recipe = stream_recipe(stream)
+    begins = (FIRST_SHOWN, FIRST_TRIED, FIRST_EXAMINED)
+    ids = [{t.id for t in recipe.tasks_for(recipe.seen, first, 20, seed)} for first in begins for seed in (0, 1, 2)]
     assert sum(map(len, ids)) == len(set[str]().union(*ids))
-    assert not set(recipe.SEEN) & set(recipe.UNSEEN)
+    assert not set(recipe.seen) & set(recipe.unseen)
 
 
-@pytest.mark.parametrize("asked", [["--stream", "swe"], ["--rounds", "2"], ["--stream", "terminal", "--skills"]])
+def test_a_run_goes_on_as_what_it_was(tmp_path: Path) -> None:
+    report = report_of("m", seconds={"rounds": 2.0})
+    report.exams = [StreamExam("sft", "v1", [episode("a-1-0", 0.5)], [], [episode("z-1-0", None)])]
+    report.warm, report.played, played = "v1", 1, round_played(1, [episode("a-1-0", 1.0)], 2, 3.0, 4.0)
+    report.rounds = [played] if played is not None else []
+    write(report, tmp_path)
+    taken = report_of("m")
+    taken.take_up(tmp_path)
+    assert as_data(taken) == as_data(report) and taken.exams[0].sampled[0].family == "a"
+    with pytest.raises(ConfigError, match="--go-on"):
+        report_of("another").take_up(tmp_path)
+    with pytest.raises(ConfigError, match="--go-on"):
+        taken.take_up(tmp_path / "nowhere")
+
+
+def test_switches_are_read_and_change_what_is_played() -> None:
+    told = ["sft_epochs=0", "dynamic_sampling=false", "epochs=4", "steps=2,4", "lr=1e-4"]
+    switches, recipe = read_switches(told), stream_recipe("web")
+    assert switches == Switches(0, False, 4, (2, 4), 1e-4)
+    settings = recipe.settings(recipe.whole, 0, switches)
+    stream = settings["streams.web"]
+    assert (stream["epochs"], stream["dynamic_sampling"], stream["max_steps"]) == (4, False, 4)
+    assert [switches.steps_of(recipe, i, 5) for i in range(5)] == [2, 2, 2, 4, 4]
+    assert Switches().steps_of(recipe, 3, 5) == recipe.most_steps and settings["train"]["lr"] == 1e-4
+
+
+@pytest.mark.parametrize("odd", ["epochs", "epochs=0", "steps=2,x", "dynamic_sampling=maybe", "lr=fast", "colour=1"])
+def test_an_odd_switch_is_refused(odd: str) -> None:
+    with pytest.raises(ConfigError, match="--switch"):
+        read_switches([odd])
+
+
+@pytest.mark.parametrize(
+    "asked", [["--stream", "swe"], ["--rounds", "2"], ["--go-on"], ["--stream", "web", "--skills"]]
+)
 def test_what_does_not_go_together_is_said(asked: list[str]) -> None:
     done = CliRunner().invoke(app, ["demo", *asked])
     assert done.exit_code != 0 and "--stream" in f"{done.output} {done.exception}"
@@ -86,15 +131,13 @@ def test_what_does_not_go_together_is_said(asked: list[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HOLDS, reason="no bubblewrap here (make sandbox)")
-def test_the_whole_of_it_with_a_model_that_knows_nothing(
-    tmp_path: Path, model_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_whole_of_it_with_a_model_that_knows_nothing(tmp_path: Path, model_dir: Path) -> None:
     """Nothing is solved, so nothing is learned from tries: the version of the fine-tuning is examined three times."""
-    monkeypatch.setattr(recipe, "SEEN", ("sort-lines", "copy-file"))
-    monkeypatch.setattr(recipe, "UNSEEN", ("join-files",))
+    recipe = replace(stream_recipe("terminal"), seen=("sort-lines", "copy-file"), unseen=("join-files",))
     model, told = make_tiny_model(tmp_path, model_dir), io.StringIO()
     out = tmp_path / "out"
-    found = run_terminal_demo(out, str(model), 0, True, 1, Console(file=told, width=120))
+    options = StreamOptions(out, str(model), 0, quick=True, rounds=1)
+    found = run_stream_demo(recipe, options, Console(file=told, width=120))
     assert [(exam.name, exam.version) for exam in found.exams] == [
         ("base", "base"), ("sft", "v1"), ("rl", "v1"), ("control", "v1"),
     ]  # fmt: skip
