@@ -78,6 +78,8 @@ class ModelActor:
         )
         self._model, self._read, self._asked = model, read, dict(asked or {})
         self.transcript = RolloutTranscript(instructions)
+        self.unreadable = 0
+        """Answers so far in which no call was found."""
 
     def act(self, observation: Observation) -> Action | None:
         self.transcript.hear(observation)
@@ -93,7 +95,9 @@ class ModelActor:
         calls = [call for call in message.tool_calls or [] if call.type == "function"]
         self.transcript.say(said, [call.model_dump() for call in calls])
         if not calls:
-            return self._read(said)
+            action = self._read(said)
+            self.unreadable += not action.calls
+            return action
         return Action(tuple(called(call.function.name, call.function.arguments) for call in calls), said)
 
     def _ask(self) -> Any:

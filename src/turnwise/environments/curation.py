@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
+from turnwise.environments.base import Task
 from turnwise.environments.transcript import RolloutTranscript
+from turnwise.errors import ConfigError
 
 LEVELS = ("always", "mostly", "seldom")
 """How often the tries at a task solved it: each of them, half of them or more, fewer."""
@@ -45,6 +48,20 @@ class Curation:
     most_answers: int | None = None
 
 
+_KEYS = {"task": "per_task", "family": "per_family", "level": "per_level", "answers": "most_answers"}
+
+
+def read_curation(given: str | None) -> Curation:
+    """Limits as `task=1,family=20`. Raises ConfigError."""
+    found = Curation()
+    for part in given.split(",") if given is not None else ():
+        name, _, value = part.strip().partition("=")
+        if name not in _KEYS or not value.isdecimal() or not int(value[:9]) >= 1:
+            raise ConfigError(f"--keep takes {', '.join(f'{key}=N' for key in _KEYS)}, not {part.strip()[:40]!r}")
+        found = replace(found, **{_KEYS[name]: int(value)})
+    return found
+
+
 def curated(episodes: Sequence[RecordedEpisode], by: Curation) -> list[RecordedEpisode]:
     """Those that are kept, in their order. A limit takes families and tasks in turn, so that none is left out for
     another's sake."""
@@ -72,6 +89,18 @@ def curated(episodes: Sequence[RecordedEpisode], by: Curation) -> list[RecordedE
         of_level[level] += 1
         kept.add(id(episode))
     return [episode for episode in episodes if id(episode) in kept]
+
+
+def family_of(task: Task) -> str:
+    """What tasks are of one kind: those of a page of MiniWoB++, of a site, or whose names differ in their numbers."""
+    if isinstance(page := task.data.get("miniwob"), str):
+        return page
+    if isinstance(url := task.data.get("url"), str):
+        return urlsplit(url).netloc
+    parts = task.id.split("-")
+    while len(parts) > 1 and parts[-1].isdecimal():
+        parts.pop()
+    return "-".join(parts)
 
 
 def levels_of(episodes: Sequence[RecordedEpisode]) -> dict[str, str]:

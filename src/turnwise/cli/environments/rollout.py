@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ from turnwise.types import MODEL_NAME
 if TYPE_CHECKING:
     from turnwise.config import Config
     from turnwise.environments.base import Environment
+    from turnwise.environments.curation import RecordedEpisode
     from turnwise.environments.host import Host
     from turnwise.environments.rollout import Ended, GatewayAt
     from turnwise.environments.transcript import Form
@@ -49,6 +51,10 @@ def rollout(
     record: Annotated[
         Path | None, typer.Option(help="Append each rollout with reward 1 here, as a conversation for `turnwise sft`.")
     ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="With --record, the most of what it keeps: task=1,family=20,level=100,answers=6."),
+    ] = None,
     config: ConfigFile = None,
     home: Home = None,
     sets: Set = None,
@@ -56,6 +62,7 @@ def rollout(
     """Let an agent play tasks in a sandbox, each several times; the server of this home must be running."""
     from turnwise.cli.environments.progress import shown
     from turnwise.environments.actors import ModelActor, RecordedActor, ScriptedActor
+    from turnwise.environments.curation import RecordedEpisode, curated, family_of, read_curation
     from turnwise.environments.kinds import kind_of
     from turnwise.environments.programs.player import ProgramPlayer
     from turnwise.environments.programs.table import PROGRAMS
@@ -68,6 +75,9 @@ def rollout(
         raise ConfigError(f"there is no agent {agent!r}, only {', '.join(known)}")
     if form not in FORMS:
         raise ConfigError(f"there is no form {form!r}, only {', '.join(FORMS)}")
+    if keep is not None and record is None:
+        raise ConfigError("--keep says what of --record is kept; give both")
+    by = read_curation(keep)
     name = run or f"run-{uuid.uuid4().hex[:8]}"
     if not is_plain(name) or not 1 <= len(name) <= MOST_OF_A_RUN:
         raise ConfigError(f"the name of a run is 1 to {MOST_OF_A_RUN} letters, digits or any of . _ -")
@@ -101,11 +111,19 @@ def rollout(
         played[play.session] = made
         return made
 
+    gathered: list[RecordedEpisode] = []
+
     def recorded(ended: Ended) -> None:
         actor_of = played.pop(ended.play.session, None)
-        if record is not None and actor_of is not None and ended.reward == 1.0 and actor_of.transcript.answers:
-            with record.open("a", encoding="utf-8") as lines:
-                lines.write(f"{actor_of.transcript.line()}\n")
+        if record is None or actor_of is None:
+            return
+        unreadable = actor_of.unreadable if isinstance(actor_of, ModelActor) else 0
+        task = ended.play.task
+        episode = RecordedEpisode(actor_of.transcript, ended.reward, task.id, family_of(task), unreadable)
+        if keep is not None:
+            gathered.append(episode)
+        elif ended.reward == 1.0 and actor_of.transcript.answers:
+            _append(record, [episode])
 
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
     limits = {stream: each.parallel for stream, each in settings.streams.items() if each.parallel is not None}
@@ -113,8 +131,17 @@ def rollout(
         rollouts = Rollouts(host, journal.environments, gateway, player, limits)
         out.print(f"run {name}: {len(read)} tasks, {len(plays)} rollouts", highlight=False, markup=False)
         ended = shown(rollouts.run(plays, parallel), len(plays), recorded)
+    if keep is not None and record is not None:
+        kept = curated(gathered, by)
+        _append(record, kept)
+        out.print(f"{len(kept)} of {len(gathered)} rollouts kept in {record}", highlight=False, markup=False)
     if left := sum(each.open for each in ended):
         raise TurnwiseError(f"{left} rollouts are not done; the same command with --run {name} goes on with them")
+
+
+def _append(record: Path, episodes: Sequence[RecordedEpisode]) -> None:
+    with record.open("a", encoding="utf-8") as lines:
+        lines.writelines(f"{episode.transcript.line()}\n" for episode in episodes)
 
 
 def _context(gateway: GatewayAt) -> int | None:

@@ -18,7 +18,7 @@ from turnwise.demo.server import Server
 from turnwise.demo.streams.recipe import StreamRecipe
 from turnwise.environments.actors import ModelActor, RecordedActor
 from turnwise.environments.base import Environment, Task
-from turnwise.environments.curation import Curation, RecordedEpisode, curated
+from turnwise.environments.curation import Curation, RecordedEpisode, curated, family_of
 from turnwise.environments.host import Host
 from turnwise.environments.kinds import kind_of
 from turnwise.environments.rollout import GatewayAt, Play, Rollouts
@@ -53,7 +53,6 @@ class Stage:
     def __init__(self, recipe: StreamRecipe, home: Path, journal: Journal, server: Server, form: Form) -> None:
         self._recipe, self._home, self._journal, self._server = recipe, home, journal, server
         self._form: Form = form
-        self._families = {*recipe.seen, *recipe.unseen}
         self.most_steps = recipe.most_steps
         """Answers of the episodes that begin from now on."""
         self._host = Host(journal.environments, self._make, home / "environments", recipe.parallel)
@@ -94,7 +93,9 @@ class Stage:
         plays = [Play("solutions", task, 0, 1) for task in tasks]
         ended = {each.play.session: each for each in self._rollouts(actor, None).run(plays, SOLVED_AT_ONCE)}
         episodes = [
-            RecordedEpisode(made[play.session].transcript, ended[play.session].reward, play.task.id, self._family(play))
+            RecordedEpisode(
+                made[play.session].transcript, ended[play.session].reward, play.task.id, family_of(play.task)
+            )
             for play in plays
             if play.session in made
         ]
@@ -140,7 +141,12 @@ class Stage:
             actor_of = actors.get(ended.play.session)
             said = actor_of.transcript.messages if actor_of is not None else []
             found[ended.play.session] = Episode(
-                ended.play.task, self._family(ended.play), ended.reward, ended.steps, said, ended.failure or ended.note
+                ended.play.task,
+                family_of(ended.play.task),
+                ended.reward,
+                ended.steps,
+                said,
+                ended.failure or ended.note,
             )
             rewards += [ended.reward] if ended.reward is not None else []
             advance(sum(rewards) / len(rewards) if rewards else None)
@@ -149,9 +155,6 @@ class Stage:
     def _make(self, kind: str, folder: Path) -> Environment:
         limits = {"home": self._home, f"streams.{self._recipe.stream}.max_steps": self.most_steps}
         return kind_of(kind).make(folder, load_config(None, limits))
-
-    def _family(self, play: Play) -> str:
-        return max((name for name in self._families if play.task.id.startswith(f"{name}-")), key=len)
 
 
 def command(home: Path, *words: str, limit_s: float, log: Path) -> int:
