@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from playwright.async_api import Error
 
@@ -22,6 +23,7 @@ from turnwise.environments.browser.chromium import driver, first_line, opened
 from turnwise.environments.browser.feedback import Done, told
 from turnwise.environments.browser.tab import PageHangs, Tabs
 from turnwise.environments.browser.web_task import WebTask, web_task
+from turnwise.environments.failing_hosts import FailingHosts
 from turnwise.errors import DataError
 
 MOST_UNREADABLE = 3
@@ -41,8 +43,10 @@ T = TypeVar("T")
 class BrowserEnvironment:
     """Plays tasks of the web, each in a browser of its own. An answer that is a repeated format error ends with -1."""
 
-    def __init__(self, most_steps: int = 15) -> None:
+    def __init__(self, most_steps: int = 15, failing: FailingHosts | None = None) -> None:
         self._most_steps = most_steps
+        self._failing = failing
+        """Hosts that are left out; None: none is."""
         self._task: WebTask | None = None
         self._stack = AsyncExitStack()
         self._tabs: Tabs
@@ -59,6 +63,8 @@ class BrowserEnvironment:
         self._ended, self._answer = "", None
         self._outcome: TaskOutcome | None = None
         self._faults: Counter[str] = Counter()
+        self._failed: dict[str, str] = {}
+        """Hosts that failed in this episode, and with what."""
         self._verdict: float | None = None
         self._mark = ""
         goal = self._within(self._begin(self._task), "begin")
@@ -89,6 +95,7 @@ class BrowserEnvironment:
             said |= {"unreadable": self._unreadable, "faults": dict(self._faults)}
             cut_off = "the limit of steps" if self._ended == "step limit" else None
             self._outcome = TaskOutcome(self._reward(self._task), said, cut_off)
+            self._tell_of_hosts(self._task)
         return self._outcome
 
     def close(self) -> None:
@@ -106,6 +113,14 @@ class BrowserEnvironment:
         if task.miniwob is not None:
             return float(self._verdict is not None and self._verdict >= 1)
         return float(self._answer is not None and bool(self._answer.strip()) and task.is_right(self._answer))
+
+    def _tell_of_hosts(self, task: WebTask) -> None:
+        if self._failing is None or task.url is None:
+            return
+        for host, why in self._failed.items():
+            self._failing.failed(host, why)
+        if (begun := urlsplit(task.url).netloc) not in self._failed:
+            self._failing.worked(begun)
 
     def _look(self) -> str:
         """The page as text."""
@@ -130,10 +145,15 @@ class BrowserEnvironment:
             goal, self._mark = await miniwob.begin(self._tabs.front, task.miniwob, task.seed)
             return goal
         assert task.url is not None
+        host = urlsplit(task.url).netloc
+        if self._failing is not None and (why := self._failing.why_left_out(host)) is not None:
+            raise InfrastructureFailure(why)
         try:
             async with asyncio.timeout(LOAD_S * TRIES + 5):
                 await goto(self._tabs, task.url)
         except (Error, TimeoutError) as e:
+            if self._failing is not None:
+                self._failing.failed(host, first_line(e))
             raise InfrastructureFailure(f"the site {task.url[:200]} does not open: {first_line(e)}") from e
         return ""
 
@@ -152,6 +172,9 @@ class BrowserEnvironment:
             readable |= done.readable
             if done.fault is not None:
                 self._faults[done.fault[0]] += 1
+                if done.fault[0] in ("site", "network"):
+                    at = urlsplit(str(done.arguments.get("url") or self._tabs.front.url))
+                    self._failed |= {at.netloc: done.fault[1]} if at.netloc else {}
             results.append(told(done))
             await self._after(task, done)
         self._count_unreadable(not readable)

@@ -12,6 +12,7 @@ from turnwise.environments.browser.chromium import program
 from turnwise.environments.browser.environment import BrowserEnvironment
 from turnwise.environments.browser.lines import block_of, calls_in
 from turnwise.environments.browser.web_task import web_task
+from turnwise.environments.failing_hosts import failing_hosts
 
 SYSTEM = (
     "You act in a web browser to do what the user asks. In each answer call one or more tools; they are done in order, "
@@ -36,7 +37,9 @@ class WebKind:
         web_task(data)
 
     def make(self, folder: Path, config: Config) -> BrowserEnvironment:
-        return BrowserEnvironment(config.streams.web.max_steps or 15)
+        of = config.environments
+        known = failing_hosts(of.failing_hosts, of.failing_hosts_rest_s)
+        return BrowserEnvironment(config.streams.web.max_steps or 15, known)
 
     def instructions(self, task: Task) -> Instructions:
         return Instructions(SYSTEM, definitions())
