@@ -18,7 +18,7 @@ from turnwise.cli.main import app
 from turnwise.config import load_config
 from turnwise.demo.streams.exam import Episode
 from turnwise.demo.streams.figures import StreamExam, by_family, change, round_played, share, shown
-from turnwise.demo.streams.play import StreamOptions, run_stream_demo
+from turnwise.demo.streams.play import StreamPlay, run_stream_demo
 from turnwise.demo.streams.recipe import FIRST_EXAMINED, FIRST_SHOWN, FIRST_TRIED, Switches, read_switches
 from turnwise.demo.streams.report import StreamReport, as_data, as_markdown, write
 from turnwise.demo.streams.table import STREAMS, stream_recipe
@@ -136,7 +136,7 @@ def test_the_whole_of_it_with_a_model_that_knows_nothing(tmp_path: Path, model_d
     recipe = replace(stream_recipe("terminal"), seen=("sort-lines", "copy-file"), unseen=("join-files",))
     model, told = make_tiny_model(tmp_path, model_dir), io.StringIO()
     out = tmp_path / "out"
-    options = StreamOptions(out, str(model), 0, quick=True, rounds=1)
+    options = StreamPlay(out, str(model), 0, quick=True, rounds=1)
     found = run_stream_demo(recipe, options, Console(file=told, width=120))
     assert [(exam.name, exam.version) for exam in found.exams] == [
         ("base", "base"), ("sft", "v1"), ("rl", "v1"), ("control", "v1"),

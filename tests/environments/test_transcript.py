@@ -84,7 +84,29 @@ def test_the_command_records_what_is_solved(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [*asked, "--agent", "oracle", "--form", "calls", *record]).exit_code == 0
     lines = [json.loads(line) for line in (tmp_path / "data.jsonl").read_text().splitlines()]
     assert [len(line["messages"]) for line in lines] == [5] * 4
+    few = [*asked, "--agent", "oracle", "--record", str(tmp_path / "few.jsonl"), "--keep", "task=1"]
+    told = CliRunner().invoke(app, few)
+    assert "1 of 2 rollouts kept" in told.output and len((tmp_path / "few.jsonl").read_text().splitlines()) == 1
     assert ["tools" in line for line in lines] == [False, False, True, True], "the small model calls no tools"
+
+
+def test_in_blocks_what_came_of_each_call_is_told_before_what_is_seen() -> None:
+    told = RolloutTranscript(KIND.instructions_in_blocks(TASK))
+    told.hear(Observation("task"))
+    told.say("click 1 2")
+    told.hear(Observation("the page", ("Succeeded: one.", "Failed: two.")))
+    told.say("again")
+    told.hear(Observation("the output", ("the output",)))
+    heard = [message["content"] for message in told.messages if message["role"] == "user"]
+    assert heard == ["task", "Succeeded: one.\nFailed: two.\n\nthe page", "the output"]
+
+
+def test_the_command_keeps_a_few_of_what_is_solved(tmp_path: Path) -> None:
+    asked = ["rollout", str(tmp_path / "tasks"), "--home", str(tmp_path / "home")]
+    told = CliRunner().invoke(app, [*asked, "--keep", "task=1"])
+    assert told.exit_code != 0 and "--record" in str(told.exception)
+    told = CliRunner().invoke(app, [*asked, "--keep", "task", "--record", str(tmp_path / "data.jsonl")])
+    assert told.exit_code != 0 and "--keep takes" in str(told.exception)
 
 
 def test_an_action_is_written_so_that_it_is_read_back() -> None:

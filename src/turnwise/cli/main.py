@@ -281,7 +281,7 @@ def demo(
     from turnwise.demo.play import DemoOptions, run_demo
 
     if stream is not None or rounds is not None or switch or go_on:
-        from turnwise.demo.streams.play import StreamOptions, run_stream_demo
+        from turnwise.demo.streams.play import StreamPlay, run_stream_demo
         from turnwise.demo.streams.recipe import read_switches
         from turnwise.demo.streams.table import STREAMS, stream_recipe
 
@@ -301,7 +301,7 @@ def demo(
                 "--stream goes with --model, --seed, --out, --rounds, --switch, --go-on and --quick alone"
             )
         served = EMBEDDED if model == AUTO else model
-        options = StreamOptions(out_folder, served, seed, quick, rounds, read_switches(switch or []), go_on)
+        options = StreamPlay(out_folder, served, seed, quick, rounds, read_switches(switch or []), go_on)
         run_stream_demo(stream_recipe(stream), options, out)
         return
     if skills:

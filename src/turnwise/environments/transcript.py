@@ -65,6 +65,9 @@ class RolloutTranscript:
         for call, result in zip(self._calls, results, strict=True):
             self.messages.append({"role": "tool", "tool_call_id": call, "content": result})
         text = "" if observation.text in results else observation.text
+        if not self._calls:  # in blocks: what came of each call stands before what is seen
+            said = [result for result in observation.results if result != text]
+            text = "\n\n".join(part for part in ("\n".join(said), text) if part)
         if observation.images:
             said = [{"type": "text", "text": text}] if text else []
             self.messages.append({"role": "user", "content": [*said, *map(_picture, observation.images)]})

@@ -152,7 +152,7 @@ def endure(at_once: int, seconds: float, seed: int, say: Callable[[str], None]) 
             with closing(host):
                 number = 0
                 while number == 0 or found.seconds < seconds:
-                    rollouts = _Round(number, site, random.Random(seed * 10_000 + number), outcomes, found)
+                    rollouts = _TroubledRound(number, site, random.Random(seed * 10_000 + number), outcomes, found)
                     rollouts.play(host, journal, at_once)
                     found.seconds, number = time.monotonic() - begun, number + 1
                     say(f"{found.seconds:.0f} s: {found.rollouts.total()} rollouts, {len(found.wrong)} faults found")
@@ -183,7 +183,7 @@ def bench_endurance(minutes: float, seed: int, say: Callable[[str], None]) -> tu
     return BenchReport("turnwise bench web --endure", figures, [note], [grid]), found.wrong
 
 
-class _Round:
+class _TroubledRound:
     """Some rollouts of each trouble, in an order of their own. ``dice`` shuffles them."""
 
     def __init__(

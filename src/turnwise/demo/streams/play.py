@@ -48,7 +48,7 @@ EXPECTED_S |= {"rounds of GRPO": 330.0, "examination: rl": 60.0, "examination: c
 
 
 @dataclass(frozen=True, slots=True)
-class StreamOptions:
+class StreamPlay:
     """How a demo is played. ``rounds``: exactly so many. ``go_on``: a run in ``out`` that was stopped goes on."""
 
     out: Path
@@ -60,7 +60,7 @@ class StreamOptions:
     go_on: bool = False
 
 
-def run_stream_demo(recipe: StreamRecipe, options: StreamOptions, console: Console) -> report.StreamReport:
+def run_stream_demo(recipe: StreamRecipe, options: StreamPlay, console: Console) -> report.StreamReport:
     """Play it all and write its files into the folder. Raises TurnwiseError."""
     recipe.check()
     model, out = options.model, options.out
