@@ -19,11 +19,12 @@ from turnwise.config import load_config
 from turnwise.demo.streams.exam import Episode
 from turnwise.demo.streams.figures import StreamExam, by_family, change, round_played, share, shown
 from turnwise.demo.streams.play import StreamPlay, run_stream_demo
-from turnwise.demo.streams.recipe import FIRST_EXAMINED, FIRST_SHOWN, FIRST_TRIED, Switches, read_switches
+from turnwise.demo.streams.recipe import AS_IT_IS, FIRST_EXAMINED, FIRST_SHOWN, FIRST_TRIED, Switches, read_switches
 from turnwise.demo.streams.report import StreamReport, as_data, as_markdown, write
 from turnwise.demo.streams.table import STREAMS, stream_recipe
+from turnwise.demo.streams.together import as_table, draw_runs, read_runs
 from turnwise.environments.base import Task
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, DataError
 
 
 def episode(task: str, reward: float | None, steps: int = 2, said: str = "ls") -> Episode:
@@ -102,6 +103,36 @@ def test_a_run_goes_on_as_what_it_was(tmp_path: Path) -> None:
         report_of("another").take_up(tmp_path)
     with pytest.raises(ConfigError, match="--go-on"):
         taken.take_up(tmp_path / "nowhere")
+
+
+def run_in(folder: Path, seed: int, solved: dict[str, float], switches: Switches = AS_IT_IS) -> Path:
+    """A run of the web's demo whose examinations solved this share of two tasks."""
+    folder.mkdir()
+    recipe = stream_recipe("web")
+    report = StreamReport(recipe, "m", seed, recipe.quick, switches, warm="v1", played=1)
+    for name, share_ in solved.items():
+        tries = [episode(f"a-{i}", share_, said="click 1 2") for i in range(2)]
+        report.exams.append(StreamExam(name, "v1", tries, [], []))
+    played = round_played(1, [episode("a-1", 1.0)], 2, 3.0, 4.0)
+    report.rounds = [played] if played is not None else []
+    write(report, folder)
+    return folder
+
+
+def test_runs_are_pooled_by_recipe(tmp_path: Path) -> None:
+    one = run_in(tmp_path / "one", 0, {"sft": 0.0, "rl": 1.0})
+    two = run_in(tmp_path / "two", 1, {"sft": 0.5, "rl": 0.5})
+    other = run_in(tmp_path / "other", 0, {"rl": 1.0}, Switches(sft_epochs=0))
+    recipe, runs = read_runs([one, two, other])
+    assert [(each.label, list(each.seeds)) for each in runs] == [("as it is", [0, 1]), ("sft_epochs = 0", [0])]
+    text = as_table(recipe, runs)
+    assert "| sft | 0.25 (0.00 to 0.50) |" in text and "| sft → rl | +0.50 (+0.00 to +1.00) |" in text
+    draw_runs(recipe, runs, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(DataError, match="seed 0"):
+        read_runs([one, one])
+    with pytest.raises(DataError, match="no run"):
+        read_runs([tmp_path])
 
 
 def test_switches_are_read_and_change_what_is_played() -> None:

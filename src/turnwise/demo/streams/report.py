@@ -165,7 +165,7 @@ def as_markdown(report: StreamReport) -> str:
             f"{max(report.switches.steps or (recipe.most_steps,))} answers a task."
         ),
         "",
-        *_table(headings(recipe), rows(report)),
+        *lines_of_table(headings(recipe), rows(report)),
         "",
         f"`base` is the model as it is; `sft` after a fine-tuning on {report.solutions} solutions; `rl` after GRPO on "
         "its own tries; `control` is the version of `sft` once more, at the end and with other seeds of sampling: what "
@@ -173,11 +173,11 @@ def as_markdown(report: StreamReport) -> str:
         "",
         "## Changes, paired by task",
         "",
-        *_table(("change", *columns), _changes(report)),
+        *lines_of_table(("change", *columns), _changes(report)),
         "",
         "## Rounds of GRPO",
         "",
-        *_table(
+        *lines_of_table(
             ("round", "solved", "groups that differ", "answers", "version after it", "seconds", "of them played"),
             [
                 (str(r.number), f"{r.solved:.2f} ({r.ci95[0]:.2f} to {r.ci95[1]:.2f})", f"{r.mixed} of {r.groups}",
@@ -192,7 +192,7 @@ def as_markdown(report: StreamReport) -> str:
         "",
         "## Time",
         "",
-        *_table(("stage", "seconds"), [(name, f"{seconds:.0f}") for name, seconds in report.seconds.items()]),
+        *lines_of_table(("stage", "seconds"), [(name, f"{seconds:.0f}") for name, seconds in report.seconds.items()]),
     ]  # fmt: skip
     text += ["", *(f"- {note}" for note in report.notes)] if report.notes else []
     if (last := report.exam("rl") or report.exam("sft") or report.exam("base")) is not None:
@@ -206,14 +206,16 @@ def as_markdown(report: StreamReport) -> str:
 
 
 def _changes(report: StreamReport) -> list[tuple[str, ...]]:
-    return [(name, *(_signed(parts[part]) for part in PARTS)) for name, parts in report.changes().items()]
+    return [(name, *(signed(parts[part]) for part in PARTS)) for name, parts in report.changes().items()]
 
 
-def _signed(found: Share | None) -> str:
+def signed(found: Share | None) -> str:
+    """A change with its interval."""
     return "–" if found is None else f"{found.mean:+.2f} ({found.ci95[0]:+.2f} to {found.ci95[1]:+.2f})"
 
 
-def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+def lines_of_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """A table of Markdown."""
     return [f"| {' | '.join(row)} |" for row in (headings, ["---"] * len(headings), *lines)]
 
 
@@ -221,7 +223,7 @@ def _families(report: StreamReport) -> list[str]:
     found = {exam.name: by_family(exam.sampled) | by_family(exam.unseen) for exam in report.exams}
     names = list(dict.fromkeys(family for exam in found.values() for family in exam))
     lines = [(n, *(f"{exam[n]:.2f}" if n in exam else "–" for exam in found.values())) for n in names]
-    return _table((report.recipe.family, *found), lines)
+    return lines_of_table((report.recipe.family, *found), lines)
 
 
 def _read(episode: Episode) -> list[str]:
@@ -243,7 +245,7 @@ def draw(report: StreamReport, file: Path) -> None:
     if report.rounds:
         xs, means = [r.number for r in report.rounds], [r.solved for r in report.rounds]
         left.errorbar(
-            xs, means, yerr=_bars([(r.solved, r.ci95) for r in report.rounds]), marker="o", capsize=3, color=_COLORS[2]
+            xs, means, yerr=bars([(r.solved, r.ci95) for r in report.rounds]), marker="o", capsize=3, color=_COLORS[2]
         )
     left.set_xlabel("round")
     left.set_ylabel("share of tries that solve their task")
@@ -254,7 +256,7 @@ def draw(report: StreamReport, file: Path) -> None:
         found = [share(episodes) for episodes in exam.parts.values()]
         places = [(x + 0.16 * number - 0.24, s) for x, s in enumerate(found) if s is not None]
         right.errorbar(
-            [x for x, _ in places], [s.mean for _, s in places], yerr=_bars([(s.mean, s.ci95) for _, s in places]),
+            [x for x, _ in places], [s.mean for _, s in places], yerr=bars([(s.mean, s.ci95) for _, s in places]),
             marker="s", capsize=3, linestyle="none", color=_COLORS[number % 4], label=exam.name,
         )  # fmt: skip
     right.set_xticks(range(3), [title.replace(", ", ",\n") for title in titles(report.recipe)], fontsize=8)
@@ -269,6 +271,6 @@ def draw(report: StreamReport, file: Path) -> None:
     figure.savefig(file)
 
 
-def _bars(values: Sequence[tuple[float, tuple[float, float]]]) -> list[list[float]]:
+def bars(values: Sequence[tuple[float, tuple[float, float]]]) -> list[list[float]]:
     """Distances from the means down and up to the interval's ends."""
     return [[max(0.0, m - low) for m, (low, _) in values], [max(0.0, high - m) for m, (_, high) in values]]
