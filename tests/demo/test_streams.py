@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tests.environments.browser.conftest import needs_browser
 from tests.environments.test_terminal import HOLDS
 from tests.support.models import make_tiny_model
 from turnwise.cli.main import app
@@ -180,3 +181,26 @@ def test_the_whole_of_it_with_a_model_that_knows_nothing(tmp_path: Path, model_d
     }  # fmt: skip
     assert load_config(None, {"home": out / "home"}).streams.terminal.method == "grpo"
     assert "Written to" in told.getvalue()
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_web_goes_on_where_it_was_stopped(tmp_path: Path, model_dir: Path) -> None:
+    """Stopped behind the warm start (its second file is gone): what was done is kept, and what was not is played."""
+    recipe = replace(stream_recipe("web"), seen=("click-test", "enter-text"), unseen=("click-test-2",))
+    out, model = tmp_path / "out", make_tiny_model(tmp_path, model_dir)
+    options = StreamPlay(out, str(model), 0, quick=True, rounds=1)
+    whole = run_stream_demo(recipe, options, Console(file=io.StringIO()))
+    assert [(exam.name, exam.version) for exam in whole.exams] == [
+        ("base", "base"), ("sft", "v1"), ("rl", "v1"), ("control", "v1"),
+    ]  # fmt: skip
+    assert whole.failures == [] and whole.solutions == 4
+    told = json.loads((out / "report.json").read_text())
+    told["exams"] = {name: told["exams"][name] for name in ("base", "sft")}
+    told["rounds"], told["played"] = [], 0
+    (out / "report.json").write_text(json.dumps(told))
+    again = run_stream_demo(recipe, replace(options, go_on=True), Console(file=io.StringIO()))
+    assert [(exam.name, exam.version) for exam in again.exams] == [(exam.name, exam.version) for exam in whole.exams]
+    assert len((out / "solutions.jsonl").read_text().splitlines()) == 4
+    with pytest.raises(ConfigError, match="--go-on"):
+        run_stream_demo(recipe, replace(options, go_on=True, seed=1), Console(file=io.StringIO()))
