@@ -140,11 +140,12 @@ class _StreamRun:
         if self._found.exam(name) is not None:
             return
         recipe, scale, seed = self._recipe, self._scale, self._found.seed
-        known = recipe.tasks_for(recipe.seen, FIRST_EXAMINED, scale.examined, seed)
-        unseen = recipe.tasks_for(recipe.unseen, FIRST_EXAMINED, scale.unseen, seed)
+        # A model that knows nothing of blocks and commands says much and solves next to nothing: few tries will do.
+        most = scale.before if name == "base" else max(scale.examined, scale.unseen)
+        known = recipe.tasks_for(recipe.seen, FIRST_EXAMINED, min(scale.examined, most), seed)
+        unseen = recipe.tasks_for(recipe.unseen, FIRST_EXAMINED, min(scale.unseen, most), seed)
         exam = StreamExam(name, model.removeprefix("turnwise@"))
         at = 1_000_000 * (2 + len(self._found.exams)) + 10_000 * seed
-        # A model that knows nothing of blocks and commands says much and solves next to nothing: one try will do.
         samples = 1 if name == "base" else scale.samples
         parts = [("sampled", known, samples), ("greedy", known, 1), ("unseen", unseen, samples)]
         parts = [part for part in parts if name != "base" or part[0] != "greedy"]

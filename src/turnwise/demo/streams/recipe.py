@@ -20,13 +20,14 @@ Settings = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class StreamScale:
-    """How large a run is. ``shown``, ``examined`` and ``unseen`` are seeds of each family; ``samples``: tries at each
-    examined task, but one before anything was learned. ``rounds`` of ``tasks`` tasks, each tried ``group`` times, are
-    the most that are played, in ``rounds_s``."""
+    """How large a run is. ``shown``, ``examined`` and ``unseen`` are seeds of each family, of which ``before`` are
+    examined, with one try each, when nothing was learned yet; ``samples``: tries at each later. ``rounds`` of
+    ``tasks`` tasks, each tried ``group`` times, are the most that are played, in ``rounds_s``."""
 
     shown: int
     examined: int
     unseen: int
+    before: int
     samples: int
     rounds: int
     tasks: int

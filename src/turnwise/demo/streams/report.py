@@ -70,7 +70,7 @@ class StreamReport:
         if told["played_as"] != _played_as(self):
             raise ConfigError(f"the run in {out} has other flags, model, seed or sizes; leave out --go-on")
         self.exams = [StreamExam(name, each["version"]) for name, each in told["exams"].items()]
-        self.rounds = [RoundPlayed(**each) for each in told["rounds"]]
+        self.rounds = [RoundPlayed(**each | {"ci95": tuple(each["ci95"])}) for each in told["rounds"]]
         self.warm, self.played, self.solutions = told["warm"], told["played"], told["solutions"]
         self.seconds, self.notes = told["seconds"], told["notes"]
         for line in map(json.loads, lines):

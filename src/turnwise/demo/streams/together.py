@@ -48,7 +48,7 @@ def read_runs(folders: Sequence[Path]) -> tuple[StreamRecipe, list[StreamRuns]]:
             lines = [json.loads(line) for line in (folder / "episodes.jsonl").read_text(encoding="utf-8").splitlines()]
             seed, label = int(told["played_as"]["seed"]), _label(told["played_as"]["switches"])
             streams.add(told["played_as"]["stream"])
-            rounds = [RoundPlayed(**each) for each in told["rounds"]]
+            rounds = [RoundPlayed(**each | {"ci95": tuple(each["ci95"])}) for each in told["rounds"]]
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise DataError(f"{folder} has no run of a stream's demo: {e}") from e
         known = found.setdefault(label, StreamRuns(label, [], {}, []))
