@@ -65,7 +65,7 @@ class Stage:
         self, tasks: Sequence[Task], samples: int, *, name: str, seed: int, model: str, greedy: bool, advance: Advance
     ) -> list[Episode]:
         """Tries at each task that nothing is learned from; ``model`` names a version."""
-        plays = [Play(name, task, index, samples) for task in tasks for index in range(samples)]
+        plays = in_turn(tasks, samples, name, self._recipe.parallel)
         seeds = {play.session: seed + number for number, play in enumerate(plays)}
         warmth = 0.0 if greedy else self._recipe.temperature
         asked = {"temperature": warmth, "max_tokens": self._recipe.answer_tokens}
@@ -78,7 +78,7 @@ class Stage:
 
     def round(self, tasks: Sequence[Task], group: int, *, name: str, advance: Advance) -> list[Episode]:
         """Each task tried by a group of rollouts whose outcomes are posted."""
-        plays = [Play(name, task, index, group) for task in tasks for index in range(group)]
+        plays = in_turn(tasks, group, name, self._recipe.parallel)
         gateway = GatewayAt(self._server.url, self._server.token, self._server.person_token)
         return self._played(plays, lambda play: self._model(play, MODEL_NAME, play.headers, {}), gateway, advance)
 
@@ -155,6 +155,17 @@ class Stage:
     def _make(self, kind: str, folder: Path) -> Environment:
         limits = {"home": self._home, f"streams.{self._recipe.stream}.max_steps": self.most_steps}
         return kind_of(kind).make(folder, load_config(None, limits))
+
+
+def in_turn(tasks: Sequence[Task], tries: int, run: str, together: int) -> list[Play]:
+    """The tries of all tasks: of ``together`` tasks the first ones, then the second ones, and so on, so that the engine
+    has read the page of a task when the next try at it begins."""
+    return [
+        Play(run, task, index, tries)
+        for begin in range(0, len(tasks), together)
+        for index in range(tries)
+        for task in tasks[begin : begin + together]
+    ]
 
 
 def command(home: Path, *words: str, limit_s: float, log: Path) -> int:

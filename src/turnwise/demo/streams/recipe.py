@@ -14,6 +14,8 @@ from turnwise.errors import ConfigError
 FIRST_SHOWN, FIRST_TRIED, FIRST_EXAMINED = 1_000, 100_000, 900_000
 """Where the seeds begin of tasks whose solutions are shown, that are tried, and that are examined: none is in two."""
 SEEDS_OF_A_RUN = 1_000
+KV_CACHE_MB = 1024
+"""What the engine has read of all tasks of a round stays there until their last try."""
 
 Settings = Mapping[str, Mapping[str, object]]
 
@@ -82,7 +84,7 @@ class StreamRecipe:
         move within some ten updates. What the limit of steps ended is scored: that many are all that a task takes here.
         """
         return {
-            "engine": {"max_model_len": self.context},
+            "engine": {"max_model_len": self.context, "kv_cache_mb": KV_CACHE_MB},
             "judge": {"enabled": False},
             "skills": {"enabled": False, "evolve": False},
             "gate": {"enabled": False, "probe_share": 0.0},
