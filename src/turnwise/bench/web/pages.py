@@ -53,7 +53,7 @@ class _Misbehaving(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 
