@@ -80,9 +80,17 @@ class Driver:
             raise InfrastructureFailure(f"the browser does not start: {first_line(e)}") from e
 
 
-@cache
+_making = threading.Lock()
+
+
 def driver() -> Driver:
-    """The driver of this process."""
+    """The driver of this process: one, however many threads ask for the first time at once."""
+    with _making:
+        return _the_driver()
+
+
+@cache
+def _the_driver() -> Driver:
     return Driver()
 
 
