@@ -55,6 +55,7 @@ def bench_web(numbers: Sequence[int], steps: int, say: Callable[[str], None]) ->
         crowds.append(_crowd(number, steps))
         say(f"{number} at once: {number * steps / crowds[-1].play_s:.1f} steps/s")
     figures = driver().run(_alone(), LIMIT_S)
+    driver().run(driver().end_idle(), LIMIT_S)
     header = ["at once", "begun/s", "steps/s", "step p50 · p95 (ms)", "memory each"]
     return BenchReport(
         "turnwise bench web",
@@ -82,6 +83,7 @@ def _crowd(number: int, steps: int) -> Browsers:
             if over or not observation.results[0].startswith("Succeeded"):
                 raise TurnwiseError(f"a click said {observation.results[0][:200]!r}")
 
+    driver().run(driver().end_idle(), LIMIT_S)  # each is begun anew
     try:
         with ThreadPoolExecutor(number) as pool:
             begin_s = _timed(lambda: list(pool.map(lambda one: one.reset(miniwob_task(PAGE, SEED)), made)))

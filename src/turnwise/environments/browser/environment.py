@@ -137,7 +137,7 @@ class BrowserEnvironment:
 
     async def _begin(self, task: WebTask) -> str:
         """Gives what the page itself asks for, if it does."""
-        context = await self._stack.enter_async_context(opened(task.hosts, *task.window))
+        context = await self._stack.enter_async_context(opened(task.hosts, *task.window, ours=task.miniwob is not None))
         self._tabs = Tabs(context)
         await self._tabs.open()
         if task.miniwob is not None:
