@@ -12,11 +12,12 @@ BIG = 50 * 1000 * 1000
 """Bytes of the large page."""
 _BLOCK = b"<p>" + b"a word " * 9000 + b"</p>\n"
 _PLACE = "style='position:fixed;left:0;top:0;width:200px;height:60px'"
+_OPEN = "window.open('/start')"
 PAGES = {
     "/start": "<title>Start</title>The code is 42. <input id=a autofocus>",
     "/hangs": f"<title>Hangs</title><button {_PLACE} onclick='for(;;);'>Go",
     "/dialogs": f"<title>Dialogs</title><button {_PLACE} onclick=\"for (let i = 0; i < 20; i++) alert('No ' + i)\">Go",
-    "/popups": f"<title>Popups</title><button {_PLACE} onclick=\"for (let i = 0; i < 30; i++) open('/start')\">Go",
+    "/popups": f'<title>Popups</title><button {_PLACE} onclick="for (let i = 0; i < 30; i++) {_OPEN}">Go',
     "/downloads": f"<title>Downloads</title><a {_PLACE} href='/file.bin' download>Go</a>",
 }
 """Those that are short. `/redirects` goes to itself, `/large` has BIG bytes, `/reset` closes the connection."""
