@@ -184,6 +184,7 @@ def test_the_whole_of_it_with_a_model_that_knows_nothing(tmp_path: Path, model_d
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @needs_browser
 def test_the_web_goes_on_where_it_was_stopped(tmp_path: Path, model_dir: Path) -> None:
     """Stopped behind the warm start (its second file is gone): what was done is kept, and what was not is played."""
