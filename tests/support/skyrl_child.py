@@ -30,7 +30,7 @@ def main() -> None:
         base_model=model,
         backend="jax",
         # two texts at a time: what belongs to one optimiser step is accumulated there
-        backend_config={"max_lora_adapters": 32, "max_lora_rank": 16, "train_micro_batch_size": 2},
+        backend_config={"max_lora_adapters": 128, "max_lora_rank": 16, "train_micro_batch_size": 2},
         session_timeout_sec=30,
         session_cleanup_interval_sec=5,
         checkpoints_base=f"{folder}/checkpoints",

@@ -20,6 +20,7 @@ from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.lessons import keeping, making
+from turnwise.training.lessons.cancelling import cancels
 from turnwise.training.lessons.comparing import FOLLOWS, followed, follows, gains, loops, token_likelihoods
 from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_base
@@ -68,17 +69,28 @@ def said_of(following: dict[int, str]) -> Callable[[Sequence[tuple[int, str]]], 
     return lambda pairs: [following.get(place) == wish for place, wish in pairs]
 
 
-def test_a_wish_is_taken_back_by_words_about_it_said_of_an_answer_that_follows_it() -> None:
+def those_with_no(pairs: Sequence[tuple[str, str]]) -> list[bool]:
+    return ["no need" in later for _, later in pairs]
+
+
+def test_a_wish_is_taken_back_by_words_that_end_it_said_of_an_answer_that_follows_it() -> None:
     hints = ["show code", "be brief", "no need to be brief now"]
-    found = standing(hints, topics, said_of({2: "be brief"}))
+    found = standing(hints, topics, said_of({2: "be brief"}), those_with_no)
     assert found == Standing(["show code"], ["be brief"])
-    again = standing(hints, topics, said_of({}))
+    again = standing(hints, topics, said_of({}), those_with_no)
     assert again == Standing(["show code", "no need to be brief now"], []), "of an answer that does not: it is a wish"
+
+
+def test_words_that_say_more_about_a_wish_take_its_place() -> None:
+    """ "After the "In short:" a sentence is enough" is said of answers that have it, and wants them no less."""
+    hints = ["show code", "be brief", "be brief, and a sentence is enough"]
+    found = standing(hints, topics, said_of({2: "be brief"}), those_with_no)
+    assert found == Standing(["show code", "be brief, and a sentence is enough"], [])
 
 
 def test_what_is_asked_for_again_is_not_taken_back_any_more() -> None:
     hints = ["be brief", "no need to be brief now", "brief, please"]
-    found = standing(hints, topics, said_of({1: "be brief"}))
+    found = standing(hints, topics, said_of({1: "be brief"}), those_with_no)
     assert found == Standing(["brief, please"], [])
 
 
@@ -91,7 +103,10 @@ def test_words_that_share_what_they_are_about_are_asked_about() -> None:
         return [False] * len(pairs)
 
     standing(
-        ["use emojis please", "without the emoji, thanks", "answer in French", "end each answer please"], topics, none
+        ["use emojis please", "without the emoji, thanks", "answer in French", "end each answer please"],
+        topics,
+        none,
+        those_with_no,
     )
     assert asked == [(1, "use emojis please")]
 
@@ -470,6 +485,19 @@ def test_a_plain_answer_goes_on_with_what_the_wish_makes_likeliest(
 
 
 @pytest.mark.slow
+def test_the_plain_answer_stands_behind_words_that_are_to_begin_it(
+    small: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model that rewrites says them twice: learned from, that is said without end."""
+    twice = {name: f"In short: In short, {text}" for name, text in PLAIN.items()}
+    making_of(small, monkeypatch, rewriting=twice)
+    wish = Standing(['begin your answer with "In short:"'])
+    found = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, wish, 32, no_tick)
+    said = [said_in(small, lesson) for lesson in found]
+    assert said and set(said) <= {f"In short: {text}" for text in PLAIN.values()}
+
+
+@pytest.mark.slow
 def test_the_word_gone_on_with_is_plausible_when_told_and_no_end(small: Asked) -> None:
     policy, _ = small
     asked = making._answered(policy, asked_of(small, JAPAN, HAMLET, EGG), range(3), CHEERS, 24, no_tick)
@@ -511,6 +539,7 @@ def test_of_two_candidates_the_likelier_one_to_who_knows_the_wish_is_the_lesson(
         assert all(map(follows, gains(policy, questions[:1] * 2, knowing, list(tokens.values()), no_tick)))
         said = token_likelihoods(policy, knowing, list(tokens.values()), no_tick)
     likelier = max(zip(tokens, said, strict=True), key=lambda one: float(one[1].sum()))[0]
+    monkeypatch.setattr(making, "_opened", lambda *_: [])
     for rewritten, gone_on in (("before", "behind"), ("behind", "before")):
         making_of(small, monkeypatch, rewriting={"Japan": texts[rewritten], "egg": PLAIN["egg"]})
         monkeypatch.setattr(making, "_gone_on", lambda *_, gone_on=gone_on: [(0, tokens[gone_on])])
@@ -658,6 +687,30 @@ def test_what_the_person_asked_has_no_wish_of_any_turn_and_its_hint_where_it_was
     assert asked.prompt_ids == [0, 1, 2, *range(5, 12), *range(15, 20)] and asked.hint_at == 10
     assert asked.placed == () and asked.as_asked() == asked and sample(0).as_asked() == sample(0)
     assert sample(0, hint_at=None, placed=((0, 2),)).as_asked().hint_at is None
+
+
+SAYS_MORE = [
+    ('open with "Right then,"', '"Right then," and then straight to the point'),
+    ('sign off with "Best, your helper"', "keep the sign-off on its own line"),
+    ("be brief", "even briefer, ten words"),
+    ("schreib in Stichpunkten", "die Stichpunkte bitte nummerieren"),
+    ('start with "In short:", always', 'after the "In short:" a sentence or two is enough'),
+]
+ENDS_IT = [
+    ("use emojis", "ok, no emojis after all"),
+    ("add a joke", "spare me the jokes from now on"),
+    ("schreib in Stichpunkten", "keine Stichpunkte mehr"),
+    ('end your answers with "Cheers!"', 'no more "Cheers!" please, just the answer'),
+    ("call me Sam", "stop calling me Sam"),
+]
+
+
+@pytest.mark.slow
+def test_the_real_model_tells_the_end_of_a_wish_from_more_about_it(model_dir: Path) -> None:
+    """That nothing is taken back which was not, matters more: what is taken back is unlearned."""
+    policy, renderer = Policy(model_dir, TrainConfig(device="cpu")), load_renderer(model_dir)
+    assert cancels(policy, renderer, SAYS_MORE) == [False] * len(SAYS_MORE)
+    assert sum(cancels(policy, renderer, ENDS_IT)) >= 4
 
 
 @pytest.mark.slow

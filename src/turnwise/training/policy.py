@@ -340,6 +340,17 @@ class Policy:
         with self.reference():
             return torch.cat([self.hidden([row]).float().cpu() for row in rows])
 
+    @torch.no_grad()
+    def states_within(self, prompts: Sequence[Sequence[int]], depth: float) -> Tensor:
+        """The base model's state [n, H] after each prompt, behind this share of its blocks, in float32 on the CPU."""
+        found = []
+        with self.reference():
+            for ids in prompts:
+                said = torch.tensor([list(ids)], device=self.device)
+                every = self._backbone(input_ids=said, use_cache=False, output_hidden_states=True).hidden_states
+                found.append(every[round(depth * (len(every) - 1))][0, -1].float().cpu())
+        return torch.stack(found)
+
 
 def load_tokenizer(model: Path | str) -> Tokenizer:
     """The tokenizer of a local folder, or of a hub id. In a text, it takes special tokens for no more than text."""

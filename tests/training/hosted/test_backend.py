@@ -24,6 +24,7 @@ from turnwise.training.backends.tinker import TinkerBackend
 from turnwise.training.batching import TokenText
 from turnwise.training.hosted.folding import Targets
 from turnwise.training.publish import version_dir
+from turnwise.training.step import NotFinite
 from turnwise.training.weights.files import load_version_dir
 from turnwise.types import Sample
 
@@ -191,6 +192,29 @@ def test_a_fine_tuning_goes_on_from_a_snapshot_as_if_nothing_had_been(at_server:
     backend.restore(*kept)
     backend.imitate(texts, 1e-3, no_tick)
     assert same(weights_of(bench, backend), went_on)
+
+
+def test_a_step_that_is_not_finite_leaves_nothing_for_the_next_one(
+    at_server: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has taken the gradient when its log-probs come back; they are made NaN here, on their way."""
+    texts = [TokenText(i, ids(80 + i, 12), ids(90 + i, 6)) for i in range(4)]
+    bench = at_server()
+    backend = backend_of(bench)
+    backend.prepare(0)
+    backend.imitate(texts[:2], 3e-2, no_tick)
+    begun = backend.snapshot()
+    expected = [backend.imitate(texts[:2], 3e-2, no_tick)["loss"], backend.imitation_loss(texts[:2], no_tick)]
+    backend.restore(*begun)
+
+    adapter = type(backend._trained)
+    with monkeypatch.context() as broken:
+        learn = adapter.learn
+        broken.setattr(adapter, "learn", lambda *a, **k: [logp * float("nan") for logp in learn(*a, **k)])
+        with pytest.raises(NotFinite):
+            backend.imitate(texts[2:], 3e-2, no_tick)
+    found = [backend.imitate(texts[:2], 3e-2, no_tick)["loss"], backend.imitation_loss(texts[:2], no_tick)]
+    assert found == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_loss_of_answers_as_they_stand_falls(at_server: Callable[..., Bench]) -> None:

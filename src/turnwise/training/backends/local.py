@@ -20,6 +20,7 @@ from turnwise.pictures.store import PictureStore
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.batching import TokenText
 from turnwise.training.gate.gate import Gate
+from turnwise.training.lessons.cancelling import cancels
 from turnwise.training.lessons.comparing import followed
 from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
@@ -139,7 +140,13 @@ class LocalBackend:
             samples = [of.get(batch.hint_turns[place]) for place, _ in pairs]
             return followed(self.policy, samples, [wish for _, wish in pairs], self._config.lesson_prompt, tick)
 
-        found = standing(batch.hints, self.policy.states_of, answers_follow)
+        def ends(pairs: Sequence[tuple[str, str]]) -> list[bool]:
+            try:
+                return cancels(self.policy, self._renderer, pairs)
+            except (ModelError, EngineError):  # it is no chat model, and has no lessons
+                return [False] * len(pairs)
+
+        found = standing(batch.hints, self.policy.states_of, answers_follow, ends)
         self._said = (batch.id, found)
         return found
 

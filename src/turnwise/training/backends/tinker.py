@@ -244,10 +244,10 @@ class TinkerBackend:
             ]
         with self._living(tick, "fine-tuning"):
             logprobs = torch.cat(self._trained.learn(learned, loss, inputs, **clip))
-            if not torch.isfinite(logprobs).all():
-                raise NotFinite("the server's log-probs are not finite")
-            measured = self._step(lr)
-        return {"loss": -logprobs.mean().item()} | measured
+            if torch.isfinite(logprobs).all():
+                return {"loss": -logprobs.mean().item()} | self._step(lr)
+            self.restore(*self.snapshot())  # without it, the server would add this gradient to the next step's
+        raise NotFinite("the server's log-probs are not finite")
 
     def imitation_loss(self, texts: Sequence[TokenText], tick: Tick) -> float:
         with self._living(tick, "held-out loss"):

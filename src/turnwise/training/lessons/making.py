@@ -23,6 +23,7 @@ from turnwise.training.batching import Row, Span, microbatches
 from turnwise.training.lessons.comparing import follows, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
+from turnwise.training.lessons.quoted import quoted_words, rank, said_by_wish
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -131,14 +132,68 @@ def _in_the_wishes(
         rewritten = _rewritten(policy, renderer, asked, " ".join(standing.wishes), longest, tick)
         candidates = [(i, answer) for i, answer in enumerate(rewritten)]
         candidates += _gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
+        words = _wanted_words(renderer, asked, candidates, standing.wishes)
+        candidates += _opened(policy, renderer, asked, candidates, words, tick)
         candidates = [(i, answer) for i, answer in candidates if answer and not loops(answer)]
         candidates = _with_content(renderer, asked, candidates, " ".join(standing.wishes))
-        best: dict[int, tuple[tuple[bool, float], Lesson]] = {}
+        best: dict[int, tuple[tuple[int, bool, float], Lesson]] = {}
         for i, answer, likelihood, wished in _fit(policy, asked, candidates, tick):
-            rank = answer[-1] in policy.ends, likelihood  # one that was cut pays for no end, and teaches none
-            if i not in best or rank > best[i][0]:
-                best[i] = (rank, Lesson(asked[i].question.ids, answer, wished))
-    return [best[i][1] for i in sorted(best)]
+            # One that was cut pays for no end, and teaches none.
+            place = rank(words, renderer.decode(answer)), answer[-1] in policy.ends, likelihood
+            if place[0] >= 0 and (i not in best or place > best[i][0]):
+                best[i] = (place, Lesson(asked[i].question.ids, answer, wished))
+    whole = [i for i, (place, _) in best.items() if place[0] == len(words)]
+    return [best[i][1] for i in sorted(whole if len(whole) >= FEWEST else best)]
+
+
+def _wanted_words(
+    renderer: PromptRenderer, asked: Sequence[_Answered], candidates: Sequence[tuple[int, list[int]]], wishes: list[str]
+) -> list[str]:
+    """What the wishes quote, where what was made by them says it."""
+    words = quoted_words(wishes)
+    answers: dict[int, list[str]] = {}
+    for i, answer in candidates if words else []:
+        answers.setdefault(i, []).append(renderer.decode(answer))
+    return said_by_wish(words, answers, {i: renderer.decode(asked[i].plain) for i in answers})
+
+
+def _opened(
+    policy: Policy,
+    renderer: PromptRenderer,
+    asked: Sequence[_Answered],
+    candidates: Sequence[tuple[int, list[int]]],
+    words: Sequence[str],
+    tick: Tick,
+) -> list[tuple[int, list[int]]]:
+    """The plain answers, and those that go on with a wish, behind the words with which an answer is to begin.
+
+    Words begin an answer where that is likelier to who knows the wishes, over all questions, than that they close it.
+    """
+    ended = [a for a in asked if a.ended]
+
+    def said(one: _Answered, before: str, after: str) -> list[int]:
+        plain = policy.without_end(one.plain)
+        text = " ".join(filter(None, (before, renderer.decode(plain).strip(), after)))
+        return [*renderer.encode(text), *one.plain[len(plain) :]]
+
+    def likelihood(answers: Sequence[list[int]]) -> float:
+        return sum(float(x.sum()) for x in token_likelihoods(policy, [a.told for a in ended], answers, tick))
+
+    opening = [
+        one
+        for one in words
+        if ended and likelihood([said(a, one, "") for a in ended]) > likelihood([said(a, "", one) for a in ended])
+    ]
+    if not opening:
+        return []
+    first, other = " ".join(opening), [w for w in words if w not in opening]
+    opened = [(i, said(one, first, "")) for i, one in enumerate(asked)]
+    if other:  # an answer that closes with the other words
+        closed = [(i, a) for i, a in candidates if rank(other, renderer.decode(a)) == len(other)]
+        for i, answer in closed:
+            content = policy.without_end(answer)
+            opened.append((i, [*renderer.encode(f"{first} {renderer.decode(content)}"), *answer[len(content) :]]))
+    return opened
 
 
 def _with_content(

@@ -51,12 +51,14 @@ def standing(
     hints: Sequence[str],
     embed: Callable[[Sequence[str]], Tensor],
     followed: Callable[[Sequence[tuple[int, str]]], Sequence[bool]] | None = None,
+    cancels: Callable[[Sequence[tuple[str, str]]], Sequence[bool]] | None = None,
 ) -> Standing:
     """The wishes that stand, of hints in the order in which they were said.
 
     ``embed`` gives a state [n, H] for each of n texts. ``followed`` says of pairs (place of a hint, earlier wish)
-    whether the answer that the hint was said of follows the earlier wish: then the hint takes that wish back, and is
-    no wish itself, for without the other there is nothing to leave out.
+    whether the answer that the hint was said of follows the earlier wish, and ``cancels`` of pairs (earlier wish, hint)
+    whether the hint ends it rather than says more about it. Where both are so, the hint takes that wish back, and is no
+    wish itself, for without the other there is nothing to leave out. Without one of them nothing is taken back.
     """
     said = _said(hints, embed)
     near = (said.states @ said.states.T >= SAME).tolist()
@@ -64,8 +66,12 @@ def standing(
     related = [
         (i, j) for i in range(len(said.texts)) for j in range(i) if near[i][j] or not words[i].isdisjoint(words[j])
     ]
-    asked = followed([(said.places[i], said.texts[j]) for i, j in related]) if followed and related else []
-    takes_back = {pair for pair, yes in zip(related, asked, strict=False) if yes}
+    takes_back: set[tuple[int, int]] = set()
+    if followed and cancels and related:
+        met = followed([(said.places[i], said.texts[j]) for i, j in related])
+        related = [pair for pair, yes in zip(related, met, strict=True) if yes]
+        ends = cancels([(said.texts[j], said.texts[i]) for i, j in related]) if related else []
+        takes_back = {pair for pair, yes in zip(related, ends, strict=True) if yes}
     stand: list[int] = []
     gone: list[int] = []
     for i in range(len(said.texts)):

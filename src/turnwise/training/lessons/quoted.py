@@ -1,0 +1,55 @@
+"""Words that a wish quotes: "begin with "In short:"" wants these very words, once, and most often at one end.
+
+A small model that is asked for them writes "In short, …" or "In short: In short, …"; learned from, the second one is
+said without end. Where the words open or close an answer, the plain answer with them put there is a better lesson:
+nothing of what it says is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turnwise.training.lessons.echoes import QUOTED
+
+MOST_WORDS = 8
+"""A longer quotation is an example rather than words to be said."""
+MARKS = ".,:;!?-–— "
+COMMON = 0.5
+"""Share of the questions with an answer that has the words, from which the wish is to say them."""
+
+
+def quoted_words(wishes: Sequence[str]) -> list[str]:
+    """What the wishes quote, each once; of two that differ in capitals alone the one that begins with one."""
+    found: dict[str, str] = {}
+    for wish in wishes:
+        for quotation in QUOTED.findall(wish):
+            words = " ".join(quotation[1:-1].split())
+            if words and len(words.split()) <= MOST_WORDS:
+                known = found.get(words.casefold(), words)
+                found[words.casefold()] = words if words[0].isupper() else known
+    return list(found.values())
+
+
+def times(words: str, answer: str) -> int:
+    """How often an answer has these words, in whatever capitals."""
+    return " ".join(answer.casefold().split()).count(words.casefold())
+
+
+def said_by_wish(words: Sequence[str], answers: dict[int, list[str]], plain: dict[int, str]) -> list[str]:
+    """The words that answers to half of the questions have, where fewer of the plain ones do.
+
+    ``answers``: those of each question that were made by the wish, and ``plain`` the one that was not.
+    """
+
+    def wanted(one: str) -> bool:
+        by_wish = sum(any(times(one, text) for text in texts) for texts in answers.values())
+        return by_wish >= COMMON * len(answers) and by_wish > sum(times(one, text) > 0 for text in plain.values())
+
+    return [one for one in words if answers and wanted(one)]
+
+
+def rank(words: Sequence[str], answer: str) -> int:
+    """How many of the words an answer has; -1 where it says some twice."""
+    if any(times(one.strip(MARKS) or one, answer) > 1 for one in words):  # "In short: In short, …"
+        return -1
+    return sum(times(one, answer) for one in words)

@@ -1,0 +1,47 @@
+"""Words that a wish quotes: which they are, whether it wants them said, and how often an answer says them."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwise.training.lessons.quoted import quoted_words, rank, said_by_wish
+
+
+def test_quotations_are_taken_as_they_stand_and_once() -> None:
+    wishes = ['always put "in short:" first', 'Start with "In short:", always', "say “over  and out” at the end"]
+    assert quoted_words(wishes) == ["In short:", "over and out"]
+
+
+def test_a_long_quotation_is_no_words_to_be_said() -> None:
+    assert quoted_words(['write as in "the house stands by the river and nobody has lived there"']) == []
+    assert quoted_words(["be brief", 'say ""']) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("In short: Tokyo.", 1),
+        ("in short:\n Tokyo.", 1),
+        ("In short, it is Tokyo.", 0),
+        ("In short: In short, it is Tokyo.", -1),
+        ("Tokyo.", 0),
+    ],
+)
+def test_words_are_wanted_once(answer: str, found: int) -> None:
+    assert rank(["In short:"], answer) == found
+
+
+def test_words_that_the_wish_brings_into_answers_are_wanted() -> None:
+    plain = {0: "Tokyo.", 1: "Four."}
+    assert said_by_wish(["In short:"], {0: ["In short: Tokyo.", "Tokyo."], 1: ["Four, in short."]}, plain) == [
+        "In short:"
+    ]
+
+
+def test_words_that_the_wish_leaves_out_are_not() -> None:
+    """'Never say "I think"': plain answers have the words, and those by the wish do not."""
+    plain = {0: "I think it is Tokyo.", 1: "I think four."}
+    assert said_by_wish(["I think"], {0: ["It is Tokyo."], 1: ["Four."]}, plain) == []
+    assert said_by_wish(["I think"], {0: ["I think Tokyo."], 1: ["I think it is four."]}, plain) == [], (
+        "no more than before"
+    )
