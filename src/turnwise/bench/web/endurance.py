@@ -60,7 +60,7 @@ TROUBLES = {
     "crash of a page": Trouble(kills="renderer"),
     "hung page": Trouble((_goto("/hangs"), CLICK, _goto("/start")), "site", "Failed: `click`"),
     "dialogs": Trouble((_goto("/dialogs"), CLICK), None, "which was closed"),
-    "download": Trouble((_goto("/downloads"), CLICK), None, "which is not kept"),
+    "download": Trouble((_goto("/downloads"), CLICK, Call("wait", {"seconds": 1.0})), None, "which is not kept"),
     "pop-ups": Trouble((_goto("/popups"), CLICK), None, "A new tab opened", may="site"),
     "endless redirects": Trouble((_goto("/redirects"), _goto("/start")), "site", "ERR_TOO_MANY_REDIRECTS"),
     "page of 50 MB": Trouble((_goto("/large"), _goto("/start")), None, "", may="site"),
