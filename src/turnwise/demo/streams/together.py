@@ -13,6 +13,7 @@ from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from turnwise.demo.stats import bootstrap_ci95, mean
 from turnwise.demo.streams.exam import Episode
@@ -125,6 +126,7 @@ def draw_runs(recipe: StreamRecipe, runs: Sequence[StreamRuns], file: Path) -> N
     left.set_ylabel("share of tries that solve their task")
     left.set_title("while it learned from its tries", fontsize=10)
     left.set_ylim(-0.02, 1.02)
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.set_xticks(range(len(ticks)), [name for name, _ in ticks], fontsize=8)
     for at, title in enumerate(titles(recipe)):
         right.text((at + 0.5) * len(names) - 0.5, 1.0, title, ha="center", va="top", fontsize=8, color="#606060")
