@@ -89,8 +89,29 @@ browser: install ## install a Chromium without a screen and the pages of MiniWoB
 	  if [ -n "$$run" ] && $$run apt-get update -qq && $$run apt-get install -qq -y --no-install-recommends chromium-headless-shell fonts-dejavu-core; then exit 0; fi; \
 	  echo "Chromium is not here, so the tests of the browser are skipped"
 
+OPENENV := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/openenv-0.10.0
+VERIFIERS := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/verifiers-0.4.0
+
+.PHONY: openenv
+openenv: ## install OpenEnv's server, against which our client is tested, in an environment of its own; skipped without it
+	@test -x $(OPENENV)/bin/python || $(PYTHON) -m venv $(OPENENV)
+	@# without its pages for a browser and its hub, which the server does not import
+	@test -e $(OPENENV)/.installed || { \
+	  $(OPENENV)/bin/python -m pip install --quiet --disable-pip-version-check fastapi uvicorn websockets pydantic httpx \
+	    requests pyyaml jsonschema packaging 'fastmcp>=3,<4' && \
+	  $(OPENENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps openenv==0.10.0 && \
+	  touch $(OPENENV)/.installed; } || \
+	  echo "OpenEnv's server did not come, so the tests of its environments are skipped"
+
+.PHONY: verifiers
+verifiers: ## install verifiers, whose tasksets agents play, in an environment of its own; their tests are skipped without it
+	@test -x $(VERIFIERS)/bin/python || $(PYTHON) -m venv $(VERIFIERS)
+	@test -e $(VERIFIERS)/.installed || { \
+	  $(VERIFIERS)/bin/python -m pip install --quiet --disable-pip-version-check verifiers==0.4.0 && \
+	  touch $(VERIFIERS)/.installed; } || echo "verifiers did not come, so the tests of its tasksets are skipped"
+
 .PHONY: test
-test: pull postgres sandbox display desktop swe browser ## what the project promises, with the real model and real processes: under half an hour
+test: pull postgres sandbox display desktop swe browser openenv verifiers ## what the project promises, with the real model and real processes: under half an hour
 	$(PYTEST) -m "not slow and not long and not clients and not tinker and not attacks and not widest" -n 2
 	$(PYTEST) -m "slow and not long and not clients and not tinker and not attacks and not gate and not widest"
 

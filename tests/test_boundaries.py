@@ -9,8 +9,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
 MAY_IMPORT_TORCH = {"training", "local_engine", "versions", "bench/peer.py", "bench/training.py", "bench/beside_trl"}
-OF_ANOTHER_PYTHON = ("environments/desktop/inside",)
-"""Programs that run in a sandbox by the system's own Python, with its modules."""
+OF_ANOTHER_PYTHON = ("environments/desktop/inside", "environments/verified/inside")
+"""Programs that run in a sandbox by another Python than ours, with its modules."""
 """`versions` compares, makes and promotes weights: the command line imports it only where it is asked for that."""
 
 

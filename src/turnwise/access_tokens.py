@@ -1,7 +1,12 @@
-"""The access tokens of a home: made at first start, readable by their owner alone, compared in constant time."""
+"""The access tokens of a home: made at first start, readable by their owner alone, compared in constant time.
+
+A rollout whose agent is a program has a token of its own, which follows from the person's and the rollout's session:
+nobody keeps it, and it opens that one session.
+"""
 
 from __future__ import annotations
 
+import base64
 import hmac
 import os
 import secrets
@@ -11,6 +16,9 @@ from pathlib import Path
 
 from turnwise.config import Config
 from turnwise.errors import ConfigError
+
+OF_A_ROLLOUT = "tw-rollout-"
+"""How such a token begins."""
 
 
 class Scope(StrEnum):
@@ -36,6 +44,16 @@ class Tokens:
         for scope, token in ((Scope.AGENT, self.agent), (Scope.PERSON, self.person), (Scope.ADMIN, self.admin)):
             held = scope if hmac.compare_digest(sent, token.encode()) else held
         return held
+
+    def opens(self, given: str, session: str) -> bool:
+        """Whether it is the rollout's own token of this session."""
+        return hmac.compare_digest(given.encode(), rollout_token(self.person, session).encode())
+
+
+def rollout_token(person: str, session: str) -> str:
+    """The token of one rollout, for whoever holds the person's, who may announce it as well."""
+    digest = hmac.new(person.encode(), f"rollout\n{session}".encode(), "sha256").digest()
+    return OF_A_ROLLOUT + base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def token_path(config: Config, scope: Scope) -> Path:

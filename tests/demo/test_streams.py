@@ -17,21 +17,21 @@ from tests.environments.test_terminal import HOLDS
 from tests.support.models import make_tiny_model
 from turnwise.cli.main import app
 from turnwise.config import load_config
-from turnwise.demo.streams.exam import Episode
-from turnwise.demo.streams.figures import StreamExam, by_family, change, round_played, share, shown
+from turnwise.demo.streams.figures import StreamExam, by_family, change, round_played, share
 from turnwise.demo.streams.play import StreamPlay, run_stream_demo
 from turnwise.demo.streams.recipe import AS_IT_IS, FIRST_EXAMINED, FIRST_SHOWN, FIRST_TRIED, Switches, read_switches
 from turnwise.demo.streams.report import StreamReport, as_data, as_markdown, write
 from turnwise.demo.streams.table import STREAMS, stream_recipe
 from turnwise.demo.streams.together import as_table, draw_runs, read_runs
 from turnwise.environments.base import Task
+from turnwise.environments.reports.episodes import Episode, shown
 from turnwise.errors import ConfigError, DataError
 
 
 def episode(task: str, reward: float | None, steps: int = 2, said: str = "ls") -> Episode:
     messages: list[dict[str, Any]] = [{"role": "system", "content": "s"}, {"role": "user", "content": "p"}]
     messages.append({"role": "assistant", "content": said})
-    return Episode(Task(task, "terminal", "p"), task.partition("-")[0], reward, steps, messages)
+    return Episode(Task(task, "terminal", "p"), reward, steps, messages)
 
 
 def report_of(model: str, seconds: dict[str, float] | None = None) -> StreamReport:

@@ -17,11 +17,12 @@ import pytest
 
 from tests.environments.test_terminal import HOLDS
 from turnwise.environments.terminal.checks import failed, read_checks
+from turnwise.sandbox.choice import Sandboxes
 from turnwise.sandbox.folder import GuestFolder
 
 
 def reason(folder: Path, **check: Any) -> str | None:
-    return failed(GuestFolder(folder), read_checks([check])[0])
+    return failed(GuestFolder(folder), read_checks([check])[0], Sandboxes())
 
 
 def tar_of(files: dict[str, bytes], mode: str = "w") -> bytes:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.support.servers import wait_until
+from turnwise.config import Config
 from turnwise.environments.base import Action, Call, Environment, InfrastructureFailure, Observation, Preparable, Task
 from turnwise.environments.desktop.desktop_task import desktop_task
 from turnwise.environments.desktop.environment import FORMAT, DesktopEnvironment
@@ -21,7 +22,7 @@ from turnwise.environments.desktop.kind import KIND
 from turnwise.errors import SandboxError
 
 try:
-    KIND.check_machine()
+    KIND.check_machine(Config())
     MISSING = ""
 except SandboxError as e:
     MISSING = str(e)

@@ -8,13 +8,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.conftest import Running
 from tests.environments.test_rollout import at, group, host, needs_box, outcomes, plays
+from turnwise.access_tokens import rollout_token
 from turnwise.agents.endpoint import Endpoint
+from turnwise.cli.main import app
 from turnwise.config.hosts import host_and_port
 from turnwise.environments.programs.player import ProgramPlayer
 from turnwise.environments.programs.table import HOME, PROGRAMS, AgentProgram
@@ -123,3 +127,37 @@ def test_a_program_reaches_the_gateway_and_nothing_else_of_this_machine(gateway:
     home = f"ls {gateway.config.home} 2>/dev/null && exit 8"
     ended = played(gateway, tmp_path, f"{other}; {home}; bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' || exit 7")
     assert ended.failure is None, ended.failure
+
+
+@needs_box
+def test_no_program_plays_at_a_server_that_asks_for_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AgentProgram, "places", lambda self: [])
+    task = {"id": "t", "prompt": "p", "expect": {"a": "b"}}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(task))
+    asked = ["rollout", str(tmp_path / "tasks.jsonl"), "--agent", "mini-swe-agent", "--home", str(tmp_path)]
+    done = CliRunner().invoke(app, [*asked, "--set", "server.auth=false"])
+    assert isinstance(done.exception, ConfigError) and "set server.auth = true" in str(done.exception)
+
+
+@needs_box
+def test_a_program_opens_its_own_session_and_no_other(gateway: Running, tmp_path: Path) -> None:
+    """With the token that it has, from where it is."""
+    person = gateway.person["Authorization"].removeprefix("Bearer ")
+    other = "sed 's,/s/r.upper.0/,/s/r.upper.1/,' $HOME/request > $HOME/other"
+    tell = 'exec 3<>/dev/tcp/127.0.0.1/PORT; cat $HOME/other >&3; head -1 <&3 | cut -d" " -f2 > out.txt'
+    tell = tell.replace("PORT", gateway.url.rsplit(":", 1)[1])
+    lines = f"bash $HOME/ask && {other}; {tell}; test $(cat out.txt) = 403 || exit 9"
+    program = Script("mini-swe-agent", (), ("bash", f"{HOME}/work"), lines=lines)
+    own = rollout_token(person, "r.upper.0")
+    url = f"{gateway.url}/s/r.upper.0"
+    player = ProgramPlayer(program, "the task", url, own, MODEL_NAME, None, tmp_path / "agents", 60.0)
+    leases = gateway.journal.environments
+    ended = Rollouts(host(gateway.journal, tmp_path / "at"), leases, at(gateway), lambda play: player).play(plays(1)[0])
+    assert (ended.steps, ended.failure) == (1, None)
+    reasons = [json.loads(row.details) for row in details(gateway)]
+    assert reasons and "status" not in reasons[0], "it was refused, as it says itself"
+
+
+def details(gateway: Running) -> list[Any]:
+    with gateway.journal.store.reading() as c:
+        return list(c.exec_driver_sql("SELECT details FROM environment_leases").all())

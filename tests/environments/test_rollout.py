@@ -18,6 +18,7 @@ from tests.environments.test_terminal import HOLDS, LIMITS, SOLVE, TASK
 from tests.support.servers import wait_until
 from turnwise.environments.actors import Actor, ModelActor, ScriptedActor
 from turnwise.environments.base import Action, Call, InfrastructureFailure, Observation
+from turnwise.environments.gateway_side import Refused
 from turnwise.environments.host import Host
 from turnwise.environments.reading import called, fenced
 from turnwise.environments.rollout import CRASHED, MOST_TRIES, Ended, GatewayAt, Play, Rollouts
@@ -159,6 +160,39 @@ def test_a_rollout_whose_first_request_fails_does_not_hold_up_its_group(gateway:
         playing._player = lambda play: Broken()  # pyright: ignore[reportPrivateUsage]
         assert playing.play(play).failure == "no request was made"
     assert group(gateway, "r.upper")[0] == "dropped"
+
+
+@needs_box
+def test_a_refused_announcement_uses_up_no_try(
+    gateway: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = plays(1)[0]
+    monkeypatch.setattr(
+        "turnwise.environments.rollout.announce", lambda *_: Refused("all places are taken", False, "too_many_groups")
+    )
+    playing = rollouts(gateway, tmp_path / "at", model=False)
+    for _ in range(MOST_TRIES + 1):
+        ended = playing.play(play)
+        assert ended.open and ended.note == "all places are taken" and ended.reward is None
+    monkeypatch.undo()
+    ended = rollouts(gateway, tmp_path / "at", model=False).play(play)
+    assert (ended.reward, ended.play.session) == (1.0, play.session), "it is the first try still"
+
+
+@needs_box
+def test_a_refused_announcement_of_a_later_try_keeps_that_one(
+    gateway: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = plays(1)[0]
+    begun(gateway, play)
+    lost(gateway, play, tmp_path / "at" / "left")
+    refused = Refused("the gateway did not take the rollout", False)
+    monkeypatch.setattr("turnwise.environments.rollout.announce", lambda *_: refused)
+    for _ in range(MOST_TRIES):
+        assert rollouts(gateway, tmp_path / "at", model=False).play(play).open
+    monkeypatch.undo()
+    ended = rollouts(gateway, tmp_path / "at", model=False).play(play)
+    assert (ended.reward, ended.play.session) == (1.0, f"{play.session}@2")
 
 
 def group(gateway: Running, name: str) -> tuple[str, int]:

@@ -9,8 +9,9 @@ import psutil
 import pytest
 
 from turnwise.environments.base import Environment, InfrastructureFailure, Task
+from turnwise.environments.terminal.checks import Checked
 from turnwise.environments.terminal.environment import ANEW, FORMAT, MOST_SHOWN, TerminalEnvironment
-from turnwise.environments.terminal.files_task import FilesCheck, files_task
+from turnwise.environments.terminal.files_task import files_task
 from turnwise.environments.terminal.kind import run
 from turnwise.errors import SandboxError
 from turnwise.sandbox.bubblewrap import check_machine
@@ -99,7 +100,7 @@ def test_a_verifier_that_crashes_gives_no_reward(place: Path) -> None:
         def set_up(self, folder: Path) -> None:
             pass
 
-        def check(self, folder: Path) -> FilesCheck:
+        def check(self, folder: Path) -> Checked:
             raise ZeroDivisionError("verifier")
 
     def make(data: Mapping[str, object]) -> Broken:

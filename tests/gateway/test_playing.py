@@ -16,7 +16,7 @@ from tests.support.rows import turn_row
 from turnwise.gateway.turn.playing import LOOK_S, Playing, still_to_wait
 from turnwise.journal import Journal
 from turnwise.journal.rollouts.trajectories import name_of
-from turnwise.schedule.traffic import Traffic
+from turnwise.schedule.traffic import Traffic, last_request
 from turnwise.types import Rollout
 
 GO = [{"role": "user", "content": "go"}]
@@ -46,6 +46,20 @@ def test_an_agent_that_knows_nothing_of_rollouts_plays_one(gateway: Running) -> 
     assert gateway.journal.rollouts.owner("one") == Rollout("terminal", "t", "g", 2)
     done = post(gateway, "one", {"outcome": 1.0}).json()
     assert (done["steps"], done["group"]["ended"]) == (2, 1)
+
+
+def test_a_step_that_is_asked_again_is_the_same_step_and_no_persons_request(gateway: Running) -> None:
+    announce(gateway, "one", SAID)
+    url, body = f"{gateway.url}/s/one/v1/chat/completions", {"model": "turnwise", "messages": GO}
+    key = gateway.auth | {"Idempotency-Key": "a"}
+    first = httpx.post(url, headers=key, json=body, timeout=20)
+    asked = len(gateway.stub.asked)
+    again = httpx.post(url, headers=key, json=body, timeout=20)
+    assert again.headers["x-turnwise-turn-id"] == first.headers["x-turnwise-turn-id"]
+    assert again.json()["choices"] == first.json()["choices"] and len(gateway.stub.asked) == asked, "as recorded"
+    assert last_request(gateway.journal) is None, "nobody was here"
+    assert announce(gateway, "one", SAID).json()["steps"] == 1
+    assert post(gateway, "one", {"outcome": 1.0}).json()["steps"] == 1
 
 
 def test_one_that_never_asked_ends_all_the_same(gateway: Running) -> None:

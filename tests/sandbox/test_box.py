@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import socket
@@ -154,6 +155,46 @@ def test_memory_is_limited_for_one_and_for_all_of_its_processes(box: Box) -> Non
     assert ran.stopped_by == "memory" or b"MemoryError" in ran.output, "by a control group, or by prlimit"
     many = "for n in 1 2 3 4; do python3 -c 'import time; x = b\"a\" * (120 << 20); time.sleep(2)' & done; wait"
     assert box.run(many).stopped_by == "memory"
+
+
+HOLDS_A_FILE = """
+import os, time
+for n in range(8):
+    at = os.open("file", os.O_RDWR | os.O_CREAT)
+    os.remove("file")
+    os.write(at, b"x" * (7 << 20))
+time.sleep(10)
+"""
+HOLDS_MEMORY = """
+import os, time
+at = os.memfd_create("hoard")
+for _ in range(24):
+    os.write(at, b"x" * (7 << 20))
+time.sleep(10)
+"""
+
+
+def test_a_file_without_a_name_is_weighed_as_long_as_it_is_open(box: Box, inside: Path) -> None:
+    if box.run("python3 -c 1").status:
+        pytest.skip("there is no python3 in /usr/bin")
+    (inside / "hold.py").write_text(HOLDS_A_FILE)
+    assert box.run("exec python3 hold.py").stopped_by == "disk"
+    (inside / "small.py").write_text(HOLDS_A_FILE.replace("range(8)", "range(2)").replace("10", "1"))
+    assert box.run("exec python3 small.py").stopped_by is None
+
+
+def test_a_file_in_memory_counts_where_no_group_holds_memory(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        box = Box(GuestFolder(inside), dataclasses.replace(LIMITS, memory_mb=128, file_mb=256))
+    except SandboxError as e:
+        pytest.skip(str(e))
+    if box.run("python3 -c 1").status:
+        pytest.skip("there is no python3 in /usr/bin")
+    others = {kind: place for kind, place in groups_module.parents().items() if kind != "memory"}
+    monkeypatch.setattr(groups_module, "parents", lambda: others)
+    (inside / "hold.py").write_text(HOLDS_MEMORY)
+    ran = box.run("exec python3 hold.py")
+    assert ran.stopped_by == "memory", ran.output
 
 
 def test_files_and_the_folder_are_limited(box: Box, inside: Path) -> None:

@@ -22,8 +22,8 @@ import pytest
 
 from tests.support.servers import wait_until
 from turnwise.environments.base import Task
+from turnwise.environments.terminal.checks import Checked
 from turnwise.environments.terminal.environment import TerminalEnvironment
-from turnwise.environments.terminal.files_task import FilesCheck
 from turnwise.environments.terminal.kind import run
 from turnwise.errors import FolderFault, SandboxError
 from turnwise.sandbox.bubblewrap import check_machine
@@ -218,10 +218,10 @@ class Graded:
     def set_up(self, folder: Path) -> None:
         (folder / "program.sh").write_text("echo wrong\n")
 
-    def check(self, folder: Path) -> FilesCheck:
+    def check(self, folder: Path) -> Checked:
         tests = (self.beside / "tests.txt").read_text()
         found = GuestFolder(folder).read("program.sh").decode()
-        return FilesCheck(tests.strip() in found, "compared")
+        return Checked(tests.strip() in found, "compared")
 
 
 @pytest.fixture

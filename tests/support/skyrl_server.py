@@ -6,16 +6,11 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-import httpx
-
-from tests.support.servers import wait_until
+from tests.support.child_server import ChildServer, ready
 
 PYTHON = os.environ.get("TURNWISE_TINKER_PYTHON", "")
 """The interpreter of an environment that has SkyRL; empty where there is none."""
@@ -23,20 +18,14 @@ CHILD = Path(__file__).parent / "skyrl_child.py"
 START_LIMIT_S = 180
 
 
-class SkyrlServer:
-    """The server on a port of its own. It can be killed and started again there, with what it had on disk."""
+class SkyrlServer(ChildServer):
+    """What it has on disk is there when it is started again."""
 
     def __init__(self, model: Path, folder: Path) -> None:
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            self.port: int = sock.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
         folder.mkdir(exist_ok=True)
-        self._command = [PYTHON, str(CHILD), str(folder), str(model), str(self.port)]
-        self._log, self._process = folder / "log", None
         # What JAX compiled for these shapes once stays beside the environment, for the next start.
         compiled = Path(PYTHON).parent.parent / "compiled"
-        self._environment = {
+        environment = {
             "JAX_PLATFORMS": "cpu",
             "JAX_COMPILATION_CACHE_DIR": str(compiled),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -44,37 +33,13 @@ class SkyrlServer:
             "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": "1",
         }
+        super().__init__("/api/v1/healthz", START_LIMIT_S, folder / "log", environment)
+        self._model, self._folder = model, folder
 
-    def start(self) -> None:
-        with self._log.open("ab") as out:
-            self._process = subprocess.Popen(
-                self._command, stdout=out, stderr=out, env=os.environ | self._environment, start_new_session=True
-            )
-        process = self._process
-        wait_until(lambda: self._healthy() or process.poll() is not None, START_LIMIT_S)
-        assert process.poll() is None, self._log.read_text()[-3000:]
-
-    def kill(self) -> None:
-        """End the server and its engine process, as a crash would."""
-        if self._process is None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # the group is of this server alone
-        self._process.wait(timeout=20)
-        self._process = None
-
-    def _healthy(self) -> bool:
-        with suppress(httpx.HTTPError):
-            return httpx.get(f"{self.url}/api/v1/healthz", timeout=5).status_code == 200
-        return False
+    def command(self) -> Sequence[str]:
+        return [PYTHON, str(CHILD), str(self._folder), str(self._model), str(self.port)]
 
 
-@contextmanager
-def skyrl_server(model: Path, folder: Path) -> Iterator[SkyrlServer]:
+def skyrl_server(model: Path, folder: Path) -> AbstractContextManager[SkyrlServer]:
     """A server that is ready, until the block ends."""
-    server = SkyrlServer(model, folder)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill()
+    return ready(SkyrlServer(model, folder))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
 
-from tests.support.servers import wait_until
+from tests.support.child_server import ChildServer, ready
 
 PYTHON = os.environ.get("TURNWISE_VLLM_PYTHON", "")
 """The interpreter of an environment that has vLLM; empty where there is none."""
@@ -33,41 +30,14 @@ ENVIRONMENT = {
 }
 
 
-class VllmServer:
-    """The server on a port of its own. It can be killed and started again there."""
-
+class VllmServer(ChildServer):
     def __init__(self, model: Path, log: Path, *flags: str) -> None:
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            self.port: int = sock.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
-        self._command += ["--port", str(self.port), *FLAGS, *flags]
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__("/health", START_LIMIT_S, log, ENVIRONMENT)
+        self._model, self._flags = model, flags
 
-    def start(self, *, wait: bool = True) -> None:
-        with self._log.open("ab") as out:
-            self._process = subprocess.Popen(
-                self._command, stdout=out, stderr=out, env=os.environ | ENVIRONMENT, start_new_session=True
-            )
-        if wait:
-            self.wait_ready()
-
-    def wait_ready(self) -> None:
-        process = self._process
-        assert process is not None
-        wait_until(lambda: self._healthy() or process.poll() is not None, START_LIMIT_S)
-        assert process.poll() is None, self._log.read_text()[-3000:]
-
-    def kill(self) -> None:
-        """End the server and the engine process that it started, as a crash would."""
-        if self._process is None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # the group is of this server alone
-        self._process.wait(timeout=20)
-        self._process = None
+    def command(self) -> Sequence[str]:
+        start = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", str(self._model)]
+        return [*start, "--port", str(self.port), *FLAGS, *self._flags]
 
     def running(self) -> int:
         """Requests that the engine computes or holds waiting now."""
@@ -75,18 +45,7 @@ class VllmServer:
         names = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
         return sum(int(float(line.split()[-1])) for line in metrics if line.startswith(names))
 
-    def _healthy(self) -> bool:
-        with suppress(httpx.HTTPError):
-            return httpx.get(f"{self.url}/health", timeout=5).status_code == 200
-        return False
 
-
-@contextmanager
-def vllm_server(model: Path, log: Path, *flags: str) -> Iterator[VllmServer]:
+def vllm_server(model: Path, log: Path, *flags: str) -> AbstractContextManager[VllmServer]:
     """A server that is ready, until the block ends."""
-    server = VllmServer(model, log, *flags)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill()
+    return ready(VllmServer(model, log, *flags))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from turnwise.training.laid_out import LEAST, laid_out
+from turnwise.training.weights.laid_out import LEAST, laid_out
 
 WIDE = LEAST * 2
 

@@ -20,6 +20,7 @@ from rich.table import Table
 from turnwise import __version__
 from turnwise.cli.bench import bench_app, judge_app
 from turnwise.cli.environments.calls import calls
+from turnwise.cli.environments.others import openenv, tasksets
 from turnwise.cli.environments.rollout import rollout
 from turnwise.cli.environments.swe import swe_app
 from turnwise.cli.environments.tasks import tasks_app
@@ -73,6 +74,8 @@ app.add_typer(train_app, name="train")
 app.add_typer(tasks_app, name="tasks")
 tasks_app.add_typer(swe_app, name="swe")
 tasks_app.command("tools", epilog="Example: turnwise tasks tools --families chain_sum,gcd --out t.jsonl")(tools)
+tasks_app.command("openenv", epilog="Example: turnwise tasks openenv http://127.0.0.1:8000 --prompt 'Win.'")(openenv)
+tasks_app.command("verifiers", epilog="Example: turnwise tasks verifiers my_taskset --folder .")(tasksets)
 tasks_app.command("calls", epilog="Example: turnwise tasks calls bfcl/data --out calls.jsonl")(calls)
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)

@@ -82,6 +82,8 @@ TRACKS: dict[str, dict[str, Any]] = {
     "swe": {"groups": 8, "group_size": 8, "max_steps": 20},
     "tools": {"groups": 32, "group_size": 8},
     "desktop": {"groups": 8, "group_size": 8, "max_steps": 30, "votes": 3},
+    "openenv": {"groups": 8, "group_size": 8, "max_steps": 30},
+    "verifiers": {"groups": 32, "group_size": 8, "max_steps": 10},
     "web": {
         "method": "grpo",
         "aggregation": "trajectory-sum",
@@ -110,6 +112,8 @@ class StreamsConfig(Section):
     swe: StreamConfig = Field(default=_track("swe"), description="Changes to a repository, checked by its tests.")
     tools: StreamConfig = Field(default=_track("tools"), description="Calls of given tools.")
     desktop: StreamConfig = Field(default=_track("desktop"), description="Programs with windows, a mouse and keys.")
+    openenv: StreamConfig = Field(default=_track("openenv"), description="Environments of OpenEnv servers.")
+    verifiers: StreamConfig = Field(default=_track("verifiers"), description="Tasksets of `verifiers`.")
     web: StreamConfig = Field(default=_track("web"), description="Pages in a browser.")
 
     @field_validator(*TRACKS, mode="before")

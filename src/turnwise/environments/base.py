@@ -141,8 +141,8 @@ class Kind(Protocol):
 
     name: str
 
-    def check_machine(self) -> None:
-        """Raises TurnwiseError with what to install where this machine cannot host it."""
+    def check_machine(self, config: Config) -> None:
+        """Raises TurnwiseError with what to install or to set where it cannot be hosted here as the settings say."""
         ...
 
     def check_task(self, data: Mapping[str, object]) -> None:

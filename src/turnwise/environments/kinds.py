@@ -12,6 +12,8 @@ KINDS = {
     "desktop": "turnwise.environments.desktop.kind",
     "swe": "turnwise.environments.swe.kind",
     "tools": "turnwise.environments.tools.kind",
+    "openenv": "turnwise.environments.openenv.kind",
+    "verifiers": "turnwise.environments.verified.kind",
     "web": "turnwise.environments.browser.kind",
 }
 """Where each is. Its name is that of its stream."""

@@ -139,6 +139,8 @@ class Rollouts:
                 if refused.final:  # its group was closed meanwhile: nothing that it did could be used
                     self._leases.score(lease, None, refused.why, {})
                     self._leases.posted(lease)
+                else:  # nothing was played: the try is still to be had
+                    self._leases.begins(lease, 0 if lost is None else lost.attempt)
                 return Ended(play, None, None, note=refused.why, open=not refused.final)
         if is_last:
             self._leases.score(lease, None, CRASHED, {})

@@ -30,7 +30,7 @@ from turnwise.errors import (
     TooLate,
     UnknownTurn,
 )
-from turnwise.gateway.auth import check_access
+from turnwise.gateway.auth import BOUND, check_access
 from turnwise.gateway.errors import ApiError, as_api_error
 from turnwise.gateway.metrics import Metrics
 from turnwise.gateway.origins import EXPOSED, Origins
@@ -266,7 +266,7 @@ class Guard:
             await send(message)
 
         try:
-            check_access(Request(scope), self.tokens, self.auth)
+            scope[BOUND] = check_access(Request(scope), self.tokens, self.auth)
         except ApiError as e:
             await _shaped(scope["path"], e)(scope, receive, counted)
             return

@@ -52,6 +52,14 @@ def scopes_of(path: str) -> frozenset[Scope] | None:
     return ROUTES[path] if path in ROUTES and "{" not in path else _by_pattern(path)
 
 
+def session_of(path: str) -> str | None:
+    """The session that a path names for an agent's requests; None where it names none."""
+    if not path.startswith("/s/"):
+        return None
+    found = (pattern.match(path) for pattern, _ in _PATTERNS)
+    return next((match["session"] for match in found if match is not None and "session" in match.groupdict()), None)
+
+
 @lru_cache(maxsize=1024)
 def _by_pattern(path: str) -> frozenset[Scope] | None:
     return next((scopes for pattern, scopes in _PATTERNS if pattern.match(path)), None)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from turnwise.config.environments import EnvironmentsConfig, SandboxKind
 from turnwise.errors import SandboxError
+from turnwise.sandbox.box import Box
 from turnwise.sandbox.bubblewrap import check_machine
 from turnwise.sandbox.containers import ContainerLodging, check_containers, clean_containers
 from turnwise.sandbox.folder import GuestFolder, delete_folder
 from turnwise.sandbox.groups import clean_groups
 from turnwise.sandbox.guest import BubblewrapLodging
 from turnwise.sandbox.leftovers import is_left
-from turnwise.sandbox.limits import Allowed, BoxLimits
+from turnwise.sandbox.limits import Allowed, BoxLimits, Ran
 from turnwise.sandbox.overlay import take_down
 from turnwise.sandbox.shell import Shell
 
@@ -40,6 +41,28 @@ class Sandboxes:
         if name == "bubblewrap":
             return Shell(BubblewrapLodging(folder, limits, given), limits)
         return Shell(ContainerLodging(name, self.settings.image, folder, limits, given), limits)
+
+    def run(
+        self, folder: GuestFolder, command: str, limits: BoxLimits | None = None, allowed: Allowed | None = None
+    ) -> Ran:
+        """Run one command over a folder in a sandbox of its own, of which nothing is left. Without ``allowed`` it has
+        no network, whatever the settings say. Raises SandboxError."""
+        name, held, given = self.check(), limits or BoxLimits(), allowed or Allowed()
+        if name == "bubblewrap":
+            return Box(folder, held, given).run(command)
+        room = Shell(ContainerLodging(name, self.settings.image, folder, held, given), held)
+        try:
+            return room.run(command)
+        finally:
+            room.close()
+
+    def check_bubblewrap(self, what: str) -> None:
+        """Raises SandboxError where the settings name another sandbox for what runs in bubblewrap alone, or it is not
+        here."""
+        if self.settings.sandbox in CONTAINERS:
+            said = f"{what} runs in bubblewrap alone, and environments.sandbox is {self.settings.sandbox!r}"
+            raise SandboxError(f"{said}; set it to 'auto' or 'bubblewrap'")
+        check_machine()
 
 
 @cache

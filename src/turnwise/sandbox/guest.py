@@ -7,11 +7,13 @@ import json
 import os
 import select
 import signal
+import stat
 import subprocess
 import threading
 import time
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -120,6 +122,8 @@ class Guest:
         for place in [*places, *self._room.written()]:
             more = GuestFolder(place).weigh(limits.entries)
             weight, entries = weight + more[0], entries + more[1]
+        if self.process is not None and self.process.poll() is None:
+            weight += _held(_below(self.process.pid), of_memory=False)
         return weight > limits.disk_mb << 20 or entries >= limits.entries
 
     def killed_for_memory(self) -> int:
@@ -240,10 +244,34 @@ def _pid_in(said: bytes) -> int:
 
 def _used(pid: int) -> tuple[int, int]:
     """How many processes stand below one, and their memory together in bytes."""
-    number = memory = 0
+    found = _below(pid)
+    memory = _held(found, of_memory=True)
+    for child in found:
+        with contextlib.suppress(psutil.Error):
+            memory += child.memory_info().rss
+    return len(found), memory
+
+
+def _below(pid: int) -> list[psutil.Process]:
     with contextlib.suppress(psutil.Error):
-        for child in psutil.Process(pid).children(recursive=True):
-            number += 1
-            with contextlib.suppress(psutil.Error):
-                memory += child.memory_info().rss
-    return number, memory
+        return psutil.Process(pid).children(recursive=True)
+    return []
+
+
+def _held(processes: list[psutil.Process], of_memory: bool) -> int:
+    """Bytes of files that have no name any more and are open: those in memory (`memfd`), or those on a disk.
+
+    One that is only mapped, or under way from process to process, is not seen.
+    """
+    found: dict[tuple[int, int], int] = {}
+    for process in processes:
+        with contextlib.suppress(OSError), os.scandir(f"/proc/{process.pid}/fd") as descriptors:
+            for each in descriptors:
+                with contextlib.suppress(OSError):
+                    at = Path(each.path)
+                    name = str(at.readlink())
+                    if name.endswith(" (deleted)") and name.startswith("/memfd:") == of_memory:
+                        told = at.stat()
+                        if stat.S_ISREG(told.st_mode) and not told.st_nlink:
+                            found[told.st_dev, told.st_ino] = told.st_blocks * 512
+    return sum(found.values())

@@ -28,10 +28,10 @@ from turnwise.errors import ModelError
 from turnwise.loops.lifeline import beat
 from turnwise.pictures.store import PictureStore
 from turnwise.training.batching import Fork, Row, Span
-from turnwise.training.laid_out import Projection, laid_out
 from turnwise.training.weights.base import State, TrainedWeights, Whose, check_shapes
 from turnwise.training.weights.eyes import PolicyEyes
 from turnwise.training.weights.full import FullWeights
+from turnwise.training.weights.laid_out import Projection, laid_out
 from turnwise.training.weights.lora import LoraWeights
 from turnwise.training.weights.ranks import IDLE, Ranks
 from turnwise.training.weights.sharded import ShardedWeights

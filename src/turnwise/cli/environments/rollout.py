@@ -6,15 +6,16 @@ import uuid
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx
 import typer
 
-from turnwise.access_tokens import Scope, load_or_make_token, token_path
+from turnwise.access_tokens import Scope, load_or_make_token, rollout_token, token_path
 from turnwise.cli.options import ConfigFile, Home, Set, out, read_config
 from turnwise.errors import ConfigError, TurnwiseError
-from turnwise.types import MODEL_NAME
+from turnwise.messages import history_to_chat
+from turnwise.types import MODEL_NAME, TurnKind
 
 if TYPE_CHECKING:
     from turnwise.config import Config
@@ -66,10 +67,12 @@ def rollout(
     from turnwise.environments.kinds import kind_of
     from turnwise.environments.programs.player import ProgramPlayer
     from turnwise.environments.programs.table import PROGRAMS
+    from turnwise.environments.reports.run import RunReport
     from turnwise.environments.rollout import Play, Rollouts
     from turnwise.environments.tasks import is_plain, read_tasks
     from turnwise.environments.transcript import instructions_of
     from turnwise.journal import Journal
+    from turnwise.sandbox.choice import Sandboxes
 
     if agent not in (known := ("minimal", *PROGRAMS, *SCRIPTED)):
         raise ConfigError(f"there is no agent {agent!r}, only {', '.join(known)}")
@@ -84,10 +87,16 @@ def rollout(
     settings = read_config(config, home, sets)
     read = read_tasks(tasks)
     for kind in sorted({task.environment for task in read}):
-        kind_of(kind).check_machine()
+        kind_of(kind).check_machine(settings)
     program = PROGRAMS.get(agent)
     if program is not None:
         program.places()
+        Sandboxes(settings.environments).check_bubblewrap(f"the agent {agent}")
+        if not settings.server.auth:
+            raise ConfigError(
+                f"{agent} runs in a sandbox that reaches the server, which would take its requests in any session "
+                "without a token; set server.auth = true"
+            )
     gateway = None if agent in SCRIPTED else _gateway(settings)
     context = None if gateway is None or program is None else _context(gateway)
     folder = settings.home / "environments"
@@ -99,7 +108,8 @@ def rollout(
         kind = kind_of(play.task.environment)
         if gateway is not None and program is not None:
             url = f"{gateway.url}/s/{play.session}"
-            of = (program, play.task.prompt, url, gateway.agent, MODEL_NAME, context, folder / "agents")
+            own = rollout_token(gateway.person, play.session)
+            of = (program, play.task.prompt, url, own, MODEL_NAME, context, folder / "agents")
             return ProgramPlayer(*of, limit_s=limit)
         if gateway is not None:
             url, instructions = f"{gateway.url}/s/{play.session}/v1", instructions_of(kind, play.task, shape)
@@ -115,6 +125,8 @@ def rollout(
 
     def recorded(ended: Ended) -> None:
         actor_of = played.pop(ended.play.session, None)
+        said = actor_of.transcript.messages if actor_of is not None else _in_journal(journal, ended.play.session)
+        report.add(ended, said)
         if record is None or actor_of is None:
             return
         unreadable = actor_of.unreadable if isinstance(actor_of, ModelActor) else 0
@@ -126,6 +138,7 @@ def rollout(
             _append(record, [episode])
 
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
+    report = RunReport(settings.home / "rollouts" / name, name)
     limits = {stream: each.parallel for stream, each in settings.streams.items() if each.parallel is not None}
     with closing(Journal.open(settings)) as journal, closing(_host(settings, journal, parallel)) as host:
         rollouts = Rollouts(host, journal.environments, gateway, player, limits)
@@ -135,6 +148,7 @@ def rollout(
         kept = curated(gathered, by)
         _append(record, kept)
         out.print(f"{len(kept)} of {len(gathered)} rollouts kept in {record}", highlight=False, markup=False)
+    out.print(f"report: {report.write()}", highlight=False, markup=False, soft_wrap=True)
     if left := sum(each.open for each in ended):
         raise TurnwiseError(f"{left} rollouts are not done; the same command with --run {name} goes on with them")
 
@@ -142,6 +156,17 @@ def rollout(
 def _append(record: Path, episodes: Sequence[RecordedEpisode]) -> None:
     with record.open("a", encoding="utf-8") as lines:
         lines.writelines(f"{episode.transcript.line()}\n" for episode in episodes)
+
+
+def _in_journal(journal: Journal, session: str) -> list[dict[str, Any]]:
+    """What a program and its model said, as the gateway recorded it: the last request, and its answer."""
+    found = journal.sessions.show(session)
+    turns = [turn for turn in found["turns"] if turn["kind"] == TurnKind.MAIN] if found is not None else []
+    last = None if not turns else journal.lookups.turn(turns[-1]["id"])
+    if last is None:
+        return []
+    said = [*journal.lookups.messages(last.id), *([] if last.answer is None else [last.answer])]
+    return history_to_chat(said)
 
 
 def _context(gateway: GatewayAt) -> int | None:

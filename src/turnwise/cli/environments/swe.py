@@ -30,6 +30,7 @@ def build(
     show: Annotated[bool, typer.Option("--list", help="Show the packages, and build nothing.")] = False,
 ) -> None:
     """Plant faults in packages, keep those that hidden tests show, and write DIR/tasks.jsonl; fetches what it needs."""
+    from turnwise.config import Config
     from turnwise.environments.base import Task
     from turnwise.environments.swe import packages as known
     from turnwise.environments.swe.building import build as built
@@ -46,7 +47,7 @@ def build(
     def say(said: str) -> None:
         err.print(said, highlight=False, markup=False, soft_wrap=True)
 
-    KIND.check_machine()
+    KIND.check_machine(Config())
     known.fetch(names, say)
     tasks, dropped = [], []
     with tempfile.TemporaryDirectory(prefix="turnwise-") as place:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from turnwise.environments.base import Environment, Task
 from turnwise.environments.curation import Curation, RecordedEpisode, curated, family_of
 from turnwise.environments.host import Host
 from turnwise.environments.kinds import kind_of
+from turnwise.environments.reports.episodes import Episode
 from turnwise.environments.rollout import GatewayAt, Play, Rollouts
 from turnwise.environments.transcript import Form, instructions_of
 from turnwise.errors import TurnwiseError
@@ -33,18 +33,6 @@ SOLVED_AT_ONCE = 2
 TAKEN_UP_S = 180.0
 """Longest wait until what was published answers."""
 Advance = Callable[[float | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """One episode: its task and the family of that, what came of it (None: the machine failed), and what was said."""
-
-    task: Task
-    family: str
-    reward: float | None
-    steps: int
-    messages: Sequence[dict[str, Any]]
-    failure: str | None = None
 
 
 class Stage:
@@ -142,7 +130,6 @@ class Stage:
             said = actor_of.transcript.messages if actor_of is not None else []
             found[ended.play.session] = Episode(
                 ended.play.task,
-                family_of(ended.play.task),
                 ended.reward,
                 ended.steps,
                 said,

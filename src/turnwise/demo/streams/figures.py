@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnwise.demo.stats import bootstrap_ci95, mean
-from turnwise.demo.streams.exam import Episode
 from turnwise.environments.base import Task
+from turnwise.environments.reports.episodes import Episode
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,37 +108,9 @@ def round_played(
     )
 
 
-def shown(episodes: Sequence[Episode]) -> dict[str, Episode]:
-    """Three episodes to read: the best (solved in the fewest steps, and of those the one in which
-    least was said), the worst (not
-    solved, the most steps), and a typical one (solved or not as most are, with the median of steps)."""
-    played = [e for e in episodes if e.reward is not None and e.messages]
-    if not played:
-        return {}
-    solved = [e for e in played if e.reward == 1.0]
-    missed = [e for e in played if e.reward != 1.0]
-    kind = sorted(solved if len(solved) >= len(missed) else missed, key=lambda e: e.steps)
-    found = {"typical": kind[len(kind) // 2]}
-    if solved:
-        found["best"] = min(solved, key=lambda e: (e.steps, sum(len(m["content"]) for m in e.messages[2:])))
-    if missed:
-        found["worst"] = max(missed, key=lambda e: e.steps)
-    return {name: found[name] for name in ("best", "worst", "typical") if name in found}
-
-
-def as_json(episode: Episode) -> dict[str, Any]:
-    """An episode as a line of a file."""
-    said = {
-        "task": episode.task.id,
-        "family": episode.family,
-        "reward": episode.reward,
-        "steps": episode.steps,
-        "failure": episode.failure,
-    }
-    return said | {"messages": list(episode.messages)}
-
-
 def from_json(line: dict[str, Any], environment: str) -> Episode:
     """An episode as it was written; of its task the name alone is known."""
-    task = Task(line["task"], environment, "")
-    return Episode(task, line["family"], line["reward"], line["steps"], line["messages"], line["failure"])
+    data = {"miniwob": line["family"]} if environment == "web" else {}
+    return Episode(
+        Task(line["task"], environment, "", data), line["reward"], line["steps"], line["messages"], line["failure"]
+    )

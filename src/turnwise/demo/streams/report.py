@@ -12,23 +12,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from turnwise.demo.streams.exam import Episode
 from turnwise.demo.streams.figures import (
     RoundPlayed,
     Share,
     StreamExam,
-    as_json,
     by_family,
     change,
     from_json,
     share,
-    shown,
 )
 from turnwise.demo.streams.recipe import AS_IT_IS, StreamRecipe, StreamScale, Switches
+from turnwise.environments.reports.episodes import as_json, shown, table, to_read
 from turnwise.errors import ConfigError
 
 PARTS = ("sampled", "greedy", "unseen")
-MOST_OF_A_MESSAGE = 1200
 _COLORS = ("#303030", "#b06a1f", "#1f5fa8", "#8a8a8a")
 
 
@@ -165,7 +162,7 @@ def as_markdown(report: StreamReport) -> str:
             f"{max(report.switches.steps or (recipe.most_steps,))} answers a task."
         ),
         "",
-        *lines_of_table(headings(recipe), rows(report)),
+        *table(headings(recipe), rows(report)),
         "",
         f"`base` is the model as it is; `sft` after a fine-tuning on {report.solutions} solutions; `rl` after GRPO on "
         "its own tries; `control` is the version of `sft` once more, at the end and with other seeds of sampling: what "
@@ -173,11 +170,11 @@ def as_markdown(report: StreamReport) -> str:
         "",
         "## Changes, paired by task",
         "",
-        *lines_of_table(("change", *columns), _changes(report)),
+        *table(("change", *columns), _changes(report)),
         "",
         "## Rounds of GRPO",
         "",
-        *lines_of_table(
+        *table(
             ("round", "solved", "groups that differ", "answers", "version after it", "seconds", "of them played"),
             [
                 (str(r.number), f"{r.solved:.2f} ({r.ci95[0]:.2f} to {r.ci95[1]:.2f})", f"{r.mixed} of {r.groups}",
@@ -192,7 +189,7 @@ def as_markdown(report: StreamReport) -> str:
         "",
         "## Time",
         "",
-        *lines_of_table(("stage", "seconds"), [(name, f"{seconds:.0f}") for name, seconds in report.seconds.items()]),
+        *table(("stage", "seconds"), [(name, f"{seconds:.0f}") for name, seconds in report.seconds.items()]),
     ]  # fmt: skip
     text += ["", *(f"- {note}" for note in report.notes)] if report.notes else []
     if (last := report.exam("rl") or report.exam("sft") or report.exam("base")) is not None:
@@ -200,7 +197,7 @@ def as_markdown(report: StreamReport) -> str:
             text += [
                 "",
                 f"## The {name} of `{last.name}`: {episode.task.id}, reward {episode.reward:g}",
-                *_read(episode),
+                *to_read(episode),
             ]
     return "\n".join(text) + "\n"
 
@@ -214,27 +211,11 @@ def signed(found: Share | None) -> str:
     return "–" if found is None else f"{found.mean:+.2f} ({found.ci95[0]:+.2f} to {found.ci95[1]:+.2f})"
 
 
-def lines_of_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    """A table of Markdown."""
-    return [f"| {' | '.join(row)} |" for row in (headings, ["---"] * len(headings), *lines)]
-
-
 def _families(report: StreamReport) -> list[str]:
     found = {exam.name: by_family(exam.sampled) | by_family(exam.unseen) for exam in report.exams}
     names = list(dict.fromkeys(family for exam in found.values() for family in exam))
     lines = [(n, *(f"{exam[n]:.2f}" if n in exam else "–" for exam in found.values())) for n in names]
-    return lines_of_table((report.recipe.family, *found), lines)
-
-
-def _read(episode: Episode) -> list[str]:
-    """An episode as a person reads it. Longer fences hold what has fences in it."""
-    text: list[str] = []
-    for message in episode.messages[1:]:
-        who = {"user": "told", "tool": "told", "assistant": "answered"}[message["role"]]
-        said = str(message["content"])[:MOST_OF_A_MESSAGE]
-        calls = [call["function"]["arguments"] for call in message.get("tool_calls", [])]
-        text += ["", f"{who}:", "", "````", *"\n".join([said, *calls]).strip().splitlines(), "````"]
-    return text
+    return table((report.recipe.family, *found), lines)
 
 
 def draw(report: StreamReport, file: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -16,12 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from turnwise.demo.stats import bootstrap_ci95, mean
-from turnwise.demo.streams.exam import Episode
 from turnwise.demo.streams.figures import RoundPlayed, change, from_json, share
 from turnwise.demo.streams.recipe import AS_IT_IS, StreamRecipe
-from turnwise.demo.streams.report import PARTS, bars, lines_of_table, signed, titles
+from turnwise.demo.streams.report import PARTS, bars, signed, titles
 from turnwise.demo.streams.table import stream_recipe
-from turnwise.environments.base import Task
+from turnwise.environments.reports.episodes import Episode, table
 from turnwise.errors import DataError
 
 EXAMS = ("base", "sft", "rl", "control")
@@ -59,8 +58,8 @@ def read_runs(folders: Sequence[Path]) -> tuple[StreamRecipe, list[StreamRuns]]:
             at = known.episodes.setdefault((line["exam"], line["part"]), [])
             one = from_json(line, told["played_as"]["stream"])
             # Held-out tasks of two runs are other ones; what two runs share is told apart by its seed all the same.
-            task = Task(f"{one.task.id}@{seed}", one.task.environment, "")
-            at.append(Episode(task, one.family, one.reward, one.steps, one.messages, one.failure))
+            task = replace(one.task, id=f"{one.task.id}@{seed}")
+            at.append(Episode(task, one.reward, one.steps, one.messages, one.failure))
         found[label] = StreamRuns(label, [*known.seeds, seed], known.episodes, [*known.rounds, rounds])
     if len(streams) != 1:
         raise DataError("give runs of one stream")
@@ -95,7 +94,7 @@ def as_table(recipe: StreamRecipe, runs: Sequence[StreamRuns]) -> str:
             if all(any((name, part) in each.episodes for part in PARTS) for name in (one, two))
         ]
         seeds = ", ".join(map(str, sorted(each.seeds)))
-        text += [f"{each.label}; seeds {seeds}", "", *lines_of_table(("examination", *titles(recipe)), rows), ""]
+        text += [f"{each.label}; seeds {seeds}", "", *table(("examination", *titles(recipe)), rows), ""]
     return "\n".join(text)
 
 

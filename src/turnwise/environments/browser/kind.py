@@ -30,7 +30,7 @@ SYSTEM_IN_BLOCKS = (
 class WebKind:
     name = "web"
 
-    def check_machine(self) -> None:
+    def check_machine(self, config: Config) -> None:
         program()
 
     def check_task(self, data: Mapping[str, object]) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from turnwise.environments.base import Action, Call
 from turnwise.environments.desktop.programs import PROGRAMS
-from turnwise.environments.terminal.files_task import FilesCheck, FilesTask, files_task
+from turnwise.environments.terminal.checks import Checked
+from turnwise.environments.terminal.files_task import FilesTask, files_task
 from turnwise.errors import DataError, FolderFault
 from turnwise.sandbox.folder import GuestFolder
 
@@ -43,7 +44,7 @@ class DesktopTask:
         if self.of_files is not None:
             self.of_files.set_up(folder)
 
-    def check(self, folder: Path, front: str) -> FilesCheck:
+    def check(self, folder: Path, front: str) -> Checked:
         """Look at what the agent left. ``front``: the title of the window that was in front."""
         for way in self.made:
             try:
@@ -51,12 +52,12 @@ class DesktopTask:
             except (FileNotFoundError, FolderFault):
                 found = False
             if not found:
-                return FilesCheck(False, f"there is no folder {way}")
+                return Checked(False, f"there is no folder {way}")
         if self.front is not None and self.front not in front:
-            return FilesCheck(False, f"the window in front is not that of {self.front}")
+            return Checked(False, f"the window in front is not that of {self.front}")
         if self.of_files is not None:
             return self.of_files.check(folder)
-        return FilesCheck(True, "all is as expected")
+        return Checked(True, "all is as expected")
 
 
 def desktop_task(data: Mapping[str, object]) -> DesktopTask:

@@ -15,7 +15,7 @@ from turnwise.environments.desktop.programs import check_programs
 from turnwise.environments.desktop.screen import HEIGHT, WIDTH
 from turnwise.environments.reading import called_in, fenced
 from turnwise.errors import DataError
-from turnwise.sandbox.bubblewrap import check_machine
+from turnwise.sandbox.choice import Sandboxes
 
 SYSTEM = (
     f"You use a computer with a screen of {WIDTH} x {HEIGHT}, a mouse and a keyboard to do a task. You are shown the "
@@ -30,8 +30,8 @@ BLOCKS = ("json", "tool", "")
 class DesktopKind:
     name = "desktop"
 
-    def check_machine(self) -> None:
-        check_machine()
+    def check_machine(self, config: Config) -> None:
+        Sandboxes(config.environments).check_bubblewrap(f"the environment {self.name!r}")
         check_programs()
 
     def check_task(self, data: Mapping[str, object]) -> None:

@@ -1,7 +1,7 @@
 """Lets a program play an episode: in the sandbox, over the task's folder, with the gateway as its only way out.
 
-The program is told the session in its base URL, and has the agents' token and nothing else of ours. Its own home is
-apart from the task's folder. What it costs and how often it asks are the gateway's to limit, its time is ours.
+The program is told the session in its base URL, and has that rollout's own token and nothing else of ours. Its own
+home is apart from the task's folder. What it costs and how often it asks are the gateway's to limit, its time is ours.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ProgramPlayer:
         ended it, or a refused request did."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for entry in self.folder.iterdir():
-            if is_left(entry.name):  # of a player that was killed; the agents' token is in it
+            if is_left(entry.name):  # of a player that was killed; its token is in it
                 delete_folder(entry)
         place = self.folder / named()
         place.mkdir(mode=0o700)

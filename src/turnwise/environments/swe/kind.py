@@ -29,8 +29,9 @@ LIMITS = BoxLimits(seconds=60, memory_mb=1024)
 class SweKind(TerminalKind):
     name = "swe"
 
-    def check_machine(self) -> None:
-        super().check_machine()
+    def check_machine(self, config: Config) -> None:
+        super().check_machine(config)
+        Sandboxes(config.environments).check_bubblewrap(f"the environment {self.name!r}")
         machine_python()
 
     def check_task(self, data: Mapping[str, object]) -> None:

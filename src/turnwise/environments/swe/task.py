@@ -18,6 +18,7 @@ from turnwise.environments.swe.mutations import Edit, planted
 from turnwise.environments.swe.packages import Pinned, package_named, read_package
 from turnwise.environments.swe.repository import Files, Repository, is_source
 from turnwise.environments.swe.suite import machine_python, put_pytest, refuse_copies, run_suite, write_files
+from turnwise.environments.terminal.checks import Checked
 from turnwise.errors import DataError, FolderFault
 from turnwise.sandbox.folder import GuestFolder
 
@@ -26,14 +27,6 @@ MOST_FILES = 400
 """Sources that are taken from an agent's folder."""
 RUNNER = ".tools/tests"
 """The script with which an agent runs the tests that it sees."""
-
-
-@dataclass(frozen=True, slots=True)
-class SweCheck:
-    """Whether a fault is mended, and else what is not."""
-
-    passed: bool
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +56,18 @@ class SweTask:
         runner = f'PYTHONPATH=.tools/pytest:{self.package.path} exec python3 -B -m pytest -q -p no:cacheprovider "$@"\n'
         GuestFolder(folder).write(RUNNER, runner.encode())
 
-    def check(self, folder: Path) -> SweCheck:
+    def check(self, folder: Path) -> Checked:
         """Run the tests over the sources that lie in ``folder``, each time in an empty room below it."""
         repository = read_package(self.package)
         try:
             left = left_sources(GuestFolder(folder), repository, self.package.sources)
         except FolderFault as e:
-            return SweCheck(False, str(e))
+            return Checked(False, str(e))
         files = {way: content for way, content in repository.files.items() if way not in repository.sources}
         files |= left
         return self.judge(files, repository.tests, folder / uuid.uuid4().hex)
 
-    def judge(self, files: Files, tests: Sequence[str], place: Path) -> SweCheck:
+    def judge(self, files: Files, tests: Sequence[str], place: Path) -> Checked:
         """Whether all tests pass on ``files``, and the hidden ones fail where they must."""
         path, hidden = self.package.path, list(self.hidden)
         whole = run_suite(files, tests, path, place)
@@ -83,17 +76,17 @@ class SweTask:
                 ended = (
                     "did not end well" if whole.stopped_by is None else f"was ended by the limit of {whole.stopped_by}"
                 )
-                return SweCheck(False, f"{test}: {whole.failed.get(test, ended)}")
+                return Checked(False, f"{test}: {whole.failed.get(test, ended)}")
         alone = run_suite(files, hidden, path, place)
         if missing := set(self.fail_to_pass) - alone.passed:
-            return SweCheck(False, f"{min(missing)} does not pass by itself")
+            return Checked(False, f"{min(missing)} does not pass by itself")
         told = run_suite(failing(files, hidden), hidden, path, place)
         if told.passed or not told.failed:
-            return SweCheck(False, "tests that must fail are said to pass: the code tampers with them")
+            return Checked(False, "tests that must fail are said to pass: the code tampers with them")
         other = run_suite(altered(files, self.altered), hidden, path, place)
         if any(function_of(test) in self.altered for test in other.passed):
-            return SweCheck(False, "tests pass whatever they expect: the code tampers with them")
-        return SweCheck(True, f"{len(self.fail_to_pass)} tests that failed pass, and so do the others")
+            return Checked(False, "tests pass whatever they expect: the code tampers with them")
+        return Checked(True, f"{len(self.fail_to_pass)} tests that failed pass, and so do the others")
 
     def check_python(self) -> None:
         """Raises DataError where the machine has another Python than the task was made with."""

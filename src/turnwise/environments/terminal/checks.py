@@ -27,6 +27,7 @@ from typing import Any
 
 from turnwise.environments.terminal.repository import git_says
 from turnwise.errors import DataError, FolderFault
+from turnwise.sandbox.choice import Sandboxes
 from turnwise.sandbox.folder import GuestFolder
 
 MOST_UNPACKED = 4 << 20
@@ -35,6 +36,14 @@ MOST_MEMBERS = 1000
 ASK_S = 2.0
 """Longest question to a database."""
 MOST_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a verifier says: whether the task is solved, or the part of it that is, and else what is not."""
+
+    passed: float
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +73,11 @@ def _read(given: object) -> TaskCheck:
     return TaskCheck(kind, str(given["way"]), wanted, asks)
 
 
-def failed(folder: GuestFolder, check: TaskCheck) -> str | None:
+def failed(folder: GuestFolder, check: TaskCheck, sandboxes: Sandboxes) -> str | None:
     """Why a check fails; None where it does not. Raises SandboxError where the machine cannot look."""
     look, _ = KINDS[check.kind]
     try:
-        return None if look(folder, check) else f"{check.way} is not as expected"
+        return None if look(folder, check, sandboxes) else f"{check.way} is not as expected"
     except FileNotFoundError:
         return f"there is no {check.way}"
     except (FolderFault, Unreadable) as e:
@@ -79,27 +88,27 @@ class Unreadable(Exception):
     """What stands there cannot be read as what it must be; its words say why."""
 
 
-def _file(folder: GuestFolder, check: TaskCheck) -> bool:
+def _file(folder: GuestFolder, check: TaskCheck, _: Sandboxes) -> bool:
     wanted = check.wanted.rstrip().encode()
     return folder.read(check.way, len(wanted) + 4096).rstrip() == wanted
 
 
-def _gone(folder: GuestFolder, check: TaskCheck) -> bool:
+def _gone(folder: GuestFolder, check: TaskCheck, _: Sandboxes) -> bool:
     with contextlib.suppress(FileNotFoundError):
         folder.status(check.way)
         return False
     return True
 
 
-def _mode(folder: GuestFolder, check: TaskCheck) -> bool:
+def _mode(folder: GuestFolder, check: TaskCheck, _: Sandboxes) -> bool:
     return stat.S_IMODE(folder.status(check.way).st_mode) == int(check.wanted, 8)
 
 
-def _link(folder: GuestFolder, check: TaskCheck) -> bool:
+def _link(folder: GuestFolder, check: TaskCheck, _: Sandboxes) -> bool:
     return folder.target(check.way) == check.wanted
 
 
-def _json(folder: GuestFolder, check: TaskCheck) -> bool:
+def _json(folder: GuestFolder, check: TaskCheck, _: Sandboxes) -> bool:
     try:
         return _same(json.loads(folder.read(check.way)), check.wanted)
     except (ValueError, RecursionError):
@@ -111,7 +120,7 @@ def _same(found: object, wanted: object) -> bool:
     return json.dumps(found, sort_keys=True) == json.dumps(wanted, sort_keys=True)
 
 
-def _csv(folder: GuestFolder, check: TaskCheck) -> bool:
+def _csv(folder: GuestFolder, check: TaskCheck, _: Sandboxes) -> bool:
     try:
         rows = list(csv.reader(io.StringIO(folder.read(check.way).decode(), newline="")))
     except (ValueError, csv.Error):
@@ -119,7 +128,7 @@ def _csv(folder: GuestFolder, check: TaskCheck) -> bool:
     return rows == check.wanted
 
 
-def _tar(folder: GuestFolder, check: TaskCheck) -> bool:
+def _tar(folder: GuestFolder, check: TaskCheck, _: Sandboxes) -> bool:
     return _packed(check, _in_tar(folder.read(check.way)))
 
 
@@ -147,7 +156,7 @@ def _whole(content: bytes) -> bytes:
     return content
 
 
-def _zip(folder: GuestFolder, check: TaskCheck) -> bool:
+def _zip(folder: GuestFolder, check: TaskCheck, _: Sandboxes) -> bool:
     return _packed(check, _in_zip(folder.read(check.way)))
 
 
@@ -179,7 +188,7 @@ def _packed(check: TaskCheck, members: Iterator[tuple[str, bytes]]) -> bool:
         raise Unreadable(f"{check.way} is no such archive ({type(e).__name__})") from None
 
 
-def _gzip(folder: GuestFolder, check: TaskCheck) -> bool:
+def _gzip(folder: GuestFolder, check: TaskCheck, _: Sandboxes) -> bool:
     wanted = check.wanted.encode()
     unpacker = zlib.decompressobj(wbits=31)
     try:
@@ -189,7 +198,7 @@ def _gzip(folder: GuestFolder, check: TaskCheck) -> bool:
     return found == wanted and unpacker.eof
 
 
-def _sqlite(folder: GuestFolder, check: TaskCheck) -> bool:
+def _sqlite(folder: GuestFolder, check: TaskCheck, _: Sandboxes) -> bool:
     content = folder.read(check.way)
     with tempfile.TemporaryDirectory(prefix="turnwise-") as place:
         copy = Path(place) / "copy.db"
@@ -217,8 +226,8 @@ def _asked(database: sqlite3.Connection, question: str) -> list[tuple[Any, ...]]
     return rows
 
 
-def _git(folder: GuestFolder, check: TaskCheck) -> bool:
-    said = git_says(folder, check.way, check.asks)
+def _git(folder: GuestFolder, check: TaskCheck, sandboxes: Sandboxes) -> bool:
+    said = git_says(folder, check.way, check.asks, sandboxes)
     if said is None:
         raise Unreadable(f"git finds no answer to `git {check.asks}` there")
     return said.rstrip() == check.wanted.rstrip()
@@ -240,7 +249,7 @@ def _are_rows(wanted: object) -> bool:
     return isinstance(wanted, list) and all(isinstance(row, list) for row in wanted)
 
 
-KINDS: dict[str, tuple[Callable[[GuestFolder, TaskCheck], bool], Callable[[object], bool]]] = {
+KINDS: dict[str, tuple[Callable[[GuestFolder, TaskCheck, Sandboxes], bool], Callable[[object], bool]]] = {
     "file": (_file, _is_text),
     "gone": (_gone, lambda wanted: wanted is None),
     "mode": (_mode, _is_mode),
@@ -253,6 +262,6 @@ KINDS: dict[str, tuple[Callable[[GuestFolder, TaskCheck], bool], Callable[[objec
     "sqlite": (_sqlite, _are_rows),
     "git": (_git, _is_text),
 }
-"""How each looks, and what may be wanted of it."""
+"""How each looks (git alone in a sandbox), and what may be wanted of it."""
 ASKED = ("sqlite", "git")
 """Those with a question."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 from turnwise.environments.base import Action, InfrastructureFailure, Observation, Task, TaskOutcome
+from turnwise.environments.terminal.checks import Checked
 from turnwise.environments.terminal.files_task import files_task
 from turnwise.errors import DataError, FolderFault, SandboxError
-from turnwise.sandbox.box import Box
 from turnwise.sandbox.choice import Sandboxes
 from turnwise.sandbox.folder import GuestFolder, delete_folder
 from turnwise.sandbox.limits import INSIDE, Allowed, BoxLimits, Ran
@@ -32,18 +32,6 @@ MOST_UNREADABLE = 3
 FORMAT = "No command was found in your answer. Give exactly one: call the tool, or write it in a ```bash block."
 ANEW = f"(the shell ended with it; the next command begins in a new one, in {INSIDE}: files stay, variables do not)"
 _PRINTED = "\n\t\r\x1b"
-
-
-class Checked(Protocol):
-    """What a verifier says."""
-
-    @property
-    def passed(self) -> float:
-        """True or 1 where the task is solved; a part of it where a verifier gives one."""
-        ...
-
-    @property
-    def reason(self) -> str: ...
 
 
 class FolderTask(Protocol):
@@ -123,7 +111,7 @@ class TerminalEnvironment:
         self._ended = "program"
         self._end_shell()
         try:
-            return Box(GuestFolder(self._folder), limits, allowed).run(command)
+            return self._sandboxes.run(GuestFolder(self._folder), command, limits, allowed)
         except (OSError, SandboxError) as e:
             raise InfrastructureFailure(f"the sandbox failed: {e}") from e
 

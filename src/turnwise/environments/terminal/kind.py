@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from turnwise.config import Config
@@ -27,15 +28,17 @@ SHELLS = ("bash", "sh", "shell")
 class TerminalKind:
     name = "terminal"
 
-    def check_machine(self) -> None:
-        Sandboxes().check()
+    def check_machine(self, config: Config) -> None:
+        Sandboxes(config.environments).check()
 
     def check_task(self, data: Mapping[str, object]) -> None:
         task_of(data)
 
     def make(self, folder: Path, config: Config) -> TerminalEnvironment:
         most_steps = config.streams.terminal.max_steps or 10
-        return TerminalEnvironment(folder, task_of, most_steps=most_steps, sandboxes=Sandboxes(config.environments))
+        sandboxes = Sandboxes(config.environments)
+        made = partial(task_of, sandboxes=sandboxes)
+        return TerminalEnvironment(folder, made, most_steps=most_steps, sandboxes=sandboxes)
 
     def instructions(self, task: Task) -> Instructions:
         return Instructions(SYSTEM, (TOOL,))
@@ -53,9 +56,9 @@ class TerminalKind:
         return f"```bash\n{action.calls[0].arguments['command']}\n```" if action.calls else action.text
 
 
-def task_of(data: Mapping[str, object]) -> FilesTask | HarborTask:
+def task_of(data: Mapping[str, object], sandboxes: Sandboxes | None = None) -> FilesTask | HarborTask:
     """The task that ``data`` describes, in the one way or the other. Raises DataError."""
-    return harbor_task(data) if "harbor" in data else files_task(data)
+    return harbor_task(data, sandboxes) if "harbor" in data else files_task(data, sandboxes)
 
 
 def run(command: str, text: str = "") -> Action:

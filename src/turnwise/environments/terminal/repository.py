@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from turnwise.errors import FolderFault
-from turnwise.sandbox.box import Box
+from turnwise.sandbox.choice import Sandboxes
 from turnwise.sandbox.folder import GuestFolder
 from turnwise.sandbox.limits import BoxLimits
 
@@ -21,7 +21,7 @@ CONFIGURATION = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 LIMITS = BoxLimits(seconds=10)
 
 
-def git_says(folder: GuestFolder, way: str, asks: str) -> str | None:
+def git_says(folder: GuestFolder, way: str, asks: str, sandboxes: Sandboxes) -> str | None:
     """What ``git ASKS`` prints on the repository whose `.git` is at ``way``; None where it fails.
 
     Raises FolderFault where it cannot be copied, FileNotFoundError where there is none.
@@ -30,7 +30,7 @@ def git_says(folder: GuestFolder, way: str, asks: str) -> str | None:
         copy = GuestFolder(Path(place))
         _copied(folder, way, copy)
         asked = " ".join(shlex.quote(word) for word in shlex.split(asks))
-        ran = Box(copy, LIMITS).run(f"git --git-dir=/box {asked} 2>/dev/null")
+        ran = sandboxes.run(copy, f"git --git-dir=/box {asked} 2>/dev/null", LIMITS)
     return ran.output.decode("utf-8", "replace") if ran.status == 0 and ran.stopped_by is None else None
 
 

@@ -11,7 +11,7 @@ from turnwise.environments.base import Action, Call, Instructions, Task
 from turnwise.environments.reading import fenced, function_tool
 from turnwise.environments.tools.calls import WantedCalls
 from turnwise.environments.tools.environment import ANSWER, PYTHON, ToolsEnvironment, has_python, tools_task
-from turnwise.sandbox.bubblewrap import check_machine
+from turnwise.sandbox.choice import Sandboxes
 
 RUN = function_tool(PYTHON, "Run Python code. Names stay for the next call; print what you want to see.", code="string")
 GIVE = function_tool(ANSWER, "Give the final answer, and nothing but the answer: this ends the task.", value="string")
@@ -35,8 +35,8 @@ CALLS_IN_BLOCKS = (
 class ToolsKind:
     name = "tools"
 
-    def check_machine(self) -> None:
-        check_machine()
+    def check_machine(self, config: Config) -> None:
+        Sandboxes(config.environments).check_bubblewrap(f"the environment {self.name!r}")
 
     def check_task(self, data: Mapping[str, object]) -> None:
         tools_task(data)

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from turnwise.gateway.errors import TOO_LONG
+from turnwise.gateway.errors import TOO_LONG, ApiError
 from turnwise.gateway.wire.http_request import Caller
 from turnwise.journal import Journal
 from turnwise.schedule.traffic import Traffic
@@ -54,14 +54,16 @@ class Playing:
         self._known: OrderedDict[str, tuple[Rollout, str | None] | None] = OrderedDict()
 
     async def recognised(self, caller: Caller) -> Caller:
-        """The caller with what was said of its session before; one that says itself what it is, as it is.
+        """The caller with what was said of its session before; one that says itself what it is, as it is. Raises
+        ApiError (403) for one with a rollout's own token where no such rollout was announced: what it says itself does
+        not count.
 
         Whatever calls itself what in a session that was announced, it is the one rollout: its turns are one client's.
         """
         session = caller.session_id
         if session is None:
             return caller
-        if caller.rollout is not None:
+        if caller.rollout is not None and not caller.bound:
             self._known.pop(session, None)
             return caller
         if session not in self._known:
@@ -69,10 +71,13 @@ class Playing:
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
         known = self._known[session]
+        if known is None and caller.bound:
+            message = f"no rollout {session} is under way; it is announced before its agent asks"
+            raise ApiError(403, message, code="no_such_rollout")
         if known is None:
             return caller
         rollout, key = known
-        return replace(caller, rollout=rollout, key=key or caller.key)
+        return replace(caller, rollout=rollout, key=f"rollout:{session}" if caller.bound else key or caller.key)
 
     def _look_up(self, session: str) -> tuple[Rollout, str | None] | None:
         """What a session is as a rollout, and the key of whoever asks in it; None where that is who began it, by

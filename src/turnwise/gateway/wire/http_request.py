@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 
 from turnwise.agents.known import SESSION_HEADERS, SUB_AGENT_HEADERS
 from turnwise.config import StreamsConfig
-from turnwise.gateway.auth import client_key
+from turnwise.gateway.auth import BOUND, client_key
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.request import SESSION_ID
 from turnwise.gateway.wire.rollouts import read_rollout
@@ -32,6 +32,7 @@ class Caller:
     is_retry: bool = False
     agent: str | None = None  # what it calls itself
     rollout: Rollout | None = None  # what it says of the session as one
+    bound: bool = False  # its token is that of the session's rollout, and opens nothing else
 
 
 async def read_body(request: Request, limit_mb: float) -> bytes:
@@ -91,4 +92,5 @@ def read_caller(request: Request, url_session: str | None, streams: StreamsConfi
         is_retry=retries.isdecimal() and retries.strip("0") != "",
         agent=headers.get("user-agent", "")[:LONGEST_AGENT] or None,
         rollout=read_rollout(headers, session, streams),
+        bound=request.scope.get(BOUND) is not None,
     )

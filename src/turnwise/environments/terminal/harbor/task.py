@@ -14,12 +14,13 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from turnwise.environments.terminal.checks import Checked
 from turnwise.environments.terminal.harbor.folders import LOGS, TESTS
 from turnwise.errors import DataError, FolderFault, SandboxError
-from turnwise.sandbox.box import Box
+from turnwise.sandbox.choice import Sandboxes
 from turnwise.sandbox.folder import GuestFolder, delete_folder
 from turnwise.sandbox.limits import INSIDE, Allowed, BoxLimits
 
@@ -27,22 +28,16 @@ COPY_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class HarborCheck:
-    """The reward that the verifier gave, from 0 to 1, and what it said last."""
-
-    passed: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class HarborTask:
-    """``files`` by their way in the folder, ``setup`` commands, and ``tests``: the verifier's files, with `test.sh`."""
+    """``files`` by their way in the folder, ``setup`` commands, and ``tests``: the verifier's files, with `test.sh`.
+    ``sandboxes``: where all of it runs."""
 
     files: Mapping[str, str]
     tests: Mapping[str, str]
     setup: tuple[str, ...]
     seconds: float
     oracle: tuple[str, ...]
+    sandboxes: Sandboxes = field(default_factory=Sandboxes)
 
     def set_up(self, folder: Path) -> None:
         """Write the files of the beginning into an empty folder. Raises SandboxError where a command of it fails."""
@@ -50,11 +45,11 @@ class HarborTask:
         for way, text in self.files.items():
             inside.write(way, text.encode())
         for command in self.setup:
-            ran = Box(inside).run(command)
+            ran = self.sandboxes.run(inside, command)
             if ran.status or ran.stopped_by:
                 raise SandboxError(f"a command of its Dockerfile failed here ({command[:80]}): {_last(ran.output)}")
 
-    def check(self, folder: Path) -> HarborCheck:
+    def check(self, folder: Path) -> Checked:
         """Run the verifier. Where it gives no reward, but gives one over the folder of the beginning, what the agent
         left is why, and the reward is 0. Raises SandboxError where it gives none there either."""
         place = Path(tempfile.mkdtemp(prefix="turnwise-"))
@@ -63,12 +58,12 @@ class HarborTask:
             _copy(folder, copy)
             reward, said = self._judged(copy)
             if reward is not None:
-                return HarborCheck(reward, said)
+                return Checked(reward, said)
             untouched.mkdir()
             self.set_up(untouched)
             if self._judged(untouched)[0] is None:
                 raise SandboxError(f"its verifier gave no reward, {said}")
-            return HarborCheck(0.0, f"the verifier gave no reward, {said}")
+            return Checked(0.0, f"the verifier gave no reward, {said}")
         finally:
             delete_folder(place)
 
@@ -83,7 +78,7 @@ class HarborTask:
         copy.write(f".{own}/verifier/.keep", b"")
         allowed = Allowed(sees={tests: given.path}, variables={"HOME": "/tmp"})
         limits = BoxLimits(seconds=self.seconds, disk_mb=512, entries=40_000, output_kb=4096)
-        ran = Box(copy, limits, allowed).run(f"bash {tests}/test.sh")
+        ran = self.sandboxes.run(copy, f"bash {tests}/test.sh", limits, allowed)
         if ran.stopped_by:  # whatever stands in the file, the script did not come to its end
             return None, f"it met the limit of {ran.stopped_by}: {_last(ran.output)}"
         for name in ("reward.txt", "reward.json"):
@@ -131,7 +126,7 @@ def _last(output: bytes) -> str:
     return output.decode(errors="replace").strip()[-300:]
 
 
-def harbor_task(data: Mapping[str, object]) -> HarborTask:
+def harbor_task(data: Mapping[str, object], sandboxes: Sandboxes | None = None) -> HarborTask:
     """The task that ``data`` describes, as `folders.read_folder` writes it. Raises DataError."""
     harbor, oracle = data.get("harbor"), data.get("oracle", [])
     if set(data) - {"harbor", "oracle"} or not isinstance(harbor, Mapping):
@@ -144,4 +139,5 @@ def harbor_task(data: Mapping[str, object]) -> HarborTask:
     if not fits or not all(isinstance(part, str) for each in commands for part in each):
         raise DataError("'harbor' has files, tests (with test.sh), setup and seconds")
     assert isinstance(seconds, (int, float))
-    return HarborTask(texts[0], texts[1], tuple(commands[0]), float(seconds), tuple(commands[1]))
+    of = (texts[0], texts[1], tuple(commands[0]), float(seconds), tuple(commands[1]))
+    return HarborTask(*of, sandboxes or Sandboxes())

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -15,6 +13,7 @@ from rich.table import Column, Table
 
 from turnwise.cli.hints import safe
 from turnwise.cli.options import ConfigFile, Home, Json, ago, out, print_json, read_config
+from turnwise.cli.skills.library import say, with_library
 from turnwise.errors import SkillError
 from turnwise.files import write_atomically
 from turnwise.types import SkillState
@@ -48,7 +47,7 @@ def skills_list(
     def read(library: Library, journal: Journal) -> tuple[LibraryView, dict[str, Any]]:
         return library.sync(), journal.skills.uses()
 
-    view, uses = _with_library(config, home, read)
+    view, uses = with_library(config, home, read)
     rows = [known for _, known in sorted(view.skills.items()) if everything or known.state is not SkillState.RETIRED]
     if as_json:
         told = [_body(known) | _used(uses.get(known.skill.name)) for known in rows]
@@ -89,7 +88,7 @@ def skills_show(
         history, sources = journal.skills.history(known.skill.name), journal.skills.sources(version)
         return known, history, sources, trial, journal.replays.of(version)
 
-    known, history, sources, trial, replay = _with_library(config, home, read)
+    known, history, sources, trial, replay = with_library(config, home, read)
     if as_json:
         versions = [{"number": v.number, "made_by": v.made_by, "created_at": v.created_at} for v in history]
         made_from = [{"turn": turn, "session": session} for turn, session in sources]
@@ -106,9 +105,9 @@ def skills_show(
     text = texts[wanted].decode("utf-8-sig")
     out.print(text.rstrip("\n"), markup=False, highlight=False, soft_wrap=True)
     if sources or known.state is SkillState.CANDIDATE:
-        _say(_life(known, len(sources), trial))
+        say(_life(known, len(sources), trial))
     if replay is not None:
-        _say(_replayed(replay))
+        say(_replayed(replay))
 
 
 def _life(known: KnownSkill, sources: int, trial: SkillTrial) -> str:
@@ -140,8 +139,8 @@ def skills_add(
     from turnwise.skills.skill_file import parse
 
     skill = parse(sys.stdin.buffer.read(MOST_READ), "standard input") if file == "-" else read_skill(Path(file))
-    _with_library(config, home, lambda library, _: library.add([skill], SkillState.ACTIVE, "person"))
-    _say(f"the skill {skill.name} is in the library")
+    with_library(config, home, lambda library, _: library.add([skill], SkillState.ACTIVE, "person"))
+    say(f"the skill {skill.name} is in the library")
 
 
 @skills_app.command("edit", epilog="Example: turnwise skills edit tidy-dates --file new.md")
@@ -156,7 +155,7 @@ def skills_edit(
     """Give a skill another text. Its file can as well be edited in the folder: that is noticed."""
     from turnwise.skills.packs import read_skill
 
-    known = _with_library(config, home, lambda library, _: library.find(library.sync(), name))
+    known = with_library(config, home, lambda library, _: library.find(library.sync(), name))
     if file is not None:
         content = read_skill(file).content
     else:
@@ -166,18 +165,18 @@ def skills_edit(
             said = f"your editor failed ({e.message}); nothing was changed; set $EDITOR, or give --file"
             raise SkillError(said) from e
         if edited is None:
-            _say("nothing was changed")
+            say("nothing was changed")
             return
         content = edited.encode()
     try:
-        view = _with_library(config, home, lambda library, _: library.edit(known.skill.name, content))
+        view = with_library(config, home, lambda library, _: library.edit(known.skill.name, content))
     except SkillError as e:
         if file is not None:
             raise
         kept = read_config(config, home, None).home / f"edited-{known.skill.name}.md"
         write_atomically(kept, content)
         raise SkillError(f"{e}; what you wrote is in {kept}: mend it, and give it as --file") from e
-    _say(f"{known.skill.name} has its text {view.skills[known.skill.name].version.number} now")
+    say(f"{known.skill.name} has its text {view.skills[known.skill.name].version.number} now")
 
 
 @skills_app.command("disable", epilog="Example: turnwise skills disable tidy-dates")
@@ -216,7 +215,7 @@ def skills_history(
         library.sync()
         return journal.skills.revisions(limit)
 
-    rows = _with_library(config, home, read)
+    rows = with_library(config, home, read)
     if as_json:
         print_json([{"number": r.number, "generation": r.generation, "cost": r.cost, "what": r.what, "at": r.at,
                      "skills": {n: e.state for n, e in r.entries.items()}} for r in rows])  # fmt: skip
@@ -235,8 +234,8 @@ def skills_rollback(
     home: Home = None,
 ) -> None:
     """Have the library as it was after that change, byte for byte; this is a change, too, and can be taken back."""
-    view = _with_library(config, home, lambda library, _: library.rollback(number))
-    _say(f"the library is as it was after change {number}; this is change {view.revision.number}")
+    view = with_library(config, home, lambda library, _: library.rollback(number))
+    say(f"the library is as it was after change {number}; this is change {view.revision.number}")
 
 
 @skills_app.command("review", epilog="Example: turnwise skills review --accept tidy-dates")
@@ -257,7 +256,7 @@ def skills_review(
     if reject is not None:
         _move(config, home, reject, SkillState.RETIRED, "reject", waiting, "is dropped")
         return
-    view = _with_library(config, home, lambda library, _: library.sync())
+    view = with_library(config, home, lambda library, _: library.sync())
     rows = [known for _, known in sorted(view.skills.items()) if known.state is SkillState.REVIEW]
     if as_json:
         print_json([_body(known) | {"body": known.skill.body} for known in rows])
@@ -269,69 +268,7 @@ def skills_review(
         out.rule(f"{known.skill.name} (by {known.version.made_by})")
         out.print(known.skill.content.decode("utf-8-sig").rstrip(), markup=False, highlight=False, soft_wrap=True)
     out.rule()
-    _say("Take one with `turnwise skills review --accept NAME`, or drop it with `--reject NAME`.")
-
-
-@skills_app.command("import", epilog="Example: turnwise skills import pack.zip --trust")
-def skills_import(
-    path: Annotated[Path, typer.Argument(help="A folder of skills, or a .zip, .tar or .tar.gz of them.")],
-    config: ConfigFile = None,
-    home: Home = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Use them at once, without review.")] = False,
-) -> None:
-    """Take in skills from elsewhere, all or none; they wait for your review, unless you trust them."""
-    from turnwise.skills.packs import read_pack
-
-    skills = read_pack(path)
-    state = SkillState.ACTIVE if trust else SkillState.REVIEW
-    _with_library(config, home, lambda library, _: library.add(skills, state, "import"))
-    what = "are used from now on" if trust else "wait for `turnwise skills review`"
-    _say(f"{_counted(len(skills))} ({', '.join(skill.name for skill in skills[:5])}) {what}")
-
-
-@skills_app.command("learn-from", epilog="Example: turnwise skills learn-from run.json")
-def skills_learn_from(
-    runs: Annotated[list[Path], typer.Argument(help="Runs of a pipeline: .json files, or folders with such.")],
-    config: ConfigFile = None,
-    home: Home = None,
-    as_json: Json = False,
-) -> None:
-    """Make skills of what the stages of a pipeline stumbled over; they wait for your review."""
-    from turnwise.skills.pipeline.lessons import lessons_of, skills_of
-    from turnwise.skills.pipeline.runs import read_runs
-
-    lessons = lessons_of(read_runs(runs))
-
-    def learn(library: Library, _: Journal) -> tuple[list[str], list[str]]:
-        known = [skill.skill for skill in library.sync().skills.values()]
-        new, old = skills_of(lessons, known)
-        if new:
-            library.add(new, SkillState.REVIEW, "pipeline")
-        return [skill.name for skill in new], old
-
-    new, old = _with_library(config, home, learn)
-    if as_json:
-        print_json({"new": new, "known": old})
-        return
-    for name in new:
-        _say(name)
-    _say(f"{len(new)} new, {len(old)} known already" + ("; see `turnwise skills review`" if new else ""))
-
-
-@skills_app.command("export", epilog="Example: turnwise skills export pack.zip")
-def skills_export(
-    path: Annotated[Path, typer.Argument(help="The .zip to write.")], config: ConfigFile = None, home: Home = None
-) -> None:
-    """Write all skills that are in the folder into an archive that `import` and other programs read."""
-    from turnwise.skills.packs import write_pack
-    from turnwise.types import IN_FOLDER
-
-    view = _with_library(config, home, lambda library, _: library.sync())
-    skills = [known.skill for _, known in sorted(view.skills.items()) if known.state in IN_FOLDER]
-    if not skills:
-        raise SkillError("there is no skill to export; see `turnwise skills list`")
-    write_pack(path, skills)
-    _say(f"{_counted(len(skills))} in {path}")
+    say("Take one with `turnwise skills review --accept NAME`, or drop it with `--reject NAME`.")
 
 
 @skills_app.command("prompts", epilog="Example: turnwise skills prompts")
@@ -345,8 +282,8 @@ def skills_prompts(
     from turnwise.journal.skills.compressions import told_of
 
     if again:
-        _say(f"{_with_library(config, home, lambda _, journal: journal.compressions.start_over())} are made once more")
-    rows = [told_of(one) for one in _with_library(config, home, lambda _, journal: journal.compressions.all())]
+        say(f"{with_library(config, home, lambda _, journal: journal.compressions.start_over())} are made once more")
+    rows = [told_of(one) for one in with_library(config, home, lambda _, journal: journal.compressions.all())]
     if as_json:
         print_json(rows)
         return
@@ -354,17 +291,7 @@ def skills_prompts(
     for row in rows:
         table.add_row(*(safe(str("" if row[key] is None else row[key])) for key in
                         ("prompt", "state", "bytes", "shorter", "turns", "why")))  # fmt: skip
-    out.print(table) if rows else _say("no long system prompt came yet, or compress.url is not set")
-
-
-def _with_library(config: Path | None, home: Path | None, do: Callable[[Library, Journal], T]) -> T:
-    """What a call on the library of a home gives; the journal is made where there is none."""
-    from turnwise.journal import Journal
-    from turnwise.skills.library import Library
-
-    settings = read_config(config, home, None)
-    with closing(Journal.open(settings)) as journal:
-        return do(Library(settings, journal), journal)
+    out.print(table) if rows else say("no long system prompt came yet, or compress.url is not set")
 
 
 def _move(
@@ -381,11 +308,7 @@ def _move(
         library.move(whole, to, what, only_from)
         return whole
 
-    _say(f"the skill {_with_library(config, home, move)} {said}")
-
-
-def _counted(skills: int) -> str:
-    return f"{skills} skill{'s' if skills > 1 else ''}"
+    say(f"the skill {with_library(config, home, move)} {said}")
 
 
 def _body(known: KnownSkill) -> dict[str, Any]:
@@ -403,7 +326,3 @@ def _body(known: KnownSkill) -> dict[str, Any]:
 
 def _used(use: Any) -> dict[str, int]:
     return {"turns": 0, "good": 0, "bad": 0} if use is None else {"turns": use.turns, "good": use.good, "bad": use.bad}
-
-
-def _say(text: str) -> None:
-    out.print(text, highlight=False, markup=False, soft_wrap=True)
