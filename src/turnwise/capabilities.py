@@ -154,8 +154,6 @@ def _check_vision(config: Config, able: Capabilities) -> None:
         raise ConfigError(
             f'{model}, and engine.kind = "{config.engine.kind}" takes token ids without them; set engine.kind = {told}'
         )
-    if config.train.enabled and config.train.weights == "full":
-        raise ConfigError(f'{model}, and is trained by an adapter on the part that reads; set train.weights = "lora"')
     if config.train.enabled and config.train.backend != "local":
         raise ConfigError(f'{model}, and is trained by one process alone; set train.backend = "local"')
 

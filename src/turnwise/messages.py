@@ -30,6 +30,8 @@ _MARK = pattern(
     r"|<</?SYS>>",
     IGNORECASE,
 )
+LEFT_OUT = "(A picture was here; it is not shown any more.)"
+"""What stands in a history in place of a picture that its agent sends no longer."""
 MARK_ROUNDS = 8
 _NO_BRACKETS = str.maketrans("", "", "<>[]")
 _LONE_SURROGATE = pattern("[\ud800-\udfff]")
@@ -191,6 +193,13 @@ def digest_of(message: Message) -> str:
     """Stands for one message, however a client lays it out. Journals keep it:
     histories of before a change of it are not known again by it."""
     return hashlib.sha256(canonical(message).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def without_pictures(message: Message) -> str:
+    """What it is compared by where an agent leaves older pictures out of its history: its words alone."""
+    words = "\n".join(part.text for part in parts_of(message) if type(part) is Text)
+    said = [line for line in words.split("\n") if line != LEFT_OUT]
+    return f"{message.role}\x1f" + "\n".join(said).strip()
 
 
 def answer_words(answer: Message) -> str:

@@ -64,7 +64,7 @@ def test_no_rollout_begins_at_a_host_that_is_left_out() -> None:
         nobody.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{nobody.getsockname()[1]}"
         task = Task("t", "web", "Do it.", {"url": f"http://{host}/", "answer": "42"})
-        browser = BrowserEnvironment(3, FailingHosts(2, 60.0, time.monotonic))
+        browser = BrowserEnvironment(3, failing=FailingHosts(2, 60.0, time.monotonic))
         try:
             for said in ("does not open", "does not open", "is left out"):
                 with pytest.raises(InfrastructureFailure, match=said):

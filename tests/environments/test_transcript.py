@@ -21,6 +21,7 @@ from turnwise.environments.tasks import written
 from turnwise.environments.terminal.kind import KIND, run
 from turnwise.environments.transcript import Form, RolloutTranscript, instructions_of
 from turnwise.errors import ConfigError
+from turnwise.messages import LEFT_OUT
 from turnwise.training.sft.conversations import read_data
 from turnwise.types import MODEL_NAME
 
@@ -130,3 +131,41 @@ def test_each_call_gets_its_result_and_what_is_said_beside_is_the_users() -> Non
     kinds = [(message["role"], message["content"]) for message in told.messages[1:]]
     assert kinds == [("user", "task"), ("assistant", "so"), ("tool", "one"), ("tool", "two"), ("user", "more")]
     assert len(json.loads(told.line())["messages"]) == 3, "it ends with an answer"
+
+
+def pictures_in(told: RolloutTranscript) -> list[int]:
+    """How many pictures each of the user's messages has."""
+    users = [message["content"] for message in told.messages if message["role"] == "user"]
+    return [0 if isinstance(said, str) else sum(part["type"] == "image_url" for part in said) for said in users]
+
+
+@pytest.mark.parametrize(("keep", "left"), [(1, [0, 0, 0, 1]), (2, [0, 0, 2, 1]), (9, [1, 0, 2, 1])])
+def test_the_latest_pictures_are_kept_and_words_stand_for_the_others(keep: int, left: list[int]) -> None:
+    told = RolloutTranscript(KIND.instructions(TASK), keep)
+    for n, images in enumerate(((b"first",), (), (b"a", b"b"), (b"last",))):
+        told.hear(Observation(f"text {n}", images=images))
+        told.say(f"answer {n}", thought=f"thought {n}")
+    assert pictures_in(told) == left
+    assert (told.pictures, told.left_out) == (4, 4 - sum(left))
+    assert str(told.messages).count(LEFT_OUT) == told.left_out
+    for n in range(4):
+        assert all(f"{what} {n}" in str(told.messages) for what in ("text", "answer", "thought")), "all else is kept"
+
+
+def test_a_picture_is_sent_as_what_it_is() -> None:
+    told = RolloutTranscript(KIND.instructions(TASK))
+    told.hear(Observation("", images=(b"\x89PNG", b"\xff\xd8\xff")))
+    urls = [part["image_url"]["url"].partition(";")[0] for part in told.messages[-1]["content"]]
+    assert urls == ["data:image/png", "data:image/jpeg"]
+
+
+def test_what_is_told_of_each_call_is_told_to_a_model_that_calls_no_tools() -> None:
+    told = RolloutTranscript(KIND.instructions(TASK))
+    told.say("a block with two lines")
+    told.hear(Observation("the page", ("first done", "second failed")))
+    told.say("a block")
+    told.hear(Observation("the result", ("the result",)))
+    assert [m["content"] for m in told.messages if m["role"] == "user"] == [
+        "first done\nsecond failed\n\nthe page",
+        "the result",
+    ], "a result that is all there is to tell is told once"

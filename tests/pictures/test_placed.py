@@ -65,7 +65,6 @@ def test_rows_share_a_beginning_only_where_the_pictures_are_the_same() -> None:
     [
         ({"engine.kind": "vllm", "engine.url": "http://127.0.0.1:1"}, 'set engine.kind = "local"'),
         ({"engine.kind": "sglang", "engine.url": "http://127.0.0.1:1"}, 'set engine.kind = "local"'),
-        ({"train.weights": "full"}, 'set train.weights = "lora"'),
         ({"train.backend": "fsdp2"}, 'set train.backend = "local"'),
     ],
 )

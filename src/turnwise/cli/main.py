@@ -46,6 +46,9 @@ from turnwise.cli.schedule import schedule_app
 from turnwise.cli.sft import sft
 from turnwise.cli.skills import skills_app
 from turnwise.cli.train import train_app
+from turnwise.cli.trajectories.evaluating import eval_app
+from turnwise.cli.trajectories.judging import judge_agreement, judge_collect
+from turnwise.cli.trajectories.showing import trajectory
 from turnwise.cli.versions import versions_app
 from turnwise.cli.versions.forgetting import forget_command
 from turnwise.cli.versions.replaying import replay_command
@@ -67,6 +70,10 @@ app.add_typer(journal_app, name="journal")
 app.command("forget", epilog="Example: turnwise forget session-6f3a91c2 --dry-run")(forget_command)
 app.command("replay", epilog="Example: turnwise replay --method binary --judge signals")(replay_command)
 app.add_typer(judge_app, name="judge")
+judge_app.command("collect", epilog="Example: turnwise judge collect run.jsonl --out verdicts.jsonl")(judge_collect)
+judge_app.command("agreement", epilog="Example: turnwise judge agreement verdicts.jsonl")(judge_agreement)
+app.add_typer(eval_app, name="eval")
+app.command(epilog="Example: turnwise trajectory run-1.click-button-0.0 --out page.html")(trajectory)
 app.add_typer(hints_app, name="hints")
 app.add_typer(skills_app, name="skills")
 app.add_typer(schedule_app, name="schedule")

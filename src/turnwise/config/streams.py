@@ -64,6 +64,12 @@ class StreamConfig(Section):
     pictures: bool = Field(
         default=False, description="Send the agent screenshots as well, where the environment has a screen."
     )
+    keep_pictures: int = Field(
+        default=1,
+        ge=1,
+        le=100,
+        description="Latest screenshots in a request; a few words stand in place of older ones.",
+    )
     temperature: float = Field(default=1.0, ge=0, le=2, description="Where the client names none.")
     max_tokens: int = Field(default=8192, ge=1, description="Longest answer of a client without a limit.")
 
@@ -91,6 +97,7 @@ TRACKS: dict[str, dict[str, Any]] = {
         "groups": 48,
         "group_size": 5,
         "max_steps": 15,
+        "cut_off": "score",  # an episode that meets a limit has failed (OpenWebRL, A.4)
         "epochs": 2,
         "beta_kl": 0.0,
         "temperature": 0.8,

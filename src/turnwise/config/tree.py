@@ -18,12 +18,12 @@ from turnwise.capabilities import check
 from turnwise.config.compress import CompressConfig
 from turnwise.config.environments import EnvironmentsConfig
 from turnwise.config.gate import GateConfig
+from turnwise.config.judging import JudgeConfig
 from turnwise.config.modes import MODE, Mode, as_the_mode_says, contradiction, trains_never
 from turnwise.config.schedule import ScheduleConfig
 from turnwise.config.sections import (
     EngineConfig,
     JournalConfig,
-    JudgeConfig,
     ModelConfig,
     Section,
     ServerConfig,

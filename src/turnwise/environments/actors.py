@@ -10,6 +10,7 @@ import openai
 from turnwise.environments.base import Action, CutOff, InfrastructureFailure, Instructions, Kind, Observation, Task
 from turnwise.environments.reading import called
 from turnwise.environments.transcript import Form, RolloutTranscript, instructions_of
+from turnwise.trajectories.record import AnswerCost
 
 REQUEST_S = 600.0
 LIMITS = {"context_length_exceeded": "the context is full", "step_limit": "the limit of steps"}
@@ -53,7 +54,8 @@ class RecordedActor:
 
 class ModelActor:
     """A model at an OpenAI-compatible ``url`` (with `/v1`). ``read`` says what an answer without a call asks for;
-    ``asked`` is sent beside model, messages and tools. What was said is in ``transcript``.
+    ``asked`` is sent beside model, messages and tools; of pictures those of the ``keep_pictures`` latest observations.
+    What was said is in ``transcript``.
 
     Raises InfrastructureFailure where it cannot be asked, and CutOff where the gateway takes no more of it.
     """
@@ -67,6 +69,7 @@ class ModelActor:
         instructions: Instructions,
         read: Callable[[str], Action],
         asked: Mapping[str, Any] | None = None,
+        keep_pictures: int = 1,
     ) -> None:
         self._client = openai.OpenAI(
             base_url=url,
@@ -77,14 +80,16 @@ class ModelActor:
             http_client=openai.DefaultHttpxClient(trust_env=False),  # the gateway is no proxy's business
         )
         self._model, self._read, self._asked = model, read, dict(asked or {})
-        self.transcript = RolloutTranscript(instructions)
+        self.transcript = RolloutTranscript(instructions, keep_pictures)
+        self.spent: list[AnswerCost] = []
+        """What each answer took, and thought."""
         self.unreadable = 0
         """Answers so far in which no call was found."""
 
     def act(self, observation: Observation) -> Action | None:
         self.transcript.hear(observation)
         try:
-            message = self._ask()
+            message = self._ask(observation)
         except openai.BadRequestError as e:
             if e.code in LIMITS:
                 raise CutOff(LIMITS[e.code]) from e
@@ -93,18 +98,23 @@ class ModelActor:
             raise InfrastructureFailure(f"the gateway cannot be asked: {str(e)[:300]}") from e
         said = message.content or ""
         calls = [call for call in message.tool_calls or [] if call.type == "function"]
-        self.transcript.say(said, [call.model_dump() for call in calls])
+        thought = getattr(message, "reasoning_content", None)  # no field of OpenAI's own
+        self.transcript.say(said, [call.model_dump() for call in calls], thought if isinstance(thought, str) else "")
         if not calls:
             action = self._read(said)
             self.unreadable += not action.calls
             return action
         return Action(tuple(called(call.function.name, call.function.arguments) for call in calls), said)
 
-    def _ask(self) -> Any:
+    def _ask(self, observation: Observation) -> Any:
         asked: dict[str, Any] = {"tools": self.transcript.tools} if self.transcript.tools else {}
         answer = self._client.chat.completions.create(
             model=self._model, messages=self.transcript.messages, **asked, **self._asked
         )
         if not answer.choices:
             raise InfrastructureFailure("the gateway gave an answer without a choice")
-        return answer.choices[0].message
+        message, usage = answer.choices[0].message, answer.usage
+        thought = str(getattr(message, "reasoning_content", None) or "")
+        tokens = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (0, 0)
+        self.spent.append(AnswerCost(*tokens, thought, observation.images[-1] if observation.images else None))
+        return message

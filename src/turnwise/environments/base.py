@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from turnwise.errors import TurnwiseError
+from turnwise.trajectories.trail import Trail
 
 if TYPE_CHECKING:
     from turnwise.config import Config
@@ -57,7 +58,7 @@ class Observation:
     """What the agent gets to see after an action, of bounded length and untrusted.
 
     ``results`` has one text for each call of the action; where it is empty, ``text`` is the result of the first call.
-    ``images`` are pictures as PNG, for policies that see.
+    ``images`` are pictures as PNG or JPEG, for policies that see.
     """
 
     text: str
@@ -68,11 +69,14 @@ class Observation:
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
     """What came of a task: ``reward`` (0 to 1 for verified tasks), and ``details`` for people. ``cut_off``: the limit
-    that ended the episode before the policy did; None where it ended by itself."""
+    that ended the episode before the policy did; None where it ended by itself. ``trail`` is what a judge would look
+    at; with ``asks`` the reward stands for nothing until a judge has said whether the task was done."""
 
     reward: float
     details: Mapping[str, object]
     cut_off: str | None = None
+    trail: Trail | None = None
+    asks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from turnwise.environments.actors import Actor
-from turnwise.environments.base import CutOff, InfrastructureFailure, Observation, Task, Worked
+from turnwise.environments.base import CutOff, InfrastructureFailure, Observation, Task, TaskOutcome, Worked
 from turnwise.environments.feeding import Feed
 from turnwise.environments.gateway_side import GatewayAt, announce, post_outcome, steps_answered
 from turnwise.environments.host import Held, Host
@@ -22,6 +22,7 @@ from turnwise.environments.programs.player import ProgramPlayer
 from turnwise.errors import JournalError, LeaseLost, SandboxError
 from turnwise.journal.rollouts.leases import EnvironmentLease, EnvironmentLeases
 from turnwise.journal.rollouts.trajectories import AGAIN
+from turnwise.trajectories.trail import Trail
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,8 @@ class Play:
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a rollout ended: with a reward or a failure. ``cut_off``: the limit that ended it. ``note`` says why the
-    gateway does not have it, or does not use it; ``open``: it is to be posted yet, or another has it in hand."""
+    gateway does not have it, or does not use it; ``open``: it is to be posted yet, or another has it in hand.
+    ``details`` and ``trail`` are there where it was played just now."""
 
     play: Play
     reward: float | None
@@ -81,11 +83,14 @@ class Ended:
     note: str | None = None
     open: bool = False
     cut_off: str | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
+    trail: Trail | None = None
 
 
 class Rollouts:
     """Plays rollouts with what ``player`` makes: an actor, or a program that works in the environment by itself.
-    Without a gateway nothing is posted. ``limits``: rollouts of a stream at a time, where there is a limit."""
+    Without a gateway nothing is posted. ``limits``: rollouts of a stream at a time, where there is a limit. ``judge``
+    says what came of a task that has no verifier; it raises InfrastructureFailure where it cannot be asked."""
 
     def __init__(
         self,
@@ -94,7 +99,9 @@ class Rollouts:
         gateway: GatewayAt | None,
         player: Callable[[Play], Actor | ProgramPlayer],
         limits: Mapping[str, int] | None = None,
+        judge: Callable[[TaskOutcome], TaskOutcome] | None = None,
     ) -> None:
+        self._judge = judge
         self._host, self._leases, self._gateway, self._player = host, leases, gateway, player
         self._limits = limits or {}
 
@@ -155,10 +162,10 @@ class Rollouts:
                 worked = self._worked(play, held)
                 if worked.fault is not None and not self._was_answered(play):
                     raise InfrastructureFailure(worked.fault)
-                steps, outcome = worked.steps, held.score()
-                cut_off = worked.cut_off or outcome.cut_off
-                self._leases.score(lease, outcome.reward, None, {**outcome.details, **worked.details}, cut_off)
-                ended = Ended(play, outcome.reward, None, steps, cut_off=cut_off)
+                steps, outcome = worked.steps, self._judged(held.score(), worked)
+                cut_off, details = worked.cut_off or outcome.cut_off, {**outcome.details, **worked.details}
+                self._leases.score(lease, outcome.reward, None, details, cut_off)
+                ended = Ended(play, outcome.reward, None, steps, None, False, cut_off, details, outcome.trail)
         except (InfrastructureFailure, SandboxError) as e:
             if ended is None:  # else only the tidying failed
                 ended = Ended(play, None, str(e)[:MOST_OF_A_FAILURE], steps)
@@ -171,6 +178,15 @@ class Rollouts:
                 ended = Ended(play, None, f"{type(e).__name__}: {_plain(str(e))}"[:MOST_OF_A_FAILURE], steps)
                 self._leases.score(lease, None, ended.failure, {"steps": steps})
         return ended
+
+    def _judged(self, outcome: TaskOutcome, worked: Worked) -> TaskOutcome:
+        """What a judge says of it, where the task leaves that to one. An episode that a limit ended is not asked about:
+        it did not get to its answer."""
+        if not outcome.asks or worked.cut_off is not None:
+            return outcome
+        if self._judge is None:
+            raise InfrastructureFailure("the task has no verifier, and there is no judge to ask")
+        return self._judge(outcome)
 
     def _was_answered(self, play: Play) -> bool:
         """Whether the model had a part in how it ended: from then on, what ends a program may be the policy's doing."""

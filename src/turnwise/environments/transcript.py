@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from turnwise.environments.base import Action, Instructions, Kind, Observation, Task
 from turnwise.errors import ConfigError
+from turnwise.messages import LEFT_OUT
 
 Form = Literal["calls", "blocks"]
 """How a model acts: by calls of tools, or by text in which no tool is offered."""
 NOT_RUN = "Not run."
+JPEG = b"\xff\xd8"
+"""How such a file begins."""
 
 
 @runtime_checkable
@@ -44,14 +48,23 @@ def _in_blocks(kind: Kind) -> InBlocks:
 
 
 class RolloutTranscript:
-    """The messages of one rollout in OpenAI's shape, in the order in which they were said."""
+    """The messages of one rollout in OpenAI's shape, in the order in which they were said.
 
-    def __init__(self, instructions: Instructions) -> None:
+    ``keep_pictures``: the observations, the latest ones, whose pictures are kept; in place of older ones stand a few
+    words (OpenWebRL §4.1). All else stays: what was told of each call, and what was answered.
+    """
+
+    def __init__(self, instructions: Instructions, keep_pictures: int = 1) -> None:
         self.tools = list(instructions.tools)
         self.messages: list[Any] = [{"role": "system", "content": instructions.system}]
         self.answers = 0
         self.answered = 0
         """Characters of all answers, arguments of calls among them."""
+        self.pictures = self.left_out = 0
+        """How many were heard, and of how many only words are left."""
+        self._keep = keep_pictures
+        self._with_pictures: deque[tuple[int, str, int]] = deque()
+        """Messages that have pictures, oldest first, each with its words and their number."""
         self._ended_at = 0
         """How many messages there were with the last answer."""
         self._calls: Sequence[str] = ()
@@ -66,18 +79,30 @@ class RolloutTranscript:
             self.messages.append({"role": "tool", "tool_call_id": call, "content": result})
         text = "" if observation.text in results else observation.text
         if not self._calls:  # in blocks: what came of each call stands before what is seen
-            said = [result for result in observation.results if result != text]
-            text = "\n\n".join(part for part in ("\n".join(said), text) if part)
+            results = [result for result in observation.results if result != text]
+            text = "\n\n".join(part for part in ("\n".join(results), text) if part)
         if observation.images:
             said = [{"type": "text", "text": text}] if text else []
+            self._leave_out(self._keep - 1)
+            self._with_pictures.append((len(self.messages), text, len(observation.images)))
+            self.pictures += len(observation.images)
             self.messages.append({"role": "user", "content": [*said, *map(_picture, observation.images)]})
         elif text:
             self.messages.append({"role": "user", "content": text})
 
-    def say(self, content: str, calls: Sequence[dict[str, Any]] = ()) -> None:
-        """An answer with its tool calls, each with the id under which its result is told."""
+    def _leave_out(self, keep: int) -> None:
+        """Have words in place of the pictures of all observations but so many."""
+        while len(self._with_pictures) > keep:
+            at, text, pictures = self._with_pictures.popleft()
+            self.left_out += pictures
+            words = [*([text] if text else []), *[LEFT_OUT] * pictures]
+            self.messages[at] = {"role": "user", "content": "\n".join(words)}
+
+    def say(self, content: str, calls: Sequence[dict[str, Any]] = (), thought: str = "") -> None:
+        """An answer with its tool calls, each with the id under which its result is told, and what was thought."""
         self._calls = [str(call["id"]) for call in calls]
-        more = {"tool_calls": list(calls)} if calls else {}
+        more: dict[str, Any] = {"tool_calls": list(calls)} if calls else {}
+        more |= {"reasoning_content": thought} if thought else {}
         self.messages.append({"role": "assistant", "content": content} | more)
         self.answers, self._ended_at = self.answers + 1, len(self.messages)
         self.answered += len(content) + sum(len(str(call["function"]["arguments"])) for call in calls)
@@ -97,5 +122,6 @@ class RolloutTranscript:
         return json.dumps({"messages": self.messages[: self._ended_at], **tools}, ensure_ascii=False)
 
 
-def _picture(png: bytes) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(png).decode()}"}}
+def _picture(data: bytes) -> dict[str, Any]:
+    kind = "jpeg" if data.startswith(JPEG) else "png"
+    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{base64.b64encode(data).decode()}"}}

@@ -78,8 +78,8 @@ def hinted_prompt(prompt_ids: Sequence[int], hint: str | None, hint_at: int | No
 class Policy:
     """A base model and what is trained of it. A new policy is the base model.
 
-    ``pictures`` are those that samples name. Of a model that sees them (``eyes``) the part that reads is trained, by an
-    adapter; what sees is frozen. Raises ModelError when the folder cannot be loaded or the model's head is more than a
+    ``pictures`` are those that samples name. Of a model that sees them (``eyes``) the part that reads is trained; what
+    sees is frozen. Raises ModelError when the folder cannot be loaded or the model's head is more than a
     projection.
     """
 
@@ -104,13 +104,14 @@ class Policy:
         base = cast(PreTrainedModel, nn.Module.to(base, self.device))
         self.eyes: PolicyEyes | None = None
         if loader is AutoModelForImageTextToText:
-            if full or self.ranks.size > 1 or not isinstance(model, Path):
-                raise ModelError(f"{model} sees pictures: it is trained from its folder, by an adapter, in one process")
+            if self.ranks.size > 1 or not isinstance(model, Path):
+                raise ModelError(f"{model} sees pictures: it is trained from its folder, in one process")
             self.eyes = PolicyEyes(base, model, pictures)
+        reads = base.get_decoder() if self.eyes else None
         weights = (
-            FullWeights(base, model, dtype if self.ranks.size == 1 else torch.float32, config)
+            FullWeights(base, model, dtype if self.ranks.size == 1 else torch.float32, config, reads)
             if full and isinstance(model, Path)
-            else LoraWeights(base, str(model), config, base.get_decoder() if self.eyes else None)
+            else LoraWeights(base, str(model), config, reads)
         )
         self.weights: TrainedWeights = weights
         self.model = weights.model

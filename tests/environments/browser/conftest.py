@@ -35,6 +35,15 @@ PAGES = {
     "/download": f"<a {CORNER} href='/file.bin' download>Get</a>",
     "/hover": f"<div {CORNER} onmouseover=\"this.textContent='Over'\">Off",
     "/drag": "<input type=range min=0 max=100 value=0 style='position:fixed;left:0;top:0;width:300px;height:30px'>",
+    "/green": """<title>Green</title><body style='background:green'><button
+        style='position:fixed;left:70px;top:50px;width:80px;height:30px'>Go</button>
+        <p style='position:fixed;left:100px;top:200px;width:200px;height:20px;margin:0'>words</p>""",
+    "/framed": """<iframe src=/inner style='position:fixed;left:40px;top:100px;width:300px;height:150px;
+        border:5px solid'></iframe>""",
+    "/inner": """<input style='position:fixed;left:10px;top:10px'><button onclick="this.textContent='Done it'"
+        style='position:fixed;left:0;top:98px;width:80px;height:20px'>Deep</button>""",
+    "/foreign": """<script>document.write(`<iframe src="http://localhost:${location.search.slice(1)}/"
+        width=200 height=100></iframe>`)</script>""",
     "/hang": f"<button {CORNER} onclick='for(;;);'>Hang</button>",
 }
 """Each a page; of any other there is none."""

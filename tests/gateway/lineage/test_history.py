@@ -19,8 +19,8 @@ from turnwise.gateway.lineage.history import (
     without_side_tail,
 )
 from turnwise.journal import PossibleParent
-from turnwise.messages import answer_of, canonical, digest_of, from_chat, saying, text_of, with_text
-from turnwise.types import Message, ToolCall, TurnKind, TurnState
+from turnwise.messages import LEFT_OUT, answer_of, canonical, digest_of, from_chat, saying, text_of, with_text
+from turnwise.types import Image, Message, Text, ToolCall, TurnKind, TurnState
 
 messages = st.lists(
     st.builds(
@@ -155,6 +155,20 @@ def test_a_message_that_moves_to_the_end_is_no_reaction() -> None:
     change = compare_histories(old, new)
     assert (change.moved, change.reaction) == (True, [U("thanks")])
     assert change.likeness == 0.5
+
+
+def test_an_older_picture_that_is_left_out_is_no_other_history_and_what_came_back_is_whole() -> None:
+    def seen(text: str, picture: str) -> Message:
+        return Message("user", (Text(text), Image(f"sha256:{picture}")))
+
+    task, page, next_page = seen("do it", "a" * 64), seen("page 2", "b" * 64), seen("page 3", "c" * 64)
+    left_out = [U(f"do it\n{LEFT_OUT}"), A("one"), U(f"page 2\n{LEFT_OUT}")]
+    for old, new in (([task], [left_out[0], A("one"), page]), ([left_out[0], A("one"), page], [*left_out, A("two")])):
+        change = compare_histories(old, [*new, next_page])
+        at = max(i for i, message in enumerate(new) if message.role == "assistant")
+        assert (change.moved, change.likeness, change.reaction) == (True, 1.0, [*new[at + 1 :], next_page])
+    other = compare_histories([task], [U(f"do that\n{LEFT_OUT}"), A("one"), page])
+    assert (other.moved, other.likeness) == (False, 0.0), "other words are another history"
 
 
 def test_a_changed_system_prompt_is_the_same_session() -> None:

@@ -49,6 +49,10 @@ def rollout(
     form: Annotated[
         str, typer.Option(help="How the model acts: calls (of tools), blocks (of text), or auto: what it is able to.")
     ] = "auto",
+    observe: Annotated[
+        str | None,
+        typer.Option(help="How pages are shown: text, screenshot, marks (numbered), both. Unset: as each task says."),
+    ] = None,
     record: Annotated[
         Path | None, typer.Option(help="Append each rollout with reward 1 here, as a conversation for `turnwise sft`.")
     ] = None,
@@ -56,11 +60,17 @@ def rollout(
         str | None,
         typer.Option(help="With --record, the most of what it keeps: task=1,family=20,level=100,answers=6."),
     ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(help="Append each rollout here, whole: for `turnwise judge` and `turnwise trajectory`."),
+    ] = None,
     config: ConfigFile = None,
     home: Home = None,
     sets: Set = None,
 ) -> None:
     """Let an agent play tasks in a sandbox, each several times; the server of this home must be running."""
+    from turnwise.cli.environments.observing import Observing, told_of_pictures
+    from turnwise.cli.environments.outcomes import judge_of, saved_of
     from turnwise.cli.environments.progress import shown
     from turnwise.environments.actors import ModelActor, RecordedActor, ScriptedActor
     from turnwise.environments.curation import RecordedEpisode, curated, family_of, read_curation
@@ -72,7 +82,9 @@ def rollout(
     from turnwise.environments.tasks import is_plain, read_tasks
     from turnwise.environments.transcript import instructions_of
     from turnwise.journal import Journal
+    from turnwise.journal.rollouts.steps import step_figures
     from turnwise.sandbox.choice import Sandboxes
+    from turnwise.trajectories.record import written_trajectory
 
     if agent not in (known := ("minimal", *PROGRAMS, *SCRIPTED)):
         raise ConfigError(f"there is no agent {agent!r}, only {', '.join(known)}")
@@ -84,8 +96,10 @@ def rollout(
     name = run or f"run-{uuid.uuid4().hex[:8]}"
     if not is_plain(name) or not 1 <= len(name) <= MOST_OF_A_RUN:
         raise ConfigError(f"the name of a run is 1 to {MOST_OF_A_RUN} letters, digits or any of . _ -")
-    settings = read_config(config, home, sets)
-    read = read_tasks(tasks)
+    observing = Observing(read_tasks(tasks), read_config(config, home, sets), observe, agent not in SCRIPTED)
+    read, settings = observing.tasks, observing.settings
+    if record is not None and observing.has_pictures:
+        raise ConfigError("`turnwise sft` learns no pictures; leave out --record, or show pages with --observe text")
     for kind in sorted({task.environment for task in read}):
         kind_of(kind).check_machine(settings)
     program = PROGRAMS.get(agent)
@@ -97,11 +111,12 @@ def rollout(
                 f"{agent} runs in a sandbox that reaches the server, which would take its requests in any session "
                 "without a token; set server.auth = true"
             )
-    gateway = None if agent in SCRIPTED else _gateway(settings)
+    judge = judge_of(settings, read)
+    gateway = None if agent in SCRIPTED else gateway_of(settings)
     context = None if gateway is None or program is None else _context(gateway)
     folder = settings.home / "environments"
 
-    shape = _form(settings, form)
+    shape = form_of(settings, form)
     played: dict[str, ModelActor | RecordedActor] = {}
 
     def player(play: Play) -> ModelActor | RecordedActor | ProgramPlayer:
@@ -113,7 +128,9 @@ def rollout(
             return ProgramPlayer(*of, limit_s=limit)
         if gateway is not None:
             url, instructions = f"{gateway.url}/s/{play.session}/v1", instructions_of(kind, play.task, shape)
-            made = ModelActor(url, gateway.agent, MODEL_NAME, play.headers, instructions, kind.read)
+            stream = settings.streams.named(play.task.environment)
+            of = (url, gateway.agent, MODEL_NAME, play.headers, instructions, kind.read)
+            made = ModelActor(*of, keep_pictures=1 if stream is None else stream.keep_pictures)
         else:
             made = RecordedActor(
                 ScriptedActor(kind.oracle(play.task) if agent == "oracle" else ()), kind, play.task, shape
@@ -122,11 +139,18 @@ def rollout(
         return made
 
     gathered: list[RecordedEpisode] = []
+    taken = left_out = 0
 
     def recorded(ended: Ended) -> None:
+        nonlocal taken, left_out
         actor_of = played.pop(ended.play.session, None)
         said = actor_of.transcript.messages if actor_of is not None else _in_journal(journal, ended.play.session)
         report.add(ended, said)
+        if save is not None and not ended.open:
+            with save.open("a", encoding="utf-8") as lines:
+                lines.write(f"{written_trajectory(saved_of(ended, actor_of))}\n")
+        if actor_of is not None:
+            taken, left_out = taken + actor_of.transcript.pictures, left_out + actor_of.transcript.left_out
         if record is None or actor_of is None:
             return
         unreadable = actor_of.unreadable if isinstance(actor_of, ModelActor) else 0
@@ -140,10 +164,16 @@ def rollout(
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
     report = RunReport(settings.home / "rollouts" / name, name)
     limits = {stream: each.parallel for stream, each in settings.streams.items() if each.parallel is not None}
-    with closing(Journal.open(settings)) as journal, closing(_host(settings, journal, parallel)) as host:
-        rollouts = Rollouts(host, journal.environments, gateway, player, limits)
+    with closing(Journal.open(settings)) as journal, closing(environments_host(settings, journal, parallel)) as host:
+        rollouts = Rollouts(host, journal.environments, gateway, player, limits, judge)
         out.print(f"run {name}: {len(read)} tasks, {len(plays)} rollouts", highlight=False, markup=False)
+        if observing.said is not None:
+            out.print(observing.said, highlight=False, markup=False, soft_wrap=True)
         ended = shown(rollouts.run(plays, parallel), len(plays), recorded)
+        if taken and gateway is not None:
+            steps = step_figures(journal.store, [each.play.session for each in ended])
+            for line in told_of_pictures(taken, left_out, steps):
+                out.print(line, highlight=False, markup=False, soft_wrap=True)
     if keep is not None and record is not None:
         kept = curated(gathered, by)
         _append(record, kept)
@@ -178,7 +208,7 @@ def _context(gateway: GatewayAt) -> int | None:
     return listed.json()["data"][0].get("max_model_len")
 
 
-def _form(settings: Config, form: str) -> Form:
+def form_of(settings: Config, form: str) -> Form:
     """What was asked for; a model of the table that cannot call tools acts in blocks of text."""
     from turnwise.models.folders import model_named
 
@@ -188,7 +218,8 @@ def _form(settings: Config, form: str) -> Form:
     return "blocks" if known is not None and not known.tools else "calls"
 
 
-def _host(settings: Config, journal: Journal, parallel: int) -> Host:
+def environments_host(settings: Config, journal: Journal, parallel: int) -> Host:
+    """Hosts environments as these settings say, so many at a time."""
     from turnwise.environments.host import Host
     from turnwise.environments.kinds import kind_of
 
@@ -198,7 +229,8 @@ def _host(settings: Config, journal: Journal, parallel: int) -> Host:
     return Host(journal.environments, make, settings.home / "environments", parallel, warm=settings.environments.warm)
 
 
-def _gateway(settings: Config) -> GatewayAt:
+def gateway_of(settings: Config) -> GatewayAt:
+    """The server of this home, with its tokens. Raises TurnwiseError where none runs."""
     from turnwise.environments.rollout import GatewayAt
     from turnwise.home import running_url
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -89,24 +90,68 @@ def web(
     pages: Annotated[str | None, typer.Option(help="Tasks of MiniWoB++ with commas; unset: those with a rule.")] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, each a task of every page: 0-9, or 1,5,7.")] = "0-9",
     record: Annotated[bool, typer.Option("--record", help="Play each by its rule, and write the calls down.")] = False,
+    spoil: Annotated[
+        bool, typer.Option("--spoil", help="The same with a mistake in each: tasks whose oracle fails.")
+    ] = False,
+    given: Annotated[
+        Path | None, typer.Option("--from", help="Your copy of a benchmark's task file, in place of MiniWoB++.")
+    ] = None,
+    format_name: Annotated[
+        str | None,
+        typer.Option("--format", help="webvoyager, online-mind2web, deepshop, webgym; unset: by its fields."),
+    ] = None,
+    mirrors: Annotated[
+        list[str] | None, typer.Option("--mirror", metavar="HOST=URL", help="Play a host's pages from an address.")
+    ] = None,
+    hosts: Annotated[
+        str | None, typer.Option(help="With --from: hosts beside the site's own that pages may reach, with commas.")
+    ] = None,
+    observe: Annotated[str, typer.Option(help="How pages are shown: text, screenshot, marks, both.")] = "text",
     out_file: Annotated[Path, typer.Option("--out", help="The file of tasks to write.")] = Path("tasks.jsonl"),
     show: Annotated[bool, typer.Option("--list", help="Show the pages, and write nothing.")] = False,
 ) -> None:
-    """Tasks in a browser, from the pages of MiniWoB++ (docs/web.md)."""
+    """Tasks in a browser, from the pages of MiniWoB++ or from a benchmark's task file (docs/web.md)."""
     from turnwise.environments.browser.miniwob import page_names
     from turnwise.environments.browser.miniwob_oracle import RULES
     from turnwise.environments.browser.miniwob_tasks import tasks_of
+    from turnwise.environments.browser.suites.formats import read_suite
+    from turnwise.environments.browser.suites.spoiled import spoiled_tasks
+    from turnwise.environments.browser.web_task import VIEWS
 
     if show:
         for name in page_names():
             out.print(f"{name}  solved by a rule" if name in RULES else name, highlight=False)
         return
+    if observe not in VIEWS:
+        raise ConfigError(f"--observe takes {', '.join(VIEWS)}, not {observe!r}")
+    view = {} if observe == "text" else {"observe": observe}
+    if given is not None:
+        others = [part.strip() for part in (hosts or "").split(",") if part.strip()]
+        read = read_suite(given, format_name, _mirrors(mirrors or []), others)
+        write_tasks(out_file, [replace(task, data={**task.data, **view}) for task in read])
+        return
+    if format_name or mirrors or hosts:
+        raise ConfigError("--format, --mirror and --hosts go with --from, which names a benchmark's task file")
     chosen = [name.strip() for name in pages.split(",")] if pages else list(RULES)
+    numbered = numbers(seeds, "--seeds", 0, 10**9)
 
     def left_out(task: str) -> None:
-        err.print(f"left out {task}: its rule does not solve it", highlight=False, markup=False, soft_wrap=True)
+        why = "its rule with a mistake solves it, or its rule does not" if spoil else "its rule does not solve it"
+        err.print(f"left out {task}: {why}", highlight=False, markup=False, soft_wrap=True)
 
-    write_tasks(out_file, list(tasks_of(chosen, numbers(seeds, "--seeds", 0, 10**9), record, left_out)))
+    made = spoiled_tasks(chosen, numbered, left_out) if spoil else tasks_of(chosen, numbered, record, left_out)
+    write_tasks(out_file, [replace(task, data={**task.data, **view}) for task in made])
+
+
+def _mirrors(given: Sequence[str]) -> dict[str, str]:
+    """HOST=URL, each. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for pair in given:
+        host, sign, where = pair.partition("=")
+        if not sign or not host.strip() or not where.strip():
+            raise ConfigError(f"--mirror takes HOST=URL as www.shop.example=http://127.0.0.1:8000, not {pair!r}")
+        found[host.strip()] = where.strip()
+    return found
 
 
 def write_tasks(path: Path, tasks: Sequence[Task]) -> None:

@@ -36,7 +36,7 @@ async def do(tabs: Tabs, call: Call, width: int, height: int) -> Done:
         given = checked(call, width, height)
         before = await tabs.state()
     except BadCall as e:
-        return Done(call.name[:40], {}, nothing, nothing, fault=("agent", str(e)), readable=isinstance(e, RefusedCall))
+        return refused(call, e)
     except PageHangs as e:
         if call.name not in ("goto_url", "go_back", "close_tab", "switch_tab", "new_tab", "done"):
             return Done(call.name, {}, nothing, nothing, fault=("site", str(e)))
@@ -51,6 +51,12 @@ async def do(tabs: Tabs, call: Call, width: int, height: int) -> Done:
         tabs.check_alive()
         fault = _fault(e)
     return await _ended(tabs, call.name, given, before, target, fault, loading)
+
+
+def refused(call: Call, why: BadCall) -> Done:
+    """A call of which nothing was done."""
+    nothing = PageState("", (), 0)
+    return Done(call.name[:40], {}, nothing, nothing, fault=("agent", str(why)), readable=isinstance(why, RefusedCall))
 
 
 async def _ended(

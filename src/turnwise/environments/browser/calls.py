@@ -22,6 +22,9 @@ BUTTONS = ("left", "right", "middle")
 CLICKS = ("single", "double")
 DIRECTIONS = ("up", "down", "left", "right")
 SCHEMES = ("http", "https")
+MARKED = ("click", "hover")
+"""Tools that take the number of an element on the picture (``mark``) in place of x and y, where it has numbers."""
+_MARK = {"type": "integer", "description": "number of an element on the picture, in place of x and y"}
 
 
 class BadCall(Exception):
@@ -86,12 +89,12 @@ TOOLS: Mapping[str, tuple[str, Mapping[str, _Parameter]]] = {
 }
 
 
-def definitions() -> list[Mapping[str, Any]]:
-    """The tools in OpenAI's shape."""
-    return [_definition(name, says, parameters) for name, (says, parameters) in TOOLS.items()]
+def definitions(marks: bool = False) -> list[Mapping[str, Any]]:
+    """The tools in OpenAI's shape, with ``marks`` for pictures with numbers on them."""
+    return [_definition(name, says, parameters, marks and name in MARKED) for name, (says, parameters) in TOOLS.items()]
 
 
-def _definition(name: str, says: str, parameters: Mapping[str, _Parameter]) -> Mapping[str, Any]:
+def _definition(name: str, says: str, parameters: Mapping[str, _Parameter], mark: bool) -> Mapping[str, Any]:
     properties: dict[str, Any] = {}
     for key, parameter in parameters.items():
         properties[key] = {"type": parameter.kind, "description": parameter.says}
@@ -100,6 +103,8 @@ def _definition(name: str, says: str, parameters: Mapping[str, _Parameter]) -> M
         if parameter.among:
             properties[key]["enum"] = list(parameter.among)
     required = [key for key, parameter in parameters.items() if parameter.default is None]
+    if mark:
+        properties, required = {"mark": _MARK, **properties}, [key for key in required if key not in "xy"]
     asked = {"type": "object", "properties": properties, "required": required}
     return {"type": "function", "function": {"name": name, "description": says, "parameters": asked}}
 

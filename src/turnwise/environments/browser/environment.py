@@ -7,24 +7,33 @@ decides about the outcome, which the task's own verifier does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from playwright.async_api import Error
 
-from turnwise.environments.base import Action, InfrastructureFailure, Observation, Task, TaskOutcome
+from turnwise.environments.base import Action, Call, InfrastructureFailure, Observation, Task, TaskOutcome
 from turnwise.environments.browser import miniwob
-from turnwise.environments.browser.acting import LOAD_S, TRIES, do, goto
+from turnwise.environments.browser.acting import LOAD_S, TRIES, do, goto, refused
+from turnwise.environments.browser.beside.mirror import serve_mirrors
+from turnwise.environments.browser.beside.trailing import TrailKeeper
+from turnwise.environments.browser.calls import RefusedCall
 from turnwise.environments.browser.chromium import driver, first_line, opened
 from turnwise.environments.browser.feedback import Done, told
-from turnwise.environments.browser.tab import PageHangs, Tabs
+from turnwise.environments.browser.seeing.look import PageLook, shown, taken
+from turnwise.environments.browser.seeing.marks import placed
+from turnwise.environments.browser.tab import Tabs
 from turnwise.environments.browser.web_task import WebTask, web_task
 from turnwise.environments.failing_hosts import FailingHosts
 from turnwise.errors import DataError
+from turnwise.trajectories.reward import EndedSo, How, by_rule
+from turnwise.trajectories.trail import ShownPage
 
 MOST_UNREADABLE = 3
 """Answers in a row without a call that can be done, after which the episode ends."""
@@ -41,15 +50,16 @@ T = TypeVar("T")
 
 
 class BrowserEnvironment:
-    """Plays tasks of the web, each in a browser of its own. An answer that is a repeated format error ends with -1."""
+    """Plays tasks of the web, each in a browser of its own. An answer that is a repeated format error ends with -1.
+    ``judge_sees``: a judge gets pictures of a task that is its to decide. ``failing``: hosts that are left out."""
 
-    def __init__(self, most_steps: int = 15, failing: FailingHosts | None = None) -> None:
-        self._most_steps = most_steps
-        self._failing = failing
-        """Hosts that are left out; None: none is."""
+    def __init__(self, most_steps: int = 15, judge_sees: bool = True, failing: FailingHosts | None = None) -> None:
+        self._most_steps, self._judge_sees, self._failing = most_steps, judge_sees, failing
         self._task: WebTask | None = None
         self._stack = AsyncExitStack()
         self._tabs: Tabs
+        self._shown = PageLook("")
+        """What the agent was shown last: the numbers in its calls are of that."""
         self.details: dict[str, Any] = {}
 
     def reset(self, task: Task) -> Observation:
@@ -68,7 +78,8 @@ class BrowserEnvironment:
         self._verdict: float | None = None
         self._mark = ""
         goal = self._within(self._begin(self._task), "begin")
-        return Observation("\n\n".join(part for part in (task.prompt, goal, self._look()) if part))
+        self._trail = TrailKeeper("\n".join(part for part in (task.prompt, goal) if part), self._task.reference)
+        return self._observation((task.prompt, goal))
 
     def step(self, action: Action) -> tuple[Observation, bool]:
         """Do the calls one after the other. Raises InfrastructureFailure where the browser fails."""
@@ -81,10 +92,10 @@ class BrowserEnvironment:
         else:
             results = tuple(self._within(self._calls(self._task, action), "act"))
             said = ""
+        self._trail.did(action, results or (said,))
         if not self._ended and self._steps >= self._most_steps:
             self._ended = "step limit"
-        seen = "" if self._ended else self._look()
-        return Observation("\n\n".join(part for part in (said, seen) if part), results), bool(self._ended)
+        return self._observation((said,), results), bool(self._ended)
 
     def score(self) -> TaskOutcome:
         """What came of it (OpenWebRL, A.4): -1 after repeated format errors, 1 for a task that was solved, else 0."""
@@ -94,7 +105,11 @@ class BrowserEnvironment:
             said: dict[str, Any] = {"ended": self._ended or "agent", "steps": self._steps, "answer": self._answer}
             said |= {"unreadable": self._unreadable, "faults": dict(self._faults)}
             cut_off = "the limit of steps" if self._ended == "step limit" else None
-            self._outcome = TaskOutcome(self._reward(self._task), said, cut_off)
+            if self._ended:  # else the last page was seen
+                with contextlib.suppress(InfrastructureFailure):  # a browser that failed since shows none
+                    self._look()
+            trail, asks = self._trail.trail(self._answer), self._task.judged and by_rule(self._so) is None
+            self._outcome = TaskOutcome(self._reward(self._task), said, cut_off, trail, asks)
             self._tell_of_hosts(self._task)
         return self._outcome
 
@@ -108,8 +123,8 @@ class BrowserEnvironment:
             raise InfrastructureFailure(f"the browser of an episode cannot be ended: {first_line(e)}") from e
 
     def _reward(self, task: WebTask) -> float:
-        if self._ended == "format":
-            return -1.0
+        if task.judged or self._ended == "format":
+            return by_rule(self._so) or 0.0
         if task.miniwob is not None:
             return float(self._verdict is not None and self._verdict >= 1)
         return float(self._answer is not None and bool(self._answer.strip()) and task.is_right(self._answer))
@@ -122,10 +137,28 @@ class BrowserEnvironment:
         if (begun := urlsplit(task.url).netloc) not in self._failed:
             self._failing.worked(begun)
 
-    def _look(self) -> str:
-        """The page as text."""
+    @property
+    def _so(self) -> EndedSo:
+        """How it ended, as the rules of the reward want to know it."""
+        hows: dict[str, How] = {"format": "format", "step limit": "steps", "page": "page", "agent": "done"}
+        return EndedSo(hows.get(self._ended, "stopped"), self._unreadable == 0, self._answer)
+
+    def _observation(self, said: tuple[str, ...], results: tuple[str, ...] = ()) -> Observation:
+        """What is said, and the page as the task has it shown, unless the episode is over."""
+        seen = PageLook("") if self._ended else self._look()
+        return Observation("\n\n".join(part for part in (*said, seen.text) if part), results, seen.pictures)
+
+    def _look(self) -> PageLook:
+        """The page in front, as the task has it shown; what a judge would look at is kept."""
         assert self._task is not None
-        return self._within(_page_text(self._tabs, self._task.window), "look")
+        page = self._within(taken(self._tabs, self._task.observe), "look")
+        self._shown = shown(page, self._task.observe, self._task.window)
+        picture = page.picture
+        if picture is None and self._task.judged and self._judge_sees:
+            picture = self._within(taken(self._tabs, "screenshot"), "look").picture
+        words = shown(replace(page, picture=None), "text", self._task.window).text
+        self._trail.saw(ShownPage(words, picture))
+        return self._shown
 
     def _within(self, work: Coroutine[Any, Any, T], what: str) -> T:
         try:
@@ -140,6 +173,7 @@ class BrowserEnvironment:
         context = await self._stack.enter_async_context(opened(task.hosts, *task.window, ours=task.miniwob is not None))
         self._tabs = Tabs(context)
         await self._tabs.open()
+        await serve_mirrors(context, task.mirrors)
         if task.miniwob is not None:
             await miniwob.serve(context)
             goal, self._mark = await miniwob.begin(self._tabs.front, task.miniwob, task.seed)
@@ -168,7 +202,7 @@ class BrowserEnvironment:
             if time.monotonic() - began > CALLS_S:
                 results.append(TOO_LATE)
                 continue
-            done = await do(self._tabs, call, *task.window)
+            done = await self._done(task, call)
             readable |= done.readable
             if done.fault is not None:
                 self._faults[done.fault[0]] += 1
@@ -179,6 +213,14 @@ class BrowserEnvironment:
             await self._after(task, done)
         self._count_unreadable(not readable)
         return results
+
+    async def _done(self, task: WebTask, call: Call) -> Done:
+        if task.observe == "marks":
+            try:
+                call = placed(call, self._shown.marks)
+            except RefusedCall as e:
+                return refused(call, e)
+        return await do(self._tabs, call, *task.window)
 
     async def _after(self, task: WebTask, done: Done) -> None:
         """Whether the call ended the task."""
@@ -195,21 +237,3 @@ class BrowserEnvironment:
         self._unreadable += this_one
         if self._in_a_row >= MOST_UNREADABLE and not self._ended:
             self._ended = "format"
-
-
-async def _page_text(tabs: Tabs, window: tuple[int, int]) -> str:
-    """Address, title, and what stands in the window, an element a line with its middle."""
-    try:
-        state = await tabs.state()
-        seen = await tabs.seen()
-    except PageHangs as e:
-        return f"({e})"
-    lines = [f'Page: {state.url[:300]} "{seen.get("title", "")}", window {window[0]} by {window[1]}']
-    if len(state.tabs) > 1:
-        lines.append(f"Tab {state.tab} of {len(state.tabs)}: " + ", ".join(url[:80] for url in state.tabs))
-    if seen.get("above") or seen.get("below"):
-        lines.append(f"Scrolled: {seen['above']} pixels above, {seen['below']} below")
-    lines += [str(line) for line in seen.get("lines", [])]
-    if seen.get("cut"):
-        lines.append(f"({seen['cut']} more are left out)")
-    return "\n".join(lines)

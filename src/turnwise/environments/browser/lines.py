@@ -1,12 +1,13 @@
 """Calls as lines of a block, for models that call no tools: the tool's name, then its arguments in their order.
 
-The last argument is the rest of the line: `click 80 129`, `write two words`, `done 42`.
+The last argument is the rest of the line: `click 80 129`, `write two words`, `done 42`. An element that has a number on
+the picture is named by it: `click #3`.
 """
 
 from __future__ import annotations
 
 from turnwise.environments.base import Action, Call
-from turnwise.environments.browser.calls import TOOLS
+from turnwise.environments.browser.calls import MARKED, TOOLS
 from turnwise.environments.reading import fenced
 
 KIND = "web"
@@ -25,6 +26,8 @@ def calls_in(text: str) -> Action:
 
 
 def _line(call: Call) -> str:
+    if "mark" in call.arguments:
+        return f"{call.name} #{call.arguments['mark']}"
     values = [call.arguments[key] for key in TOOLS[call.name][1] if key in call.arguments]
     said = [" ".join(value) if isinstance(value, (list, tuple)) else str(value) for value in values]
     return " ".join([call.name, *said]).replace("\n", " ")
@@ -34,6 +37,9 @@ def _call(line: str) -> Call:
     name, _, rest = line.partition(" ")
     if name not in TOOLS:
         return Call(name, {})
+    number = rest.strip().removeprefix("#")
+    if name in MARKED and rest.strip().startswith("#") and number.isdecimal() and len(number) < 10:
+        return Call(name, {"mark": int(number)})
     parameters = TOOLS[name][1]
     given: dict[str, object] = {}
     for n, (key, parameter) in enumerate(parameters.items()):

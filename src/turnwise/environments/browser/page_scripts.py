@@ -2,78 +2,97 @@
 
 A form, or the document, answers to the names of what is in it before its own (`form.tagName` is an input of that name).
 So what they are is read by `R` (and done by `C`) through their kind; an element that cannot be read is left out.
+Frames of the same site are read with the page (`INSIDE`); those of another one only say where they are.
 """
 
 STATE = """
 () => {
-  const shadow = e => { const r = R(e, 'shadowRoot'); return r && r.activeElement; };
-  const deep = () => { let e = R(document, 'activeElement'); while (e && shadow(e)) e = shadow(e); return e; };
   const number = n => typeof n === 'number' && isFinite(n) ? n : 0;
   const cut = (t, n) => String(t === null || t === undefined ? '' : t).slice(0, n);
-  const e = deep(), tag = e ? String(R(e, 'tagName')).toUpperCase() : '', all = R(document, 'documentElement');
+  const e = ACTIVE(), tag = TAG(e), all = R(document, 'documentElement');
   const root = R(document, 'scrollingElement') || all;
-  const editable = !!e && (!!R(e, 'isContentEditable') || tag === 'TEXTAREA' || tag === 'SELECT' ||
+  const editable = !!e && (!!R(e, 'isContentEditable') || tag === 'TEXTAREA' || tag === 'SELECT' || FRAME(e) ||
     (tag === 'INPUT' && !['button', 'submit', 'reset', 'image', 'checkbox', 'radio', 'file'].includes(e.type)));
   const value = !e ? null : tag === 'SELECT' ? (e.selectedOptions[0] || {}).text : R(e, 'value') !== undefined ?
     R(e, 'value') : R(e, 'isContentEditable') ? R(e, 'innerText') : null;
-  let inner = 0, fields = 0, seen = 0;
-  for (const other of C(document, 'querySelectorAll', '*')) {
-    if (++seen > 20000) break;
-    try {
-      inner += number(R(other, 'scrollTop')) + number(R(other, 'scrollLeft'));
-      if (R(other, 'checked') || R(other, 'selected') || R(other, 'open')) fields += seen;
-    } catch { continue; }
-  }
+  let inner = 0, fields = 0, seen = 0, text = 0;
+  const count = d => {
+    const whole = R(d, 'documentElement');
+    text += (whole ? R(whole, 'textContent') : '').length;
+    for (const other of C(d, 'querySelectorAll', '*')) {
+      if (++seen > 20000) break;
+      try {
+        inner += number(R(other, 'scrollTop')) + number(R(other, 'scrollLeft'));
+        if (R(other, 'checked') || R(other, 'selected') || R(other, 'open')) fields += seen;
+        if (INSIDE(other)) count(INSIDE(other));
+      } catch { continue; }
+    }
+  };
+  count(document);
   return { x: Math.round(root ? R(root, 'scrollLeft') : 0), y: Math.round(root ? R(root, 'scrollTop') : 0),
-    inner: Math.round(inner), size: seen, fields, text: (all ? R(all, 'textContent') : '').length,
+    inner: Math.round(inner), size: seen, fields, text,
     editable, focus: SAY(e === R(document, 'body') ? null : e), value: value === null ? null : cut(value, 12000),
     title: cut(R(document, 'title'), 200) };
 }
 """
 
 TARGET = """
-(x, y) => { let e = C(document, 'elementFromPoint', x, y);
-  while (e && R(e, 'shadowRoot')) {
-    const d = R(e, 'shadowRoot').elementFromPoint(x, y); if (!d || d === e) break; e = d; }
-  return SAY(e); }
+(x, y) => {
+  const at = (d, x, y) => {
+    const e = C(d, 'elementFromPoint', x, y);
+    if (!e) return e;
+    if (R(e, 'shadowRoot')) { const under = at(R(e, 'shadowRoot'), x, y); return under && under !== e ? under : e; }
+    if (!INSIDE(e)) return e;
+    const [left, top] = CORNER(e);
+    return at(INSIDE(e), x - left, y - top) || e;
+  };
+  return SAY(at(document, x, y)); }
 """
 
 SEEN = """
 (mostLines, mostText) => {
-  const lines = [], active = R(document, 'activeElement');
+  const lines = [], boxes = [], active = ACTIVE();
   const plain = t => (t || '').replace(/\\s+/g, ' ').trim();
   const acts = e => C(e, 'matches', 'a[href],button,input,select,textarea,summary,option,label,[role],[onclick],' +
     '[tabindex],[contenteditable],svg *,canvas,img') || getComputedStyle(e).cursor === 'pointer';
   let left = 0, cut = 0;
-  const one = e => {
-    if (R(e, 'shadowRoot')) visit(R(e, 'shadowRoot'));
-    const tag = R(e, 'tagName').toUpperCase();
+  const one = (e, dx, dy, clip) => {
+    if (R(e, 'shadowRoot')) visit(R(e, 'shadowRoot'), dx, dy, clip);
+    const tag = TAG(e), frame = FRAME(e);
     if (['SCRIPT', 'STYLE', 'HEAD', 'META', 'LINK', 'TITLE', 'OPTION', 'HTML', 'BODY', 'DEFS'].includes(tag)) return;
-    if (!plain(OWN(e)) && !acts(e)) return;
+    if (!frame && !plain(OWN(e)) && !acts(e)) return;
     const r = C(e, 'getBoundingClientRect');
-    if (r.width < 1 || r.height < 1 || r.bottom <= 0 || r.right <= 0 || r.top >= innerHeight || r.left >= innerWidth)
-      return;
+    const box = [Math.max(r.left + dx, clip[0]), Math.max(r.top + dy, clip[1]),
+      Math.min(r.right + dx, clip[2]), Math.min(r.bottom + dy, clip[3])];
+    if (r.width < 1 || r.height < 1 || box[2] <= box[0] || box[3] <= box[1]) return;
     const s = getComputedStyle(e);
     if (s.visibility !== 'visible' || s.display === 'none' || +s.opacity < 0.05) return;
-    const x = Math.min(Math.max(r.left + r.width / 2, 0), innerWidth - 1);
-    const y = Math.min(Math.max(r.top + r.height / 2, 0), innerHeight - 1);
+    if (frame && INSIDE(e)) {
+      const [x, y] = CORNER(e);
+      visit(INSIDE(e), dx + x, dy + y, box);
+      return;
+    }
+    const x = Math.min(Math.max(r.left + dx + r.width / 2, clip[0]), clip[2] - 1);
+    const y = Math.min(Math.max(r.top + dy + r.height / 2, clip[1]), clip[3] - 1);
     if (lines.length >= mostLines) { cut++; return; }
     let line = SAY(e, mostText) + ` at (${Math.round(x)}, ${Math.round(y)})`;
+    if (frame) line += ' (a page of another site in it, which is not read)';
     if (e === active) line += ' focused';
     if (tag === 'SELECT' && e.options) line += ' options: ' + [...e.options].slice(0, 30).map(
       o => plain(o.text).slice(0, 60)).join(' | ');
     lines.push(line);
+    boxes.push([...box, x, y, frame || acts(e) ? 1 : 0].map(Math.round));
   };
-  const visit = root => {
+  const visit = (root, dx, dy, clip) => {
     for (const e of C(root, 'querySelectorAll', '*')) {
       if (++left > 20000) { cut++; return; }
-      try { one(e); } catch { cut++; }
+      try { one(e, dx, dy, clip); } catch { cut++; }
     }
   };
-  visit(document);
+  visit(document, 0, 0, [0, 0, innerWidth, innerHeight]);
   const root = R(document, 'scrollingElement') || R(document, 'documentElement');
   const of = n => root ? R(root, n) || 0 : 0;
-  return { lines, cut, title: plain(R(document, 'title')).slice(0, 200), above: Math.round(of('scrollTop')),
+  return { lines, boxes, cut, title: plain(R(document, 'title')).slice(0, 200), above: Math.round(of('scrollTop')),
     below: Math.max(0, Math.round(of('scrollHeight') - innerHeight - of('scrollTop'))) };
 }
 """
@@ -93,6 +112,22 @@ const R = (e, name) => {
   return !d ? undefined : d.get ? d.get.call(e) : d.value;
 };
 const C = (e, name, ...given) => R(e, name).call(e, ...given);
+const TAG = e => e ? String(R(e, 'tagName')).toUpperCase() : '';
+const FRAME = e => ['IFRAME', 'FRAME'].includes(TAG(e));
+const INSIDE = e => FRAME(e) ? R(e, 'contentDocument') || null : null;
+const CORNER = e => {
+  const r = C(e, 'getBoundingClientRect');
+  return [r.left + R(e, 'clientLeft'), r.top + R(e, 'clientTop')];
+};
+const ACTIVE = () => {
+  let e = R(document, 'activeElement');
+  for (let within; e; e = within) {
+    const shadow = R(e, 'shadowRoot');
+    within = (shadow && R(shadow, 'activeElement')) || (INSIDE(e) && R(INSIDE(e), 'activeElement'));
+    if (!within) break;
+  }
+  return e;
+};
 const OWN = e => [...R(e, 'childNodes')].filter(n => R(n, 'nodeType') === 3).map(n => n.data).join(' ');
 const SAY = (e, most = 80) => {
   try { return SAY_IT(e, most); } catch { return '<?>'; }

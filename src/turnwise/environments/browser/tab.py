@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import math
 from collections.abc import Coroutine
@@ -18,6 +19,10 @@ from turnwise.environments.browser.page_scripts import SEEN, STATE, TARGET, with
 WORLD = "turnwise"
 SCRIPT_S = 5.0
 """Longest wait for a page to answer a script; one that is busy for longer hangs."""
+PICTURE_S = 10.0
+"""Longest wait for a picture of the window."""
+PAINTED_S = 0.2
+"""Until a page that could not be pictured is asked again."""
 MOST_TABS = 10
 MOST_EVENTS = 5
 """Dialogs, and downloads, that are told of one call."""
@@ -95,8 +100,27 @@ class Tabs:
         return _text(await self.ask(with_arguments(TARGET, x, y)))
 
     async def seen(self) -> dict[str, Any]:
-        """What stands in the window: `lines`, one an element, and how much is above, below and left out."""
+        """What stands in the window, in frames of the same site as well: `lines`, one an element, `boxes`, where each
+        is, and how much is above, below and left out."""
         return _fields(await self.ask(with_arguments(SEEN, MOST_LINES, MOST_OF_A_TEXT)))
+
+    async def picture(self) -> bytes:
+        """The window of the page in front, as PNG. A page that was not painted yet is asked again. Raises PageHangs,
+        and InfrastructureFailure where the browser crashed."""
+        why = ""
+        try:
+            async with asyncio.timeout(PICTURE_S):
+                while True:
+                    try:
+                        session = self._sessions.get(self.front) or await self._session()
+                        found = await session.send("Page.captureScreenshot", {"format": "png"})
+                        return base64.b64decode(found["data"])
+                    except Error as e:
+                        self.check_alive()
+                        why = f" ({first_line(e)})"
+                    await asyncio.sleep(PAINTED_S)
+        except TimeoutError:
+            raise PageHangs(f"the page makes no picture within {PICTURE_S:g} s{why}") from None
 
     async def ask(self, expression: str) -> Any:
         """The value of a script in the page in front; None where it has no document yet. Raises PageHangs."""

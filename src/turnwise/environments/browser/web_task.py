@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from turnwise.environments.base import Action, Call
+from turnwise.environments.browser.beside.mirror import mirror_of
 from turnwise.environments.browser.calls import BadCall, address
 from turnwise.environments.browser.miniwob import HOST, MINIWOB_WINDOW, page_names
 from turnwise.errors import DataError
@@ -19,7 +20,15 @@ WINDOW = (1280, 720)
 MOST_HOSTS = 50
 PORTS = {"http": 80, "https": 443}
 _HOST = anchored(r"(?P<name>(\*\.)?[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?")
-_KNOWN = {"url", "hosts", "window", "answer", "contains", "miniwob", "seed", "oracle"}
+MOST_OF_A_REFERENCE = 2000
+"""Characters."""
+_KNOWN = {"url", "hosts", "window", "answer", "contains", "miniwob", "seed", "oracle", "observe"}
+_OF_JUDGED = {"judge", "reference"}
+_OF_SITES = {"mirrors", "level"}
+View = Literal["text", "screenshot", "marks", "both"]
+"""How an agent is shown a page: its elements in words, a picture of the window, one with numbers on what can be used,
+or words and picture."""
+VIEWS: tuple[View, ...] = get_args(View)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +36,10 @@ class WebTask:
     """``url``: where it begins; None for a page of MiniWoB++ (``miniwob``, ``seed``), whose script says what is right.
 
     ``hosts`` is all that its pages may reach, each with a port. The answer of `done` is right where it is one of
-    ``answers``, or has all of ``contains`` in it; case and space do not count. ``window``: width and height in pixels.
+    ``answers``, or has all of ``contains`` in it; case and space do not count; of a ``judged`` one a model says whether
+    the task was done, with ``reference`` to go by. ``window``: width and height in pixels. ``mirrors``: hosts that are
+    played from an address elsewhere. ``level``: how hard whoever wrote it says it is.
+    ``observe``: how the agent is shown its pages.
     """
 
     url: str | None
@@ -38,6 +50,11 @@ class WebTask:
     miniwob: str | None = None
     seed: int = 0
     oracle: tuple[Action, ...] = ()
+    judged: bool = False
+    reference: str | None = None
+    mirrors: Mapping[str, str] = field(default_factory=dict)
+    level: str | None = None
+    observe: View = "text"
 
     def is_right(self, answer: str) -> bool:
         """Whether an answer is what was asked for."""
@@ -49,8 +66,9 @@ class WebTask:
 
 def web_task(data: Mapping[str, object]) -> WebTask:
     """The task that ``data`` describes. Raises DataError with what is missing or wrong."""
-    if odd := sorted(set(data) - _KNOWN):
-        raise DataError(f"a task of the web has {', '.join(sorted(_KNOWN))}, and no {odd[0]!r}")
+    known = _KNOWN | _OF_JUDGED | _OF_SITES
+    if odd := sorted(set(data) - known):
+        raise DataError(f"a task of the web has {', '.join(sorted(known))}, and no {odd[0]!r}")
     oracle = _oracle(data.get("oracle", []))
     if "miniwob" in data:
         return _of_miniwob(data, oracle)
@@ -62,9 +80,28 @@ def web_task(data: Mapping[str, object]) -> WebTask:
     except BadCall:
         raise DataError(f"'url' is an address that begins with http:// or https://, not {url[:80]!r}") from None
     answers, contains = _texts(data, "answer"), _texts(data, "contains")
-    if not answers and not contains:
-        raise DataError("'answer' has the right answers, or 'contains' what a right one has in it; give one of them")
-    return WebTask(url, _hosts(data, url), _window(data), answers, contains, oracle=oracle)
+    judged = _flag(data, "judge")
+    if not answers and not contains and not judged:
+        raise DataError(
+            "'answer' has the right answers, or 'contains' what a right one has in it; give one of them, or 'judge' "
+            "as true to have a model say whether the task was done"
+        )
+    if judged and (answers or contains):
+        raise DataError("a task with 'answer' or 'contains' has a verifier, so that no judge is asked; leave one out")
+    mirrors = _mirrors(data)
+    return WebTask(
+        url,
+        _hosts(data, url, mirrors),
+        _window(data),
+        answers,
+        contains,
+        oracle=oracle,
+        observe=_view(data),
+        judged=judged,
+        reference=_short(data, "reference", MOST_OF_A_REFERENCE),
+        mirrors=mirrors,
+        level=_short(data, "level", 40),
+    )
 
 
 def _of_miniwob(data: Mapping[str, object], oracle: tuple[Action, ...]) -> WebTask:
@@ -73,7 +110,48 @@ def _of_miniwob(data: Mapping[str, object], oracle: tuple[Action, ...]) -> WebTa
         raise DataError(f"there is no task {str(name)[:60]!r} in MiniWoB++; `turnwise tasks web --list` shows them")
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise DataError("'seed' is a whole number")
-    return WebTask(None, (HOST,), MINIWOB_WINDOW, miniwob=name, seed=seed, oracle=oracle)
+    if odd := sorted({"judge", "mirrors"} & set(data)):
+        raise DataError(f"a page of MiniWoB++ has a verifier and no site: leave out {odd[0]!r}")
+    more: dict[str, Any] = {"oracle": oracle, "observe": _view(data)}
+    return WebTask(None, (HOST,), MINIWOB_WINDOW, miniwob=name, seed=seed, **more)
+
+
+def _view(data: Mapping[str, object]) -> View:
+    given = data.get("observe", "text")
+    if given not in VIEWS:
+        raise DataError(f"'observe' is one of {', '.join(VIEWS)}, not {str(given)[:40]!r}")
+    return given
+
+
+def _flag(data: Mapping[str, object], key: str) -> bool:
+    given = data.get(key, False)
+    if not isinstance(given, bool):
+        raise DataError(f"{key!r} is true or false")
+    return given
+
+
+def _short(data: Mapping[str, object], key: str, most: int) -> str | None:
+    given = data.get(key)
+    if given is not None and (not isinstance(given, str) or not 1 <= len(given) <= most):
+        raise DataError(f"{key!r} is a text of at most {most} characters")
+    return given
+
+
+def _mirrors(data: Mapping[str, object]) -> Mapping[str, str]:
+    """Hosts, each with where its pages are to be had."""
+    given = data.get("mirrors", {})
+    if not isinstance(given, Mapping) or len(given) > MOST_HOSTS:
+        raise DataError(f"'mirrors' is an object of at most {MOST_HOSTS} hosts, each with the address of its mirror")
+    found: dict[str, str] = {}
+    for host, where in given.items():
+        match = _HOST.fullmatch(host) if isinstance(host, str) else None
+        if match is None or match["port"] or not isinstance(where, str):
+            raise DataError(f"'mirrors' has hosts as shop.example, each with an address, not {str(host)[:80]!r}")
+        try:
+            found[host.lower()] = address(where).rstrip("/")
+        except BadCall:
+            raise DataError(f"a mirror is an address as http://127.0.0.1:8000, not {where[:80]!r}") from None
+    return found
 
 
 def _texts(data: Mapping[str, object], key: str) -> tuple[str, ...]:
@@ -84,14 +162,15 @@ def _texts(data: Mapping[str, object], key: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _hosts(data: Mapping[str, object], url: str) -> tuple[str, ...]:
+def _hosts(data: Mapping[str, object], url: str, mirrors: Mapping[str, str]) -> tuple[str, ...]:
     """Those that are named, each with a port: Chromium takes a name without one as every port of it."""
     named, parts = _texts(data, "hosts"), urlsplit(url)
     usual = PORTS[parts.scheme.lower()]
     if len(named) > MOST_HOSTS:
         raise DataError(f"'hosts' has at most {MOST_HOSTS} names")
     found: list[str] = []
-    for host in named or (parts.netloc,):
+    mirrored = mirror_of(url, mirrors) is not None  # what is played from elsewhere needs no way to its own place
+    for host in named or (() if mirrored else (parts.netloc,)):
         match = _HOST.fullmatch(host)
         if match is None or int(match["port"] or 1) not in range(1, 65536):
             raise DataError(f"'hosts' has names as shop.example, *.example.org or 127.0.0.1:8000, not {host[:80]!r}")

@@ -19,7 +19,7 @@ from enum import StrEnum
 from turnwise.agents.known import ASKS, IN_FIRST_OF_TWO, INSTRUCTS, INTERNAL
 from turnwise.agents.shape import HOUSEKEEPING, Words
 from turnwise.journal import PossibleParent
-from turnwise.messages import calls_of, canonical, digest_of, text_of
+from turnwise.messages import LEFT_OUT, calls_of, canonical, digest_of, images_of, text_of, without_pictures
 from turnwise.types import Message, TurnKind, TurnState
 
 
@@ -156,8 +156,13 @@ def compare_histories(old: list[Message], new: list[Message]) -> Rewritten:
     at = last_answer_at(new)
     assert at is not None
     kept = Counter(canonical(message) for message in new[:at])
+    less = Counter(without_pictures(message) for message in new[:at] if LEFT_OUT in text_of(message))
     said = [message for message in old if message.role not in ("assistant", "system")]
-    gone = [i for i, message in enumerate(said) if not _take(kept, canonical(message))]
+    gone = [
+        i
+        for i, message in enumerate(said)
+        if not _take(kept, canonical(message)) and not (images_of(message) and _take(less, without_pictures(message)))
+    ]
     moved = all(i == len(said) - 1 and said[i].role == "user" for i in gone) and len(said) > len(gone)
     likeness = 1.0 - len(gone) / max(len(said), 1)
     reaction = new[at + 1 :]

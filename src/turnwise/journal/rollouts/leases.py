@@ -37,6 +37,15 @@ class EnvironmentLease:
     cut_off: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EndedEpisode:
+    """What came of a rollout, as its host wrote it down: with a reward, or with why there is none."""
+
+    reward: float | None
+    failure: str | None
+    details: Mapping[str, Any]
+
+
 class EnvironmentLeases:
     """The host's side of the journal. Deadlines are on the journal's monotonic clock."""
 
@@ -114,6 +123,25 @@ class EnvironmentLeases:
         with self._store.transaction() as c:
             mine = (L.session_id == lease.session_id, L.token == lease.token)
             c.execute(update(environment_leases).where(*mine).values(until_mono=self._store.now(c)))
+
+    def ended(self, session_id: str) -> EndedEpisode | None:
+        """What came of the rollout that was played in a session; None where no host of this journal played it to its
+        end, or this was not its last try."""
+        name, _, attempt = session_id.rpartition("@")
+        named = [session_id, name] if name and attempt.isdecimal() else [session_id]
+        with self._store.reading() as c:
+            of = select(L.session_id, L.reward, L.failure, L.details).where(
+                L.session_id.in_(named), L.state != "leased"
+            )
+            rows = {row.session_id: row for row in c.execute(of)}
+        for each in named:
+            if (row := rows.get(each)) is not None:
+                details = json.loads(row.details) if row.details else {}
+                tried = details.get("attempt", 1)
+                if (each == session_id and tried > 1) or (each != session_id and str(tried) != attempt):
+                    continue
+                return EndedEpisode(row.reward, row.failure, details)
+        return None
 
     def of_run(self, run: str) -> Sequence[Any]:
         """Each rollout of a run: `session_id`, `state`, `reward`, `failure`."""

@@ -1,4 +1,5 @@
-"""Every weight of the model. What is learned stands in float32; the model computes in its own number format.
+"""Every weight of the model, or of the part of it that reads. What is learned stands in float32; the model computes in
+its own number format.
 
 In bfloat16 a weight of 0.02 moves in steps of 1e-4, so that nearly all of what an optimiser step adds would be rounded
 away: the optimiser moves float32 masters, and the model computes with their rounded copies. Gradients of micro-batches
@@ -24,30 +25,44 @@ from turnwise.config import TrainConfig
 from turnwise.errors import ModelError
 from turnwise.models.identity import base_digest
 from turnwise.training.weights.base import BETAS, State, Whose, check_shapes
-from turnwise.training.weights.files import FULL_CONFIG, FULL_WEIGHTS, TEXT_FILES
+from turnwise.training.weights.files import FULL_CONFIG, FULL_WEIGHTS, PICTURE_FILES, TEXT_FILES
 
 
 class FullWeights:
     """All parameters of a model that was loaded in float32 from ``folder``; it computes in ``dtype`` from then on.
 
-    Tied weights count once. Raises ModelError where a weight does not stand in the folder under its own name.
+    Tied weights count once. With a ``part`` of the model it and the vocabulary projection learn; the rest is frozen,
+    and stands in a version as it stands in the folder. Raises ModelError where a weight does not stand in the folder
+    under its own name.
     """
 
     kind: Literal["lora", "full"] = "full"
 
-    def __init__(self, model: PreTrainedModel, folder: Path, dtype: torch.dtype, config: TrainConfig) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        folder: Path,
+        dtype: torch.dtype,
+        config: TrainConfig,
+        part: nn.Module | None = None,
+    ) -> None:
         self.model = model
         self._folder = folder
         self.base = base_digest(folder)
-        self._working = dict(model.named_parameters())
-        self._files = _files_of(folder, self._working)
+        head = cast(nn.Linear, model.get_output_embeddings())
+        everything = dict(model.named_parameters())
+        learning = {id(p) for each in (part or model, head) for p in each.parameters()}
+        self._working = {name: p for name, p in everything.items() if id(p) in learning}
+        self._files = _files_of(folder, everything)
+        self._frozen = everything.keys() - self._working.keys()
+        for name in self._frozen:
+            everything[name].requires_grad_(False).data = everything[name].data.to(dtype)
         self._masters = dict(self._working)
         if dtype != torch.float32:
             for name, parameter in self._working.items():
                 self._masters[name] = nn.Parameter(parameter.data)
                 parameter.data = parameter.data.to(dtype)
                 parameter.register_post_accumulate_grad_hook(_summed_into(self._masters[name]))
-        head = cast(nn.Linear, model.get_output_embeddings())
         self._head = head
         self._head_name = next(name for name, p in self._working.items() if p is head.weight)
         self._kept = {n: p.data.clone() for n, p in self._working.items()} if config.reference == "kept" else None
@@ -88,6 +103,7 @@ class FullWeights:
         self._round()
 
     def mine(self, state: State) -> State:
+        state = {name: tensor for name, tensor in state.items() if name not in self._frozen}
         check_shapes(state, self.shapes)
         return state
 
@@ -122,12 +138,13 @@ class FullWeights:
 
     def write(self, state: State, folder: Path) -> None:
         """A model folder in float32: nothing that was learned is rounded away."""
-        save_file({n: t.contiguous() for n, t in state.items()}, folder / FULL_WEIGHTS, metadata={"format": "pt"})
+        whole = {**state, **{name: self.initial_of(name) for name in self._frozen}}
+        save_file({n: t.contiguous() for n, t in whole.items()}, folder / FULL_WEIGHTS, metadata={"format": "pt"})
         settings = json.loads((self._folder / FULL_CONFIG).read_text(encoding="utf-8"))
         settings.pop("torch_dtype", None)
         settings["dtype"] = "float32"
         (folder / FULL_CONFIG).write_text(json.dumps(settings, indent=2), encoding="utf-8")
-        for pattern in (*TEXT_FILES, "generation_config.json"):
+        for pattern in (*TEXT_FILES, *PICTURE_FILES, "generation_config.json"):
             for file in self._folder.glob(pattern):
                 if file.is_file():
                     shutil.copyfile(file, folder / file.name)

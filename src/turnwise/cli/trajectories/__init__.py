@@ -1,0 +1,1 @@
+"""Commands about whole trajectories: their judges, their figures, and their pages."""
