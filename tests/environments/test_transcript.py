@@ -14,7 +14,7 @@ from tests.conftest import Running
 from tests.environments.test_rollout import at, host
 from tests.environments.test_terminal import HOLDS, SOLVE, TASK
 from turnwise.cli.main import app
-from turnwise.environments.actors import ModelActor, RecordedScript
+from turnwise.environments.actors import ModelActor, RecordedActor, ScriptedActor
 from turnwise.environments.base import Action, Call, Observation
 from turnwise.environments.rollout import Play, Rollouts
 from turnwise.environments.tasks import written
@@ -54,15 +54,15 @@ def without_ids(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_a_script_is_recorded_as_the_model_would_have_played(gateway: Running, tmp_path: Path, form: Form) -> None:
     answers = iter(ANSWERS[form])
     gateway.stub.reply = lambda prompt: next(answers)
-    actors: list[ModelActor | RecordedScript] = []
+    actors: list[ModelActor | RecordedActor] = []
 
     def model(play: Play) -> ModelActor:
         url, instructions = f"{gateway.url}/s/{play.session}/v1", instructions_of(KIND, play.task, form)
         actors.append(ModelActor(url, gateway.token, MODEL_NAME, play.headers, instructions, KIND.read))
         return actors[-1]  # pyright: ignore[reportReturnType]
 
-    def script(play: Play) -> RecordedScript:
-        actors.append(RecordedScript([run(SOLVE), run("submit")], KIND, play.task, form))
+    def script(play: Play) -> RecordedActor:
+        actors.append(RecordedActor(ScriptedActor([run(SOLVE), run("submit")]), KIND, play.task, form))
         return actors[-1]  # pyright: ignore[reportReturnType]
 
     for index, make in enumerate((model, script)):
@@ -85,7 +85,29 @@ def test_the_command_records_what_is_solved(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [*asked, "--agent", "oracle", "--form", "calls", *record]).exit_code == 0
     lines = [json.loads(line) for line in (tmp_path / "data.jsonl").read_text().splitlines()]
     assert [len(line["messages"]) for line in lines] == [5] * 4
+    few = [*asked, "--agent", "oracle", "--record", str(tmp_path / "few.jsonl"), "--keep", "task=1"]
+    told = CliRunner().invoke(app, few)
+    assert "1 of 2 rollouts kept" in told.output and len((tmp_path / "few.jsonl").read_text().splitlines()) == 1
     assert ["tools" in line for line in lines] == [False, False, True, True], "the small model calls no tools"
+
+
+def test_in_blocks_what_came_of_each_call_is_told_before_what_is_seen() -> None:
+    told = RolloutTranscript(KIND.instructions_in_blocks(TASK))
+    told.hear(Observation("task"))
+    told.say("click 1 2")
+    told.hear(Observation("the page", ("Succeeded: one.", "Failed: two.")))
+    told.say("again")
+    told.hear(Observation("the output", ("the output",)))
+    heard = [message["content"] for message in told.messages if message["role"] == "user"]
+    assert heard == ["task", "Succeeded: one.\nFailed: two.\n\nthe page", "the output"]
+
+
+def test_the_command_keeps_a_few_of_what_is_solved(tmp_path: Path) -> None:
+    asked = ["rollout", str(tmp_path / "tasks"), "--home", str(tmp_path / "home")]
+    told = CliRunner().invoke(app, [*asked, "--keep", "task=1"])
+    assert told.exit_code != 0 and "--record" in str(told.exception)
+    told = CliRunner().invoke(app, [*asked, "--keep", "task", "--record", str(tmp_path / "data.jsonl")])
+    assert told.exit_code != 0 and "--keep takes" in str(told.exception)
 
 
 def test_an_action_is_written_so_that_it_is_read_back() -> None:

@@ -224,6 +224,37 @@ def bench_environments_command(
     finish_bench(bench_environments(sandboxes, numbers, steps, lambda text: err.print(text, highlight=False)), write)
 
 
+@bench_app.command("web", epilog="Example: turnwise bench web --at-once 1,8; turnwise bench web --endure 20")
+def bench_web_command(
+    at_once: Annotated[str, typer.Option(help="How many browsers at once, with commas.")] = "1,2,4,8",
+    steps: Annotated[int, typer.Option(min=1, max=10_000, help="Steps of each browser.")] = 20,
+    endure: Annotated[
+        float | None,
+        typer.Option(min=0, help="Instead: so many minutes among pages that crash, hang and misbehave, 8 at once."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="With --endure: of the order of what happens.")] = 0,
+    write: Write = None,
+) -> None:
+    """Browsers at once, their steps and memory; a look and a screenshot beside bare Playwright; or what they endure."""
+    from turnwise.bench.web.endurance import bench_endurance
+    from turnwise.bench.web.run import bench_web
+
+    numbers = [int(each) for each in at_once.split(",") if each.strip().isdecimal() and 1 <= int(each) <= 128]
+    if not numbers:
+        raise TurnwiseError(f"--at-once is numbers from 1 to 128 with commas, not {at_once!r}")
+
+    def say(text: str) -> None:
+        err.print(text, highlight=False, markup=False)
+
+    if endure is None:
+        finish_bench(bench_web(numbers, steps, say), write)
+        return
+    report, wrong = bench_endurance(endure, seed, say)
+    finish_bench(report, write)
+    if wrong:
+        raise TurnwiseError("not all was as it must be:\n  " + "\n  ".join(wrong[:40]))
+
+
 @bench_app.command("pipeline", epilog="Example: turnwise bench pipeline runs-before --with runs-after")
 def bench_pipeline_command(
     before: Annotated[list[Path], typer.Argument(help="Runs as they were: files, or folders with .json files.")],

@@ -279,18 +279,26 @@ def demo(
         bool, typer.Option("--skills", help="A wish said once: skills alone, weights alone, both, and neither.")
     ] = False,
     stream: Annotated[
-        str | None, typer.Option(help="terminal: an agent learns tasks in a shell, from solutions and its own tries.")
+        str | None,
+        typer.Option(help="terminal or web: an agent learns tasks in a shell or browser, from solutions and tries."),
     ] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="With --stream: this many rounds of tries.")] = None,
+    switch: Annotated[
+        list[str] | None,
+        typer.Option(help="With --stream: sft_epochs=0, dynamic_sampling=false, epochs=4, steps=2,4, lr=1e-4."),
+    ] = None,
+    go_on: Annotated[bool, typer.Option("--go-on", help="With --stream: a run that was stopped goes on.")] = False,
 ) -> None:
     """Play a person whose agent learns their wishes, and measure what was learned."""
     from turnwise.demo.play import DemoOptions, run_demo
 
-    if stream is not None or rounds is not None:
-        from turnwise.demo.terminal.play import run_terminal_demo
+    if stream is not None or rounds is not None or switch or go_on:
+        from turnwise.demo.streams.play import StreamPlay, run_stream_demo
+        from turnwise.demo.streams.recipe import read_switches
+        from turnwise.demo.streams.table import STREAMS, stream_recipe
 
-        if stream != "terminal":
-            raise ConfigError("--stream is terminal, and --rounds goes with it")
+        if stream not in STREAMS:
+            raise ConfigError(f"--stream is one of {', '.join(STREAMS)}; --rounds, --switch and --go-on go with it")
         if (
             skills
             or url
@@ -301,8 +309,12 @@ def demo(
             or interactions
             or persona != "reader"
         ):
-            raise ConfigError("--stream goes with --model, --seed, --out, --rounds and --quick alone")
-        run_terminal_demo(out_folder, EMBEDDED if model == AUTO else model, seed, quick, rounds, out)
+            raise ConfigError(
+                "--stream goes with --model, --seed, --out, --rounds, --switch, --go-on and --quick alone"
+            )
+        served = EMBEDDED if model == AUTO else model
+        options = StreamPlay(out_folder, served, seed, quick, rounds, read_switches(switch or []), go_on)
+        run_stream_demo(stream_recipe(stream), options, out)
         return
     if skills:
         from turnwise.demo.skills.run import run_skills_demo

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from turnwise.config.hosts import hosts_and_ports
-from turnwise.config.sections import Section
+from turnwise.config.sections import Seconds, Section
 from turnwise.errors import SandboxError
 
 SandboxKind = Literal["auto", "bubblewrap", "docker", "podman"]
@@ -28,6 +28,13 @@ class EnvironmentsConfig(Section):
     warm: int = Field(
         default=0, ge=0, le=64, description="Environments that are made ahead; each takes memory while it waits."
     )
+
+    failing_hosts: int = Field(
+        default=3,
+        ge=0,
+        description="Rollouts that a host of the web fails in a row, after which it is left out; 0: none is.",
+    )
+    failing_hosts_rest_s: Seconds = Field(default=3600.0, description="How long such a host is left out.")
 
     @field_validator("hosts")
     @classmethod

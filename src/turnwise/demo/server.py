@@ -48,21 +48,22 @@ class Server:
 def running_server(
     home: Path, settings: Mapping[str, Mapping[str, object]], environment: Mapping[str, str] | None = None
 ) -> Iterator[Server]:
-    """Start a server in the new folder ``home`` with ``settings`` (sections of config.toml); stop it at the end.
+    """Start a server in the folder ``home`` with ``settings`` (sections of config.toml); stop it at the end.
 
     It trains as soon as there is a batch, on all cores, unless the settings say otherwise.
 
     ``environment`` has variables beside this process's own. Raises ServerError with the end of the server's log when it
     is not ready within START_LIMIT_S.
     """
-    home.mkdir(parents=True)
+    home.mkdir(parents=True, exist_ok=True)
     # Who plays a person waits for what is learned of it, and never goes away: the cores are the trainer's meanwhile.
     waited_for = {"when": "always", "threads": os.cpu_count() or 1}
     settings = {**settings, "train": {**waited_for, **settings.get("train", {})}}
     (home / "config.toml").write_text(_toml(settings), encoding="utf-8")
     ready, log = home / "ready.json", home / "serve.log"
+    ready.unlink(missing_ok=True)  # of a server that was here before
     command = [sys.executable, "-P", "-m", "turnwise", "serve", "--port", "0", "--ready-file", str(ready)]
-    with log.open("wb") as out:
+    with log.open("ab") as out:
         # Its own session, so that a Ctrl-C in the terminal reaches the demo alone, which then stops the server.
         child = subprocess.Popen(
             command,

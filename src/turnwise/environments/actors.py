@@ -35,17 +35,18 @@ class ScriptedActor:
         return next(self._rest, None)
 
 
-class RecordedScript:
-    """A script whose conversation is written down as a model would have had it, in ``transcript``."""
+class RecordedActor:
+    """Somebody who asks no model, and whose conversation is written down as a model would have had it, in
+    ``transcript``."""
 
-    def __init__(self, actions: Sequence[Action], kind: Kind, task: Task, form: Form) -> None:
-        self._rest, self._kind = iter(actions), kind
+    def __init__(self, actor: Actor, kind: Kind, task: Task, form: Form) -> None:
+        self._actor, self._kind = actor, kind
         self._form: Form = form
         self.transcript = RolloutTranscript(instructions_of(kind, task, form))
 
     def act(self, observation: Observation) -> Action | None:
         self.transcript.hear(observation)
-        action = next(self._rest, None)
+        action = self._actor.act(observation)
         if action is not None:
             self.transcript.act(self._kind, action, self._form)
         return action
@@ -82,6 +83,8 @@ class ModelActor:
         self.transcript = RolloutTranscript(instructions, keep_pictures)
         self.spent: list[AnswerCost] = []
         """What each answer took, and thought."""
+        self.unreadable = 0
+        """Answers so far in which no call was found."""
 
     def act(self, observation: Observation) -> Action | None:
         self.transcript.hear(observation)
@@ -98,7 +101,9 @@ class ModelActor:
         thought = getattr(message, "reasoning_content", None)  # no field of OpenAI's own
         self.transcript.say(said, [call.model_dump() for call in calls], thought if isinstance(thought, str) else "")
         if not calls:
-            return self._read(said)
+            action = self._read(said)
+            self.unreadable += not action.calls
+            return action
         return Action(tuple(called(call.function.name, call.function.arguments) for call in calls), said)
 
     def _ask(self, observation: Observation) -> Any:

@@ -58,6 +58,8 @@ class RolloutTranscript:
         self.tools = list(instructions.tools)
         self.messages: list[Any] = [{"role": "system", "content": instructions.system}]
         self.answers = 0
+        self.answered = 0
+        """Characters of all answers, arguments of calls among them."""
         self.pictures = self.left_out = 0
         """How many were heard, and of how many only words are left."""
         self._keep = keep_pictures
@@ -77,8 +79,8 @@ class RolloutTranscript:
             self.messages.append({"role": "tool", "tool_call_id": call, "content": result})
         text = "" if observation.text in results else observation.text
         if not self._calls:  # in blocks: what came of each call stands before what is seen
-            said = [result for result in observation.results if result != text]
-            text = "\n\n".join(part for part in ("\n".join(said), text) if part)
+            results = [result for result in observation.results if result != text]
+            text = "\n\n".join(part for part in ("\n".join(results), text) if part)
         if observation.images:
             said = [{"type": "text", "text": text}] if text else []
             self._leave_out(self._keep - 1)
@@ -103,6 +105,7 @@ class RolloutTranscript:
         more |= {"reasoning_content": thought} if thought else {}
         self.messages.append({"role": "assistant", "content": content} | more)
         self.answers, self._ended_at = self.answers + 1, len(self.messages)
+        self.answered += len(content) + sum(len(str(call["function"]["arguments"])) for call in calls)
 
     def act(self, kind: Kind, action: Action, form: Form) -> None:
         """An action of a script, as a model would have asked for it."""

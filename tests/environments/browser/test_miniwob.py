@@ -120,6 +120,21 @@ def test_a_browser_that_crashes_is_no_reward_and_no_other_rollouts_business(shar
         other.close()
 
 
+def test_a_browser_is_used_again_and_nothing_of_the_last_rollout_is_left() -> None:
+    task = Task("t", "web", PROMPT, {"miniwob": "click-test", "seed": 0})
+    keep = "localStorage.setItem('left', 'by the last'); document.cookie = 'left=1'"
+    browsers, told = [], []
+    one = BrowserEnvironment(6)
+    for script in (keep, "[localStorage.getItem('left'), document.cookie]"):
+        one.reset(task)
+        told.append(driver().run(one._tabs.front.evaluate(script), 20))
+        browsers.append(one._tabs._context.browser)
+        one.close()
+    assert browsers[0] is browsers[1] and browsers[0] is not None and told[1] == [None, ""]
+    driver().run(driver().end_idle(), 20)
+    assert not browsers[0].is_connected()
+
+
 def crash(environment: BrowserEnvironment) -> Action:
     """Have the browser end as if it were killed, then ask it something."""
     browser = environment._tabs._context.browser

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.environments.base import Action, Call
+from turnwise.environments.browser import chromium
 from turnwise.environments.browser.calls import TOOLS, BadCall, RefusedCall, checked, definitions
 from turnwise.environments.browser.feedback import Done, Happened, PageState, told
 from turnwise.environments.browser.lines import block_of, calls_in
@@ -175,3 +179,16 @@ def test_an_observation_is_read_as_its_elements() -> None:
         SeenElement("input", "checkbox", "B", "", 3, 4, frozenset({"checked", "focused"})),
         SeenElement("select", "", "", "T", 5, 6),
     ]
+
+
+def test_all_threads_have_one_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a browser of one would be spoken to on the loop of another."""
+
+    class SlowToMake:
+        def __init__(self) -> None:
+            time.sleep(0.05)
+
+    monkeypatch.setattr(chromium, "Driver", SlowToMake)
+    monkeypatch.setattr(chromium, "_the_driver", cache(lambda: chromium.Driver()))
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(lambda _: chromium.driver(), range(8)))) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ from turnwise.types import MODEL_NAME, TurnKind
 if TYPE_CHECKING:
     from turnwise.config import Config
     from turnwise.environments.base import Environment
+    from turnwise.environments.curation import RecordedEpisode
     from turnwise.environments.host import Host
     from turnwise.environments.rollout import Ended, GatewayAt
     from turnwise.environments.transcript import Form
@@ -54,6 +56,10 @@ def rollout(
     record: Annotated[
         Path | None, typer.Option(help="Append each rollout with reward 1 here, as a conversation for `turnwise sft`.")
     ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="With --record, the most of what it keeps: task=1,family=20,level=100,answers=6."),
+    ] = None,
     save: Annotated[
         Path | None,
         typer.Option(help="Append each rollout here, whole: for `turnwise judge` and `turnwise trajectory`."),
@@ -66,7 +72,8 @@ def rollout(
     from turnwise.cli.environments.observing import Observing, told_of_pictures
     from turnwise.cli.environments.outcomes import judge_of, saved_of
     from turnwise.cli.environments.progress import shown
-    from turnwise.environments.actors import ModelActor, RecordedScript
+    from turnwise.environments.actors import ModelActor, RecordedActor, ScriptedActor
+    from turnwise.environments.curation import RecordedEpisode, curated, family_of, read_curation
     from turnwise.environments.kinds import kind_of
     from turnwise.environments.programs.player import ProgramPlayer
     from turnwise.environments.programs.table import PROGRAMS
@@ -83,6 +90,9 @@ def rollout(
         raise ConfigError(f"there is no agent {agent!r}, only {', '.join(known)}")
     if form not in FORMS:
         raise ConfigError(f"there is no form {form!r}, only {', '.join(FORMS)}")
+    if keep is not None and record is None:
+        raise ConfigError("--keep says what of --record is kept; give both")
+    by = read_curation(keep)
     name = run or f"run-{uuid.uuid4().hex[:8]}"
     if not is_plain(name) or not 1 <= len(name) <= MOST_OF_A_RUN:
         raise ConfigError(f"the name of a run is 1 to {MOST_OF_A_RUN} letters, digits or any of . _ -")
@@ -107,9 +117,9 @@ def rollout(
     folder = settings.home / "environments"
 
     shape = form_of(settings, form)
-    played: dict[str, ModelActor | RecordedScript] = {}
+    played: dict[str, ModelActor | RecordedActor] = {}
 
-    def player(play: Play) -> ModelActor | RecordedScript | ProgramPlayer:
+    def player(play: Play) -> ModelActor | RecordedActor | ProgramPlayer:
         kind = kind_of(play.task.environment)
         if gateway is not None and program is not None:
             url = f"{gateway.url}/s/{play.session}"
@@ -122,10 +132,13 @@ def rollout(
             of = (url, gateway.agent, MODEL_NAME, play.headers, instructions, kind.read)
             made = ModelActor(*of, keep_pictures=1 if stream is None else stream.keep_pictures)
         else:
-            made = RecordedScript(kind.oracle(play.task) if agent == "oracle" else (), kind, play.task, shape)
+            made = RecordedActor(
+                ScriptedActor(kind.oracle(play.task) if agent == "oracle" else ()), kind, play.task, shape
+            )
         played[play.session] = made
         return made
 
+    gathered: list[RecordedEpisode] = []
     taken = left_out = 0
 
     def recorded(ended: Ended) -> None:
@@ -138,9 +151,15 @@ def rollout(
                 lines.write(f"{written_trajectory(saved_of(ended, actor_of))}\n")
         if actor_of is not None:
             taken, left_out = taken + actor_of.transcript.pictures, left_out + actor_of.transcript.left_out
-        if record is not None and actor_of is not None and ended.reward == 1.0 and actor_of.transcript.answers:
-            with record.open("a", encoding="utf-8") as lines:
-                lines.write(f"{actor_of.transcript.line()}\n")
+        if record is None or actor_of is None:
+            return
+        unreadable = actor_of.unreadable if isinstance(actor_of, ModelActor) else 0
+        task = ended.play.task
+        episode = RecordedEpisode(actor_of.transcript, ended.reward, task.id, family_of(task), unreadable)
+        if keep is not None:
+            gathered.append(episode)
+        elif ended.reward == 1.0 and actor_of.transcript.answers:
+            _append(record, [episode])
 
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
     report = RunReport(settings.home / "rollouts" / name, name)
@@ -155,9 +174,18 @@ def rollout(
             steps = step_figures(journal.store, [each.play.session for each in ended])
             for line in told_of_pictures(taken, left_out, steps):
                 out.print(line, highlight=False, markup=False, soft_wrap=True)
+    if keep is not None and record is not None:
+        kept = curated(gathered, by)
+        _append(record, kept)
+        out.print(f"{len(kept)} of {len(gathered)} rollouts kept in {record}", highlight=False, markup=False)
     out.print(f"report: {report.write()}", highlight=False, markup=False, soft_wrap=True)
     if left := sum(each.open for each in ended):
         raise TurnwiseError(f"{left} rollouts are not done; the same command with --run {name} goes on with them")
+
+
+def _append(record: Path, episodes: Sequence[RecordedEpisode]) -> None:
+    with record.open("a", encoding="utf-8") as lines:
+        lines.writelines(f"{episode.transcript.line()}\n" for episode in episodes)
 
 
 def _in_journal(journal: Journal, session: str) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.types import MODEL_NAME
 
 if TYPE_CHECKING:
-    from turnwise.environments.actors import ModelActor, RecordedScript
+    from turnwise.environments.actors import ModelActor, RecordedActor
     from turnwise.environments.rollout import Ended, Play
 
 eval_app = typer.Typer(help="Evaluate what is served; nothing is learned from it.", no_args_is_help=True)
@@ -49,7 +49,7 @@ def eval_web(
     """Play a suite of web tasks; success, lengths, signs of reasoning, faults and cost go to OUT/report.json."""
     from turnwise.cli.environments.outcomes import judge_of, saved_of
     from turnwise.cli.environments.progress import shown
-    from turnwise.environments.actors import ModelActor, RecordedScript
+    from turnwise.environments.actors import ModelActor, RecordedActor, ScriptedActor
     from turnwise.environments.kinds import kind_of
     from turnwise.environments.rollout import Play, Rollouts
     from turnwise.environments.tasks import read_tasks
@@ -71,12 +71,13 @@ def eval_web(
     run = _run_of(folder, suite, said if gateway else {"agent": agent, "repeats": repeats})
     shape, kept, tag = form_of(settings, form), folder / KEPT, uuid.uuid4().hex[:6]
     done = {saved.session for saved in saved_trajectories(kept)} if kept.exists() else set()
-    played: dict[str, tuple[ModelActor | RecordedScript, float]] = {}
+    played: dict[str, tuple[ModelActor | RecordedActor, float]] = {}
 
-    def player(play: Play) -> ModelActor | RecordedScript:
+    def player(play: Play) -> ModelActor | RecordedActor:
         kind = kind_of("web")
         if gateway is None:
-            made = RecordedScript(kind.oracle(play.task) if agent == "oracle" else (), kind, play.task, shape)
+            script = ScriptedActor(kind.oracle(play.task) if agent == "oracle" else ())
+            made = RecordedActor(script, kind, play.task, shape)
         else:
             # A session of its own for each try; a side turn is recorded and never learned from.
             url, headers = f"{gateway.url}/s/{play.session}.{tag}/v1", {"X-Turn-Type": "side"}

@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from playwright.async_api import Error
 
@@ -30,6 +31,7 @@ from turnwise.environments.browser.seeing.look import PageLook, shown, taken
 from turnwise.environments.browser.seeing.marks import placed
 from turnwise.environments.browser.tab import Tabs
 from turnwise.environments.browser.web_task import WebTask, web_task
+from turnwise.environments.failing_hosts import FailingHosts
 from turnwise.environments.sites.visit import SiteVisit, visit
 from turnwise.errors import DataError
 from turnwise.trajectories.reward import EndedSo, How, by_rule
@@ -52,12 +54,18 @@ T = TypeVar("T")
 class BrowserEnvironment:
     """Plays tasks of the web, each in a browser of its own. An answer that is a repeated format error ends with -1.
 
-    ``judge_sees``: a judge gets pictures of a task that is its to decide. ``sites``: the folder in which the sites run
-    that tasks name; without it there are none.
+    ``judge_sees``: a judge gets pictures of a task that is its to decide. ``failing``: hosts that are left out.
+    ``sites``: the folder in which the sites run that tasks name; without it there are none.
     """
 
-    def __init__(self, most_steps: int = 15, judge_sees: bool = True, sites: Path | None = None) -> None:
-        self._most_steps, self._judge_sees, self._sites = most_steps, judge_sees, sites
+    def __init__(
+        self,
+        most_steps: int = 15,
+        judge_sees: bool = True,
+        failing: FailingHosts | None = None,
+        sites: Path | None = None,
+    ) -> None:
+        self._most_steps, self._judge_sees, self._failing, self._sites = most_steps, judge_sees, failing, sites
         self._site: SiteVisit | None = None
         self._task: WebTask | None = None
         self._stack = AsyncExitStack()
@@ -77,6 +85,8 @@ class BrowserEnvironment:
         self._ended, self._answer = "", None
         self._outcome: TaskOutcome | None = None
         self._faults: Counter[str] = Counter()
+        self._failed: dict[str, str] = {}
+        """Hosts that failed in this episode, and with what."""
         self._verdict: float | None = None
         self._mark = ""
         if self._task.goal is not None:
@@ -118,6 +128,7 @@ class BrowserEnvironment:
                     self._look()
             trail, asks = self._trail.trail(self._answer), self._task.judged and by_rule(self._so) is None
             self._outcome = TaskOutcome(self._reward(self._task, said.get("not_met")), said, cut_off, trail, asks)
+            self._tell_of_hosts(self._task)
         return self._outcome
 
     def close(self) -> None:
@@ -141,6 +152,14 @@ class BrowserEnvironment:
         if task.miniwob is not None:
             return float(self._verdict is not None and self._verdict >= 1)
         return float(self._answer is not None and bool(self._answer.strip()) and task.is_right(self._answer))
+
+    def _tell_of_hosts(self, task: WebTask) -> None:
+        if self._failing is None or task.url is None or task.goal is not None:  # an instance is one rollout's alone
+            return
+        for host, why in self._failed.items():
+            self._failing.failed(host, why)
+        if (begun := urlsplit(task.url).netloc) not in self._failed:
+            self._failing.worked(begun)
 
     @property
     def _so(self) -> EndedSo:
@@ -176,7 +195,8 @@ class BrowserEnvironment:
     async def _begin(self, task: WebTask) -> str:
         """Gives what the page itself asks for, if it does."""
         leads = {} if self._site is None else self._site.leads
-        context = await self._stack.enter_async_context(opened(task.hosts, *task.window, leads))
+        ours = task.miniwob is not None
+        context = await self._stack.enter_async_context(opened(task.hosts, *task.window, ours, leads))
         self._tabs = Tabs(context)
         await self._tabs.open()
         await serve_mirrors(context, task.mirrors)
@@ -185,10 +205,16 @@ class BrowserEnvironment:
             goal, self._mark = await miniwob.begin(self._tabs.front, task.miniwob, task.seed)
             return goal
         assert task.url is not None
+        host = urlsplit(task.url).netloc
+        known = self._failing if task.goal is None else None
+        if known is not None and (why := known.why_left_out(host)) is not None:
+            raise InfrastructureFailure(why)
         try:
             async with asyncio.timeout(LOAD_S * TRIES + 5):
                 await goto(self._tabs, task.url)
         except (Error, TimeoutError) as e:
+            if known is not None:
+                known.failed(host, first_line(e))
             raise InfrastructureFailure(f"the site {task.url[:200]} does not open: {first_line(e)}") from e
         return ""
 
@@ -207,6 +233,9 @@ class BrowserEnvironment:
             readable |= done.readable
             if done.fault is not None:
                 self._faults[done.fault[0]] += 1
+                if done.fault[0] in ("site", "network"):
+                    at = urlsplit(str(done.arguments.get("url") or self._tabs.front.url))
+                    self._failed |= {at.netloc: done.fault[1]} if at.netloc else {}
             results.append(told(done))
             await self._after(task, done)
         self._count_unreadable(not readable)

@@ -12,6 +12,7 @@ from turnwise.environments.browser.chromium import program
 from turnwise.environments.browser.environment import BrowserEnvironment
 from turnwise.environments.browser.lines import block_of, calls_in
 from turnwise.environments.browser.web_task import View, web_task
+from turnwise.environments.failing_hosts import failing_hosts
 from turnwise.environments.sites.keepers import sites_folder
 
 SYSTEM = (
@@ -52,8 +53,9 @@ class WebKind:
         web_task(data)
 
     def make(self, folder: Path, config: Config) -> BrowserEnvironment:
-        judge_sees = config.judge.trajectory.pictures != "never"
-        return BrowserEnvironment(config.streams.web.max_steps or 15, judge_sees, sites_folder(config))
+        of, judge_sees = config.environments, config.judge.trajectory.pictures != "never"
+        known = failing_hosts(of.failing_hosts, of.failing_hosts_rest_s)
+        return BrowserEnvironment(config.streams.web.max_steps or 15, judge_sees, known, sites_folder(config))
 
     def instructions(self, task: Task) -> Instructions:
         view = web_task(task.data).observe

@@ -28,13 +28,18 @@ def tasks_of(
     try:
         for name in names:
             for seed in seeds:
-                task = Task(f"{name}-{seed}", "web", PROMPT, {"miniwob": name, "seed": seed})
+                task = miniwob_task(name, seed)
                 if record and (task := _solved(environment, task, name)) is None:
                     left_out(f"{name}-{seed}")
                 else:
                     yield task
     finally:
         environment.close()
+
+
+def miniwob_task(name: str, seed: int) -> Task:
+    """The task of a page with a seed."""
+    return Task(f"{name}-{seed}", "web", PROMPT, {"miniwob": name, "seed": seed})
 
 
 def _solved(environment: BrowserEnvironment, task: Task, name: str) -> Task | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnwise.environments.base import Task
+from turnwise.environments.curation import family_of
 from turnwise.messages import calls_of, from_chat, text_of
 
 MOST_OF_A_MESSAGE = 1200
@@ -25,7 +26,7 @@ class Episode:
 
     @property
     def family(self) -> str:
-        return self.task.id.rsplit("-", 2)[0]
+        return family_of(self.task)
 
     def said(self) -> int:
         """Characters of all that came after the task."""
@@ -52,7 +53,8 @@ def shown(episodes: Sequence[Episode]) -> dict[str, Episode]:
 
 def as_json(episode: Episode) -> dict[str, Any]:
     """An episode as a line of a file."""
-    said = {"task": episode.task.id, "reward": episode.reward, "steps": episode.steps, "failure": episode.failure}
+    said = {"task": episode.task.id, "family": episode.family, "reward": episode.reward, "steps": episode.steps}
+    said |= {"failure": episode.failure}
     return said | {"messages": list(episode.messages)}
 
 

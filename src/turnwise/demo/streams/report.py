@@ -1,4 +1,4 @@
-"""Writes what the demo of the terminal found: report.md, report.json, curve.png, and every episode."""
+"""Writes what the demo of a stream found, and reads it again: report.md, report.json, curve.png, and every episode."""
 
 from __future__ import annotations
 
@@ -12,31 +12,42 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from turnwise.demo.terminal.figures import RoundPlayed, Share, TerminalExam, by_family, change, share
-from turnwise.demo.terminal.recipe import MOST_STEPS, TEMPERATURE
+from turnwise.demo.streams.figures import (
+    RoundPlayed,
+    Share,
+    StreamExam,
+    by_family,
+    change,
+    from_json,
+    share,
+)
+from turnwise.demo.streams.recipe import AS_IT_IS, StreamRecipe, StreamScale, Switches
 from turnwise.environments.reports.episodes import as_json, shown, table, to_read
+from turnwise.errors import ConfigError
 
-TITLES = {
-    "sampled": f"new tasks, temperature {TEMPERATURE:g}",
-    "greedy": "new tasks, temperature 0",
-    "unseen": f"new families, temperature {TEMPERATURE:g}",
-}
+PARTS = ("sampled", "greedy", "unseen")
 _COLORS = ("#303030", "#b06a1f", "#1f5fa8", "#8a8a8a")
 
 
 @dataclass(slots=True)
-class TerminalReport:
-    """What was measured so far. ``solutions`` are conversations of the warm start."""
+class StreamReport:
+    """What was measured so far. ``solutions`` are conversations of the warm start, ``warm`` the version after it,
+    ``played`` the rounds that were played."""
 
+    recipe: StreamRecipe
     model: str
     seed: int
-    exams: list[TerminalExam] = field(default_factory=list)
+    scale: StreamScale
+    switches: Switches = AS_IT_IS
+    warm: str = "base"
+    played: int = 0
+    exams: list[StreamExam] = field(default_factory=list)
     rounds: list[RoundPlayed] = field(default_factory=list)
     solutions: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def exam(self, name: str) -> TerminalExam | None:
+    def exam(self, name: str) -> StreamExam | None:
         return next((exam for exam in self.exams if exam.name == name), None)
 
     @property
@@ -46,6 +57,24 @@ class TerminalReport:
             e.failure or "" for exam in self.exams for part in exam.parts.values() for e in part if e.reward is None
         ]
 
+    def take_up(self, out: Path) -> None:
+        """Go on with the run whose files are in ``out``. Raises ConfigError where it was another one."""
+        try:
+            told = json.loads((out / "report.json").read_text(encoding="utf-8"))
+            lines = (out / "episodes.jsonl").read_text(encoding="utf-8").splitlines()
+        except OSError as e:
+            raise ConfigError(f"there is no run to go on with in {out} ({e}); leave out --go-on") from None
+        if told["played_as"] != _played_as(self):
+            raise ConfigError(f"the run in {out} has other flags, model, seed or sizes; leave out --go-on")
+        self.exams = [StreamExam(name, each["version"]) for name, each in told["exams"].items()]
+        self.rounds = [RoundPlayed(**each | {"ci95": tuple(each["ci95"])}) for each in told["rounds"]]
+        self.warm, self.played, self.solutions = told["warm"], told["played"], told["solutions"]
+        self.seconds, self.notes = told["seconds"], told["notes"]
+        for line in map(json.loads, lines):
+            exam = self.exam(line["exam"])
+            if exam is not None:
+                exam.parts[line["part"]].append(from_json(line, self.recipe.stream))
+
     def changes(self) -> dict[str, dict[str, Share | None]]:
         """The changes that the demo is about, of each part of the examination."""
         pairs = [("base", "sft"), ("sft", "rl"), ("control", "rl"), ("sft", "control")]
@@ -53,11 +82,11 @@ class TerminalReport:
         for one, two in pairs:
             before, after = self.exam(one), self.exam(two)
             if before is not None and after is not None:
-                found[f"{one} → {two}"] = {part: change(before.parts[part], after.parts[part]) for part in TITLES}
+                found[f"{one} → {two}"] = {part: change(before.parts[part], after.parts[part]) for part in PARTS}
         return found
 
 
-def write(report: TerminalReport, out: Path) -> None:
+def write(report: StreamReport, out: Path) -> None:
     """Write all files; what is not measured yet is not in them."""
     (out / "report.json").write_text(json.dumps(as_data(report), indent=2), encoding="utf-8")
     (out / "report.md").write_text(as_markdown(report), encoding="utf-8")
@@ -71,7 +100,7 @@ def write(report: TerminalReport, out: Path) -> None:
         draw(report, out / "curve.png")
 
 
-def as_data(report: TerminalReport) -> dict[str, Any]:
+def as_data(report: StreamReport) -> dict[str, Any]:
     """The figures, for programs."""
     exams = {
         exam.name: {"version": exam.version}
@@ -80,16 +109,28 @@ def as_data(report: TerminalReport) -> dict[str, Any]:
         for exam in report.exams
     }
     changes = {pair: {part: _data(by) for part, by in parts.items()} for pair, parts in report.changes().items()}
-    told = {"model": report.model, "seed": report.seed, "exams": exams, "changes": changes}
-    told |= {"rounds": [asdict(each) for each in report.rounds], "solutions": report.solutions}
+    told = {"played_as": _played_as(report), "exams": exams, "changes": changes}
+    told |= {
+        "warm": report.warm,
+        "played": report.played,
+        "rounds": [asdict(each) for each in report.rounds],
+        "solutions": report.solutions,
+    }
     return told | {"seconds": report.seconds, "notes": report.notes, "failures": report.failures}
+
+
+def _played_as(report: StreamReport) -> dict[str, Any]:
+    """What a run must have in common with one that goes on with it."""
+    switches = asdict(report.switches) | {"steps": list(report.switches.steps)}
+    told = {"stream": report.recipe.stream, "model": report.model, "seed": report.seed}
+    return told | {"scale": asdict(report.scale), "switches": switches}
 
 
 def _data(found: Share | None) -> dict[str, Any] | None:
     return asdict(found) if found is not None else None
 
 
-def rows(report: TerminalReport) -> list[tuple[str, ...]]:
+def rows(report: StreamReport) -> list[tuple[str, ...]]:
     """The table of examinations, a line each."""
     return [
         (exam.name, exam.version, *(str(share(episodes) or "–") for episodes in exam.parts.values()))
@@ -97,22 +138,31 @@ def rows(report: TerminalReport) -> list[tuple[str, ...]]:
     ]
 
 
-HEADINGS = ("examination", "version", *TITLES.values())
+def titles(recipe: StreamRecipe) -> list[str]:
+    """What the parts of an examination are called, in the order of PARTS."""
+    warmth = f"temperature {recipe.temperature:g}"
+    return [f"new tasks, {warmth}", "new tasks, temperature 0", f"new {recipe.families}, {warmth}"]
 
 
-def as_markdown(report: TerminalReport) -> str:
+def headings(recipe: StreamRecipe) -> tuple[str, ...]:
+    """Of the table of examinations."""
+    return ("examination", "version", *titles(recipe))
+
+
+def as_markdown(report: StreamReport) -> str:
     """The report that a person reads."""
-    tasks = {part: share(episodes) for exam in report.exams[:1] for part, episodes in exam.parts.items()}
-    numbers = ", ".join(f"{TITLES[part]}: {found.n} tasks" for part, found in tasks.items() if found)
+    recipe, columns = report.recipe, titles(report.recipe)
+    tasks = [share(episodes) for exam in report.exams[:1] for episodes in exam.parts.values()]
+    numbers = ", ".join(f"{title}: {found.n} tasks" for title, found in zip(columns, tasks, strict=False) if found)
     text = [
-        f"# Terminal: {report.model}, seed {report.seed}",
+        f"# {recipe.title}: {report.model}, seed {report.seed}",
         "",
         (
             f"Share of tasks solved, with 95 % bootstrap intervals over tasks ({numbers}). At most "
-            f"{MOST_STEPS} answers a task."
+            f"{max(report.switches.steps or (recipe.most_steps,))} answers a task."
         ),
         "",
-        *table(HEADINGS, rows(report)),
+        *table(headings(recipe), rows(report)),
         "",
         f"`base` is the model as it is; `sft` after a fine-tuning on {report.solutions} solutions; `rl` after GRPO on "
         "its own tries; `control` is the version of `sft` once more, at the end and with other seeds of sampling: what "
@@ -120,20 +170,20 @@ def as_markdown(report: TerminalReport) -> str:
         "",
         "## Changes, paired by task",
         "",
-        *table(("change", *TITLES.values()), _changes(report)),
+        *table(("change", *columns), _changes(report)),
         "",
         "## Rounds of GRPO",
         "",
         *table(
-            ("round", "solved", "groups that differ", "version after it", "seconds"),
+            ("round", "solved", "groups that differ", "answers", "version after it", "seconds", "of them played"),
             [
                 (str(r.number), f"{r.solved:.2f} ({r.ci95[0]:.2f} to {r.ci95[1]:.2f})", f"{r.mixed} of {r.groups}",
-                 str(r.version), f"{r.seconds:.0f}")
+                 f"{r.steps:.2f}", str(r.version), f"{r.seconds:.0f}", f"{r.play_s:.0f}")
                 for r in report.rounds
             ],
         ),
         "",
-        "## By family",
+        f"## By {recipe.family}",
         "",
         *_families(report),
         "",
@@ -152,22 +202,23 @@ def as_markdown(report: TerminalReport) -> str:
     return "\n".join(text) + "\n"
 
 
-def _changes(report: TerminalReport) -> list[tuple[str, ...]]:
-    return [(name, *(_signed(parts[part]) for part in TITLES)) for name, parts in report.changes().items()]
+def _changes(report: StreamReport) -> list[tuple[str, ...]]:
+    return [(name, *(signed(parts[part]) for part in PARTS)) for name, parts in report.changes().items()]
 
 
-def _signed(found: Share | None) -> str:
+def signed(found: Share | None) -> str:
+    """A change with its interval."""
     return "–" if found is None else f"{found.mean:+.2f} ({found.ci95[0]:+.2f} to {found.ci95[1]:+.2f})"
 
 
-def _families(report: TerminalReport) -> list[str]:
+def _families(report: StreamReport) -> list[str]:
     found = {exam.name: by_family(exam.sampled) | by_family(exam.unseen) for exam in report.exams}
     names = list(dict.fromkeys(family for exam in found.values() for family in exam))
     lines = [(n, *(f"{exam[n]:.2f}" if n in exam else "–" for exam in found.values())) for n in names]
-    return table(("family", *found), lines)
+    return table((report.recipe.family, *found), lines)
 
 
-def draw(report: TerminalReport, file: Path) -> None:
+def draw(report: StreamReport, file: Path) -> None:
     """The rounds, and the examinations beside them, as a PNG."""
     figure = Figure(figsize=(9, 4.4), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
@@ -175,7 +226,7 @@ def draw(report: TerminalReport, file: Path) -> None:
     if report.rounds:
         xs, means = [r.number for r in report.rounds], [r.solved for r in report.rounds]
         left.errorbar(
-            xs, means, yerr=_bars([(r.solved, r.ci95) for r in report.rounds]), marker="o", capsize=3, color=_COLORS[2]
+            xs, means, yerr=bars([(r.solved, r.ci95) for r in report.rounds]), marker="o", capsize=3, color=_COLORS[2]
         )
     left.set_xlabel("round")
     left.set_ylabel("share of tries that solve their task")
@@ -186,21 +237,21 @@ def draw(report: TerminalReport, file: Path) -> None:
         found = [share(episodes) for episodes in exam.parts.values()]
         places = [(x + 0.16 * number - 0.24, s) for x, s in enumerate(found) if s is not None]
         right.errorbar(
-            [x for x, _ in places], [s.mean for _, s in places], yerr=_bars([(s.mean, s.ci95) for _, s in places]),
+            [x for x, _ in places], [s.mean for _, s in places], yerr=bars([(s.mean, s.ci95) for _, s in places]),
             marker="s", capsize=3, linestyle="none", color=_COLORS[number % 4], label=exam.name,
         )  # fmt: skip
-    right.set_xticks(range(3), [title.replace(", ", ",\n") for title in TITLES.values()], fontsize=8)
+    right.set_xticks(range(3), [title.replace(", ", ",\n") for title in titles(report.recipe)], fontsize=8)
     right.set_title("examinations", fontsize=10)
     right.legend(frameon=False, fontsize=8)
     for axes in (left, right):
         axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"terminal, {report.model}, seed {report.seed}", fontsize=12, fontweight="bold")
+    figure.suptitle(f"{report.recipe.stream}, {report.model}, seed {report.seed}", fontsize=12, fontweight="bold")
     figure.supxlabel("bars are 95 % bootstrap intervals over tasks", fontsize=8, color="#606060")
     figure.savefig(file)
 
 
-def _bars(values: Sequence[tuple[float, tuple[float, float]]]) -> list[list[float]]:
+def bars(values: Sequence[tuple[float, tuple[float, float]]]) -> list[list[float]]:
     """Distances from the means down and up to the interval's ends."""
     return [[max(0.0, m - low) for m, (low, _) in values], [max(0.0, high - m) for m, (_, high) in values]]

@@ -1,4 +1,4 @@
-"""Episodes of the demo at a running server: examinations, which are not learned from, and rounds, which are."""
+"""Episodes of a stream's demo at a running server: examinations, which are not learned from, and rounds, which are."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from typing import Any
 
 import httpx
 
-from turnwise.config import Config
+from turnwise.config import load_config
 from turnwise.demo.server import Server
-from turnwise.demo.terminal.recipe import ANSWER_TOKENS, PARALLEL, TEMPERATURE
-from turnwise.environments.actors import ModelActor, RecordedScript
-from turnwise.environments.base import Task
+from turnwise.demo.streams.recipe import StreamRecipe
+from turnwise.environments.actors import ModelActor, RecordedActor
+from turnwise.environments.base import Environment, Task
+from turnwise.environments.curation import Curation, RecordedEpisode, curated, family_of
 from turnwise.environments.host import Host
 from turnwise.environments.kinds import kind_of
 from turnwise.environments.reports.episodes import Episode
-from turnwise.environments.rollout import Ended, GatewayAt, Play, Rollouts
+from turnwise.environments.rollout import GatewayAt, Play, Rollouts
 from turnwise.environments.transcript import Form, instructions_of
 from turnwise.errors import TurnwiseError
 from turnwise.journal import Journal
 from turnwise.loops.table import CHILD_ENVIRONMENT
 from turnwise.types import MODEL_NAME
 
+SOLVED_AT_ONCE = 2
+"""Solutions that are played at a time: no model is waited for."""
 TAKEN_UP_S = 180.0
 """Longest wait until what was published answers."""
 Advance = Callable[[float | None], None]
@@ -35,11 +38,12 @@ Advance = Callable[[float | None], None]
 class Stage:
     """Plays episodes in environments of this home, at its server."""
 
-    def __init__(self, config: Config, journal: Journal, server: Server, form: Form) -> None:
-        self._journal, self._server = journal, server
+    def __init__(self, recipe: StreamRecipe, home: Path, journal: Journal, server: Server, form: Form) -> None:
+        self._recipe, self._home, self._journal, self._server = recipe, home, journal, server
         self._form: Form = form
-        folder = config.home / "environments"
-        self._host = Host(journal.environments, lambda kind, at: kind_of(kind).make(at, config), folder, PARALLEL)
+        self.most_steps = recipe.most_steps
+        """Answers of the episodes that begin from now on."""
+        self._host = Host(journal.environments, self._make, home / "environments", recipe.parallel)
 
     def close(self) -> None:
         """Give the environments back."""
@@ -49,9 +53,10 @@ class Stage:
         self, tasks: Sequence[Task], samples: int, *, name: str, seed: int, model: str, greedy: bool, advance: Advance
     ) -> list[Episode]:
         """Tries at each task that nothing is learned from; ``model`` names a version."""
-        plays = [Play(name, task, index, samples) for task in tasks for index in range(samples)]
+        plays = in_turn(tasks, samples, name, self._recipe.parallel)
         seeds = {play.session: seed + number for number, play in enumerate(plays)}
-        asked = {"temperature": 0.0 if greedy else TEMPERATURE, "max_tokens": ANSWER_TOKENS}
+        warmth = 0.0 if greedy else self._recipe.temperature
+        asked = {"temperature": warmth, "max_tokens": self._recipe.answer_tokens}
 
         def actor(play: Play) -> ModelActor:
             more = asked | {"seed": seeds[play.session]}
@@ -61,27 +66,30 @@ class Stage:
 
     def round(self, tasks: Sequence[Task], group: int, *, name: str, advance: Advance) -> list[Episode]:
         """Each task tried by a group of rollouts whose outcomes are posted."""
-        plays = [Play(name, task, index, group) for task in tasks for index in range(group)]
+        plays = in_turn(tasks, group, name, self._recipe.parallel)
         gateway = GatewayAt(self._server.url, self._server.token, self._server.person_token)
         return self._played(plays, lambda play: self._model(play, MODEL_NAME, play.headers, {}), gateway, advance)
 
     def solutions(self, tasks: Sequence[Task], file: Path) -> int:
         """Write how each task is solved as conversations for a fine-tuning; gives their number."""
-        written = 0
-        with file.open("w", encoding="utf-8") as lines:
-            made: list[RecordedScript] = []
+        made: dict[str, RecordedActor] = {}
 
-            def actor(play: Play) -> RecordedScript:
-                kind = kind_of(play.task.environment)
-                made.append(RecordedScript(kind.oracle(play.task), kind, play.task, self._form))
-                return made[-1]
+        def actor(play: Play) -> RecordedActor:
+            made[play.session] = self._recipe.solver(play.task, self._form)
+            return made[play.session]
 
-            rollouts = self._rollouts(actor, None)
-            for task in tasks:
-                if rollouts.play(Play("solutions", task, 0, 1)).reward == 1.0:
-                    lines.write(f"{made[-1].transcript.line()}\n")
-                    written += 1
-        return written
+        plays = [Play("solutions", task, 0, 1) for task in tasks]
+        ended = {each.play.session: each for each in self._rollouts(actor, None).run(plays, SOLVED_AT_ONCE)}
+        episodes = [
+            RecordedEpisode(
+                made[play.session].transcript, ended[play.session].reward, play.task.id, family_of(play.task)
+            )
+            for play in plays
+            if play.session in made
+        ]
+        kept = curated(episodes, Curation(per_task=1))
+        file.write_text("".join(f"{episode.transcript.line()}\n" for episode in kept), encoding="utf-8")
+        return len(kept)
 
     def version(self) -> int:
         """The version that answers, once what was published does. Raises TurnwiseError."""
@@ -117,16 +125,34 @@ class Stage:
 
         found: dict[str, Episode] = {}
         rewards: list[float] = []
-        for ended in self._rollouts(actor, gateway).run(plays, PARALLEL):
-            found[ended.play.session] = _episode(ended, actors.get(ended.play.session))
+        for ended in self._rollouts(actor, gateway).run(plays, self._recipe.parallel):
+            actor_of = actors.get(ended.play.session)
+            said = actor_of.transcript.messages if actor_of is not None else []
+            found[ended.play.session] = Episode(
+                ended.play.task,
+                ended.reward,
+                ended.steps,
+                said,
+                ended.failure or ended.note,
+            )
             rewards += [ended.reward] if ended.reward is not None else []
             advance(sum(rewards) / len(rewards) if rewards else None)
         return [found[play.session] for play in plays]
 
+    def _make(self, kind: str, folder: Path) -> Environment:
+        limits = {"home": self._home, f"streams.{self._recipe.stream}.max_steps": self.most_steps}
+        return kind_of(kind).make(folder, load_config(None, limits))
 
-def _episode(ended: Ended, actor: ModelActor | None) -> Episode:
-    messages = actor.transcript.messages if actor is not None else []
-    return Episode(ended.play.task, ended.reward, ended.steps, messages, ended.failure or ended.note)
+
+def in_turn(tasks: Sequence[Task], tries: int, run: str, together: int) -> list[Play]:
+    """The tries of all tasks: of ``together`` tasks the first ones, then the second ones, and so on, so that the engine
+    has read the page of a task when the next try at it begins."""
+    return [
+        Play(run, task, index, tries)
+        for begin in range(0, len(tasks), together)
+        for index in range(tries)
+        for task in tasks[begin : begin + together]
+    ]
 
 
 def command(home: Path, *words: str, limit_s: float, log: Path) -> int:
