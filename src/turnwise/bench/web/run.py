@@ -133,7 +133,7 @@ async def _alone() -> list[Figure]:
 
 
 async def _bare_state(page: Page) -> Any:
-    return await page.evaluate("() => [location.href, scrollY, document.querySelectorAll('*').length]")
+    return await page.evaluate("() => [location.href, scrollY, document.all.length]")
 
 
 async def _bare_tree(page: Page) -> Any:
