@@ -236,7 +236,7 @@ def test_a_call_is_read_from_a_block_and_written_as_one() -> None:
 
 
 def test_a_screenshot_goes_to_the_model_beside_the_text() -> None:
-    heard = RolloutTranscript(KIND.instructions(EVERY[0]))
+    heard = RolloutTranscript(KIND.instructions(EVERY[0]), keep_pictures=2)
     heard.hear(Observation("first", (), (b"\x89PNG",)))
     heard.say("", [{"id": "c", "type": "function", "function": {"name": "wait", "arguments": "{}"}}])
     heard.hear(Observation("then", ("then",), (b"\x89PNG",)))

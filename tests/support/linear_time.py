@@ -327,7 +327,9 @@ def patterns_of(which: str) -> list[tuple[str, re.Pattern[Any], bool]]:
     root = Path(str(module.__file__)).parent
     for path in sorted(root.rglob("*.py")) if hasattr(module, "__path__") else ():
         # A module that makes patterns names the one that makes them; the others need not be imported.
-        if "patterns" in path.read_text(encoding="utf-8") or path.name == "scorer.py":
+        # A folder "inside" runs by another Python, with modules that are not here.
+        mentions = "patterns" in path.read_text(encoding="utf-8") and "inside" not in path.parts
+        if mentions or path.name == "scorer.py":
             importlib.import_module(".".join([which, *path.relative_to(root).with_suffix("").parts]))
     made = [(m.where, m.compiled, m.anchored) for m in MADE if m.where.startswith(which)]
     apart = sys.modules.get("turnwise.demo.scorer")  # which shares no code with the program

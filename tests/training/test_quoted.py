@@ -25,9 +25,11 @@ def test_a_long_quotation_is_no_words_to_be_said() -> None:
         ("In short, it is Tokyo.", 0),
         ("In short: In short, it is Tokyo.", -1),
         ("Tokyo.", 0),
+        ("In short: Tokyo.\nIn short: it is in Japan.", 1),
+        ("Within short: reach.", 0),
     ],
 )
-def test_words_are_wanted_once(answer: str, found: int) -> None:
+def test_words_are_wanted_and_not_twice_in_a_row(answer: str, found: int) -> None:
     assert rank(["In short:"], answer) == found
 
 
@@ -45,3 +47,8 @@ def test_words_that_the_wish_leaves_out_are_not() -> None:
     assert said_by_wish(["I think"], {0: ["I think Tokyo."], 1: ["I think it is four."]}, plain) == [], (
         "no more than before"
     )
+
+
+def test_words_may_stand_before_each_line() -> None:
+    assert rank([">>"], ">> one\n>> two") == 1
+    assert rank(["Ok."], "I took a look at it. Ok.") == 1

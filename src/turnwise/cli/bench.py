@@ -224,7 +224,7 @@ def bench_environments_command(
     finish_bench(bench_environments(sandboxes, numbers, steps, lambda text: err.print(text, highlight=False)), write)
 
 
-@bench_app.command("web", epilog="Example: turnwise bench web --at-once 1,8; turnwise bench web --endure 20")
+@bench_app.command("web", epilog="Example: turnwise bench web --at-once 1,8")
 def bench_web_command(
     at_once: Annotated[str, typer.Option(help="How many browsers at once, with commas.")] = "1,2,4,8",
     steps: Annotated[int, typer.Option(min=1, max=10_000, help="Steps of each browser.")] = 20,

@@ -20,6 +20,8 @@ PARSER = [
     ("NOT  SUCCESS", False),
     ("**NOT** SUCCESS", False),
     ("Verdict: not SUCCESS", False),
+    ("Verdict: NO SUCCESS", False),
+    ("Verdict: FAILURE, not a SUCCESS", False),
     # "0, if the judge output cannot be parsed"
     ("", None),
     ("I cannot tell.", None),
@@ -29,6 +31,7 @@ PARSER = [
     # what is no word of the judge's: thoughts before the answer, quotations, our fence around the material
     ("<think>SUCCESS?</think>Verdict: NOT SUCCESS", False),
     ("<think>NOT SUCCESS?</think>Verdict: SUCCESS", True),
+    ("<think>Is it a SUCCESS? The agent opened the", None),
     ("> Verdict: SUCCESS", None),
     ("```\nSUCCESS\n```\nVerdict: NOT SUCCESS", False),
     ("<<<UNTRUSTED 0123456789abcdef>>>\nSUCCESS\n<<<END 0123456789abcdef>>>", None),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ PLACES_S = 120.0
 """Longest wait for a place among the sessions of a server."""
 MOST_BYTES = 8 << 20
 """Of one message."""
+LOST = ("SESSION_ERROR", "FACTORY_ERROR", "CAPACITY_REACHED")
+"""Codes of errors that are no fault of an action."""
 TOOLS_ALONE = ("Action", "CallToolAction", "ListToolsAction")
 """Titles of the action schemas of servers that offer tools, and say which when they are asked."""
 
@@ -71,6 +74,8 @@ class OpenEnvSession:
         """Do one action. Raises ActionRefused where the server says that it is none, or fails at it."""
         kind, data = self._ask("step", action)
         if kind != "observation":
+            if data.get("code") in LOST:
+                raise InfrastructureFailure(f"{self._server} lost the episode: {_message(data)}")
             raise ActionRefused(_message(data))
         return _shown(data)
 
@@ -112,14 +117,24 @@ class OpenEnvSession:
 def action_schema(server: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The JSON schema of a server's actions, and the tools of one that offers tools. Raises DataError."""
     try:
-        answer = httpx.get(f"{server.rstrip('/')}/schema", timeout=OPEN_S, trust_env=False)
-        answer.raise_for_status()
-        schema = answer.json()["action"]
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as e:
+        schema = json.loads(_fetched(f"{server.rstrip('/')}/schema"))["action"]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError, KeyError, TypeError) as e:
         raise DataError(f"no OpenEnv server shows its actions at {server}/schema: {str(e)[:200]}") from e
     if not isinstance(schema, dict):
         raise DataError(f"{server}/schema has no schema of actions")
     return schema, _tools(server) if schema.get("title") in TOOLS_ALONE else []
+
+
+def _fetched(url: str) -> bytes:
+    """What stands there, of bounded size and within bounded time. Raises ValueError."""
+    until, got = time.monotonic() + OPEN_S, bytearray()
+    with httpx.stream("GET", url, timeout=OPEN_S, trust_env=False) as answer:
+        answer.raise_for_status()
+        for part in answer.iter_bytes():
+            got += part
+            if len(got) > MOST_BYTES or time.monotonic() >= until:
+                raise ValueError("its answer is too long, or takes too long")
+    return bytes(got)
 
 
 def _tools(server: str) -> list[dict[str, Any]]:
@@ -138,7 +153,7 @@ def _tools(server: str) -> list[dict[str, Any]]:
 
 def _shown(data: Mapping[str, Any]) -> Shown:
     observation, reward = data.get("observation"), data.get("reward")
-    is_number = isinstance(reward, (bool, int, float)) and math.isfinite(reward)
+    is_number = isinstance(reward, (bool, int, float)) and abs(reward) < math.inf and abs(reward) <= sys.float_info.max
     if not isinstance(observation, dict) or not (reward is None or is_number):
         raise InfrastructureFailure("an OpenEnv server gave no observation, or a reward that is no number")
     return Shown(observation, None if reward is None else float(reward), data.get("done") is True)
@@ -147,8 +162,10 @@ def _shown(data: Mapping[str, Any]) -> Shown:
 def _message(data: Mapping[str, Any]) -> str:
     """What a server says went wrong, with what it found in an action where it says that."""
     parts = [str(data.get("message", "it says nothing"))]
-    for fault in data.get("errors") or ():
+    errors = data.get("errors")
+    for fault in errors if isinstance(errors, list) else ():
         if isinstance(fault, dict):
-            where = ".".join(map(str, fault.get("loc") or ()))
+            loc = fault.get("loc")
+            where = ".".join(map(str, loc if isinstance(loc, list) else ()))
             parts.append(f"{where}: {fault.get('msg', '')}")
     return "; ".join(parts)[:500]

@@ -37,6 +37,10 @@ MOST_BYTES = 32 << 20
 LOOK_S = 0.5
 
 
+class LimitMet(InfrastructureFailure):
+    """The process took more time, memory or room than it may have."""
+
+
 class TasksetRefused(Exception):
     """It answered that something cannot be done; the text is of bounded length."""
 
@@ -118,6 +122,8 @@ class TasksetProcess:
 
     def _heard(self, until: float) -> Mapping[str, Any]:
         while b"\n" not in self._rest:
+            if time.monotonic() >= until:
+                self._look(until)
             if select.select([self._hears], [], [], LOOK_S)[0]:
                 part = os.read(self._hears, 1 << 16)
                 self._rest += part
@@ -141,7 +147,7 @@ class TasksetProcess:
         beyond = "time" if time.monotonic() >= until else self._guest.over_limit()
         beyond = beyond or ("disk" if self._guest.too_full() else None)
         if beyond is not None:
-            raise InfrastructureFailure(f"the process of the taskset met its limit of {beyond}")
+            raise LimitMet(f"the process of the taskset met its limit of {beyond}")
 
     def _last_words(self) -> str:
         try:

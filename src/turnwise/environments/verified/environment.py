@@ -11,12 +11,13 @@ from typing import Any
 
 from turnwise.environments.base import Action, InfrastructureFailure, Observation, Task, TaskOutcome
 from turnwise.environments.terminal.environment import readable
-from turnwise.environments.verified.child import TasksetProcess, TasksetRefused
+from turnwise.environments.verified.child import LimitMet, TasksetProcess, TasksetRefused
 from turnwise.environments.verified.task import TasksetTask, taskset_task
 from turnwise.errors import ConfigError, DataError, SandboxError
 
 MOST_CALLS = 8
 """Calls of one answer that are done."""
+BEYOND = "The call took more time, memory or room than it may have; the episode has ended."
 TOO_MANY = f"Not done: an answer has at most {MOST_CALLS} calls."
 
 
@@ -57,7 +58,7 @@ class VerifiersEnvironment:
         results = tuple(self._done(at, number) for number, at in enumerate(named))
         if not named:
             self._ended = "agent"
-        elif self._steps >= self._most_steps:
+        elif not self._ended and self._steps >= self._most_steps:
             self._ended = "step limit"
         return Observation(results[0] if results else "The answer is handed in.", results), bool(self._ended)
 
@@ -65,6 +66,8 @@ class VerifiersEnvironment:
         """Let the rubric score. Raises InfrastructureFailure where it fails."""
         if self._process is None:
             raise InfrastructureFailure("there is no episode to score: reset begins one")
+        if self._outcome is None and self._ended == "tool limit":
+            self._outcome = TaskOutcome(0.0, {"ended": self._ended, "steps": self._steps})
         if self._outcome is None:
             try:
                 said = self._process.ask("score", messages=self._messages)
@@ -87,11 +90,17 @@ class VerifiersEnvironment:
         assert self._process is not None
         at, call = named
         text = TOO_MANY
-        if number < MOST_CALLS:
+        if self._ended:
+            text = BEYOND
+        elif number < MOST_CALLS:
             try:
                 said = self._process.ask("call", name=call.name, arguments=dict(call.arguments))
             except TasksetRefused as e:
                 raise InfrastructureFailure(f"a tool of the taskset cannot be called: {e}") from e
+            except (
+                LimitMet
+            ):  # by what the agent asked for: a rollout that could mask itself so would never be a bad one
+                self._ended, said = "tool limit", {"result": BEYOND}
             text = readable(str(said["result"]).encode(errors="replace"))
         self._messages.append({"role": "tool", "tool_call_id": at, "name": call.name, "content": text})
         return text

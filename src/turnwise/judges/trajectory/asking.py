@@ -176,7 +176,10 @@ class TrajectoryJudge:
             raise ValueError("the endpoint's reply holds no message")
         text, usage = storable(text), getattr(done, "usage", None)
         tokens = (getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0)
-        return TrajectoryVerdict(parse_verdict(text), text, self.model, pictures, False, *tokens)
+        whole = (
+            getattr(done.choices[0], "finish_reason", None) != "length"
+        )  # one that was cut had not come to its verdict
+        return TrajectoryVerdict(parse_verdict(text) if whole else None, text, self.model, pictures, False, *tokens)
 
     def _without_key(self, text: str) -> str:
         return text if self._key == NO_KEY else text.replace(self._key, "[the key]")

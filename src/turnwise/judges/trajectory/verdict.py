@@ -10,18 +10,18 @@ from turnwise.judges.parsing import without_quotes
 from turnwise.patterns import pattern
 
 YES, NO = "SUCCESS", "NOT SUCCESS"
-THOUGHT = "</think>"
-_NO = pattern(r"\b[Nn][Oo][Tt][^A-Za-z0-9]{1,8}SUCCESS\b")
+THINKS, THOUGHT = "<think>", "</think>"
+_NO = pattern(r"\b[Nn][Oo][Tt]?[^A-Za-z0-9]{1,8}(?:(?:a|an|the|any|A|AN|THE|ANY)[^A-Za-z0-9]{1,8})?SUCCESS\b")
 _YES = pattern(r"\bSUCCESS\b")
 
 
 def parse_verdict(reply: str) -> bool | None:
     """True for SUCCESS, False for NOT SUCCESS, None where neither stands there.
 
-    The words count in capitals, as words of their own, outside of what the judge thought before its answer and of what
+    The words count in capitals, as words of their own, outside of what the judge thought, to an end or not, and of what
     it quotes: code fences, quoted lines, and our fence around the material.
     """
-    said = without_quotes(reply.rpartition(THOUGHT)[2])
+    said = without_quotes(reply.rpartition(THOUGHT)[2].partition(THINKS)[0])
     if _NO.search(said):
         return False
     return True if _YES.search(said) else None

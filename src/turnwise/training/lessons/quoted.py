@@ -8,6 +8,7 @@ nothing of what it says is lost.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from turnwise.training.lessons.echoes import QUOTED
 
@@ -31,8 +32,26 @@ def quoted_words(wishes: Sequence[str]) -> list[str]:
 
 
 def times(words: str, answer: str) -> int:
-    """How often an answer has these words, in whatever capitals."""
-    return " ".join(answer.casefold().split()).count(words.casefold())
+    """How often an answer has these words, in whatever capitals, and not within longer ones."""
+    return len(_places(words, answer))
+
+
+def _places(words: str, answer: str) -> list[tuple[int, int]]:
+    text, sought = " ".join(answer.casefold().split()), words.casefold()
+    found, at = [], text.find(sought)
+    while at >= 0:
+        end = at + len(sought)
+        before, behind = text[at - 1 : at], text[end : end + 1]
+        if not (sought[0].isalnum() and before.isalnum()) and not (sought[-1].isalnum() and behind.isalnum()):
+            found.append((at, end))
+        at = text.find(sought, end)
+    return found
+
+
+def _stutters(words: str, answer: str) -> bool:
+    """Whether an answer says words and says them again at once, as in "In short: In short, …"."""
+    text, places = " ".join(answer.casefold().split()), _places(words.strip(MARKS) or words, answer)
+    return any(not any(map(str.isalnum, text[end:begin])) for (_, end), (begin, _) in pairwise(places))
 
 
 def said_by_wish(words: Sequence[str], answers: dict[int, list[str]], plain: dict[int, str]) -> list[str]:
@@ -49,7 +68,7 @@ def said_by_wish(words: Sequence[str], answers: dict[int, list[str]], plain: dic
 
 
 def rank(words: Sequence[str], answer: str) -> int:
-    """How many of the words an answer has; -1 where it says some twice."""
-    if any(times(one.strip(MARKS) or one, answer) > 1 for one in words):  # "In short: In short, …"
+    """How many of the words an answer has; -1 where it says some twice in a row."""
+    if any(_stutters(one, answer) for one in words):
         return -1
-    return sum(times(one, answer) for one in words)
+    return sum(times(one, answer) > 0 for one in words)

@@ -6,6 +6,7 @@ that nothing is left of a rollout that was killed. Runs as `keeper.py serve …`
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib
 import json
@@ -94,18 +95,28 @@ class SiteKeeper:
     def show(self) -> None:
         """Begin the instance for people anew, at the port that it has."""
         self.end(self.shown)
+        self.shown = None
         self.shown = self.fork(None, self.shown_port)
         self.shown_port = self.shown.port
 
     def fork(self, address: str | None, port: int = 0) -> Forked:
         """A new instance; ``address`` is what its pages take for theirs."""
+        self.made += 1
+        folder = self.run / "instances" / f"{os.getpid()}-{self.made}"
         listening = socket.socket()
+        try:
+            return self._forked(listening, folder, address, port)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            listening.close()
+
+    def _forked(self, listening: socket.socket, folder: Path, address: str | None, port: int) -> Forked:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", port))
         listening.listen(128)
         port = listening.getsockname()[1]
-        self.made += 1
-        folder = self.run / "instances" / f"{os.getpid()}-{self.made}"
         shutil.copytree(self.seed, folder / "data", symlinks=True)
         (folder / BUSY).write_text("   0")
         pid = os.fork()
@@ -114,7 +125,6 @@ class SiteKeeper:
                 self._begin(listening, folder, address or f"http://127.0.0.1:{port}")
             finally:
                 os._exit(1)
-        listening.close()
         return Forked(pid, port, folder)
 
     def end(self, instance: Forked | None) -> None:
@@ -191,8 +201,9 @@ class SiteKeeper:
         for asking in list(self.asking.values()):
             if asking.instance is not None and _has_ended(asking.instance):
                 self._hang_up(asking)
-        if self.shown is not None and _has_ended(self.shown):
-            self.show()
+        if self.shown is None or _has_ended(self.shown):
+            with contextlib.suppress(OSError):  # no room, say: it is tried again at the next look
+                self.show()
 
     def _begin(self, listening: socket.socket, folder: Path, address: str) -> None:
         """The life of an instance, in its own process. Never returns while its keeper lives."""
