@@ -115,7 +115,7 @@ def action_schema(server: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         answer = httpx.get(f"{server.rstrip('/')}/schema", timeout=OPEN_S, trust_env=False)
         answer.raise_for_status()
         schema = answer.json()["action"]
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as e:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as e:
         raise DataError(f"no OpenEnv server shows its actions at {server}/schema: {str(e)[:200]}") from e
     if not isinstance(schema, dict):
         raise DataError(f"{server}/schema has no schema of actions")
