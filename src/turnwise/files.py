@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import json
 import os
 import shutil
 import sys
@@ -12,13 +13,16 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from safetensors import SafetensorError
 
-from turnwise.errors import DiskFull
+from turnwise.errors import ConfigError, DiskFull
 
 NO_ROOM = 1 << 20
 """Bytes. torch says only that a write stopped; with less than this left it was for want of room."""
+_BLOCK = 1 << 16
+"""Bytes that are read at a time from the end of a file."""
 
 
 @contextlib.contextmanager
@@ -94,6 +98,56 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
     with written_beside(path, content, mode) as written:
         written.replace(path)
         _sync(path.parent)
+
+
+def ready_for_lines(path: Path) -> None:
+    """Make sure that JSON lines can be added to a file, whether it is there yet or not.
+
+    A last line that a killed writer did not finish is cut off; one that lacks its line end alone is given it. Raises
+    ConfigError where the file cannot be written, or ends in something else.
+    """
+    try:
+        if not path.exists():
+            tempfile.TemporaryFile(dir=path.resolve().parent).close()
+        elif path.is_file() or path.is_dir():  # of a pipe or a terminal there is nothing to look at
+            with path.open("a+b") as file:
+                _end_last_line(file, path)
+    except OSError as e:
+        why = e.strerror or str(e)
+        raise ConfigError(f"{path} cannot be written ({why}); make its folder, or name another file") from None
+
+
+def _end_last_line(file: BinaryIO, path: Path) -> None:
+    begins = _begin_of_last_line(file)
+    if begins is None:
+        return
+    file.seek(begins)
+    last = file.read()
+    if last.strip()[:1] not in (b"", b"{"):
+        raise ConfigError(f"{path} ends in what is no line of JSON; name another file")
+    if _is_json(last):
+        file.write(b"\n")
+    else:
+        file.truncate(begins)
+
+
+def _begin_of_last_line(file: BinaryIO) -> int | None:
+    """Where the last line of a file begins that has no line end; None where every line has one."""
+    end = place = file.seek(0, os.SEEK_END)
+    while place > 0:
+        before, place = place, max(0, place - _BLOCK)
+        file.seek(place)
+        if (at := file.read(before - place).rfind(b"\n")) >= 0:
+            return None if place + at + 1 == end else place + at + 1
+    return 0 if end else None
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 @contextlib.contextmanager

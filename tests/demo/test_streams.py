@@ -106,6 +106,27 @@ def test_a_run_goes_on_as_what_it_was(tmp_path: Path) -> None:
         taken.take_up(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize("text", ['{"played_as": ', "{}", "[]", "null", '"played_as"', "\ufffd"])
+def test_a_report_that_is_cut_or_of_something_else_is_told(tmp_path: Path, text: str) -> None:
+    write(report_of("m"), tmp_path)
+    (tmp_path / "report.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="leave out --go-on"):
+        report_of("m").take_up(tmp_path)
+
+
+def test_episodes_that_are_cut_are_told_and_words_may_have_any_line_ends(tmp_path: Path) -> None:
+    report = report_of("m")
+    report.exams = [StreamExam("sft", "v1", [episode("a-1-0", 0.5, said="one\u2028two\x85three")], [], [])]
+    write(report, tmp_path)
+    taken = report_of("m")
+    taken.take_up(tmp_path)
+    assert as_data(taken) == as_data(report)
+    lines = (tmp_path / "episodes.jsonl").read_bytes()
+    (tmp_path / "episodes.jsonl").write_bytes(lines[:-20])
+    with pytest.raises(ConfigError, match="leave out --go-on"):
+        report_of("m").take_up(tmp_path)
+
+
 def run_in(folder: Path, seed: int, solved: dict[str, float], switches: Switches = AS_IT_IS) -> Path:
     """A run of the web's demo whose examinations solved this share of two tasks."""
     folder.mkdir()

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from tests.conftest import Running
 from tests.environments.browser.conftest import needs_browser, site
 from turnwise.cli.main import app
+from turnwise.errors import ConfigError
 from turnwise.judges.trajectory.collecting import verdicts_in
 from turnwise.trajectories.record import SavedTrajectory, saved_trajectories, written_trajectory
 from turnwise.trajectories.trail import ShownPage, Trail, TrailStep
@@ -67,7 +68,7 @@ def test_a_run_that_was_stopped_goes_on(gateway: Running, site: str, tmp_path: P
     first = [saved.session for saved in saved_trajectories(kept)]
     assert len(first) == 6
     lines = kept.read_text().splitlines(keepends=True)
-    kept.write_text("".join(lines[:4]))  # as if it had been killed after the fourth was kept
+    kept.write_text("".join(lines[:4]) + lines[4][:-9])  # as if it had been killed while it wrote the fifth
     assert evaluated(gateway, tasks, "--repeats", "2").exit_code == 0
     assert sorted(saved.session for saved in saved_trajectories(kept)) == sorted(first)
     assert report(tasks)["figures"]["success"]["of"] == 6
@@ -94,6 +95,18 @@ def test_an_oracle_says_what_a_suite_is_worth_without_a_server(site: str, tmp_pa
     asked = ["eval", "web", str(tasks), "--home", str(tmp_path / "home"), "--out", str(tmp_path / "eval")]
     assert CliRunner().invoke(app, [*asked, "--agent", "nothing"]).exit_code == 0
     assert report(tasks)["figures"]["ended"] == {"no answer": 1}
+
+
+@pytest.mark.parametrize("told", ["[]", "{}", '{"run": 5}', '{"run": "../x"}', '{"run": "eval-1"'])
+def test_a_folder_of_something_else_is_not_gone_on_with(site: str, tmp_path: Path, told: str) -> None:
+    tasks = suite(tmp_path, site, "a")
+    (tmp_path / "eval").mkdir()
+    (tmp_path / "eval" / "run.json").write_text(told)
+    asked = ["eval", "web", str(tasks), "--home", str(tmp_path / "home"), "--agent", "nothing", "--out"]
+    done = CliRunner().invoke(app, [*asked, str(tmp_path / "eval")])
+    assert isinstance(done.exception, ConfigError) and "give another --out" in str(done.exception)
+    done = CliRunner().invoke(app, [*asked, str(tasks)])
+    assert isinstance(done.exception, ConfigError) and "cannot be made a folder" in str(done.exception)
 
 
 def test_the_gateway_of_a_home_is_its_judge_where_none_is_named(gateway: Running, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,4 +140,23 @@ def test_a_line_that_was_cut_off_by_a_kill_is_left_out_and_a_broken_one_is_named
     assert [saved.session for saved in saved_trajectories(tmp_path / "t")] == ["r.a.0"]
     (tmp_path / "t").write_text(f"{line}\n{line[:50]}\n")
     with pytest.raises(DataError, match="line 2"):
+        list(saved_trajectories(tmp_path / "t"))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"details": []},
+        {"details": None},
+        {"messages": {}},
+        {"messages": ["Do it."]},
+        {"details": {"judge_tokens": [1]}},
+        {"details": {"judge_tokens": ["1", 2]}},
+        {"details": {"judge_tokens": 3}},
+        {"spent": [[1e999, 1, "", None]]},
+    ],
+)
+def test_a_line_with_parts_of_another_kind_is_named(tmp_path: Path, odd: dict[str, object]) -> None:
+    (tmp_path / "t").write_text(json.dumps(json.loads(written_trajectory(SOLVED)) | odd) + "\n")
+    with pytest.raises(DataError, match="line 1 is no trajectory"):
         list(saved_trajectories(tmp_path / "t"))

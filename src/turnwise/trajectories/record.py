@@ -83,7 +83,7 @@ def saved_trajectories(path: Path) -> Iterator[SavedTrajectory]:
                     continue
                 try:
                     yield _read(json.loads(line))
-                except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DataError) as e:
+                except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, DataError) as e:
                     if not line.endswith("\n"):
                         return
                     raise DataError(
@@ -100,6 +100,14 @@ def _read(given: Any) -> SavedTrajectory:
     known = {name: given[name] for name in SavedTrajectory.__slots__ if name in given}
     known["spent"] = [AnswerCost(int(p), int(c), str(t), _decoded(png)) for p, c, t, png in given.get("spent", [])]
     known["trail"] = None if given.get("trail") is None else from_json(given["trail"])
+    details, messages = given.get("details", {}), given.get("messages", [])
+    if not isinstance(details, dict):
+        raise TypeError("details are an object")
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        raise TypeError("messages are a list of objects")
+    tokens = details.get("judge_tokens", [0, 0])
+    if not isinstance(tokens, list) or [type(count) for count in tokens] != [int, int]:
+        raise TypeError("judge_tokens are two whole numbers")
     reward = given.get("reward")
     if reward is not None and (isinstance(reward, bool) or not isinstance(reward, (int, float))):
         raise TypeError("a reward is a number")

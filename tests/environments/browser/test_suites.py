@@ -75,6 +75,7 @@ def test_a_file_is_known_by_its_fields_and_read(tmp_path: Path, form: str) -> No
         ({"task_id": "a", "confirmed_task": "Do it."}, "website is missing"),
         ({"task_name": "Do it.", "website": "a.example"}, "task_id is missing"),
         ({"id": "a", "ques": "Do it.", "web": "ftp://a.example"}, "http:// or https://"),
+        ({"id": "a", "ques": "Do it.", "web": "http://[abc"}, "line 2: 'url' is an address"),
         ([1], "a task is a JSON object"),
     ],
 )

@@ -22,7 +22,7 @@ from turnwise.environments.host import Host
 from turnwise.environments.kinds import kind_of
 from turnwise.environments.openenv.environment import OpenEnvEnvironment
 from turnwise.environments.openenv.task import openenv_task
-from turnwise.environments.openenv.wire import OpenEnvSession
+from turnwise.environments.openenv.wire import OpenEnvSession, action_schema
 from turnwise.environments.rollout import Play, Rollouts
 from turnwise.environments.tasks import read_tasks
 from turnwise.environments.transcript import instructions_of
@@ -189,6 +189,8 @@ def test_the_command_writes_tasks_that_the_oracle_solves(guessing: OpenEnvServer
     ("data", "said"),
     [
         ({"server": "file:///etc"}, "'server'"),
+        ({"server": "http://[abc", "action": SCHEMA}, "'server'"),
+        ({"server": "http://127.0.0.1:abc", "action": SCHEMA}, "'server'"),
         ({"server": "http://h", "action": SCHEMA, "more": 1}, "no 'more'"),
         ({"server": "http://h", "action": {"type": "array"}}, "'action'"),
         ({"server": "http://h", "action": SCHEMA, "reward": "mean"}, "'reward'"),
@@ -199,6 +201,12 @@ def test_the_command_writes_tasks_that_the_oracle_solves(guessing: OpenEnvServer
 def test_a_task_that_is_wrong_is_told(data: dict[str, Any], said: str) -> None:
     with pytest.raises(DataError, match=said):
         openenv_task(data)
+
+
+@pytest.mark.parametrize("server", ["http://127.0.0.1:abc", "http://[abc", "nowhere"])
+def test_an_address_that_is_none_is_told(server: str) -> None:
+    with pytest.raises(DataError, match="no OpenEnv server"):
+        action_schema(server)
 
 
 def test_what_is_no_openenv_server_is_said(gateway: Running) -> None:

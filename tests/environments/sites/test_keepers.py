@@ -48,6 +48,12 @@ def page(port: int, path: str) -> httpx.Response:
     return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, follow_redirects=True, timeout=30)
 
 
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "sites").write_text("a file")
+    with pytest.raises(DataError, match="the site shop cannot be started"):
+        keepers.start(tmp_path / "sites", "shop")
+
+
 @pytest.fixture
 def two(sites: Path) -> Iterator[tuple[SiteInstance, SiteInstance]]:
     made = open_instance(sites, SITES["shop"]), open_instance(sites, SITES["shop"])

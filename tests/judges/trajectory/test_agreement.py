@@ -92,12 +92,27 @@ def test_verdicts_become_conversations_that_can_be_learned(tmp_path: Path) -> No
     assert json.loads(said.stdout)["judges"][VERIFIER]["labels"]["accuracy"] == 1.0
 
 
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x1e", "\n", "\r\n"])
+def test_a_reply_may_have_any_line_ends_in_it(tmp_path: Path, sign: str) -> None:
+    verdict = CollectedVerdict("one", "m", True, f"It was done.{sign}Verdict: SUCCESS", None)
+    (tmp_path / "v").write_text(f"{verdict.line()}\n" * 2, encoding="utf-8")
+    assert verdicts_in(tmp_path / "v") == [verdict] * 2
+
+
 def test_a_reply_without_a_verdict_is_not_learned() -> None:
     assert conversation(GOOD, CollectedVerdict("one", "m", None, "hm", True)) is None
 
 
 @pytest.mark.parametrize(
-    "line", ['{"session": "a"}', '{"session": "a", "judge": "b", "success": 1, "label": null}', "[]", "x"]
+    "line",
+    [
+        '{"session": "a"}',
+        '{"session": "a", "judge": "b", "success": 1, "label": null}',
+        '{"session": "a", "judge": "b", "success": true, "label": null, "tokens": []}',
+        '{"session": "a", "judge": "b", "success": true, "label": null, "tokens": [1e999, 0]}',
+        "[]",
+        "x",
+    ],
 )
 def test_a_line_that_is_no_verdict_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "v").write_text(f"\n{line}\n")

@@ -81,6 +81,7 @@ def rollout(
     from turnwise.environments.rollout import Play, Rollouts
     from turnwise.environments.tasks import is_plain, read_tasks
     from turnwise.environments.transcript import instructions_of
+    from turnwise.files import ready_for_lines
     from turnwise.journal import Journal
     from turnwise.journal.rollouts.steps import step_figures
     from turnwise.sandbox.choice import Sandboxes
@@ -100,6 +101,9 @@ def rollout(
     read, settings = observing.tasks, observing.settings
     if record is not None and observing.has_pictures:
         raise ConfigError("`turnwise sft` learns no pictures; leave out --record, or show pages with --observe text")
+    for place in (record, save):
+        if place is not None:
+            ready_for_lines(place)
     for kind in sorted({task.environment for task in read}):
         kind_of(kind).check_machine(settings)
     program = PROGRAMS.get(agent)
@@ -200,12 +204,16 @@ def _in_journal(journal: Journal, session: str) -> list[dict[str, Any]]:
 
 
 def _context(gateway: GatewayAt) -> int | None:
-    """How many tokens the served model takes, for agents that want to know."""
-    listed = httpx.get(
-        f"{gateway.url}/v1/models", headers={"Authorization": f"Bearer {gateway.agent}"}, timeout=30, trust_env=False
-    )
-    listed.raise_for_status()
-    return listed.json()["data"][0].get("max_model_len")
+    """How many tokens the served model takes, for agents that want to know. Raises TurnwiseError."""
+    headers = {"Authorization": f"Bearer {gateway.agent}"}
+    try:
+        listed = httpx.get(f"{gateway.url}/v1/models", headers=headers, timeout=30, trust_env=False)
+        listed.raise_for_status()
+        return listed.json()["data"][0].get("max_model_len")
+    except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as e:
+        raise TurnwiseError(
+            f"the server at {gateway.url} does not say which model it serves ({str(e)[:200]}); see `turnwise doctor`"
+        ) from e
 
 
 def form_of(settings: Config, form: str) -> Form:

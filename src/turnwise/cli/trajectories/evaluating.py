@@ -54,7 +54,7 @@ def eval_web(
     from turnwise.environments.rollout import Play, Rollouts
     from turnwise.environments.tasks import read_tasks
     from turnwise.environments.transcript import instructions_of
-    from turnwise.files import write_atomically
+    from turnwise.files import ready_for_lines, write_atomically
     from turnwise.journal import Journal
     from turnwise.trajectories.figures import run_figures
     from turnwise.trajectories.record import saved_trajectories, written_trajectory
@@ -70,6 +70,7 @@ def eval_web(
     said = {"agent": agent, "model": model, "temperature": temperature, "repeats": repeats}
     run = _run_of(folder, suite, said if gateway else {"agent": agent, "repeats": repeats})
     shape, kept, tag = form_of(settings, form), folder / KEPT, uuid.uuid4().hex[:6]
+    ready_for_lines(kept)
     done = {saved.session for saved in saved_trajectories(kept)} if kept.exists() else set()
     played: dict[str, tuple[ModelActor | RecordedActor, float]] = {}
 
@@ -119,20 +120,29 @@ def eval_web(
 
 def _run_of(folder: Path, suite: Path, asked: dict[str, Any]) -> str:
     """The name of the run in this folder, begun or gone on with. Raises ConfigError where it is another one."""
+    from turnwise.environments.tasks import is_plain
     from turnwise.files import write_atomically
 
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise ConfigError(f"{folder} cannot be made a folder ({e.strerror}); give another --out") from None
     told = {**asked, "suite": hashlib.sha256(suite.read_bytes()).hexdigest()}
     place = folder / RUN
     try:
         known = json.loads(place.read_text(encoding="utf-8"))
     except FileNotFoundError:
         known = None
-    except ValueError as e:
+    except (OSError, ValueError, RecursionError) as e:
         raise ConfigError(f"{place} cannot be read ({e}); give another --out") from None
     if known is None:
         known = {"run": f"eval-{uuid.uuid4().hex[:8]}", **told}
-        write_atomically(place, json.dumps(known).encode())
+        try:
+            write_atomically(place, json.dumps(known).encode())
+        except OSError as e:
+            raise ConfigError(f"{place} cannot be written ({e.strerror}); give another --out") from None
+    elif not isinstance(known, dict) or not isinstance(name := known.get("run"), str) or not name or not is_plain(name):
+        raise ConfigError(f"{place} is not of an evaluation; give another --out")
     elif differ := [key for key, value in told.items() if known.get(key) != value]:
         raise ConfigError(f"{folder} holds an evaluation with another {differ[0]}; give another --out")
     return str(known["run"])

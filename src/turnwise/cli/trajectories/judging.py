@@ -32,11 +32,15 @@ def judge_collect(
     sets: Set = None,
 ) -> None:
     """Have a judge look at trajectories that ended; those that it has judged in the file already are left out."""
+    from turnwise.files import ready_for_lines
     from turnwise.judges.trajectory.collecting import VERIFIER, collect, conversation, verdicts_in, verified
     from turnwise.trajectories.record import saved_trajectories
 
     if by not in ("model", VERIFIER):
         raise ConfigError(f"--by is model or {VERIFIER}, not {by!r}")
+    for place in (out_file, sft):
+        if place is not None:
+            ready_for_lines(place)
     called, ask = (VERIFIER, verified) if by == VERIFIER else _asking(read_config(config, home, sets))
     known, number, good = verdicts_in(out_file), 0, 0
     for saved, verdict in collect(saved_trajectories(file), known, name or called, ask):

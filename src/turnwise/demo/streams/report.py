@@ -58,19 +58,25 @@ class StreamReport:
         ]
 
     def take_up(self, out: Path) -> None:
-        """Go on with the run whose files are in ``out``. Raises ConfigError where it was another one."""
+        """Go on with the run whose files are in ``out``. Raises ConfigError where it was another one, or none."""
         try:
             told = json.loads((out / "report.json").read_text(encoding="utf-8"))
-            lines = (out / "episodes.jsonl").read_text(encoding="utf-8").splitlines()
+            lines = (out / "episodes.jsonl").read_text(encoding="utf-8").split("\n")
+            self._take(told, [json.loads(line) for line in lines if line], out)
         except OSError as e:
             raise ConfigError(f"there is no run to go on with in {out} ({e}); leave out --go-on") from None
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
+            text = f"the run in {out} cannot be read ({type(e).__name__}: {str(e)[:80]}); leave out --go-on"
+            raise ConfigError(text) from None
+
+    def _take(self, told: dict[str, Any], episodes: list[dict[str, Any]], out: Path) -> None:
         if told["played_as"] != _played_as(self):
             raise ConfigError(f"the run in {out} has other flags, model, seed or sizes; leave out --go-on")
         self.exams = [StreamExam(name, each["version"]) for name, each in told["exams"].items()]
         self.rounds = [RoundPlayed(**each | {"ci95": tuple(each["ci95"])}) for each in told["rounds"]]
         self.warm, self.played, self.solutions = told["warm"], told["played"], told["solutions"]
         self.seconds, self.notes = told["seconds"], told["notes"]
-        for line in map(json.loads, lines):
+        for line in episodes:
             exam = self.exam(line["exam"])
             if exam is not None:
                 exam.parts[line["part"]].append(from_json(line, self.recipe.stream))

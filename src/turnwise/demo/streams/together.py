@@ -45,7 +45,8 @@ def read_runs(folders: Sequence[Path]) -> tuple[StreamRecipe, list[StreamRuns]]:
     for folder in folders:
         try:
             told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-            lines = [json.loads(line) for line in (folder / "episodes.jsonl").read_text(encoding="utf-8").splitlines()]
+            lines = (folder / "episodes.jsonl").read_text(encoding="utf-8").split("\n")
+            lines = [json.loads(line) for line in lines if line]
             seed, label = int(told["played_as"]["seed"]), _label(told["played_as"]["switches"])
             streams.add(told["played_as"]["stream"])
             rounds = [RoundPlayed(**each | {"ci95": tuple(each["ci95"])}) for each in told["rounds"]]

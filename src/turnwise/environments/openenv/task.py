@@ -50,7 +50,7 @@ def openenv_task(data: Mapping[str, object]) -> OpenEnvTask:
         raise DataError(f"a task of OpenEnv has {', '.join(sorted(_KNOWN))}, and no {odd[0]!r}")
     server, reset, schema = data.get("server"), data.get("reset", {}), data.get("action", {})
     tools, reward, oracle = data.get("tools", []), data.get("reward", "sum"), data.get("oracle", [])
-    if not isinstance(server, str) or urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).hostname:
+    if not isinstance(server, str) or not _is_address(server):
         raise DataError("'server' is the address of an OpenEnv server, as http://127.0.0.1:8000")
     if not isinstance(reset, dict) or not isinstance(schema, dict):
         raise DataError("'reset' and 'action' are objects: what an episode begins with, and the schema of an action")
@@ -76,6 +76,14 @@ def as_tools(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if not all(map(_is_tool, found)):
         raise DataError("the server lists a tool without a name, or without an object of arguments")
     return found
+
+
+def _is_address(text: str) -> bool:
+    try:
+        at = urlsplit(text)
+        return at.scheme in ("http", "https") and bool(at.hostname) and at.port != 0
+    except ValueError:  # of brackets or a port that are none
+        return False
 
 
 def _is_tool(given: object) -> bool:

@@ -174,8 +174,8 @@ def _start(sites: Path, name: str, port: int, attached: bool) -> subprocess.Pope
     """Start the keeper of a site and wait until it is loaded; None where one runs."""
     site = site_named(name)
     python, seed, place = interpreter(), seed_of(site), sites.absolute() / name
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
         with FileLock(place / "lock", timeout=START_S):
             if (wire := _connected(place)) is not None:
                 wire.close()

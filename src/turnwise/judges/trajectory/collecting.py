@@ -93,14 +93,14 @@ def verdicts_in(path: Path) -> list[CollectedVerdict]:
         return []
     found = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # which no text of JSON has in it
     except (OSError, UnicodeDecodeError) as e:
         raise DataError(f"the verdicts {path} cannot be read: {e}") from e
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 found.append(_verdict(json.loads(line)))
-            except (ValueError, KeyError, TypeError, RecursionError) as e:
+            except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as e:
                 raise DataError(
                     f"{path} line {number}: {type(e).__name__} {str(e)[:80]}; a verdict has session, judge, success "
                     "(true, false or null) and label (the same)"

@@ -166,7 +166,10 @@ def _of(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
 
 def _own_hosts(url: str) -> list[str]:
     """The site of an address and what stands below its name: `www.shop.example` has `*.shop.example` as well."""
-    host = (urlsplit(url).hostname or "").lower()
+    try:
+        host = (urlsplit(url).hostname or "").lower()
+    except ValueError:  # which is told of the whole task
+        return []
     if not host or host.replace(".", "").isdigit() or "." not in host:
         return []
     above = host.removeprefix("www.")
