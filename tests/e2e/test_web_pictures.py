@@ -31,7 +31,7 @@ from tests.training.tiny import no_tick, shake
 from turnwise.cli.main import app
 from turnwise.config import Config, load_config, recipes
 from turnwise.environments.actors import ModelActor
-from turnwise.environments.base import Task
+from turnwise.environments.base import Observation, Task
 from turnwise.environments.browser.kind import KIND
 from turnwise.environments.host import Host
 from turnwise.environments.rollout import Ended, GatewayAt, Play, Rollouts
@@ -87,9 +87,9 @@ class Noted(ModelActor):
         super().__init__(*given, **more)
         self._sent = sent
 
-    def _ask(self) -> Any:
+    def _ask(self, observation: Observation) -> Any:
         self._sent.append(deepcopy(self.transcript.messages))
-        return super()._ask()
+        return super()._ask(observation)
 
 
 @pytest.fixture(scope="module")
