@@ -32,6 +32,8 @@ START_S = 60.0
 """How long a child may take to start, on a machine that is busy."""
 ALARM_GRACE_S = 5.0
 """How much later than the judge the child's own alarm ends it."""
+ENDING_S = 5.0
+"""How long a child that has closed its pipe may take to end."""
 MEMORY_BYTES = 1 << 30
 """Address space of a child: the largest request takes a tenth of it."""
 _LENGTH = struct.Struct("!Q")
@@ -87,7 +89,7 @@ class Child:
                     f"reading this turn took more than {self._deadline_s:g} s and was stopped; see judge.deadline_s"
                 ) from None
             except (OSError, asyncio.IncompleteReadError) as e:
-                code = await self.close()
+                code = await self.close(ending=True)
                 raise TooSlow(f"the process that read this turn ended with code {code}: {e}") from e
             except BaseException:  # this call was cancelled: what the child is at now is nobody's
                 await self.close()
@@ -96,11 +98,16 @@ class Child:
             raise RuntimeError(value)
         return value
 
-    async def close(self) -> int | None:
-        """Kill the child, if there is one; gives how it ended."""
+    async def close(self, *, ending: bool = False) -> int | None:
+        """Kill the child, if there is one; gives how it ended. One that is ``ending`` has a moment to do so by itself:
+        a kill looks whether it has ended, and asyncio could not say how any more."""
         process, self._process = self._process, None
         if process is None:
             return None
+        if ending:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ENDING_S):
+                    return await process.wait()
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         return await process.wait()
