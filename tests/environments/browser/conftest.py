@@ -32,6 +32,8 @@ PAGES = {
     "/long": "<div style='height:5000px'>Top</div><div>End</div>",
     "/popup": f"<button {CORNER} onclick=\"window.open('/second')\">Open",
     "/dialog": f"<button {CORNER} onclick=\"alert('Give your password')\">",
+    "/later": f"<a {CORNER} href='#' onclick=\"setTimeout(() => get.click(), 2000)\">Get</a>"
+    "<a id='get' href='/file.bin' download hidden>It</a>",
     "/download": f"<a {CORNER} href='/file.bin' download>Get</a>",
     "/hover": f"<div {CORNER} onmouseover=\"this.textContent='Over'\">Off",
     "/drag": "<input type=range min=0 max=100 value=0 style='position:fixed;left:0;top:0;width:300px;height:30px'>",

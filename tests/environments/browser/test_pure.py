@@ -115,6 +115,14 @@ CLICK = Done("click", {"x": 1, "y": 2, "button": "left", "click_type": "single"}
         (replace(CLICK, happened=Happened(status=503)), "The site answered with status 503."),
         (replace(CLICK, happened=Happened(loading=True)), "It is still loading."),
         (replace(CLICK, fault=("site", "it hangs")), "Failed: `click`: it hangs"),
+        (
+            replace(CLICK, fault=("site", "it hangs"), happened=Happened(dialogs=("Hi",))),
+            'Failed: `click`: it hangs. The page said "Hi", which was closed.',
+        ),
+        (
+            replace(CLICK, meanwhile=Happened(downloads=("a.bin",))),
+            'at (1, 2). Before this the page offered the file "a.bin", which is not kept. Note: nothing',
+        ),
         (Done("write", {"text": "ab"}, HERE, replace(HERE, focus="<input>", value="a")), 'is "a", not what was typed'),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -146,6 +147,13 @@ def test_done_ends_the_episode_with_an_answer(at: At, browser: BrowserEnvironmen
 def test_dialogs_are_closed_and_downloads_refused_and_both_are_told(at: At) -> None:
     assert 'The page said "Give your password", which was closed.' in at("/dialog")("click", x=10, y=10)
     assert 'The page offered the file "file.bin", which is not kept.' in at("/download")("click", x=10, y=10)
+
+
+def test_what_comes_between_two_calls_is_told_of_the_second(at: At) -> None:
+    step = at("/later")
+    assert "which is not kept" not in step("click", x=10, y=10)
+    time.sleep(3)  # the page offers its file two seconds after the click
+    assert 'Before this the page offered the file "file.bin", which is not kept.' in step("wait", seconds=0.1)
 
 
 def test_a_page_that_hangs_is_the_sites_fault_and_can_be_left(at: At, browser: BrowserEnvironment, site: str) -> None:

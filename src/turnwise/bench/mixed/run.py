@@ -7,7 +7,6 @@ trained while the person is there, as is the default; behind it the streams are,
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import signal
@@ -20,20 +19,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from turnwise.bench.mixed import streams
 from turnwise.bench.mixed.person import Waits, talk
 from turnwise.bench.report import BenchReport, Figure
 from turnwise.config import Config, load_config
-from turnwise.demo.server import Server, running_server
+from turnwise.demo.server import running_server
 from turnwise.errors import TurnwiseError
 from turnwise.journal import Journal
+from turnwise.methods import PERSONAL
 
 BLOCKS = 3
 """Of each kind."""
-TASKS = 12
 UNDER_WAY_S = 120.0
 """Longest wait until rollouts are under way."""
-TRAINED_S = 900.0
-"""Longest wait for the updates behind it."""
+UPDATES = 6
+"""Most updates behind it."""
 
 
 def bench_mixed(settings: Config, minutes: float, parallel: int, seed: int) -> BenchReport:
@@ -41,9 +41,10 @@ def bench_mixed(settings: Config, minutes: float, parallel: int, seed: int) -> B
     rng = random.Random(seed)
     alone, beside = Waits(), Waits()
     with tempfile.TemporaryDirectory(prefix="turnwise-mixed-") as place:
-        home, tasks = Path(place) / "home", Path(place) / "tasks.jsonl"
-        tasks.write_text("".join(f"{json.dumps(_task(n))}\n" for n in range(TASKS)), encoding="utf-8")
+        folder, home = Path(place), Path(place) / "home"
+        tasks = streams.written_tasks(folder, rng)
         with running_server(home, _settings(settings)) as server:
+            shown = streams.warm_start(home, folder)
             block = minutes * 60 / (2 * BLOCKS)
             talk(server, min(block, 20.0), rng, Waits())  # the first answers warm the engine up
             for number in range(BLOCKS):
@@ -51,36 +52,25 @@ def bench_mixed(settings: Config, minutes: float, parallel: int, seed: int) -> B
                 with _rollouts(home, tasks, number, parallel) as playing:
                     _until_under_way(home, playing)
                     talk(server, block, rng, beside)
-            ended = _finish(server, home, tasks, parallel)
-            streams = _learned(home)
-    return _report(settings, minutes, parallel, seed, alone, beside, ended, streams)
+            ended = _finish(home, tasks, parallel)
+            versions = _learned(home)
+    return _report(settings, minutes, parallel, seed, alone, beside, ended, versions, shown)
 
 
 def _settings(settings: Config) -> dict[str, dict[str, object]]:
     return {
         "model": {"path": settings.model.path},
         "train": {"when": "idle", "min_batch": 4},
-        "streams.terminal": {"groups": 2, "max_tokens": 96, "cut_off": "score"},
         "skills": {"enabled": False},
-    }
-
-
-def _task(number: int) -> dict[str, Any]:
-    words = [f"word{number}", f"other{number}"]
-    return {
-        "id": f"upper{number}",
-        "environment": "terminal",
-        "prompt": "Write the content of in.txt to out.txt.",
-        "files": {"in.txt": "\n".join(words) + "\n"},
-        "expect": {"out.txt": "\n".join(words)},
-        "oracle": ["cp in.txt out.txt"],
+        "gate": {"enabled": False},  # it holds a policy near the base model, which the warm start has left on purpose
+        **{f"streams.{name}": streams.SETTINGS for name in streams.STREAMS},
     }
 
 
 @contextlib.contextmanager
 def _rollouts(home: Path, tasks: Path, number: int, parallel: int) -> Iterator[subprocess.Popen[bytes]]:
     """Rollouts in a process of their own until the block ends, more than the block has time for."""
-    words = ["rollout", str(tasks), "--group", "8", "--parallel", str(parallel), "--run", f"block{number}"]
+    words = ["rollout", str(tasks), "--group", "4", "--parallel", str(parallel), "--run", f"block{number}"]
     command = [sys.executable, "-P", "-m", "turnwise", *words, "--home", str(home)]
     with (home / "rollout.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
@@ -106,26 +96,17 @@ def _steps(home: Path) -> int:
         return int(c.exec_driver_sql("SELECT count(*) FROM turns WHERE step IS NOT NULL").scalar_one())
 
 
-def _finish(server: Server, home: Path, tasks: Path, parallel: int) -> str:
-    """The person is gone: a last run is played whole, and what there is is trained on. Gives what the run said."""
-    base = [sys.executable, "-P", "-m", "turnwise"]
-    words = ["rollout", str(tasks), "--group", "4", "--parallel", str(parallel), "--run", "last", "--home", str(home)]
-    done = subprocess.run([*base, *words], capture_output=True, text=True, timeout=TRAINED_S)
-    for _ in range(3):
-        now = [*base, "train", "now", "--home", str(home)]
-        subprocess.run(now, capture_output=True, text=True, timeout=TRAINED_S)
-        until = time.monotonic() + TRAINED_S
-        while time.monotonic() < until and _waiting(home):
-            time.sleep(2)
-        if {"personal", "terminal"} <= {name for found in _learned(home).values() for name in found}:
+def _finish(home: Path, tasks: Path, parallel: int) -> str:
+    """The person is gone: a last run is played whole, and what there is is trained on, until each stream was learned
+    from. Gives what the run said."""
+    words = ["rollout", str(tasks), "--group", "4", "--parallel", str(parallel), "--run", "last"]
+    said = streams.command(*words, home=home).strip().splitlines()
+    for _ in range(UPDATES):
+        if {PERSONAL, *streams.STREAMS} <= {name for found in _learned(home).values() for name in found}:
             break
-    lines = done.stdout.strip().splitlines()
-    return lines[-1] if lines else done.stderr.strip()[-200:]
-
-
-def _waiting(home: Path) -> bool:
-    with contextlib.closing(Journal.open(load_config(None, {"home": home}))) as journal, journal.store.reading() as c:
-        return c.exec_driver_sql("SELECT count(*) FROM batches WHERE state = 'open'").scalar_one() > 0
+        with contextlib.suppress(TurnwiseError):  # where nothing is left to learn from, it says so
+            streams.command("train", "now", "--wait", "--limit-min", "10", home=home)
+    return next((line for line in said if line.startswith("mean reward")), said[-1] if said else "nothing was said")
 
 
 def _learned(home: Path) -> dict[int, dict[str, Any]]:
@@ -141,7 +122,8 @@ def _report(
     alone: Waits,
     beside: Waits,
     ended: str,
-    streams: dict[int, dict[str, Any]],
+    versions: dict[int, dict[str, Any]],
+    shown: int,
 ) -> BenchReport:
     figures = []
     for what, a, b in (("first token", alone.first, beside.first), ("whole answer", alone.whole, beside.whole)):
@@ -150,13 +132,14 @@ def _report(
             ratio = f"{with_them / without:.2f}" if without else ""
             beside_what = f"without rollouts {without:.2f} s"
             figures.append(Figure(f"a person's wait for the {what}, {name}", f"{with_them:.2f} s", beside_what, ratio))
-    for number, found in streams.items():
+    for number, found in versions.items():
         said = ", ".join(f"{name}: {_counted(of)}" for name, of in found.items())
         figures.append(Figure(f"version {number} learned from", said))
     notes = [
         f"{minutes:g} minutes in {BLOCKS} blocks without and {BLOCKS} with rollouts, {parallel} of them at a time, by "
         f"turns; {len(alone.whole)} and {len(beside.whole)} answers of a person, {alone.failed + beside.failed} of "
-        f"them failed; seed {seed}, {settings.model.path}. Behind it one run was played whole: {ended}."
+        f"them failed; seed {seed}, {settings.model.path}. The model had learned {shown} solutions of tasks of "
+        f"{', '.join(streams.STREAMS)} before. Behind it one run was played whole: {ended}."
     ]
     return BenchReport("turnwise bench mixed", figures, notes)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from dataclasses import replace
 from typing import Any
 
 from playwright.async_api import Error
@@ -45,7 +46,7 @@ async def do(tabs: Tabs, call: Call, width: int, height: int) -> Done:
         if call.name not in ("goto_url", "go_back", "close_tab", "switch_tab", "new_tab", "done"):
             return Done(call.name, {}, nothing, nothing, fault=("site", str(e)))
         given, before = checked(call, width, height), nothing
-    tabs.happened(False)
+    meanwhile = tabs.happened(False)
     target, fault, loading = None, None, False
     try:
         target = await _target(tabs, call.name, given)
@@ -54,7 +55,8 @@ async def do(tabs: Tabs, call: Call, width: int, height: int) -> Done:
     except (Error, PageHangs, TimeoutError, ValueError) as e:
         tabs.check_alive()
         fault = _fault(e)
-    return await _ended(tabs, call.name, given, before, target, fault, loading)
+    done = await _ended(tabs, call.name, given, before, target, fault, loading)
+    return replace(done, meanwhile=meanwhile)
 
 
 def refused(call: Call, why: BadCall) -> Done:

@@ -56,13 +56,19 @@ class Done:
     happened: Happened = field(default_factory=Happened)
     readable: bool = True
     """Whether the call had the form of one."""
+    meanwhile: Happened = field(default_factory=Happened)
+    """What came after the call before had ended, and before this one began."""
 
 
 def told(done: Done) -> str:
     """The sentence for the agent."""
-    if done.fault is not None:
-        return f"Failed: `{done.tool}`: {done.fault[1]}"
-    said = [f"Succeeded: {_what(done)}.", *_changes(done)]
+    came = _came(done.meanwhile, "Before this the page")
+    if done.fault is None:
+        said = [f"Succeeded: {_what(done)}.", *came, *_changes(done)]
+    else:
+        came += _came(done.happened, "The page")
+        ended = "." if came and not done.fault[1].endswith((".", "!", "?")) else ""
+        said = [f"Failed: `{done.tool}`: {done.fault[1]}{ended}", *came]
     return " ".join(said)
 
 
@@ -104,8 +110,7 @@ def _changes(done: Done) -> list[str]:
         said.append(f"A new tab opened; it is number {len(after.tabs) - 1}, and switch_tab goes there.")
     if len(after.tabs) < len(before.tabs) and done.tool != "close_tab":
         said.append("A tab was closed.")
-    said += [f'The page said "{_cut(text)}", which was closed.' for text in done.happened.dialogs]
-    said += [f'The page offered the file "{_cut(name)}", which is not kept.' for name in done.happened.downloads]
+    said += _came(done.happened, "The page")
     if done.tool == "write" and after.value is not None and after.value.strip() != done.arguments["text"].strip():
         said.append(f'Note: the value of the field is "{_cut(after.value)}", not what was typed.')
     if done.tool == "scroll" and after.scroll == before.scroll and not moved:
@@ -113,6 +118,12 @@ def _changes(done: Done) -> list[str]:
     if done.tool in ("click", "press_keys", "drag", "go_back") and not said:
         said += _small_changes(before, after)
     return said
+
+
+def _came(happened: Happened, who: str) -> list[str]:
+    """Dialogs and downloads, which are told whether or not the call was done."""
+    said = [f'{who} said "{_cut(text)}", which was closed.' for text in happened.dialogs]
+    return said + [f'{who} offered the file "{_cut(name)}", which is not kept.' for name in happened.downloads]
 
 
 def _small_changes(before: PageState, after: PageState) -> list[str]:

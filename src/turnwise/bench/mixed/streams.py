@@ -1,0 +1,77 @@
+"""The streams beside the person: small tasks of each, and a warm start on how they are solved.
+
+All of it is asked for with the commands that a person would use. Without the warm start the small model solves none of
+its tasks, so that all of a group end alike and nothing can be learned of them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from turnwise.errors import TurnwiseError
+
+STREAMS: dict[str, Sequence[str]] = {
+    "terminal": ("--families", "append-line,copy-file,make-link,sort-lines"),
+    "tools": ("--families", "chain_sum,gcd,count_bits,letter_counting", "--no-python"),
+    "web": ("--pages", "click-test,click-button,click-link,focus-text"),
+}
+"""What `turnwise tasks STREAM` is told."""
+SHOWN, TRIED = "1000-1002", "0-19"
+"""Seeds of the tasks whose solutions are shown, and of those that are tried."""
+COMMAND_S = 900.0
+SETTINGS: dict[str, object] = {
+    "method": "grpo",
+    "beta_kl": 0.0,
+    "groups": 4,
+    "group_size": 4,
+    "max_steps": 2,
+    "max_tokens": 48,
+    "temperature": 0.8,
+    "cut_off": "score",
+}
+"""Of each stream: its outcomes alone are learned from."""
+
+
+def written_tasks(folder: Path, rng: random.Random) -> Path:
+    """A file with the tasks of all streams, mixed. Raises TurnwiseError."""
+    lines = [line for stream in STREAMS for line in _made(stream, TRIED, folder)]
+    rng.shuffle(lines)
+    file = folder / "tasks.jsonl"
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return file
+
+
+def warm_start(home: Path, folder: Path) -> int:
+    """Fine-tune on solutions of other tasks of the same kinds; gives how many there were. Raises TurnwiseError."""
+    shown, solutions = folder / "shown.jsonl", folder / "solutions.jsonl"
+    lines = [line for stream in STREAMS for line in _made(stream, SHOWN, folder)]
+    shown.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    oracle = ["--agent", "oracle", "--group", "1", "--parallel", "2", "--form", "blocks", "--record", str(solutions)]
+    command("rollout", str(shown), *oracle, home=home)
+    command("sft", str(solutions), "--lr", "5e-4", "--batch-tokens", "512", "--eval-share", "0", home=home)
+    return solutions.read_text(encoding="utf-8").count("\n")
+
+
+def _made(stream: str, seeds: str, folder: Path) -> list[str]:
+    """The tasks of a stream with these seeds, their names told apart from those of the other streams."""
+    file = folder / f"{stream}.jsonl"
+    command("tasks", stream, *STREAMS[stream], "--seeds", seeds, "--out", str(file))
+    tasks = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [json.dumps(task | {"id": f"{stream}-{task['id']}"}) for task in tasks]
+
+
+def command(*words: str, home: Path | None = None) -> str:
+    """What a command of turnwise said. Raises TurnwiseError where it failed or was not done in time."""
+    asked = [sys.executable, "-P", "-m", "turnwise", *words, *(("--home", str(home)) if home is not None else ())]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=COMMAND_S)
+    except subprocess.TimeoutExpired:
+        raise TurnwiseError(f"`turnwise {words[0]}` was not done within {COMMAND_S:.0f} s") from None
+    if done.returncode:
+        raise TurnwiseError(f"`turnwise {words[0]}` failed: {done.stderr.strip()[-500:]}")
+    return done.stdout
