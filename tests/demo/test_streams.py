@@ -13,6 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.environments.browser.conftest import needs_browser
+from tests.environments.sites.conftest import needs_sites
 from tests.environments.test_terminal import HOLDS
 from tests.support.models import make_tiny_model
 from turnwise.cli.main import app
@@ -24,7 +25,9 @@ from turnwise.demo.streams.report import StreamReport, as_data, as_markdown, wri
 from turnwise.demo.streams.table import STREAMS, stream_recipe
 from turnwise.demo.streams.together import as_table, draw_runs, read_runs
 from turnwise.environments.base import Task
+from turnwise.environments.curation import family_of
 from turnwise.environments.reports.episodes import Episode, shown
+from turnwise.environments.sites.keepers import status_of
 from turnwise.errors import ConfigError, DataError
 
 
@@ -82,7 +85,9 @@ def test_the_report_says_what_was_measured(tmp_path: Path) -> None:
     assert len((tmp_path / "episodes.jsonl").read_text().splitlines()) == 5
 
 
-@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize(
+    "stream", [pytest.param(name, marks=needs_sites) if name == "sites" else name for name in STREAMS]
+)
 def test_no_task_is_shown_tried_and_examined(stream: str) -> None:
     recipe = stream_recipe(stream)
     begins = (FIRST_SHOWN, FIRST_TRIED, FIRST_EXAMINED)
@@ -226,3 +231,24 @@ def test_the_web_goes_on_where_it_was_stopped(tmp_path: Path, model_dir: Path) -
     assert len((out / "solutions.jsonl").read_text().splitlines()) == 4
     with pytest.raises(ConfigError, match="--go-on"):
         run_stream_demo(recipe, replace(options, go_on=True, seed=1), Console(file=io.StringIO()))
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@needs_browser
+@needs_sites
+def test_the_sites_run_beside_their_demo_and_end_with_it(tmp_path: Path, model_dir: Path) -> None:
+    recipe = replace(stream_recipe("sites"), seen=("wiki-town", "shop-cheapest"), unseen=("wiki-owner",))
+    options = StreamPlay(tmp_path / "out", str(make_tiny_model(tmp_path, model_dir)), 0, quick=True, rounds=1)
+    found = run_stream_demo(recipe, options, Console(file=io.StringIO()))
+    assert found.failures == [] and found.solutions == 2
+    assert [exam.version for exam in found.exams] == ["base", "v1", "v1", "v1"]
+    lines = (tmp_path / "out" / "solutions.jsonl").read_text().splitlines()
+    last = [json.loads(line)["messages"][-1]["tool_calls"][-1]["function"]["name"] for line in lines]
+    assert last == ["done", "done"]
+    assert status_of(tmp_path / "out" / "home" / "sites", "wiki") is None
+
+
+def test_tasks_of_a_site_are_of_the_family_that_their_name_says() -> None:
+    task = Task("wiki-owner-7", "web", "Who?", {"site": "wiki", "url": "/wiki/Start"})
+    assert family_of(task) == "wiki-owner"

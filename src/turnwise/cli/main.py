@@ -280,7 +280,7 @@ def demo(
     ] = False,
     stream: Annotated[
         str | None,
-        typer.Option(help="terminal or web: an agent learns tasks in a shell or browser, from solutions and tries."),
+        typer.Option(help="terminal, web or sites: an agent learns tasks there, from solutions and its own tries."),
     ] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="With --stream: this many rounds of tries.")] = None,
     switch: Annotated[

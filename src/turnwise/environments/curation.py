@@ -95,8 +95,8 @@ def family_of(task: Task) -> str:
     """What tasks are of one kind: those of a page of MiniWoB++, of a site, or whose names differ in their numbers."""
     if isinstance(page := task.data.get("miniwob"), str):
         return page
-    if isinstance(url := task.data.get("url"), str):
-        return urlsplit(url).netloc
+    if isinstance(url := task.data.get("url"), str) and (host := urlsplit(url).netloc):
+        return host
     parts = task.id.split("-")
     while len(parts) > 1 and parts[-1].isdecimal():
         parts.pop()

@@ -76,7 +76,7 @@ def run_stream_demo(recipe: StreamRecipe, options: StreamPlay, console: Console)
             else:
                 shutil.rmtree(home, ignore_errors=True)  # of an earlier demo in this folder, which has ended: the lock
             told = recipe.settings(scale, options.seed, options.switches) | {"model": {"path": model}}
-            with running_server(home, told) as server:
+            with recipe.around(home), running_server(home, told) as server:
                 config = load_config(None, {"home": home})
                 with (
                     closing(Journal.open(config)) as journal,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from turnwise.environments.actors import RecordedActor
 from turnwise.environments.base import Task
@@ -46,7 +48,9 @@ class StreamRecipe:
     ``minibatch``: groups of an optimiser step. ``most_steps``: answers that an episode has.
     """
 
+    name: str
     stream: str
+    """Of the settings: two demos may play tasks of one stream."""
     title: str
     family: str
     """What a family is called."""
@@ -69,6 +73,8 @@ class StreamRecipe:
     sft_lr: float
     sft_tokens: int
     own: Mapping[str, object]
+    around: Callable[[Path], AbstractContextManager[object]] = nullcontext
+    """What has to run beside the server, in its home, for as long as it does."""
 
     def tasks_for(self, names: Sequence[str], first: int, number: int, seed: int) -> list[Task]:
         """Tasks of these families that this run alone has, seed by seed and family by family."""

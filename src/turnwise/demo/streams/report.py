@@ -128,7 +128,7 @@ def as_data(report: StreamReport) -> dict[str, Any]:
 def _played_as(report: StreamReport) -> dict[str, Any]:
     """What a run must have in common with one that goes on with it."""
     switches = asdict(report.switches) | {"steps": list(report.switches.steps)}
-    told = {"stream": report.recipe.stream, "model": report.model, "seed": report.seed}
+    told = {"stream": report.recipe.name, "model": report.model, "seed": report.seed}
     return told | {"scale": asdict(report.scale), "switches": switches}
 
 
@@ -253,7 +253,7 @@ def draw(report: StreamReport, file: Path) -> None:
         axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"{report.recipe.stream}, {report.model}, seed {report.seed}", fontsize=12, fontweight="bold")
+    figure.suptitle(f"{report.recipe.name}, {report.model}, seed {report.seed}", fontsize=12, fontweight="bold")
     figure.supxlabel("bars are 95 % bootstrap intervals over tasks", fontsize=8, color="#606060")
     figure.savefig(file)
 

@@ -43,6 +43,7 @@ def _solver(task: Task, form: Form) -> RecordedActor:
 
 
 RECIPE = StreamRecipe(
+    name="terminal",
     stream="terminal",
     title="Terminal",
     family="family",

@@ -57,7 +57,7 @@ def read_runs(folders: Sequence[Path]) -> tuple[StreamRecipe, list[StreamRuns]]:
             raise DataError(f"{folder}: seed {seed} of the same recipe is there already")
         for line in lines:
             at = known.episodes.setdefault((line["exam"], line["part"]), [])
-            one = from_json(line, told["played_as"]["stream"])
+            one = from_json(line, stream_recipe(told["played_as"]["stream"]).stream)
             # Held-out tasks of two runs are other ones; what two runs share is told apart by its seed all the same.
             task = replace(one.task, id=f"{one.task.id}@{seed}")
             at.append(Episode(task, one.reward, one.steps, one.messages, one.failure))

@@ -60,6 +60,7 @@ def _solver(task: Task, form: Form) -> RecordedActor:
 
 
 RECIPE = StreamRecipe(
+    name="web",
     stream="web",
     title="Web",
     family="page",
