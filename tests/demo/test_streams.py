@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from dataclasses import replace
@@ -24,10 +25,12 @@ from turnwise.demo.streams.recipe import AS_IT_IS, FIRST_EXAMINED, FIRST_SHOWN, 
 from turnwise.demo.streams.report import StreamReport, as_data, as_markdown, write
 from turnwise.demo.streams.table import STREAMS, stream_recipe
 from turnwise.demo.streams.together import as_table, draw_runs, read_runs
+from turnwise.demo.streams.tools import SOLVED
 from turnwise.environments.base import Task
 from turnwise.environments.curation import family_of
 from turnwise.environments.reports.episodes import Episode, shown
 from turnwise.environments.sites.keepers import status_of
+from turnwise.environments.tools.answers import question
 from turnwise.errors import ConfigError, DataError
 
 
@@ -94,6 +97,14 @@ def test_no_task_is_shown_tried_and_examined(stream: str) -> None:
     ids = [{t.id for t in recipe.tasks_for(recipe.seen, first, 20, seed)} for first in begins for seed in (0, 1, 2)]
     assert sum(map(len, ids)) == len(set[str]().union(*ids))
     assert not set(recipe.seen) & set(recipe.unseen)
+
+
+def test_python_answers_the_questions_whose_solutions_are_shown() -> None:
+    for task in (tools := stream_recipe("tools")).tasks_for(tools.seen, FIRST_SHOWN, 5, 3):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            exec(SOLVED[str(task.data["family"])](task.prompt), {})
+        assert question(task.data).is_right(said.getvalue()), task
 
 
 def test_a_run_goes_on_as_what_it_was(tmp_path: Path) -> None:
@@ -173,7 +184,9 @@ def test_switches_are_read_and_change_what_is_played() -> None:
     assert Switches().steps_of(recipe, 3, 5) == recipe.most_steps and settings["train"]["lr"] == 1e-4
 
 
-@pytest.mark.parametrize("odd", ["epochs", "epochs=0", "steps=2,x", "dynamic_sampling=maybe", "lr=fast", "colour=1"])
+@pytest.mark.parametrize(
+    "odd", ["epochs", "epochs=0", "steps=2,x", "dynamic_sampling=maybe", "lr=fast", "votes=-1", "colour=1"]
+)
 def test_an_odd_switch_is_refused(odd: str) -> None:
     with pytest.raises(ConfigError, match="--switch"):
         read_switches([odd])

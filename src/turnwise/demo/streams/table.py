@@ -6,7 +6,7 @@ from importlib import import_module
 
 from turnwise.demo.streams.recipe import StreamRecipe
 
-STREAMS = ("terminal", "web", "sites")
+STREAMS = ("terminal", "tools", "web", "sites")
 """Each has a module of its name here, with its recipe."""
 
 

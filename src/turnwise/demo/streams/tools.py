@@ -1,0 +1,86 @@
+"""What the demo of tools plays: questions that a line of Python answers, with a vote of the judge on each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from turnwise.config import Config
+from turnwise.demo.streams.recipe import StreamRecipe, StreamScale
+from turnwise.environments.actors import RecordedActor, ScriptedActor
+from turnwise.environments.base import Action, Call, Task
+from turnwise.environments.tools.answers import asked
+from turnwise.environments.tools.environment import PYTHON
+from turnwise.environments.tools.kind import KIND, answer
+from turnwise.environments.transcript import Form
+
+
+def _between(text: str, begin: str, end: str) -> str:
+    """What stands between two words of a question."""
+    return text.partition(begin)[2].partition(end)[0].strip()
+
+
+def _counted(prompt: str) -> str:
+    letter, text = _between(prompt, 'letter "', '"'), prompt.partition('text: "')[2].rpartition('"')[0]
+    return f"print({text.lower()!r}.count({letter!r}))"
+
+
+SOLVED: dict[str, Callable[[str], str]] = {
+    "chain_sum": lambda p: f"print({_between(p, 'problem: ', ' =')})",
+    "products": lambda p: f"print({_between(p, 'multiplication: ', '. Give')})",
+    "gcd": lambda p: f"import math\nprint(math.gcd({_between(p, 'numbers: ', '. Give')}))",
+    "lcm": lambda p: f"import math\nprint(math.lcm({p.rpartition('numbers: ')[2].strip()}))",
+    "count_bits": lambda p: f'print(bin({_between(p, "number ", "?")}).count("1"))',
+    "letter_counting": _counted,
+    "word_sequence_reversal": lambda p: (
+        f'print(", ".join(reversed("{p.rpartition("words: ")[2].strip()}".split(", "))))'
+    ),
+}
+"""How Python answers a question of each family."""
+SEEN = tuple(SOLVED)
+UNSEEN = ("basic_arithmetic", "number_filtering")
+
+
+def _check() -> None:
+    KIND.check_machine(Config())
+
+
+def _task(name: str, seed: int) -> Task | None:
+    if (found := asked(name, seed)) is None:
+        return None
+    prompt, right = found
+    data = {"answer": right.answer, "family": name, "seed": seed, "python": True}
+    return Task(f"{name}-{seed}", KIND.name, prompt, data)
+
+
+def _solver(task: Task, form: Form) -> RecordedActor:
+    code = SOLVED[str(task.data["family"])](task.prompt)
+    actions = (Action((Call(PYTHON, {"code": code}),)), answer(str(task.data["answer"])))
+    return RecordedActor(ScriptedActor(actions), KIND, task, form)
+
+
+RECIPE = StreamRecipe(
+    name="tools",
+    stream="tools",
+    title="Tools",
+    family="family",
+    families="families",
+    seen=SEEN,
+    unseen=UNSEEN,
+    whole=StreamScale(shown=3, examined=6, unseen=4, before=2, samples=2, rounds=14, tasks=7, group=8, rounds_s=560.0),
+    quick=StreamScale(shown=2, examined=1, unseen=1, before=1, samples=1, rounds=1, tasks=4, group=4, rounds_s=120.0),
+    check=_check,
+    task=_task,
+    solver=_solver,
+    lr=2e-4,
+    minibatch=7,
+    most_steps=3,
+    answer_tokens=64,
+    temperature=0.6,
+    parallel=12,
+    context=1024,
+    sft_epochs=2,
+    sft_lr=5e-4,
+    sft_tokens=256,
+    judged=True,
+    own={"method": "step_groups", "dynamic_sampling": False, "votes": 1},
+)
