@@ -67,13 +67,13 @@ RECIPE = StreamRecipe(
     families="pages",
     seen=SEEN,
     unseen=UNSEEN,
-    whole=StreamScale(shown=3, examined=2, unseen=3, before=1, samples=2, rounds=6, tasks=20, group=5, rounds_s=1500.0),
+    whole=StreamScale(shown=3, examined=2, unseen=3, before=1, samples=2, rounds=11, tasks=20, group=5, rounds_s=1500.0),
     quick=StreamScale(shown=2, examined=1, unseen=1, before=1, samples=1, rounds=1, tasks=4, group=4, rounds_s=120.0),
     check=_check,
     task=_task,
     solver=_solver,
-    lr=5e-5,  # at 2e-4 two updates lost much of what the warm start had taught (docs/web.md)
-    minibatch=5,
+    lr=2e-4,
+    minibatch=20,  # with five, two updates lost much of what the warm start had taught (docs/web.md)
     most_steps=2,
     answer_tokens=64,
     temperature=0.8,
