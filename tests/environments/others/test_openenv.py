@@ -20,6 +20,7 @@ from turnwise.environments.actors import ModelActor
 from turnwise.environments.base import Action, Call, InfrastructureFailure, Task
 from turnwise.environments.host import Host
 from turnwise.environments.kinds import kind_of
+from turnwise.environments.openenv import wire
 from turnwise.environments.openenv.environment import OpenEnvEnvironment
 from turnwise.environments.openenv.task import openenv_task
 from turnwise.environments.openenv.wire import OpenEnvSession, action_schema
@@ -207,6 +208,13 @@ def test_a_task_that_is_wrong_is_told(data: dict[str, Any], said: str) -> None:
 def test_an_address_that_is_none_is_told(server: str) -> None:
     with pytest.raises(DataError, match="no OpenEnv server"):
         action_schema(server)
+
+
+def test_a_description_without_end_is_not_read(guessing: OpenEnvServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert action_schema(guessing.url)[0]["type"] == "object"
+    monkeypatch.setattr(wire, "MOST_BYTES", 100)
+    with pytest.raises(DataError, match="too long"):
+        action_schema(guessing.url)
 
 
 def test_what_is_no_openenv_server_is_said(gateway: Running) -> None:

@@ -21,8 +21,9 @@ from turnwise.environments.kinds import kind_of
 from turnwise.environments.rollout import Play, Rollouts
 from turnwise.environments.tasks import read_tasks
 from turnwise.environments.transcript import instructions_of
+from turnwise.environments.verified import child
 from turnwise.environments.verified.child import TasksetRefused, verifiers_python
-from turnwise.environments.verified.environment import VerifiersEnvironment
+from turnwise.environments.verified.environment import BEYOND, VerifiersEnvironment
 from turnwise.environments.verified.task import taskset_task
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import MODEL_NAME
@@ -84,6 +85,9 @@ class Shelf(vf.Toolset[vf.ToolsetConfig, ShelfState]):
         """Take a thing from the shelf."""
         if thing == "air":
             raise ValueError("there is no air on the shelf")
+        if thing == "time":
+            while True:
+                pass
         self.state.taken.append(thing)
         return f"you have {len(self.state.taken)} things"
 
@@ -199,6 +203,21 @@ def test_tools_keep_their_state_and_the_rubric_sees_it(things: Task, tmp_path: P
     assert environment.step(Action((Call("shelf_take", {"thing": "book"}),)))[0].text == "you have 2 things"
     assert environment.step(Action((), "Done."))[1] is True
     assert environment.score().reward == 1.0
+    environment.close()
+
+
+@needs_all
+def test_a_call_without_end_is_the_agents_and_masks_nothing(
+    things: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = VerifiersEnvironment(tmp_path / "at", 10)
+    environment.reset(things)
+    monkeypatch.setattr(child, "ANSWER_S", 2.0)
+    taken = [Call("shelf_take", {"thing": thing}) for thing in ("cup", "time", "book")]
+    seen, ended = environment.step(Action(tuple(taken)))
+    assert seen.results == ("you have 1 things", BEYOND, BEYOND) and ended
+    outcome = environment.score()
+    assert outcome.reward == 0.0 and outcome.details["ended"] == "tool limit"
     environment.close()
 
 
