@@ -42,7 +42,7 @@ def bench_mixed(settings: Config, minutes: float, parallel: int, seed: int) -> B
     alone, beside = Waits(), Waits()
     with tempfile.TemporaryDirectory(prefix="turnwise-mixed-") as place:
         folder, home = Path(place), Path(place) / "home"
-        tasks = streams.written_tasks(folder, rng)
+        tasks, last = (streams.written_tasks(folder, seeds, rng) for seeds in (streams.TRIED, streams.LAST))
         with running_server(home, _settings(settings)) as server:
             shown = streams.warm_start(home, folder)
             block = minutes * 60 / (2 * BLOCKS)
@@ -52,7 +52,7 @@ def bench_mixed(settings: Config, minutes: float, parallel: int, seed: int) -> B
                 with _rollouts(home, tasks, number, parallel) as playing:
                     _until_under_way(home, playing)
                     talk(server, block, rng, beside)
-            ended = _finish(home, tasks, parallel)
+            ended = _finish(home, last, parallel)
             versions = _learned(home)
     return _report(settings, minutes, parallel, seed, alone, beside, ended, versions, shown)
 

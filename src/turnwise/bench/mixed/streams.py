@@ -21,8 +21,8 @@ STREAMS: dict[str, Sequence[str]] = {
     "web": ("--pages", "click-test,click-button,click-link,focus-text"),
 }
 """What `turnwise tasks STREAM` is told."""
-SHOWN, TRIED = "1000-1002", "0-19"
-"""Seeds of the tasks whose solutions are shown, and of those that are tried."""
+SHOWN, TRIED, LAST = "1000-1002", "0-19", "100-101"
+"""Seeds of the tasks whose solutions are shown, of those that are tried beside the person, and of those behind it."""
 COMMAND_S = 900.0
 SETTINGS: dict[str, object] = {
     "method": "grpo",
@@ -37,11 +37,11 @@ SETTINGS: dict[str, object] = {
 """Of each stream: its outcomes alone are learned from."""
 
 
-def written_tasks(folder: Path, rng: random.Random) -> Path:
-    """A file with the tasks of all streams, mixed. Raises TurnwiseError."""
-    lines = [line for stream in STREAMS for line in _made(stream, TRIED, folder)]
+def written_tasks(folder: Path, seeds: str, rng: random.Random) -> Path:
+    """A file with the tasks of all streams with these seeds, mixed. Raises TurnwiseError."""
+    lines = [line for stream in STREAMS for line in _made(stream, seeds, folder)]
     rng.shuffle(lines)
-    file = folder / "tasks.jsonl"
+    file = folder / f"tasks-{seeds}.jsonl"
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return file
 

@@ -67,7 +67,9 @@ RECIPE = StreamRecipe(
     families="pages",
     seen=SEEN,
     unseen=UNSEEN,
-    whole=StreamScale(shown=3, examined=2, unseen=3, before=1, samples=2, rounds=11, tasks=20, group=5, rounds_s=1500.0),
+    whole=StreamScale(
+        shown=3, examined=2, unseen=3, before=1, samples=2, rounds=11, tasks=20, group=5, rounds_s=1500.0
+    ),
     quick=StreamScale(shown=2, examined=1, unseen=1, before=1, samples=1, rounds=1, tasks=4, group=4, rounds_s=120.0),
     check=_check,
     task=_task,
