@@ -101,12 +101,24 @@ def test_no_task_is_shown_tried_and_examined(stream: str) -> None:
 
 
 def test_python_answers_the_questions_whose_solutions_are_shown() -> None:
-    for task in (tools := stream_recipe("tools")).tasks_for(tools.seen, FIRST_SHOWN, 5, 3):
+    tools = stream_recipe("tools")
+    for task in [task for seed in range(4) for task in tools.tasks_for(tools.seen, FIRST_SHOWN, 5, seed)]:
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             exec(SOLVED[str(task.data["family"])](task.prompt), {})
         wanted = tools_task(task.data)
         assert isinstance(wanted, CheckedAnswer) and wanted.is_right(said.getvalue()), task
+
+
+def test_votes_on_steps_can_be_left_out_where_there_are_any() -> None:
+    tools = stream_recipe("tools")
+    for switches, (judged, votes) in ((AS_IT_IS, (True, 1)), (read_switches(["votes=0"]), (False, 0))):
+        tools.check_switches(switches)
+        settings = tools.settings(tools.whole, 0, switches)
+        assert (settings["judge"]["enabled"], settings["streams.tools"]["votes"]) == (judged, votes)
+    for stream, switch in (("tools", "votes=3"), ("terminal", "votes=1"), ("tools", "dynamic_sampling=false")):
+        with pytest.raises(ConfigError, match="--switch"):
+            stream_recipe(stream).check_switches(read_switches([switch]))
 
 
 def test_a_run_goes_on_as_what_it_was(tmp_path: Path) -> None:
@@ -186,7 +198,9 @@ def test_switches_are_read_and_change_what_is_played() -> None:
     assert Switches().steps_of(recipe, 3, 5) == recipe.most_steps and settings["train"]["lr"] == 1e-4
 
 
-@pytest.mark.parametrize("odd", ["epochs", "epochs=0", "steps=2,x", "dynamic_sampling=maybe", "lr=fast", "votes=x"])
+@pytest.mark.parametrize(
+    "odd", ["epochs", "epochs=0", "steps=2,x", "dynamic_sampling=maybe", "lr=fast", "votes=x", "colour=1"]
+)
 def test_an_odd_switch_is_refused(odd: str) -> None:
     with pytest.raises(ConfigError, match="--switch"):
         read_switches([odd])

@@ -92,7 +92,7 @@ def curated(episodes: Sequence[RecordedEpisode], by: Curation) -> list[RecordedE
 
 
 def family_of(task: Task) -> str:
-    """What tasks are of one kind: those of a page of MiniWoB++, of a site, or whose names differ in their numbers."""
+    """What tasks are of one kind: those of a page of MiniWoB++, of a host, or whose names differ in their numbers."""
     if isinstance(page := task.data.get("miniwob"), str):
         return page
     if isinstance(url := task.data.get("url"), str) and (host := urlsplit(url).netloc):

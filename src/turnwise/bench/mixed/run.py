@@ -32,14 +32,15 @@ BLOCKS = 3
 """Of each kind."""
 UNDER_WAY_S = 120.0
 """Longest wait until rollouts are under way."""
-UPDATES = 6
-"""Most updates behind it."""
+TRAINED_S = 900.0
+"""Longest wait until each stream was learned from."""
 
 
 def bench_mixed(settings: Config, minutes: float, parallel: int, seed: int) -> BenchReport:
     """The person's waits with and without rollouts, and what was learned of each stream."""
     rng = random.Random(seed)
     alone, beside = Waits(), Waits()
+    short: list[str] = []
     with tempfile.TemporaryDirectory(prefix="turnwise-mixed-") as place:
         folder, home = Path(place), Path(place) / "home"
         tasks, last = (streams.written_tasks(folder, seeds, rng) for seeds in (streams.TRIED, streams.LAST))
@@ -52,7 +53,11 @@ def bench_mixed(settings: Config, minutes: float, parallel: int, seed: int) -> B
                 with _rollouts(home, tasks, number, parallel) as playing:
                     _until_under_way(home, playing)
                     talk(server, block, rng, beside)
+                    if playing.poll() is not None:
+                        short.append(str(number + 1))
             ended = _finish(home, last, parallel)
+            if short:
+                ended.append(f"the rollouts of block {', '.join(short)} ended before it did")
             versions = _learned(home)
     return _report(settings, minutes, parallel, seed, alone, beside, ended, versions, shown)
 
@@ -96,17 +101,23 @@ def _steps(home: Path) -> int:
         return int(c.exec_driver_sql("SELECT count(*) FROM turns WHERE step IS NOT NULL").scalar_one())
 
 
-def _finish(home: Path, tasks: Path, parallel: int) -> str:
+def _finish(home: Path, tasks: Path, parallel: int) -> list[str]:
     """The person is gone: a last run is played whole, and what there is is trained on, until each stream was learned
-    from. Gives what the run said."""
+    from. Gives what the run said, and what failed: that is no reason to lose what was measured before."""
     words = ["rollout", str(tasks), "--group", "4", "--parallel", str(parallel), "--run", "last"]
-    said = streams.command(*words, home=home).strip().splitlines()
-    for _ in range(UPDATES):
-        if {PERSONAL, *streams.STREAMS} <= {name for found in _learned(home).values() for name in found}:
-            break
-        with contextlib.suppress(TurnwiseError):  # where nothing is left to learn from, it says so
-            streams.command("train", "now", "--wait", "--limit-min", "10", home=home)
-    return next((line for line in said if line.startswith("mean reward")), said[-1] if said else "nothing was said")
+    try:
+        said = streams.command(*words, home=home).strip().splitlines()
+        notes = [next((line for line in said if line.startswith("mean reward")), "it said nothing")]
+        streams.command("train", "now", home=home)
+        until = time.monotonic() + TRAINED_S
+        while not {PERSONAL, *streams.STREAMS} <= {name for found in _learned(home).values() for name in found}:
+            if time.monotonic() > until:
+                notes.append(f"after {TRAINED_S:.0f} s of updates not every stream was learned from")
+                break
+            time.sleep(2)
+    except TurnwiseError as e:
+        return [f"what was played behind it failed ({e})"]
+    return notes
 
 
 def _learned(home: Path) -> dict[int, dict[str, Any]]:
@@ -121,7 +132,7 @@ def _report(
     seed: int,
     alone: Waits,
     beside: Waits,
-    ended: str,
+    ended: list[str],
     versions: dict[int, dict[str, Any]],
     shown: int,
 ) -> BenchReport:
@@ -139,7 +150,7 @@ def _report(
         f"{minutes:g} minutes in {BLOCKS} blocks without and {BLOCKS} with rollouts, {parallel} of them at a time, by "
         f"turns; {len(alone.whole)} and {len(beside.whole)} answers of a person, {alone.failed + beside.failed} of "
         f"them failed; seed {seed}, {settings.model.path}. The model had learned {shown} solutions of tasks of "
-        f"{', '.join(streams.STREAMS)} before. Behind it one run was played whole: {ended}."
+        f"{', '.join(streams.STREAMS)} before. Behind it one run was played whole: {'; '.join(ended)}."
     ]
     return BenchReport("turnwise bench mixed", figures, notes)
 

@@ -84,6 +84,16 @@ class StreamRecipe:
         made = [self.task(name, begin + i) for i in range(number) for name in names]
         return [task for task in made if task is not None]
 
+    def check_switches(self, switches: Switches) -> None:
+        """Raises ConfigError for one that would change nothing here."""
+        if switches.votes is not None and not (self.judged and switches.votes <= 1):
+            told = (
+                "0 or 1: the free judge has one" if self.judged else "for the stream tools alone: no other has a judge"
+            )
+            raise ConfigError(f"--switch votes is {told}")
+        if not switches.dynamic_sampling and self.own.get("dynamic_sampling") is False:
+            raise ConfigError("--switch dynamic_sampling=false is how this stream is played anyway")
+
     def settings(self, scale: StreamScale, seed: int, switches: Switches) -> dict[str, dict[str, object]]:
         """What the server is told beside its defaults.
 

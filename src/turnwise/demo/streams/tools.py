@@ -12,11 +12,16 @@ from turnwise.environments.tools.answers import asked
 from turnwise.environments.tools.environment import PYTHON
 from turnwise.environments.tools.kind import KIND, answer
 from turnwise.environments.transcript import Form
+from turnwise.errors import DataError
 
 
 def _between(text: str, begin: str, end: str) -> str:
     """What stands between two words of a question."""
-    return text.partition(begin)[2].partition(end)[0].strip()
+    if not (found := text.partition(begin)[2].partition(end)[0].strip()):
+        raise DataError(
+            f"this reasoning-gym asks in other words: {text[:200]!r} has nothing between {begin!r} and {end!r}"
+        )
+    return found
 
 
 def _counted(prompt: str) -> str:
