@@ -37,6 +37,10 @@ demo-quick: install ## the same path with fewer interactions (a few minutes)
 	@$(BIN)/turnwise pull auto
 	$(BIN)/turnwise demo --quick --out demo-out
 
+.PHONY: demo-terminal
+demo-terminal: sandbox pull ## the same of an agent that learns tasks in a shell: a warm start, then GRPO (about 15 minutes)
+	$(BIN)/turnwise demo --stream terminal --out demo-terminal-out
+
 .PHONY: postgres
 postgres: ## install PostgreSQL, which the journal's tests start for themselves; without it they are skipped
 	@if ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null; then exit 0; fi; \
@@ -243,4 +247,4 @@ lock: install ## write constraints.txt from what is installed
 
 .PHONY: clean
 clean: ## remove what the targets made, but not the model cache
-	rm -rf $(VENV) demo-out .pytest_cache .ruff_cache
+	rm -rf $(VENV) demo-out demo-terminal-out .pytest_cache .ruff_cache

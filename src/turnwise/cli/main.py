@@ -19,6 +19,7 @@ from rich.table import Table
 
 from turnwise import __version__
 from turnwise.cli.bench import bench_app, judge_app
+from turnwise.cli.demo import demo
 from turnwise.cli.environments.calls import calls
 from turnwise.cli.environments.others import openenv, tasksets
 from turnwise.cli.environments.rollout import rollout
@@ -44,19 +45,17 @@ from turnwise.cli.options import (
 from turnwise.cli.person import feedback, token
 from turnwise.cli.records import sessions_app
 from turnwise.cli.schedule import schedule_app
-from turnwise.cli.sft import sft
 from turnwise.cli.skills import skills_app
-from turnwise.cli.train import train_app
+from turnwise.cli.training.now import train_app
+from turnwise.cli.training.sft import sft
 from turnwise.cli.trajectories.evaluating import eval_app
 from turnwise.cli.trajectories.judging import judge_agreement, judge_collect
 from turnwise.cli.trajectories.showing import trajectory
 from turnwise.cli.versions import versions_app
 from turnwise.cli.versions.forgetting import forget_command
 from turnwise.cli.versions.replaying import replay_command
-from turnwise.errors import ConfigError, TurnwiseError
+from turnwise.errors import TurnwiseError
 from turnwise.loops.states import read_states
-from turnwise.methods import METHODS
-from turnwise.models.table import AUTO, EMBEDDED
 
 app = typer.Typer(
     name="turnwise",
@@ -88,6 +87,7 @@ tasks_app.command("verifiers", epilog="Example: turnwise tasks verifiers my_task
 tasks_app.command("calls", epilog="Example: turnwise tasks calls bfcl/data --out calls.jsonl")(calls)
 app.add_typer(bench_app, name="bench")
 app.command(epilog='Example: turnwise feedback --last --score -1 --text "Be brief."')(feedback)
+app.command(epilog="Example: turnwise demo --persona teacher --quick")(demo)
 app.command(epilog="Example: turnwise sft conversations.jsonl --epochs 2 --eval-share 0.05")(sft)
 app.command(epilog="Example: turnwise rollout tasks.jsonl --group 8 --parallel 4")(rollout)
 app.command(epilog="Example: turnwise token person")(token)
@@ -252,101 +252,6 @@ def show_config(config: ConfigFile = None, home: Home = None, sets: Set = None) 
     from turnwise.config.reference import as_toml
 
     out.print(as_toml(read_config(config, home, sets)), markup=False, highlight=False, soft_wrap=True)
-
-
-@app.command(epilog="Example: turnwise demo --persona teacher --quick")
-def demo(
-    persona: Annotated[
-        str,
-        typer.Option(help="reader (everyday questions), student (plain homework) or teacher (friendly comments)."),
-    ] = "reader",
-    model: Annotated[
-        str, typer.Option(help="An embedded model (`turnwise pull --list`), or 'auto': what fits this machine.")
-    ] = AUTO,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "combined",
-    interactions: Annotated[int | None, typer.Option(min=1, help="Conversations to learn from.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of problems, replies and sampling.")] = 0,
-    out_folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo-out"),
-    quick: Annotated[bool, typer.Option("--quick", help="The same path in a few minutes.")] = False,
-    problems: Annotated[
-        Path | None, typer.Option(help="GSM8K problems (JSON lines) instead of generated ones.")
-    ] = None,
-    simulator_url: Annotated[str | None, typer.Option(help="OpenAI-compatible model that writes the replies.")] = None,
-    simulator_model: Annotated[str | None, typer.Option(help="Its name there.")] = None,
-    url: Annotated[str | None, typer.Option(help="Play against a running turnwise instead of starting one.")] = None,
-    token: Annotated[str | None, typer.Option(help="Its admin token (`turnwise token admin`).")] = None,
-    skills: Annotated[
-        bool, typer.Option("--skills", help="A wish said once: skills alone, weights alone, both, and neither.")
-    ] = False,
-    stream: Annotated[
-        str | None,
-        typer.Option(help="terminal, tools, web or sites: an agent learns tasks there, from solutions and tries."),
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="With --stream: this many rounds of tries.")] = None,
-    switch: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="With --stream: sft_epochs=0, dynamic_sampling=false, epochs=4, steps=2,4, lr=1e-4, votes=0."
-        ),
-    ] = None,
-    go_on: Annotated[bool, typer.Option("--go-on", help="With --stream: a run that was stopped goes on.")] = False,
-) -> None:
-    """Play a person whose agent learns their wishes, and measure what was learned."""
-    from turnwise.demo.play import DemoOptions, run_demo
-
-    if stream is not None or rounds is not None or switch or go_on:
-        from turnwise.demo.streams.play import StreamPlay, run_stream_demo
-        from turnwise.demo.streams.recipe import read_switches
-        from turnwise.demo.streams.table import STREAMS, stream_recipe
-
-        if stream not in STREAMS:
-            raise ConfigError(f"--stream is one of {', '.join(STREAMS)}; --rounds, --switch and --go-on go with it")
-        if (
-            skills
-            or url
-            or token
-            or simulator_url
-            or simulator_model
-            or problems
-            or interactions
-            or persona != "reader"
-        ):
-            raise ConfigError(
-                "--stream goes with --model, --seed, --out, --rounds, --switch, --go-on and --quick alone"
-            )
-        served = EMBEDDED if model == AUTO else model
-        options = StreamPlay(out_folder, served, seed, quick, rounds, read_switches(switch or []), go_on)
-        run_stream_demo(stream_recipe(stream), options, out)
-        return
-    if skills:
-        from turnwise.demo.skills.run import run_skills_demo
-
-        if url or token or simulator_url or simulator_model or problems or interactions or persona != "reader":
-            raise ConfigError("--skills goes with --model, --seed, --out and --quick alone")
-        run_skills_demo(out_folder, model, seed, quick, out)
-        return
-
-    if url and model == AUTO:
-        raise ConfigError("--url needs --model: the base model of that server, under which its answers are scored")
-    result = run_demo(
-        DemoOptions(
-            persona=persona,
-            model=model,
-            method=method,
-            interactions=interactions,
-            seed=seed,
-            out=out_folder,
-            quick=quick,
-            problems=problems,
-            simulator_url=simulator_url,
-            simulator_model=simulator_model,
-            url=url,
-            token=token,
-        ),
-        out,
-    )
-    if result.faults:
-        raise TurnwiseError(f"the demo is not valid: {'; '.join(result.faults)}; the server's log is in {out_folder}")
 
 
 @app.command(epilog="Example: turnwise connect codex --dry-run")

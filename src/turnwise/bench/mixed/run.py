@@ -7,6 +7,7 @@ trained while the person is there, as is the default; behind it the streams are,
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -33,7 +34,7 @@ BLOCKS = 3
 UNDER_WAY_S = 120.0
 """Longest wait until rollouts are under way."""
 TRAINED_S = 900.0
-"""Longest wait until each stream was learned from."""
+"""Longest time for runs behind it, until each stream was learned from."""
 
 
 def bench_mixed(settings: Config, minutes: float, parallel: int, seed: int) -> BenchReport:
@@ -43,7 +44,7 @@ def bench_mixed(settings: Config, minutes: float, parallel: int, seed: int) -> B
     short: list[str] = []
     with tempfile.TemporaryDirectory(prefix="turnwise-mixed-") as place:
         folder, home = Path(place), Path(place) / "home"
-        tasks, last = (streams.written_tasks(folder, seeds, rng) for seeds in (streams.TRIED, streams.LAST))
+        tasks = streams.written_tasks(folder, streams.TRIED, rng)
         with running_server(home, _settings(settings)) as server:
             shown = streams.warm_start(home, folder)
             block = minutes * 60 / (2 * BLOCKS)
@@ -55,7 +56,7 @@ def bench_mixed(settings: Config, minutes: float, parallel: int, seed: int) -> B
                     talk(server, block, rng, beside)
                     if playing.poll() is not None:
                         short.append(str(number + 1))
-            ended = _finish(home, last, parallel)
+            ended = _finish(home, folder, rng, parallel)
             if short:
                 ended.append(f"the rollouts of block {', '.join(short)} ended before it did")
             versions = _learned(home)
@@ -101,23 +102,38 @@ def _steps(home: Path) -> int:
         return int(c.exec_driver_sql("SELECT count(*) FROM turns WHERE step IS NOT NULL").scalar_one())
 
 
-def _finish(home: Path, tasks: Path, parallel: int) -> list[str]:
-    """The person is gone: a last run is played whole, and what there is is trained on, until each stream was learned
-    from. Gives what the run said, and what failed: that is no reason to lose what was measured before."""
-    words = ["rollout", str(tasks), "--group", "4", "--parallel", str(parallel), "--run", "last"]
-    try:
-        said = streams.command(*words, home=home).strip().splitlines()
-        notes = [next((line for line in said if line.startswith("mean reward")), "it said nothing")]
-        streams.command("train", "now", home=home)
-        until = time.monotonic() + TRAINED_S
-        while not {PERSONAL, *streams.STREAMS} <= {name for found in _learned(home).values() for name in found}:
-            if time.monotonic() > until:
-                notes.append(f"after {TRAINED_S:.0f} s of updates not every stream was learned from")
-                break
-            time.sleep(2)
-    except TurnwiseError as e:
-        return [f"what was played behind it failed ({e})"]
+def _finish(home: Path, folder: Path, rng: random.Random, parallel: int) -> list[str]:
+    """The person is gone: what there is is trained on, and runs of new tasks are played whole, until each stream was
+    learned from. Gives what the runs said, and what failed: that is no reason to lose what was measured before."""
+    notes: list[str] = []
+    until = time.monotonic() + TRAINED_S
+    for number in itertools.count():
+        failed = _train(home)
+        if not (missing := sorted({PERSONAL, *streams.STREAMS} - set().union(*_learned(home).values()))):
+            break
+        if time.monotonic() > until:
+            notes.append(f"nothing of {', '.join(missing)} was learned from in {TRAINED_S:.0f} s {failed}".rstrip())
+            break
+        try:
+            tasks = streams.written_tasks(folder, str(streams.FIRST_LAST + number), rng)
+            words = ["rollout", str(tasks), "--group", "4", "--parallel", str(parallel), "--run", f"behind{number}"]
+            said = streams.command(*words, home=home).strip().splitlines()
+        except TurnwiseError as e:
+            notes.append(f"what was played behind it failed ({e})")
+            break
+        notes.append(
+            f"a run of new tasks: {next((line for line in said if line.startswith('mean reward')), 'it said nothing')}"
+        )
     return notes
+
+
+def _train(home: Path) -> str:
+    """Train on what is ready; gives why nothing was, where there is nothing: more may be after the next run."""
+    try:
+        streams.command("train", "now", "--wait", "--limit-min", "10", home=home)
+    except TurnwiseError as e:
+        return f"({e})"
+    return ""
 
 
 def _learned(home: Path) -> dict[int, dict[str, Any]]:
@@ -150,7 +166,8 @@ def _report(
         f"{minutes:g} minutes in {BLOCKS} blocks without and {BLOCKS} with rollouts, {parallel} of them at a time, by "
         f"turns; {len(alone.whole)} and {len(beside.whole)} answers of a person, {alone.failed + beside.failed} of "
         f"them failed; seed {seed}, {settings.model.path}. The model had learned {shown} solutions of tasks of "
-        f"{', '.join(streams.STREAMS)} before. Behind it one run was played whole: {'; '.join(ended)}."
+        f"{', '.join(streams.STREAMS)} before. Behind it what was ready was trained on; "
+        f"{'; '.join(ended) or 'no further run was needed'}."
     ]
     return BenchReport("turnwise bench mixed", figures, notes)
 

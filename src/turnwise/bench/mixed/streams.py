@@ -21,8 +21,9 @@ STREAMS: dict[str, Sequence[str]] = {
     "web": ("--pages", "click-test,click-button,click-link,focus-text"),
 }
 """What `turnwise tasks STREAM` is told."""
-SHOWN, TRIED, LAST = "1000-1002", "0-19", "100"
-"""Seeds of the tasks whose solutions are shown, of those that are tried beside the person, and of those behind it."""
+SHOWN, TRIED, FIRST_LAST = "1000-1002", "0-19", 100
+"""Seeds of the tasks whose solutions are shown, of those that are tried beside the person, and of those behind it,
+run by run."""
 COMMAND_S = 900.0
 SETTINGS: dict[str, object] = {
     "method": "grpo",
