@@ -50,7 +50,7 @@ RECIPE = StreamRecipe(
     families="families",
     seen=SEEN,
     unseen=UNSEEN,
-    whole=StreamScale(shown=3, examined=4, unseen=2, before=4, samples=2, rounds=14, tasks=12, group=8, rounds_s=560.0),
+    whole=StreamScale(shown=3, examined=4, unseen=2, before=4, samples=2, rounds=14, tasks=12, group=8, rounds_s=440.0),
     quick=StreamScale(shown=2, examined=1, unseen=1, before=1, samples=1, rounds=1, tasks=4, group=4, rounds_s=120.0),
     check=_check,
     task=_task,
