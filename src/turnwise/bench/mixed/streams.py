@@ -21,7 +21,7 @@ STREAMS: dict[str, Sequence[str]] = {
     "web": ("--pages", "click-test,click-button,click-link,focus-text"),
 }
 """What `turnwise tasks STREAM` is told."""
-SHOWN, TRIED, FIRST_LAST = "1000-1002", "0-19", 100
+SHOWN, TRIED, FIRST_LAST = "1000-1004", "0-19", 100
 """Seeds of the tasks whose solutions are shown, of those that are tried beside the person, and of those behind it,
 run by run."""
 COMMAND_S = 900.0
@@ -34,8 +34,9 @@ SETTINGS: dict[str, object] = {
     "max_tokens": 48,
     "temperature": 0.8,
     "cut_off": "score",
+    "dynamic_sampling": True,
 }
-"""Of each stream: its outcomes alone are learned from."""
+"""Of each stream: its outcomes alone are learned from, of groups whose rollouts did not all end alike."""
 
 
 def written_tasks(folder: Path, seeds: str, rng: random.Random) -> Path:
@@ -54,7 +55,8 @@ def warm_start(home: Path, folder: Path) -> int:
     shown.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     oracle = ["--agent", "oracle", "--group", "1", "--parallel", "2", "--form", "blocks", "--record", str(solutions)]
     command("rollout", str(shown), *oracle, home=home)
-    command("sft", str(solutions), "--lr", "5e-4", "--batch-tokens", "512", "--eval-share", "0", home=home)
+    told = ["--epochs", "3", "--lr", "5e-4", "--batch-tokens", "256", "--eval-share", "0"]
+    command("sft", str(solutions), *told, home=home)
     return solutions.read_text(encoding="utf-8").count("\n")
 
 
