@@ -17,7 +17,7 @@ from turnwise.errors import TurnwiseError
 
 STREAMS: dict[str, Sequence[str]] = {
     "terminal": ("--families", "append-line,copy-file,make-link,sort-lines"),
-    "tools": ("--families", "chain_sum,gcd,count_bits,letter_counting", "--no-python"),
+    "tools": ("--families", "syllogism,ransom_note,isomorphic_strings,course_schedule", "--no-python"),
     "web": ("--pages", "click-test,click-button,click-link,focus-text"),
 }
 """What `turnwise tasks STREAM` is told."""
