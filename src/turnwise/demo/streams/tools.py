@@ -71,7 +71,7 @@ RECIPE = StreamRecipe(
     families="families",
     seen=SEEN,
     unseen=UNSEEN,
-    whole=StreamScale(shown=3, examined=6, unseen=4, before=2, samples=2, rounds=14, tasks=7, group=8, rounds_s=560.0),
+    whole=StreamScale(shown=2, examined=6, unseen=4, before=2, samples=2, rounds=14, tasks=7, group=8, rounds_s=560.0),
     quick=StreamScale(shown=2, examined=1, unseen=1, before=1, samples=1, rounds=1, tasks=4, group=4, rounds_s=120.0),
     check=_check,
     task=_task,
