@@ -16,11 +16,13 @@ from pathlib import Path
 from turnwise.errors import TurnwiseError
 
 STREAMS: dict[str, Sequence[str]] = {
-    "terminal": ("--families", "append-line,copy-file,make-link,sort-lines"),
+    "terminal": ("--families", "append-line,replace-word,count-matching,sort-lines"),
     "tools": ("--families", "syllogism,ransom_note,isomorphic_strings,course_schedule", "--no-python"),
     "web": ("--pages", "click-test,click-button,click-link,focus-text"),
 }
 """What `turnwise tasks STREAM` is told."""
+SOLVED: dict[str, Sequence[str]] = {"web": ("--record",)}
+"""And beside it for tasks whose solutions are shown: how a page is solved depends on where things stand on it."""
 SHOWN, TRIED, FIRST_LAST = "1000-1004", "0-19", 100
 """Seeds of the tasks whose solutions are shown, of those that are tried beside the person, and of those behind it,
 run by run."""
@@ -32,7 +34,7 @@ SETTINGS: dict[str, object] = {
     "group_size": 4,
     "max_steps": 2,
     "max_tokens": 48,
-    "temperature": 0.8,
+    "temperature": 1.0,
     "cut_off": "score",
     "dynamic_sampling": True,
 }
@@ -51,7 +53,7 @@ def written_tasks(folder: Path, seeds: str, rng: random.Random) -> Path:
 def warm_start(home: Path, folder: Path) -> int:
     """Fine-tune on solutions of other tasks of the same kinds; gives how many there were. Raises TurnwiseError."""
     shown, solutions = folder / "shown.jsonl", folder / "solutions.jsonl"
-    lines = [line for stream in STREAMS for line in _made(stream, SHOWN, folder)]
+    lines = [line for stream in STREAMS for line in _made(stream, SHOWN, folder, SOLVED.get(stream, ()))]
     shown.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     oracle = ["--agent", "oracle", "--group", "1", "--parallel", "2", "--form", "blocks", "--record", str(solutions)]
     command("rollout", str(shown), *oracle, home=home)
@@ -60,10 +62,10 @@ def warm_start(home: Path, folder: Path) -> int:
     return solutions.read_text(encoding="utf-8").count("\n")
 
 
-def _made(stream: str, seeds: str, folder: Path) -> list[str]:
+def _made(stream: str, seeds: str, folder: Path, more: Sequence[str] = ()) -> list[str]:
     """The tasks of a stream with these seeds, their names told apart from those of the other streams."""
     file = folder / f"{stream}.jsonl"
-    command("tasks", stream, *STREAMS[stream], "--seeds", seeds, "--out", str(file))
+    command("tasks", stream, *STREAMS[stream], *more, "--seeds", seeds, "--out", str(file))
     tasks = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return [json.dumps(task | {"id": f"{stream}-{task['id']}"}) for task in tasks]
 
