@@ -126,8 +126,10 @@ def compute_signals(
     plain = texts_of(samples, range(len(samples)))
     told = [hinted_text(policy.tokenizer, samples[i], len(samples) + i) for i in hinted]
     by_base = config.teacher == "base"
+    compared = [i for i, s in enumerate(samples) if _recipe(s, config, recipes).beta_kl > 0]
+    as_base = [plain[i] for i in compared]
     of_policy = _micro(policy, plain if by_base else plain + told, config)
-    of_base = _micro(policy, plain + told if by_base else plain, config)
+    of_base = _micro(policy, as_base + told if by_base else as_base, config)
     of_policy, of_base = policy.ranks.deal(of_policy), policy.ranks.deal(of_base)
     total = len(of_policy) + len(of_base)
 
@@ -165,8 +167,8 @@ def compute_signals(
                 tokens=tokens[i],
                 temperature=temperature[i],
                 old=old[i],
-                ref=logprobs(ref_hidden, i, "base"),
-                ref_hidden=ref_hidden[i],
+                ref=logprobs(ref_hidden, i, "base") if i in ref_hidden else old[i],
+                ref_hidden=ref_hidden.get(i),
                 weight=losses.importance_weight(old[i], mu, config.tis_cap),
                 advantage=said[i][0],
                 takes_part=said[i][1],
@@ -176,6 +178,10 @@ def compute_signals(
             )
         )
     return signals
+
+
+def _recipe(sample: Sample, config: TrainConfig, recipes: Recipes | None) -> Recipe:
+    return (recipes or {}).get(sample.stream) or of_person(config)
 
 
 def hinted_samples(samples: Sequence[Sample], config: TrainConfig) -> list[int]:
@@ -323,10 +329,11 @@ def _gradient(
 ) -> tuple[dict[str, dict[str, float]], float]:
     """Add the clipped gradient over the samples at ``chosen``; gives sums by stream, and its norm before the clip.
 
-    Raises NotFinite.
+    Samples that have no part in it are not read. Raises NotFinite.
     """
     weights = TermWeights.of(signals, chosen, config)
-    groups = policy.ranks.deal(_micro(policy, texts_of(batch.samples, chosen), config))
+    read = [i for i in chosen if signals[i].moves(config)] or chosen[:1]
+    groups = policy.ranks.deal(_micro(policy, texts_of(batch.samples, read), config))
     sums: dict[str, dict[str, float]] = {}
     for done, rows in enumerate(groups):
         tick("training", done, len(groups))

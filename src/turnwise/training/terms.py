@@ -56,17 +56,21 @@ class Signals:
         """Whether more than the KL to the base model comes of it."""
         return self.has_teacher or bool(self.advantage.any())
 
+    def moves(self, config: TrainConfig) -> bool:
+        """Whether it has any part in the gradient."""
+        return self.teaches or recipe_of(self, config).beta_kl > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeSignals(Signals):
     """What is known where the model is at hand: whole distributions beside the sampled tokens' log-probs.
 
     ``ref_hidden`` [R, H] and ``teacher`` [R, H] are final hidden states: a distribution over the vocabulary in 1 % of
-    its size, at any temperature. ``teacher`` is None without a hint, and where the algorithm has no loss of its own on
-    it.
+    its size, at any temperature. ``ref_hidden`` is None where the stream has no KL to the base model, and ``teacher``
+    without a hint, and where the algorithm has no loss of its own on it.
     """
 
-    ref_hidden: Tensor
+    ref_hidden: Tensor | None
     teacher: Tensor | None
 
     @property
@@ -144,13 +148,18 @@ class _Positions:
         def per_token(term: dict[int, float]) -> Tensor:
             return torch.cat([torch.full_like(signals[i].old, term[i]) for i in order])
 
+        def hidden(of: Callable[[WholeSignals], Tensor | None]) -> Tensor:
+            """Zeros, which nothing reads, for samples without them; [N, 0] where none has them."""
+            wide = max((found.shape[-1] for s in parts if (found := of(s)) is not None), default=0)
+            return torch.cat([s.old.new_zeros(s.length, wide) if (h := of(s)) is None else h for s in parts])
+
         return cls(
             tokens=joined(lambda s: s.tokens),
             temperature=joined(lambda s: s.temperature),
             old=joined(lambda s: s.old),
             ref=joined(lambda s: s.ref),
-            ref_hidden=joined(lambda s: s.ref_hidden),
-            teacher=joined(lambda s: torch.zeros_like(s.ref_hidden) if s.teacher is None else s.teacher),
+            ref_hidden=hidden(lambda s: s.ref_hidden),
+            teacher=hidden(lambda s: s.teacher),
             tis=joined(lambda s: s.weight),
             advantage=joined(lambda s: s.advantage),
             w_pg=per_token(weights.pg),
@@ -217,10 +226,12 @@ def _loss(
     own = torch.log_softmax(logits, dim=-1)
     logp = at_temperature(logits, at.temperature).gather(-1, at.tokens.unsqueeze(-1)).squeeze(-1)
     surrogate, clipped = losses.clipped_surrogate(logp, at.old, at.advantage, at.tis, config.clip_low, config.clip_high)
-    base = torch.log_softmax(policy.logits(at.ref_hidden, "base").detach(), dim=-1)
     pg = (at.w_pg * surrogate).sum()
-    kl = (at.w_kl * losses.divergence(own, base, "reverse")).sum()
-    loss, opd = pg + recipe.beta_kl * kl, 0.0
+    loss, kl, opd = pg, 0.0, 0.0
+    if recipe.beta_kl:
+        base = torch.log_softmax(policy.logits(at.ref_hidden, "base").detach(), dim=-1)
+        apart = (at.w_kl * losses.divergence(own, base, "reverse")).sum()
+        loss, kl = loss + recipe.beta_kl * apart, apart.item()
     extra, taught = algorithm_of(config, method=recipe.method).extra_loss(), at.w_opd.nonzero().squeeze(-1)
     if extra is not None and len(taught):
         teacher = policy.logits(at.teacher[taught], "base" if config.teacher == "base" else "parent")
@@ -230,7 +241,7 @@ def _loss(
     logp = logp.detach()
     return loss, {
         "pg": pg.item(),
-        "kl": kl.item(),
+        "kl": kl,
         "k3": (at.w_kl * losses.k3(logp, at.ref)).sum().item(),
         "opd": opd,
         "ratio": losses.ratio(logp, at.old).sum().item(),

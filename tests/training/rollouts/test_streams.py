@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from tests.training.stepping import assert_close
 from tests.training.tiny import batch, no_tick, sample, shake, train_config
 from turnwise.config import Recipe
+from turnwise.training.batching import Row
 from turnwise.training.policy import Policy
 from turnwise.training.step import compute_signals, optimiser_step, plan, step_scale
 from turnwise.types import Sample, TaskGroup
@@ -94,6 +96,47 @@ def test_a_constant_group_dilutes_nothing_but_its_kl(tiny_dir: Path) -> None:
     without, _ = gradient(tiny_dir, alone, {"web": recipe(beta_kl=0.0)})
     beside, _ = gradient(tiny_dir, WEB, {"web": recipe(beta_kl=0.0)})
     assert_close(without, beside, 1e-5)
+
+
+def read_texts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Which sample of which pass is read by the model, from now on: `base`, `policy`, or `trained`."""
+    read: list[tuple[str, int]] = []
+    hidden, reference, of_base = Policy.hidden, Policy.reference, [False]
+
+    def seen(self: Policy, rows: Sequence[Row], recompute: bool = False) -> Tensor:
+        which = "base" if of_base[0] else "trained" if torch.is_grad_enabled() else "policy"
+        read.extend((which, span.sample) for row in rows for span in row.spans)
+        return hidden(self, rows, recompute)
+
+    @contextmanager
+    def as_base(self: Policy) -> Iterator[None]:
+        of_base[0] = True
+        with reference(self):
+            yield
+        of_base[0] = False
+
+    monkeypatch.setattr(Policy, "hidden", seen)
+    monkeypatch.setattr(Policy, "reference", as_base)
+    return read
+
+
+def test_without_a_kl_nothing_is_read_under_the_base_model_and_what_teaches_nothing_is_not_trained_on(
+    tiny_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = read_texts(monkeypatch)
+    gradient(tiny_dir, WEB, {"web": recipe(beta_kl=0.0)})
+    teaching = [i for i, one in enumerate(WEB) if one.group and not one.group.id.endswith("constant")]
+    assert set(read) == {*(("policy", i) for i in range(len(WEB))), *(("trained", i) for i in teaching)}
+    read.clear()
+    gradient(tiny_dir, WEB, {"web": recipe(beta_kl=0.1)})
+    assert set(read) == {(which, i) for which in ("policy", "base", "trained") for i in range(len(WEB))}
+
+
+def test_a_step_of_which_nothing_teaches_has_no_gradient(tiny_dir: Path) -> None:
+    constant = [one for one in WEB if one.group and one.group.id.endswith("constant")]
+    found, metrics = gradient(tiny_dir, constant, {"web": recipe(beta_kl=0.0)})
+    assert all(not part.any() for part in found)
+    assert metrics["pg"] == 0 and metrics["kl"] == 0 and metrics["tokens"] > 0
 
 
 def by_hand(folder: Path, samples: list[Sample], advantages: dict[str, float], averaged: str) -> list[Tensor]:
