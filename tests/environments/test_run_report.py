@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,4 @@ def test_each_run_says_where_its_report_is(tmp_path: Path, agent: str, reward: i
     page = (tmp_path / "home" / "rollouts" / "one" / "report.md").read_text()
     assert "rollouts/one/report.md" in done.output.replace("\n", "") and f"| t | {reward} {reward} |" in page
     assert ("echo b > a" in page) == (agent == "oracle")
+    assert os.getpriority(os.PRIO_PROCESS, 0) >= 10, "a run takes the processor from a person's answers"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Sequence
 from contextlib import closing
@@ -87,6 +88,7 @@ def rollout(
     from turnwise.sandbox.choice import Sandboxes
     from turnwise.trajectories.record import written_trajectory
 
+    os.nice(max(0, 10 - os.nice(0)))  # neither we nor the environments take the processor from a person's answers
     if agent not in (known := ("minimal", *PROGRAMS, *SCRIPTED)):
         raise ConfigError(f"there is no agent {agent!r}, only {', '.join(known)}")
     if form not in FORMS:
