@@ -129,7 +129,7 @@ test-long: pull postgres sandbox desktop swe browser sites ## the widest tests o
 	$(PYTEST) -m "long and not clients and not tinker and not attacks and not widest"
 
 .PHONY: test-widest
-test-widest: pull sandbox desktop ## 50 kills of each loop while rollouts are played, and every family of the desktop (a quarter of an hour)
+test-widest: pull sandbox desktop browser ## 50 kills of each loop while rollouts are played, every family of the desktop, a person beside three streams (half an hour)
 	$(PYTEST) -m widest
 
 .PHONY: test-gate
