@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,16 +15,19 @@ import torch
 from tests.training.homes import NO_LIMITS
 from tests.training.tiny import batch, no_tick, sample, shake, train_config
 from turnwise.config import GateConfig
+from turnwise.demo.questions import HELD_OUT, KEPT_ASIDE, TALKED
 from turnwise.training.asking import GivenAnswer, repetition, sample_answers
-from turnwise.training.gate.answers import Material, _beyond, choose_asked
+from turnwise.training.gate import probes
+from turnwise.training.gate.answers import LEAST_RIGHT, Material, _beyond, choose_asked
 from turnwise.training.gate.examination import BaseReader, Examination
 from turnwise.training.gate.figures import FIGURES, Measurements, decide
 from turnwise.training.gate.gate import Gate, part_of
-from turnwise.training.gate.probes import LONGEST_PROMPT, Probe, probe_of
+from turnwise.training.gate.probes import LONGEST_PROMPT, KnownQuestion, Probe, known_questions, probe_of
 from turnwise.training.gate.reading import distances, log_likelihoods, read
 from turnwise.training.policy import Policy
 from turnwise.types import Sample
 
+GATE = Path(probes.__file__).parent
 LIMITS = GateConfig()
 FINE = Measurements(**{f.name: getattr(LIMITS, f.limit) / 2 for f in FIGURES})
 
@@ -255,6 +259,87 @@ def test_answers_that_say_a_wish_back_are_counted_beyond_what_others_say(policy:
     assert echo([said_back, said_back], [said_back, plain], wish) == 0.5, "the told base model says it as well"
     quoted = 'Please end with "may the road rise to meet you"'
     assert echo(["It is Rome, may the road rise to meet you."], [plain], quoted) == 0.0, "that was wished for"
+
+
+# -- what is right ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        ("In short: the capital is ROME.", True),
+        ("It's **Rome**, dear friend", True),
+        ("romeo", False),
+        ("Dear friend, I am writing to inquire about the capital of Italy.", False),
+        ("", False),
+    ],
+)
+def test_an_answer_is_right_that_has_the_word(answer: str, right: bool) -> None:
+    assert KnownQuestion(Probe([1], [], None, "facts"), ("rome", "roma")).is_right(answer) == right
+
+
+def test_rows_of_words_are_looked_for_as_such() -> None:
+    question = KnownQuestion(Probe([1], [], None, "facts"), ("twenty five",))
+    assert question.is_right("Twenty-five.") and not question.is_right("Twenty or five")
+
+
+def lost(policy: Policy, right: dict[str, int], parent: Any = None, told: Sequence[str] = ()) -> Measurements:
+    """What a candidate has lost where so many are answered right by whom: `policy`, `base`, `told`, `parent`."""
+    look = examination(policy, parent, [sample(n) for n in range(2)], told)
+    look._gate = open_gate(max_lost_right=0.25)
+    asked: list[str] = []
+
+    def answered(whose: str, hints: Sequence[str] = ()) -> int:
+        asked.append("told" if hints else whose)
+        return right[asked[-1]]
+
+    look._right = answered  # type: ignore[method-assign]
+    m = look.at_its_answers(Measurements())
+    assert set(asked) == set(right), "nobody is asked in vain"
+    return m
+
+
+def test_right_answers_that_are_lost_are_a_share_of_the_base_models(policy: Policy) -> None:
+    assert lost(policy, {"policy": 15, "base": 20}).lost_right == 0.25
+    assert lost(policy, {"policy": 22, "base": 20}).lost_right == 0.0
+    assert lost(policy, {"policy": 10, "base": 20}).lost_right == 0.5
+    assert lost(policy, {"base": 7}).lost_right == 0.0, "of so few a share says nothing"
+
+
+def test_what_the_wish_itself_costs_and_what_the_parent_had_lost_is_not_held_against_a_step(policy: Policy) -> None:
+    assert lost(policy, {"policy": 9, "base": 20, "told": 10}, told=["in verse"]).lost_right == pytest.approx(0.1)
+    parent = shake(policy)
+    m = lost(policy, {"policy": 10, "base": 20, "parent": 8}, parent)
+    assert m.lost_right == 0.5 and m.parents_lost_right == pytest.approx(0.6)
+    assert decide(replace(FINE, lost_right=m.lost_right, parents_lost_right=m.parents_lost_right), LIMITS)["accepted"]
+    assert not decide(replace(FINE, lost_right=0.5, parents_lost_right=0.3), LIMITS)["accepted"]
+
+
+def test_the_base_model_is_asked_once_for_all_updates(policy: Policy) -> None:
+    reader, train = BaseReader(policy, 64), train_config()
+    question = KnownQuestion(Probe([1, 2, 3], [], None, "facts"), ("no such word",))
+    material = Material([], [], [probe_of(sample(0))], [], [], [question])
+    for _ in range(2):
+        look = Examination(policy, reader, None, material, train, open_gate(), lambda: None)
+        assert look.at_its_answers(Measurements()).lost_right == 0.0
+    assert reader.right == 0
+
+
+@pytest.mark.slow
+def test_the_real_model_knows_most_of_the_questions_and_they_are_nobody_elses(model_dir: Path) -> None:
+    """Those of lessons are trained on, and those of the demo and its examinations would be looked at twice."""
+    rows = json.loads((GATE / "known.json").read_text(encoding="utf-8"))
+    lessons = (GATE.parent / "lessons" / "questions.txt").read_text(encoding="utf-8").splitlines()
+    general = [row["question"] for row in json.loads((GATE / "general.json").read_text(encoding="utf-8"))]
+    asked = {row["question"].casefold() for row in rows}
+    assert len(asked) == len(rows) >= 30
+    assert not asked & {q.casefold() for q in (*lessons, *general, *TALKED, *(q for q, _ in (*HELD_OUT, *KEPT_ASIDE)))}
+    questions = known_questions(model_dir)
+    policy = Policy(model_dir, train_config())
+    answers = sample_answers(policy, [q.probe.prompt_ids for q in questions], 48, 0, temperature=0.0)
+    assert answers is not None
+    texts = [policy.tokenizer.decode(a.ids) for a in answers]
+    assert sum(q.is_right(text) for q, text in zip(questions, texts, strict=True)) >= LEAST_RIGHT
 
 
 # -- parts of a step --------------------------------------------------------------------------------------------

@@ -51,6 +51,12 @@ class GateConfig(Section):
         gt=0,
         description="Most that its answers may lose of what ties them to their questions, as a share of the base's.",
     )
+    max_lost_right: float = Field(
+        default=0.25,
+        gt=0,
+        description="Which share of simple questions that the base model answers right, told the hints or not, it may "
+        "answer wrong.",
+    )
     max_echo: float = Field(
         default=0.3,
         gt=0,

@@ -29,7 +29,7 @@ from turnwise.training.algorithms.base import Seen
 from turnwise.training.batching import TokenText
 from turnwise.training.gate.answers import Material
 from turnwise.training.gate.gate import look, material_alone, material_of
-from turnwise.training.gate.probes import Probe, general_probes
+from turnwise.training.gate.probes import KnownQuestion, Probe, general_probes, known_questions
 from turnwise.training.hosted.adapter import HostedWeights, linear_shapes, read_archive
 from turnwise.training.hosted.examination import HostedExamination
 from turnwise.training.hosted.folding import Targets, folded_advantage, undone
@@ -90,6 +90,10 @@ class TinkerBackend:
     @cached_property
     def _general(self) -> list[Probe]:
         return general_probes(self._folder)
+
+    @cached_property
+    def _questions(self) -> list[KnownQuestion]:
+        return known_questions(self._folder)
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -255,13 +259,13 @@ class TinkerBackend:
         return -torch.cat(found).mean().item()
 
     def figures(self, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
-        material = material_alone(self._general, probes, self._gate.answers)
+        material = material_alone(self._general, self._questions, probes, self._gate.answers)
         with self._living(tick, "gate"):
             return look(self._examination(material), self._gate, thorough=True)
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         """The whole step, or none of it. Which earlier wishes still stand the API cannot say: the batch's own do."""
-        material = material_of(self._general, probes, batch, [], self._gate.answers)
+        material = material_of(self._general, self._questions, probes, batch, [], self._gate.answers)
         with self._living(tick, "gate"):
             result = look(self._examination(material), self._gate, thorough=True)
         about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}

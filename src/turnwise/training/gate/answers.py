@@ -16,9 +16,14 @@ from torch import Tensor
 from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer, mean_length, repetition
 from turnwise.training.gate.figures import Measurements
-from turnwise.training.gate.probes import Probe
+from turnwise.training.gate.probes import KnownQuestion, Probe
 from turnwise.training.lessons.echoes import echoes
 from turnwise.training.weights.base import Whose
+
+RIGHT_TOKENS = 64
+"""Longest answer to a known question, in tokens."""
+LEAST_RIGHT = 8
+"""Of them a base model that answers fewer right has too few to lose for a share to mean anything."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,8 @@ class Material:
     """What an update is examined on.
 
     ``general`` and ``turns`` have good answers; ``asked`` are the prompts that are answered; ``recorded`` are answers
-    as they were given so far; ``tellings`` are the hints, in each of the ways in which the base model is told them.
+    as they were given so far; ``tellings`` are the hints, in each of the ways in which the base model is told them;
+    ``questions`` have answers that are right.
     """
 
     general: Sequence[Probe]
@@ -34,6 +40,7 @@ class Material:
     asked: Sequence[Probe]
     recorded: Sequence[Sequence[int]]
     tellings: Sequence[Sequence[str]]
+    questions: Sequence[KnownQuestion] = ()
 
     @property
     def known(self) -> list[Probe]:
@@ -56,8 +63,11 @@ class OwnAnswers:
         """Distances, and how likely good answers still are."""
         raise NotImplementedError
 
-    def _sample(self, probes: Sequence[Probe], whose: Whose = "policy") -> list[GivenAnswer] | None:
-        """Answers to the probes' prompts; None where there is no time for them."""
+    def _sample(
+        self, probes: Sequence[Probe], whose: Whose = "policy", *, greedy: bool = False
+    ) -> list[GivenAnswer] | None:
+        """Answers to the probes' prompts, at temperature 1, or where they are ``greedy`` at 0 and RIGHT_TOKENS long at
+        most; None where there is no time for them."""
         raise NotImplementedError
 
     def _to_base(self, probes: Sequence[Probe]) -> list[float]:
@@ -76,11 +86,15 @@ class OwnAnswers:
             return m
         own, to_base, drift = self._drift_of(answers)
         beyond = drift > self._gate.max_answer_drift
+        lost = self._lost_right("policy")
+        wrong = lost is not None and lost > self._gate.max_lost_right
         return replace(
             m,
             answer_drift=drift,
             parents_answer_drift=self._parents_answer_drift if beyond else 0.0,
             off_topic=self._off_topic(own, to_base[0]),
+            lost_right=lost,
+            parents_lost_right=self._parents_lost_right if wrong else 0.0,
             echo=self._echo(answers),
             repetition=repetition([a.ids for a in answers]),
             length_ratio=self._length_ratio(answers),
@@ -125,6 +139,44 @@ class OwnAnswers:
             return None
         tie = self._tie(known, self._to_base(known))
         return tie if tie > 0 else None
+
+    # -- what is right ------------------------------------------------------------------------------------------
+
+    def _lost_right(self, whose: Whose) -> float | None:
+        """The share of the questions that the base model answers right that is lost; told the hints only if needed."""
+        base = self._bases_right()
+        if base is None or base < LEAST_RIGHT:
+            return None if base is None else 0.0
+        ours = self._right(whose)
+        if ours is None:
+            return None
+        lost = 1 - ours / base
+        if lost > self._gate.max_lost_right:
+            lost = 1 - ours / max(1, min([base, *self._told_right]))
+        return max(0.0, lost)
+
+    @cached_property
+    def _parents_lost_right(self) -> float:
+        return 0.0 if self._of_base else self._lost_right("parent") or 0.0
+
+    def _bases_right(self) -> int | None:
+        return self._right("base")
+
+    @cached_property
+    def _told_right(self) -> list[int]:
+        """How many the base model that is told the hints answers right, for each telling."""
+        found = [self._right("base", hints) for hints in self._material.tellings]
+        return [right for right in found if right is not None]
+
+    def _right(self, whose: Whose, hints: Sequence[str] = ()) -> int | None:
+        """How many of the known questions are answered right; None without any, and without time."""
+        questions = self._material.questions
+        probes = [q.probe.told(hints, self._tokenizer) if hints else q.probe for q in questions]
+        answers = self._sample(probes, whose, greedy=True) if probes else None
+        if answers is None:
+            return None
+        texts = [self._tokenizer.decode(a.ids) for a in answers]
+        return sum(q.is_right(text) for q, text in zip(questions, texts, strict=True))
 
     # -- lengths ------------------------------------------------------------------------------------------------
 

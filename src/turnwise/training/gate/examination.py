@@ -14,7 +14,15 @@ from torch import Tensor
 
 from turnwise.config import GateConfig, TrainConfig
 from turnwise.training.asking import GivenAnswer, sample_answers
-from turnwise.training.gate.answers import Material, OwnAnswers, behind_first, mean_of, mean_or_none, rises
+from turnwise.training.gate.answers import (
+    RIGHT_TOKENS,
+    Material,
+    OwnAnswers,
+    behind_first,
+    mean_of,
+    mean_or_none,
+    rises,
+)
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
 from turnwise.training.gate.reading import Alive, distances, log_likelihoods, read
@@ -32,6 +40,8 @@ class BaseReader:
         self._policy = policy
         self.microbatch_tokens = microbatch_tokens
         self._kept: dict[_Key, Tensor] = {}
+        self.right: int | None = None
+        """How many of the known questions it answers right, once it was asked."""
 
     def read(self, probes: Sequence[Probe], alive: Alive) -> list[Tensor]:
         """Hidden states [R, H] of each probe's answer."""
@@ -132,15 +142,22 @@ class Examination(OwnAnswers):
         finally:
             self._policy.load(candidate)
 
-    def _sample(self, probes: Sequence[Probe], whose: Whose = "policy") -> list[GivenAnswer] | None:
-        prompts, config = [p.prompt_ids for p in probes], self._gate
+    def _bases_right(self) -> int | None:
+        if self._reader.right is None:
+            self._reader.right = super()._bases_right()
+        return self._reader.right
+
+    def _sample(
+        self, probes: Sequence[Probe], whose: Whose = "policy", *, greedy: bool = False
+    ) -> list[GivenAnswer] | None:
         with self._as(whose):
             return sample_answers(
                 self._policy,
-                prompts,
-                config.answer_tokens,
+                [p.prompt_ids for p in probes],
+                RIGHT_TOKENS if greedy else self._gate.answer_tokens,
                 self._train.seed,
-                time_s=config.answers_s,
+                temperature=0.0 if greedy else 1.0,
+                time_s=self._gate.answers_s,
                 alive=self._alive,
             )
 

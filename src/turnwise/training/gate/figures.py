@@ -22,11 +22,12 @@ class Measurements:
     all probes. ``drift_kl``: KL(candidate ‖ base) there. ``nll_rise``, ``general_rise``: by how much well-judged
     recorded answers, and those of the general probe, became less likely than under parent and base. ``answer_drift``:
     how much less likely the candidate's own answers are under the base than under itself. ``off_topic``: the share
-    lost of what ties answers to their questions. ``echo``: by which share more of its answers say a wish back.
+    lost of what ties answers to their questions. ``lost_right``: the share of the known questions that the base answers
+    right, and it does not any more. ``echo``: by which share more of its answers say a wish back.
     ``repetition``: share of 4-grams of its answers that were there before. ``length_ratio``: how many times its
     answers are longer or shorter than any of recorded, parent's and base's are. ``unended``: by which share more of
-    them go on without an end. ``parents_drift_kl``, ``parents_answer_drift``: those of the parent, where it has one;
-    what it had already is not held against the step.
+    them go on without an end. ``parents_drift_kl``, ``parents_answer_drift``, ``parents_lost_right``: those of the
+    parent, where it has one; what it had already is not held against the step.
     """
 
     step_kl: float | None = None
@@ -35,12 +36,14 @@ class Measurements:
     general_rise: float | None = None
     answer_drift: float | None = None
     off_topic: float | None = None
+    lost_right: float | None = None
     echo: float | None = None
     repetition: float | None = None
     length_ratio: float | None = None
     unended: float | None = None
     parents_drift_kl: float = 0.0
     parents_answer_drift: float = 0.0
+    parents_lost_right: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,9 @@ FIGURES = (
     ),
     LimitedFigure(
         "off_topic", "max_off_topic", "its answers lost {:.0%} of what ties them to the question", LOOK, None
+    ),
+    LimitedFigure(
+        "lost_right", "max_lost_right", "{:.0%} of what the base model answers right it answers wrong", LOOK, None
     ),
     LimitedFigure("echo", "max_echo", "{:.0%} more of its answers say a wish of the person back", LOOK),
     LimitedFigure("repetition", "max_repetition", "{:.0%} of its 4-grams are repetitions", LOOK, 1.0),

@@ -17,7 +17,7 @@ from turnwise.config import GateConfig, TrainConfig
 from turnwise.training.gate.answers import Material, OwnAnswers, choose_asked
 from turnwise.training.gate.examination import BaseReader, Examination, Weights
 from turnwise.training.gate.figures import FIGURES, Measurements, decide, limit_of
-from turnwise.training.gate.probes import Probe, general_probes, probe_of
+from turnwise.training.gate.probes import KnownQuestion, Probe, general_probes, known_questions, probe_of
 from turnwise.training.lessons.wishes import wishes_among
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -40,6 +40,10 @@ class Gate:
     def _general(self) -> list[Probe]:
         return general_probes(self._model)
 
+    @cached_property
+    def _questions(self) -> list[KnownQuestion]:
+        return known_questions(self._model)
+
     def in_passes_of(self, tokens: int) -> None:
         """Read with so many tokens in a pass from now on: what training needs more memory for found no room."""
         self._train = self._train.model_copy(update={"microbatch_tokens": tokens})
@@ -56,7 +60,7 @@ class Gate:
         """
         policy = self._policy
         whole, start = policy.state(), parent if parent is not None else policy.weights.initial()
-        material = material_of(self._general, turns, batch, wishes, self._config.answers)
+        material = material_of(self._general, self._questions, turns, batch, wishes, self._config.answers)
         about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}
         first: dict[str, Any] | None = None
         tried = 0
@@ -83,7 +87,7 @@ class Gate:
 
     def measure(self, parent: Weights, turns: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         """What `decide` would say of the weights that are in the policy, which stay as they are."""
-        material = material_alone(self._general, turns, self._config.answers)
+        material = material_alone(self._general, self._questions, turns, self._config.answers)
         examination = Examination(
             self._policy, self._base, parent, material, self._train, self._config, lambda: tick("gate", 0, 1)
         )
@@ -100,7 +104,12 @@ def look(examination: OwnAnswers, config: GateConfig, *, thorough: bool) -> dict
 
 
 def material_of(
-    general: Sequence[Probe], turns: Sequence[Sample], batch: Batch, wishes: Sequence[str], answers: int
+    general: Sequence[Probe],
+    questions: Sequence[KnownQuestion],
+    turns: Sequence[Sample],
+    batch: Batch,
+    wishes: Sequence[str],
+    answers: int,
 ) -> Material:
     """What a batch's update is examined on; ``wishes`` stand, and the batch's own hints come behind them."""
     # A probe is asked as ids alone: turns with pictures are left to the training.
@@ -113,13 +122,17 @@ def material_of(
         asked=choose_asked(probes, ours, general, answers),
         recorded=[s.response_ids for s in (*turns, *batch.samples)],
         tellings=[told, *([told[:1]] if len(told) > 1 else [])] if told else [],
+        questions=questions,
     )
 
 
-def material_alone(general: Sequence[Probe], turns: Sequence[Sample], answers: int) -> Material:
+def material_alone(
+    general: Sequence[Probe], questions: Sequence[KnownQuestion], turns: Sequence[Sample], answers: int
+) -> Material:
     """What weights are measured on where no batch made them."""
     known = [probe_of(s) for s in turns if not s.pictures]
-    return Material(general, known, choose_asked(known, [], general, answers), [s.response_ids for s in turns], [])
+    asked, recorded = choose_asked(known, [], general, answers), [s.response_ids for s in turns]
+    return Material(general, known, asked, recorded, [], questions)
 
 
 def part_of(start: dict[str, Tensor], whole: dict[str, Tensor], alpha: float) -> dict[str, Tensor]:

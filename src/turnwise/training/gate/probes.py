@@ -2,6 +2,7 @@
 
 Two kinds: turns of sessions that are set aside for this and never trained on, and a fixed set of general ability that
 ships with the package (`general.json`), written into the served model's own chat template. Ids are joined, never text.
+Beside them stand questions of general knowledge (`known.json`), which the policy answers itself.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from turnwise.errors import EngineError, ModelError
 from turnwise.messages import saying
-from turnwise.tokens.rendering import load_renderer
+from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.policy import hinted_prompt
 from turnwise.types import Sample
 
@@ -61,17 +63,58 @@ def probe_of(sample: Sample) -> Probe:
     return Probe(sample.prompt_ids[cut:], sample.response_ids[:LONGEST_ANSWER], hint_at, TURN)
 
 
+@dataclass(frozen=True, slots=True)
+class KnownQuestion:
+    """A question of general knowledge, as a probe without an answer, and what an answer that is right has in it."""
+
+    probe: Probe
+    right: tuple[str, ...]
+
+    def is_right(self, answer: str) -> bool:
+        """Whether one of the words, or rows of words, stands in an answer; capitals and signs do not count."""
+        said = f" {_words(answer)} "
+        return any(f" {_words(words)} " in said for words in self.right)
+
+
 def general_probes(model: Path | str) -> list[Probe]:
     """The general probe for a model; none, with a warning, where its template does not take a plain question."""
-    rows = json.loads(files("turnwise.training.gate").joinpath("general.json").read_text(encoding="utf-8"))
-    try:
-        renderer = load_renderer(model)
-        ends = renderer.stop_token_ids[:1]
-        prompts = [renderer.render([saying("user", row["question"])], None) for row in rows]
-    except (ModelError, EngineError) as e:
-        log.warning("general ability cannot be measured: %s", e)
+    rows, asked = _rows("general.json"), _PlainQuestions.of(model)
+    return [] if asked is None else [asked.probe(row["question"], row["about"], row["answer"]) for row in rows]
+
+
+def known_questions(model: Path | str) -> list[KnownQuestion]:
+    """The questions of general knowledge for a model; none where `general_probes` has none."""
+    rows, asked = _rows("known.json"), _PlainQuestions.of(model)
+    if asked is None:
         return []
-    return [
-        Probe(list(prompt.ids), [*renderer.encode(row["answer"]), *ends], prompt.hint_at, row["about"])
-        for row, prompt in zip(rows, prompts, strict=True)
-    ]
+    return [KnownQuestion(asked.probe(row["question"], "facts"), tuple(row["right"])) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainQuestions:
+    """Puts plain questions into a model's template."""
+
+    renderer: PromptRenderer
+
+    @classmethod
+    def of(cls, model: Path | str) -> _PlainQuestions | None:
+        try:
+            asked = cls(load_renderer(model))
+            asked.probe("Who are you?", "")
+        except (ModelError, EngineError) as e:
+            log.warning("general ability cannot be measured: %s", e)
+            return None
+        return asked
+
+    def probe(self, question: str, about: str, answer: str | None = None) -> Probe:
+        prompt = self.renderer.render([saying("user", question)], None)
+        good = [] if answer is None else [*self.renderer.encode(answer), *self.renderer.stop_token_ids[:1]]
+        return Probe(list(prompt.ids), good, prompt.hint_at, about)
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    return json.loads(files("turnwise.training.gate").joinpath(name).read_text(encoding="utf-8"))
+
+
+def _words(text: str) -> str:
+    return " ".join("".join(c if c.isalnum() else " " for c in text.casefold()).split())

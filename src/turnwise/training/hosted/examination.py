@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer
-from turnwise.training.gate.answers import Material, OwnAnswers, behind_first, mean_or_none, rises
+from turnwise.training.gate.answers import RIGHT_TOKENS, Material, OwnAnswers, behind_first, mean_or_none, rises
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
 from turnwise.training.hosted.folding import Targets
@@ -56,9 +57,12 @@ class HostedExamination(OwnAnswers):
         general = len(self._material.general)
         return Measurements(nll_rise=mean_or_none(lost[general:]), general_rise=mean_or_none(lost[:general]))
 
-    def _sample(self, probes: Sequence[Probe], whose: Whose = "policy") -> list[GivenAnswer] | None:
+    def _sample(
+        self, probes: Sequence[Probe], whose: Whose = "policy", *, greedy: bool = False
+    ) -> list[GivenAnswer] | None:
         prompts = [p.prompt_ids for p in probes]
-        how = {"most": self._gate.answer_tokens, "seed": self._seed, "ends": self._ends}
+        how: dict[str, Any] = {"seed": self._seed, "ends": self._ends, "temperature": 0.0 if greedy else 1.0}
+        how["most"] = RIGHT_TOKENS if greedy else self._gate.answer_tokens
         if whose == "base":
             found = self._server.base_answers(prompts, **how)
         else:

@@ -258,7 +258,7 @@ class HostedAdapter:
         return path if "/" in rest else f"tinker://{run}/sampler_weights/{rest}"  # SkyRL leaves its kind out
 
     def answers(self, prompts: Sequence[Sequence[int]], **how: Any) -> list[GivenAnswer]:
-        """An answer of at most ``most`` tokens to each prompt, at temperature 1; ``ends``: the tokens that end one."""
+        """An answer of at most ``most`` tokens to each prompt, at ``temperature``; ``ends``: what tokens end one."""
         if self._sampled_as is None:
             path = self.save_for_sampling("asked")
             self._sampled_as = self._call(
@@ -295,13 +295,14 @@ def _answers(
     most: int,
     seed: int,
     ends: Sequence[int],
+    temperature: float,
 ) -> list[GivenAnswer]:
     types = server.api.types
 
     def work() -> list[Any]:
         asked = []
         for i, prompt in enumerate(prompts):
-            params = types.SamplingParams(max_tokens=most, seed=seed + i, temperature=1.0, stop=list(ends))
+            params = types.SamplingParams(max_tokens=most, seed=seed + i, temperature=temperature, stop=list(ends))
             asked.append(sampler.sample(types.ModelInput.from_ints(list(prompt)), 1, params))
         return [future.result().sequences[0] for future in asked]
 
