@@ -55,6 +55,15 @@ class Group:
         places = [str(folder / "cgroup.procs") for folder in self._all()]
         return ["/bin/sh", "-c", _JOIN, "sh", *places, "--"] if places else []
 
+    def members(self) -> list[int] | None:
+        """The ids of all processes in it; None where none holds them."""
+        if not self.holds_processes:
+            return None
+        with contextlib.suppress(OSError):
+            told = (self.folders["pids"] / "cgroup.procs").read_text(encoding="ascii").split()
+            return [pid for each in told if (pid := int(each)) > 0]
+        return []
+
     def killed_for_memory(self) -> int:
         """How many of its processes the kernel has ended for want of memory."""
         if not self.holds_memory:

@@ -123,7 +123,10 @@ class Guest:
             more = GuestFolder(place).weigh(limits.entries)
             weight, entries = weight + more[0], entries + more[1]
         if self.process is not None and self.process.poll() is None:
-            weight += _held(_below(self.process.pid), of_memory=False)
+            # Where no group tells who is inside, every process of the machine is looked at.
+            inside = self.group.members()
+            inside = [each.pid for each in _below(self.process.pid)] if inside is None else inside
+            weight += _held(inside, of_memory=False)
         return weight > limits.disk_mb << 20 or entries >= limits.entries
 
     def killed_for_memory(self) -> int:
@@ -245,7 +248,7 @@ def _pid_in(said: bytes) -> int:
 def _used(pid: int) -> tuple[int, int]:
     """How many processes stand below one, and their memory together in bytes."""
     found = _below(pid)
-    memory = _held(found, of_memory=True)
+    memory = _held([each.pid for each in found], of_memory=True)
     for child in found:
         with contextlib.suppress(psutil.Error):
             memory += child.memory_info().rss
@@ -258,14 +261,14 @@ def _below(pid: int) -> list[psutil.Process]:
     return []
 
 
-def _held(processes: list[psutil.Process], of_memory: bool) -> int:
+def _held(processes: list[int], of_memory: bool) -> int:
     """Bytes of files that have no name any more and are open: those in memory (`memfd`), or those on a disk.
 
     One that is only mapped, or under way from process to process, is not seen.
     """
     found: dict[tuple[int, int], int] = {}
-    for process in processes:
-        with contextlib.suppress(OSError), os.scandir(f"/proc/{process.pid}/fd") as descriptors:
+    for pid in processes:
+        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:
             for each in descriptors:
                 with contextlib.suppress(OSError):
                     at = Path(each.path)
