@@ -92,7 +92,7 @@ def processor_ids(model: Path, *pictures: bytes, words: str = "What is it?") -> 
 
 
 def trainers_logprobs(server: Server, model: Path, sample: Any, version: int = 0) -> list[float]:
-    config = TrainConfig(device="cpu", dtype="float32", lora_rank=2)
+    config = TrainConfig(device="cpu", microbatch_tokens=256, dtype="float32", lora_rank=2)
     policy = Policy(Path(supported_model(str(model))), config, None, PictureStore(server.config.home))
     if version:
         policy.load(load_version_dir(version_dir(server.config.versions_dir, version)).weights)

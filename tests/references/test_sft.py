@@ -142,7 +142,7 @@ def test_the_same_tokens_are_learned(tmp_path: Path) -> None:
 def test_a_whole_run_gives_the_same_losses_and_weights(tmp_path: Path, padding_free: bool) -> None:
     folder = make_model(tmp_path / "model")
     theirs = trainer(folder, tmp_path / "out", **({"padding_free": True} if padding_free else {}))
-    config = TrainConfig(lora_rank=RANK, lora_alpha=ALPHA, device="cpu", dtype="float32")
+    config = TrainConfig(lora_rank=RANK, lora_alpha=ALPHA, device="cpu", microbatch_tokens=256, dtype="float32")
     policy = Policy(folder, config)
     start = policy.state()
     with torch.no_grad():

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import ValidationError
 from transformers import GraniteConfig, GraniteForCausalLM, MistralConfig, MistralForCausalLM
 
 from tests.training.tiny import VOCABULARY, by_the_model, ids, make_model, plain_model, sample, shake, train_config
 from turnwise.errors import AdapterError, ModelError
 from turnwise.training.batching import TokenText, merge_prefixes, row_of, texts_of
-from turnwise.training.policy import HINT_HEADER, Policy, hinted_prompt, pick_device, sampling_temperature
+from turnwise.training.policy import (
+    HINT_HEADER,
+    Policy,
+    hinted_prompt,
+    pick_device,
+    sampling_temperature,
+    with_passes,
+)
 
 
 def logprobs(policy: Policy, rows: list, temperature: float = 1.0) -> list[float]:
@@ -176,6 +184,15 @@ def test_a_model_that_rescales_its_logits_is_refused_at_start_up(tmp_path: Path)
     ).save_pretrained(folder)
     with pytest.raises(ModelError, match="vocabulary projection"):
         Policy(folder, train_config())
+
+
+def test_a_pass_on_a_gpu_holds_more_tokens_than_one_on_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert with_passes(train_config(microbatch_tokens=0)).microbatch_tokens == 256
+    assert with_passes(train_config(microbatch_tokens=64)).microbatch_tokens == 64
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # what a machine with a GPU says; it is not used
+    assert with_passes(train_config(microbatch_tokens=0, device="auto")).microbatch_tokens == 4096
+    with pytest.raises(ValidationError, match="64 or more, or 0"):
+        train_config(microbatch_tokens=63)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

@@ -49,7 +49,9 @@ def test_logprobs_equal_the_plain_models(model_dir: Path, tokenizer: Tokenizer) 
 def test_a_hint_moves_the_answer_towards_what_it_asks_for(
     model_dir: Path, tokenizer: Tokenizer, estimator: str, hint: str, sign: int
 ) -> None:
-    config = TrainConfig(method="opd", estimator=estimator, lr=2e-4, device="cpu", dtype="float32")
+    config = TrainConfig(
+        method="opd", estimator=estimator, lr=2e-4, device="cpu", microbatch_tokens=256, dtype="float32"
+    )
     policy = Policy(model_dir, config)
     one = turn(model_dir, tokenizer, ANSWER, hint=f"Say exactly this: {hint}")
     batch = Batch(1, "token", 0, [one])

@@ -78,6 +78,7 @@ SETTINGS: dict[str, Any] = {
     "lora_rank": 4,
     "lora_alpha": 8,
     "min_batch": 1,
+    "microbatch_tokens": 256,
     "device": "cpu",
     "dtype": "float32",
 }

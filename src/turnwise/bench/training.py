@@ -26,7 +26,7 @@ from turnwise.training.batching import (
     padded_tokens,
     row_of,
 )
-from turnwise.training.policy import HEAD_CHUNK, Policy, hinted_prompt
+from turnwise.training.policy import HEAD_CHUNK, Policy, hinted_prompt, with_passes
 from turnwise.training.step import compute_signals, optimiser_step, plan
 from turnwise.types import Batch, Sample
 
@@ -40,7 +40,7 @@ HINT = "Answer in two plain sentences, without a list, bold or headings."
 
 def bench_training(config: Config, samples: int, repeats: int) -> BenchReport:
     """Measure steps on random ids: the cost does not depend on what the tokens say."""
-    train = config.train
+    train = with_passes(config.train)
     policy = Policy(resolve_model(config.model.path), train)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=train.lr, betas=(0.9, 0.98), weight_decay=train.weight_decay)
     batch = _batch(samples, policy.vocabulary)
@@ -71,8 +71,8 @@ def bench_training(config: Config, samples: int, repeats: int) -> BenchReport:
         ],
         notes=[
             f"{samples} samples of {PROMPT_TOKENS} prompt and {RESPONSE_TOKENS} response tokens, all with a hint; "
-            f"estimator {train.estimator}, LoRA rank {train.lora_rank}, {torch.get_num_threads()} threads, "
-            f"device {policy.device}; best of {repeats}.",
+            f"estimator {train.estimator}, LoRA rank {train.lora_rank}, {train.microbatch_tokens} tokens in a "
+            f"pass, {torch.get_num_threads()} threads, device {policy.device}; best of {repeats}.",
             f"A session: a system message of {SYSTEM_TOKENS} tokens, questions of {QUESTION_TOKENS}, answers of "
             f"{ANSWER_TOKENS} behind {THINKING_TOKENS} of thinking, which the next prompts leave out. A unique token "
             "is one that no other turn has read behind the same beginning; padding counts as computed. Time: forward "

@@ -63,6 +63,18 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if native else torch.float32
 
 
+def with_passes(config: TrainConfig) -> TrainConfig:
+    """The settings with a number of tokens in a pass, where they leave it to us.
+
+    A pass over few tokens keeps a GPU waiting for its next kernel: with 4,096 instead of 256 an update of 135M to 7B
+    parameters took a fifth to an eighth of the time on an H200 (BENCHMARKS.md). A CPU is busy with 256.
+    """
+    if config.microbatch_tokens:
+        return config
+    tokens = 256 if pick_device(config.device).type == "cpu" else 4096
+    return config.model_copy(update={"microbatch_tokens": tokens})
+
+
 def hinted_prompt(prompt_ids: Sequence[int], hint: str | None, hint_at: int | None, tokenizer: Tokenizer) -> list[int]:
     """The teacher's context: the prompt with the hint at the end of its last user message (OpenClaw-RL §4.2).
 

@@ -110,6 +110,7 @@ def test_what_does_not_fit_the_model_is_refused(
         (tar_of({"adapter_config.json": b"{" * 9, "adapter_model.safetensors": b"x"}), "cannot be read"),
         (tar_of({"adapter_config.json": b" " * (2 << 20), "adapter_model.safetensors": b"x"}), "larger than any"),
     ],
+    ids=["empty", "text", "without weights", "a file twice", "torn", "too large"],
 )
 def test_what_is_no_such_archive_is_refused(tmp_path: Path, tiny_dir: Path, content: bytes, said: str) -> None:
     with pytest.raises(AdapterError, match=said):

@@ -21,7 +21,7 @@ from turnwise.config import Config, TrainConfig
 from turnwise.errors import TurnwiseError
 from turnwise.models import resolve_model
 from turnwise.training.batching import TokenText
-from turnwise.training.policy import Policy
+from turnwise.training.policy import Policy, with_passes
 from turnwise.training.step import compute_signals, optimiser_step, plan
 from turnwise.training.supervised import rows_of, supervised_step
 from turnwise.types import Batch
@@ -37,7 +37,7 @@ ANSWER_LIMIT_S = 1800.0
 
 def bench_beside_trl(config: Config, python: Path, version: str, repeats: int) -> BenchReport:
     """An update, and a fine-tuning, of both; ``python`` is one that has TRL. Raises TurnwiseError."""
-    train = config.train.model_copy(update={"method": "binary"})  # TRL knows no hints
+    train = with_passes(config.train.model_copy(update={"method": "binary"}))  # TRL knows no hints
     model = resolve_model(config.model.path)
     policy = Policy(model, train)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=train.lr, betas=(0.9, 0.98), weight_decay=train.weight_decay)

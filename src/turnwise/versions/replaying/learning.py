@@ -14,7 +14,7 @@ from turnwise.errors import AdapterError, TurnwiseError
 from turnwise.journal import Journal
 from turnwise.models.architectures import supported_model
 from turnwise.training.gate.gate import Gate
-from turnwise.training.policy import Policy
+from turnwise.training.policy import Policy, with_passes
 from turnwise.training.publish import version_dir
 from turnwise.training.update import Trainer
 from turnwise.training.weights.files import load_version_dir
@@ -45,8 +45,9 @@ def measured(
 
     A version that is damaged or gone has {"fault": …} instead.
     """
-    policy = Policy(supported_model(config.model.path), config.train)
-    gate = Gate(policy, supported_model(config.model.path), config.train, config.gate)
+    train = with_passes(config.train)
+    policy = Policy(supported_model(config.model.path), train)
+    gate = Gate(policy, supported_model(config.model.path), train, config.gate)
     found: list[dict[str, Any]] = []
     for versions, number in homes:
         say(f"measuring {f'version {number}' if number else 'the base model'}")
