@@ -202,6 +202,23 @@ def without_pictures(message: Message) -> str:
     return f"{message.role}\x1f" + "\n".join(said).strip()
 
 
+def with_latest_pictures(messages: Sequence[Message], keep: int) -> list[Message]:
+    """The messages with the pictures of the latest ``keep`` of those that have some; in place of older ones stand
+    words, as an agent that keeps so many writes them into its history."""
+    showing = [at for at, message in enumerate(messages) if images_of(message)]
+    older = set(showing[: max(0, len(showing) - keep)])
+    return [_in_words(message) if at in older else message for at, message in enumerate(messages)]
+
+
+def _in_words(message: Message) -> Message:
+    parts = parts_of(message)
+    words = [part.text for part in parts if type(part) is Text]
+    said = "\n".join([*words, *[LEFT_OUT] * len(images_of(message))])
+    if (call_id := call_answered(message)) is not None:
+        return replace(message, parts=(ToolResult(call_id, (Text(said),)),))
+    return with_text(message, said)
+
+
 def answer_words(answer: Message) -> str:
     """The text of an answer without its reasoning, on one line."""
     return " ".join(_without_thinking(text_of(answer)).split())

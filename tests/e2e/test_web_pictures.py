@@ -323,8 +323,41 @@ def test_the_command_tells_what_became_of_the_pictures(run: Run, tmp_path: Path)
     assert "pictures: 3 taken, 2 of them replaced by words later, 3 in prompts" in said.output
     assert "steps: 3 samples of their own, 0 that go on from the one before" in said.output
     assert "3 pictures of 200 by 200 pixels, seen scaled to 96 by 96" in said.output
-    refused = CliRunner().invoke(app, [*asked, "--record", str(tmp_path / "r")])
-    assert "learns no pictures" in str(refused.exception)
+
+
+def test_what_a_script_solves_is_recorded_with_its_pictures_and_learned_from(run: Run, tmp_path: Path) -> None:
+    oracle = [[{"name": "wait", "arguments": {"seconds": 0}}], [{"name": "done", "arguments": {"answer": "42"}}]]
+    data = {**run.tasks["last"].data, "oracle": oracle}
+    (tmp_path / "tasks").write_text(written(Task("cli", "web", "Press.", data)))
+    file, settings = tmp_path / "solved.jsonl", ["--set", f"model.path={run.model}"]
+    of = [
+        "--agent",
+        "oracle",
+        "--group",
+        "2",
+        "--observe",
+        "both",
+        "--form",
+        "blocks",
+        "--home",
+        str(tmp_path / "home"),
+    ]
+    played = CliRunner().invoke(app, ["rollout", str(tmp_path / "tasks"), *of, "--record", str(file), *settings])
+    assert played.exit_code == 0, played.output
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    shown = [
+        part["image_url"]["url"]
+        for line in lines
+        for message in line["messages"]
+        if isinstance(message["content"], list)
+        for part in message["content"]
+        if part["type"] == "image_url"
+    ]
+    assert len(lines) == 2 and len(shown) == 4 and all(name.startswith("solved-pictures/") for name in shown)
+    assert {f"solved-pictures/{f.name}" for f in (tmp_path / "solved-pictures").iterdir()} == set(shown)
+    learned = CliRunner().invoke(app, ["sft", str(file), "--check", "--home", str(tmp_path / "home"), *settings])
+    assert learned.exit_code == 0, learned.output
+    assert "conversations to learn with" in learned.output
 
 
 def test_a_picture_that_was_changed_is_not_trained_on(run: Run, batch: Batch) -> None:

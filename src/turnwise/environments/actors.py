@@ -39,10 +39,10 @@ class RecordedActor:
     """Somebody who asks no model, and whose conversation is written down as a model would have had it, in
     ``transcript``."""
 
-    def __init__(self, actor: Actor, kind: Kind, task: Task, form: Form) -> None:
+    def __init__(self, actor: Actor, kind: Kind, task: Task, form: Form, keep_pictures: int = 1) -> None:
         self._actor, self._kind = actor, kind
         self._form: Form = form
-        self.transcript = RolloutTranscript(instructions_of(kind, task, form))
+        self.transcript = RolloutTranscript(instructions_of(kind, task, form), keep_pictures)
 
     def act(self, observation: Observation) -> Action | None:
         self.transcript.hear(observation)

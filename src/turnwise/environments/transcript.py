@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections import deque
 from collections.abc import Sequence
@@ -57,12 +58,17 @@ class RolloutTranscript:
     def __init__(self, instructions: Instructions, keep_pictures: int = 1) -> None:
         self.tools = list(instructions.tools)
         self.messages: list[Any] = [{"role": "system", "content": instructions.system}]
+        """As the model is told them by now."""
+        self.files: dict[str, bytes] = {}
+        """Every picture that was heard, by the name that `line` gives it."""
         self.answers = 0
         self.answered = 0
         """Characters of all answers, arguments of calls among them."""
         self.pictures = self.left_out = 0
         """How many were heard, and of how many only words are left."""
         self._keep = keep_pictures
+        self._heard: dict[int, tuple[str, list[str]]] = {}
+        """Of each message that had pictures its words and the names of their files, by where it stands."""
         self._with_pictures: deque[tuple[int, str, int]] = deque()
         """Messages that have pictures, oldest first, each with its words and their number."""
         self._ended_at = 0
@@ -82,11 +88,11 @@ class RolloutTranscript:
             results = [result for result in observation.results if result != text]
             text = "\n\n".join(part for part in ("\n".join(results), text) if part)
         if observation.images:
-            said = [{"type": "text", "text": text}] if text else []
             self._leave_out(self._keep - 1)
             self._with_pictures.append((len(self.messages), text, len(observation.images)))
             self.pictures += len(observation.images)
-            self.messages.append({"role": "user", "content": [*said, *map(_picture, observation.images)]})
+            self._heard[len(self.messages)] = text, [self._filed(data) for data in observation.images]
+            self.messages.append({"role": "user", "content": [*_words(text), *map(_picture, observation.images)]})
         elif text:
             self.messages.append({"role": "user", "content": text})
 
@@ -116,12 +122,35 @@ class RolloutTranscript:
         calls = [{"id": f"call_{self.answers}_{i}", "type": "function", "function": f} for i, f in enumerate(functions)]
         return self.say(action.text, calls)
 
-    def line(self) -> str:
-        """The conversation up to its last answer, as a line of a file for `turnwise sft`."""
-        tools = {"tools": self.tools} if self.tools else {}
-        return json.dumps({"messages": self.messages[: self._ended_at], **tools}, ensure_ascii=False)
+    def line(self, folder: str = "") -> str:
+        """The conversation up to its last answer, as a line of a file for `turnwise sft`, with every picture that was
+        heard: `files` are to lie in this ``folder`` beside that file, and each answer is learned from the pictures that
+        it was given with."""
+        messages = list(self.messages)
+        for at, (text, names) in self._heard.items():
+            pictures = [_at(f"{folder}/{name}" if folder else name) for name in names]
+            messages[at] = {"role": "user", "content": [*_words(text), *pictures]}
+        more: dict[str, Any] = {"tools": self.tools} if self.tools else {}
+        more |= {"keep_pictures": self._keep} if self._heard else {}
+        return json.dumps({"messages": messages[: self._ended_at], **more}, ensure_ascii=False)
+
+    def _filed(self, data: bytes) -> str:
+        name = f"{hashlib.sha256(data).hexdigest()}.{_kind_of(data)}"
+        self.files[name] = data
+        return name
+
+
+def _words(text: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text}] if text else []
+
+
+def _at(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def _picture(data: bytes) -> dict[str, Any]:
-    kind = "jpeg" if data.startswith(JPEG) else "png"
-    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{base64.b64encode(data).decode()}"}}
+    return _at(f"data:image/{_kind_of(data)};base64,{base64.b64encode(data).decode()}")
+
+
+def _kind_of(data: bytes) -> str:
+    return "jpeg" if data.startswith(JPEG) else "png"

@@ -101,8 +101,6 @@ def rollout(
         raise ConfigError(f"the name of a run is 1 to {MOST_OF_A_RUN} letters, digits or any of . _ -")
     observing = Observing(read_tasks(tasks), read_config(config, home, sets), observe, agent not in SCRIPTED)
     read, settings = observing.tasks, observing.settings
-    if record is not None and observing.has_pictures:
-        raise ConfigError("`turnwise sft` learns no pictures; leave out --record, or show pages with --observe text")
     for place in (record, save):
         if place is not None:
             ready_for_lines(place)
@@ -126,7 +124,8 @@ def rollout(
     played: dict[str, ModelActor | RecordedActor] = {}
 
     def player(play: Play) -> ModelActor | RecordedActor | ProgramPlayer:
-        kind = kind_of(play.task.environment)
+        kind, stream = kind_of(play.task.environment), settings.streams.named(play.task.environment)
+        keep_pictures = 1 if stream is None else stream.keep_pictures
         if gateway is not None and program is not None:
             url = f"{gateway.url}/s/{play.session}"
             own = rollout_token(gateway.person, play.session)
@@ -134,13 +133,11 @@ def rollout(
             return ProgramPlayer(*of, limit_s=limit)
         if gateway is not None:
             url, instructions = f"{gateway.url}/s/{play.session}/v1", instructions_of(kind, play.task, shape)
-            stream = settings.streams.named(play.task.environment)
             of = (url, gateway.agent, MODEL_NAME, play.headers, instructions, kind.read)
-            made = ModelActor(*of, keep_pictures=1 if stream is None else stream.keep_pictures)
+            made = ModelActor(*of, keep_pictures=keep_pictures)
         else:
-            made = RecordedActor(
-                ScriptedActor(kind.oracle(play.task) if agent == "oracle" else ()), kind, play.task, shape
-            )
+            actions = kind.oracle(play.task) if agent == "oracle" else ()
+            made = RecordedActor(ScriptedActor(actions), kind, play.task, shape, keep_pictures)
         played[play.session] = made
         return made
 
@@ -190,8 +187,17 @@ def rollout(
 
 
 def _append(record: Path, episodes: Sequence[RecordedEpisode]) -> None:
+    """Their lines, and what they show as files in a folder beside them, which are there before a line names them."""
+    from turnwise.files import write_atomically
+
+    folder = record.with_name(f"{record.stem}-pictures")
     with record.open("a", encoding="utf-8") as lines:
-        lines.writelines(f"{episode.transcript.line()}\n" for episode in episodes)
+        for episode in episodes:
+            for name, data in episode.transcript.files.items():
+                if not (file := folder / name).exists():
+                    folder.mkdir(exist_ok=True)
+                    write_atomically(file, data)
+            lines.write(f"{episode.transcript.line(folder.name)}\n")
 
 
 def _in_journal(journal: Journal, session: str) -> list[dict[str, Any]]:

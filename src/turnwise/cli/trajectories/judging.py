@@ -27,6 +27,10 @@ def judge_collect(
     sft: Annotated[
         Path | None, typer.Option(help="Append prompt and reply of each here, as conversations for `turnwise sft`.")
     ] = None,
+    sft_pictures: Annotated[
+        bool,
+        typer.Option("--sft-pictures", help="With --sft, the last screenshots, for a judge that sees, not their text."),
+    ] = False,
     config: ConfigFile = None,
     home: Home = None,
     sets: Set = None,
@@ -38,6 +42,8 @@ def judge_collect(
 
     if by not in ("model", VERIFIER):
         raise ConfigError(f"--by is model or {VERIFIER}, not {by!r}")
+    if sft_pictures and sft is None:
+        raise ConfigError("--sft-pictures says what --sft writes; give both")
     for place in (out_file, sft):
         if place is not None:
             ready_for_lines(place)
@@ -46,7 +52,7 @@ def judge_collect(
     for saved, verdict in collect(saved_trajectories(file), known, name or called, ask):
         with out_file.open("a", encoding="utf-8") as lines:
             lines.write(f"{verdict.line()}\n")
-        if sft is not None and (line := conversation(saved, verdict)) is not None:
+        if sft is not None and (line := conversation(saved, verdict, sft_pictures)) is not None:
             with sft.open("a", encoding="utf-8") as lines:
                 lines.write(f"{line}\n")
         number, good = number + 1, good + (verdict.success is True)

@@ -78,12 +78,12 @@ def collect(
                 yield saved, replace(found, judge=name)
 
 
-def conversation(saved: SavedTrajectory, verdict: CollectedVerdict) -> str | None:
+def conversation(saved: SavedTrajectory, verdict: CollectedVerdict, pictures: bool = False) -> str | None:
     """What a judge is sent of this trajectory, and the reply, as a line for `turnwise sft`; None without a verdict. The
-    pages stand there as text: no pictures are learned from a file."""
+    pages stand there as text, or with ``pictures`` as a judge that sees is shown them."""
     if saved.trail is None or verdict.success is None:
         return None
-    messages = [*judge_prompt(saved.trail, pictures=False), {"role": "assistant", "content": verdict.reply}]
+    messages = [*judge_prompt(saved.trail, pictures), {"role": "assistant", "content": verdict.reply}]
     return json.dumps({"messages": messages}, ensure_ascii=False)
 
 

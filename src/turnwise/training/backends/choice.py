@@ -7,12 +7,15 @@ from pathlib import Path
 
 from turnwise.config import Config
 from turnwise.errors import ConfigError
+from turnwise.pictures.store import PictureStore
 from turnwise.training.backends.base import Backend
 from turnwise.training.backends.local import LocalBackend
 
 
-def backend_of(config: Config, model: Path | str) -> Backend:
-    """Raises ConfigError for several processes of a backend that is one, and ModelError."""
+def backend_of(config: Config, model: Path | str, pictures: PictureStore | None = None) -> Backend:
+    """``pictures`` are those that texts show, where they are not the home's.
+
+    Raises ConfigError for several processes of a backend that is one, and ModelError."""
     if config.train.backend == "tinker":
         from turnwise.training.backends.tinker import TinkerBackend
 
@@ -26,4 +29,4 @@ def backend_of(config: Config, model: Path | str) -> Backend:
             f'this is one of {os.environ["WORLD_SIZE"]} processes, and train.backend = "local" is one; '
             'set train.backend = "fsdp2", or start it without torchrun'
         )
-    return LocalBackend(config, model)
+    return LocalBackend(config, model, pictures=pictures)

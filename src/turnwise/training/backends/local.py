@@ -27,7 +27,7 @@ from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with
 from turnwise.training.lessons.making import FEWEST, make_lessons
 from turnwise.training.lessons.questions import questions_of
 from turnwise.training.lessons.wishes import Standing, standing
-from turnwise.training.policy import Policy
+from turnwise.training.policy import Policy, with_passes
 from turnwise.training.publish import staged_version, version_dir
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import Tick, compute_signals, step_without_guilty, without_faults
@@ -49,17 +49,19 @@ LEAST_ROOM = 64
 class LocalBackend:
     """A `Backend` on torch, on one device."""
 
-    def __init__(self, config: Config, model: Path | str, ranks: Ranks | None = None) -> None:
-        self._config = config.train
-        self._recipes = recipes(config.train, config.streams)
+    def __init__(
+        self, config: Config, model: Path | str, ranks: Ranks | None = None, pictures: PictureStore | None = None
+    ) -> None:
+        self._config = train = with_passes(config.train)
+        self._recipes = recipes(train, config.streams)
         self._versions = config.versions_dir
-        self.policy = Policy(model, config.train, ranks, PictureStore(config.home))
+        self.policy = Policy(model, train, ranks, pictures or PictureStore(config.home))
         self._folder = model
-        self._gate = Gate(self.policy, model, config.train, config.gate)
+        self._gate = Gate(self.policy, model, train, config.gate)
         self._parent: dict[str, Tensor] | None = None
         self._said: tuple[int, Standing] | None = None  # of the batch with this id
         self._history = ScoreHistory()
-        self._room = config.train.microbatch_tokens
+        self._room = train.microbatch_tokens
         self._optimizer = self._new_optimizer()
 
     @cached_property

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from turnwise.errors import DataError
-from turnwise.messages import from_chat
-from turnwise.types import Message, Text, Thinking, ToolCall
+from turnwise.errors import DataError, PictureRefused
+from turnwise.messages import from_chat, images_of, with_images
+from turnwise.types import Image, Message, Text, Thinking, ToolCall
 
 LONGEST_LINE = 16 << 20
 """Bytes: a context of a million tokens, written in JSON."""
@@ -30,32 +30,45 @@ _FOREIGN = {
 }
 
 
+Take = Callable[[Image], Image]
+"""Looks at a picture and names it by its hash. Raises PictureRefused."""
+
+
 class Unfit(Exception):
     """What is wrong with a line, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """``messages`` of line ``line``; the answers at the places ``taught`` are learned, all else is context."""
+    """``messages`` of line ``line``; the answers at the places ``taught`` are learned, all else is context.
+
+    ``keep_pictures``: of how many messages, the latest ones, an answer's prompt shows the pictures; None: of all.
+    """
 
     line: int
     messages: list[Message]
     tools: list[dict[str, Any]] | None
     taught: frozenset[int]
+    keep_pictures: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """What a file holds. ``sha256`` is of all its bytes; ``broken`` lines were left out because that was asked for."""
+    """What a file holds. ``sha256`` is of all its bytes; ``broken`` lines were left out because that was asked for;
+    ``pictures`` is a digest of those that it shows, where it shows some."""
 
     path: Path
     sha256: str
     conversations: list[Dialogue]
     broken: int
+    pictures: str = ""
 
 
-def read_data(path: Path, *, skip_broken: bool = False, alive: Callable[[], None] = lambda: None) -> DataFile:
-    """The conversations of a file. ``alive`` is called with every line.
+def read_data(
+    path: Path, *, skip_broken: bool = False, alive: Callable[[], None] = lambda: None, take: Take | None = None
+) -> DataFile:
+    """The conversations of a file. ``alive`` is called with every line; ``take`` takes pictures in, None where the
+    model sees none.
 
     Raises DataError for a file that cannot be read or holds nothing, and for broken lines: the first of them by their
     numbers, unless ``skip_broken``.
@@ -71,7 +84,7 @@ def read_data(path: Path, *, skip_broken: bool = False, alive: Callable[[], None
             for number, line in _lines(file, digest.update):
                 alive()
                 try:
-                    if (conversation := _conversation(number, line)) is not None:
+                    if (conversation := _conversation(number, line, take)) is not None:
                         found.append(conversation)
                 except Unfit as e:
                     broken += 1
@@ -108,7 +121,7 @@ def _lines(file: BinaryIO, seen: Callable[[bytes], None]) -> Iterator[tuple[int,
         yield number, line if whole else None
 
 
-def _conversation(number: int, line: bytes | None) -> Dialogue | None:
+def _conversation(number: int, line: bytes | None, take: Take | None) -> Dialogue | None:
     """What a line says; None for an empty one. Raises Unfit."""
     if line is None:
         raise Unfit(f"it is longer than {LONGEST_LINE >> 20} MiB; cut the conversation into several")
@@ -134,7 +147,31 @@ def _conversation(number: int, line: bytes | None) -> Dialogue | None:
     messages, taught = _messages_of(row)
     if not taught:
         raise Unfit("it has no answer to learn: no assistant message, or each has weight 0; add one, or take it out")
-    return Dialogue(number, messages, _tools(row.get("tools")), frozenset(taught))
+    keep = row.get("keep_pictures")
+    if keep is not None and not (type(keep) is int and keep >= 1):
+        raise Unfit('"keep_pictures" is the number of messages whose pictures are shown: 1 or more')
+    return Dialogue(number, _seen(messages, take), _tools(row.get("tools")), frozenset(taught), keep)
+
+
+def _seen(messages: list[Message], take: Take | None) -> list[Message]:
+    """The messages with their pictures taken in. Raises Unfit."""
+    found = []
+    for i, message in enumerate(messages):
+        if images_of(message):
+            if take is None:
+                raise Unfit(
+                    f"message {i} has a picture, and this model sees none; choose one that does, or take it out"
+                )
+            if message.role not in ("user", "tool"):
+                raise Unfit(
+                    f"message {i} is of the role {message.role} and has a picture; only user and tool show some"
+                )
+            try:
+                message = with_images(message, take)
+            except PictureRefused as e:
+                raise Unfit(f"message {i}: {e}") from None
+        found.append(message)
+    return found
 
 
 def _messages_of(row: dict[str, Any]) -> tuple[list[Message], list[int]]:
@@ -212,17 +249,22 @@ def _thought(given: dict[str, Any], where: str) -> str:
     return said[0] if said else ""
 
 
-def _content(given: Any, where: str) -> str:
-    """The words of a message. Of several parts, each is text: this model has no eyes. Raises Unfit."""
+def _content(given: Any, where: str) -> str | list[dict[str, Any]]:
+    """What a message says: words, or parts that are words or pictures. Raises Unfit."""
     if given is None or isinstance(given, str):
         return given or ""
     if not isinstance(given, list):
         raise Unfit(f"{where}.content is no text and no list of parts")
     for part in given:
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind != "text" or not isinstance(part.get("text"), str):
-            raise Unfit(f"{where}.content has a part of the type {str(kind)[:40]!r}; only text can be learned")
-    return "".join(part["text"] for part in given)
+        address = part.get("image_url") if kind == "image_url" else None
+        shown = isinstance(address, dict) and isinstance(address.get("url"), str)
+        if not shown and (kind != "text" or not isinstance(part.get("text"), str)):
+            what = 'an image_url without {"url": …}' if kind == "image_url" else f"the type {str(kind)[:40]!r}"
+            raise Unfit(f"{where}.content has a part of {what}; text and image_url can be learned")
+    if all(part["type"] == "text" for part in given):
+        return "".join(part["text"] for part in given)
+    return given
 
 
 def _word(given: dict[str, Any], key: str, where: str) -> str | None:

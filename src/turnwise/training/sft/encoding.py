@@ -11,13 +11,16 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from turnwise.errors import DataError, EngineError
-from turnwise.messages import thinking_in
+from turnwise.messages import thinking_in, with_latest_pictures
+from turnwise.pictures.placed import PlacedPicture
 from turnwise.tokens.rendering import Prompt, PromptRenderer
 from turnwise.training.batching import TokenText
 from turnwise.training.sft.conversations import SHOWN_FAULTS, Dialogue
+from turnwise.types import Message
 
 Taught = tuple[int, int]
 """Where in a text's ids an answer begins and ends."""
@@ -25,10 +28,11 @@ Taught = tuple[int, int]
 
 @dataclass(slots=True)
 class LearnedText:
-    """Ids, and the answers in them that are learned."""
+    """Ids, the answers in them that are learned, and the pictures that stand in them."""
 
     ids: array[int]
     taught: list[Taught]
+    pictures: tuple[PlacedPicture, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Encoded:
         seen = hashlib.sha256()
         for text in self.texts:
             seen.update(text.ids.tobytes())
-            seen.update(repr(text.taught).encode())
+            seen.update(repr((text.taught, text.pictures)).encode() if text.pictures else repr(text.taught).encode())
         return seen.digest()
 
 
@@ -115,13 +119,16 @@ def encode(renderer: PromptRenderer, conversation: Dialogue, context: int, told:
     """
     messages, tools = conversation.messages, conversation.tools
     texts: list[LearnedText] = []
-    last: tuple[int, list[int], list[int]] | None = None
+    last: _Turn | None = None
     fits = True
     for at, message in enumerate(messages):
         if message.role != "assistant":
             continue
-        prompt = _prompt(renderer, conversation, at, last)
-        answer = renderer.answer(messages[:at], message, tools)
+        before = messages[:at]
+        if conversation.keep_pictures is not None:
+            before = with_latest_pictures(before, conversation.keep_pictures)
+        prompt = _prompt(renderer, before, tools, last)
+        answer = renderer.answer(before, message, tools)
         if answer is None:
             told.unwritten += at in conversation.taught
             last = None
@@ -129,10 +136,10 @@ def encode(renderer: PromptRenderer, conversation: Dialogue, context: int, told:
         if len(prompt.ids) + len(answer) > context:
             fits = False
             break
-        last = at, prompt.ids, answer
+        last = _Turn([*before, message], prompt, answer)
         if thinking_in(message) and not renderer.grammar.reasoning:
             told.thoughts += 1
-        _add(texts, prompt.ids, answer, at in conversation.taught)
+        _add(texts, prompt, answer, at in conversation.taught)
     texts = [text for text in texts if text.taught]
     if texts:
         told.cut += not fits
@@ -143,34 +150,55 @@ def encode(renderer: PromptRenderer, conversation: Dialogue, context: int, told:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The messages up to an answer and with it, as its prompt shows them; that prompt, and the ids of the answer."""
+
+    messages: list[Message]
+    prompt: Prompt
+    answer: list[int]
+
+
 def texts_of(encoded: Encoded, number: int) -> list[TokenText]:
-    """Each answer that is learned and the ids before it; ``number`` names the conversation."""
+    """Each answer that is learned, the ids before it and the pictures in these; ``number`` names the conversation."""
     return [
-        TokenText(number, text.ids[:start].tolist(), text.ids[start:end].tolist())
+        TokenText(
+            number,
+            text.ids[:start].tolist(),
+            text.ids[start:end].tolist(),
+            tuple(picture for picture in text.pictures if picture.end <= start),
+        )
         for text in encoded.texts
         for start, end in text.taught
     ]
 
 
 def _prompt(
-    renderer: PromptRenderer, conversation: Dialogue, at: int, last: tuple[int, list[int], list[int]] | None
+    renderer: PromptRenderer, before: list[Message], tools: list[dict[str, Any]] | None, last: _Turn | None
 ) -> Prompt:
-    messages, tools = conversation.messages, conversation.tools
+    """The prompt that these messages make, bridged from the turn before where they only go on from it."""
     if last is not None:
-        before, prompt_ids, answer_ids = last
-        added = messages[before + 1 : at]
-        bridged = renderer.bridge(prompt_ids, answer_ids, None, added, tools) if added else None
-        if bridged is not None:
-            return bridged
-    return renderer.render(messages[:at], tools)
+        known = len(last.messages)
+        added = before[known:]
+        if added and before[:known] == last.messages:
+            bridged = renderer.bridge(last.prompt.ids, last.answer, None, added, tools)
+            if bridged is not None:
+                return replace(bridged, pictures=(*last.prompt.pictures, *bridged.pictures))
+    return renderer.render(before, tools)
 
 
-def _add(texts: list[LearnedText], prompt: list[int], answer: list[int], learned: bool) -> None:
+def _add(texts: list[LearnedText], prompt: Prompt, answer: list[int], learned: bool) -> None:
     """Put a turn into the text that it goes on from, or begin a new one."""
-    ids = array("i", [*prompt, *answer])
-    taught = [(len(prompt), len(ids))] if learned else []
+    ids = array("i", [*prompt.ids, *answer])
+    taught = [(len(prompt.ids), len(ids))] if learned else []
     last = texts[-1] if texts else None
-    if last is not None and len(last.ids) <= len(prompt) and ids[: len(last.ids)] == last.ids:
-        last.ids, last.taught = ids, last.taught + taught
+    if (
+        last is not None
+        and len(last.ids) <= len(prompt.ids)
+        and ids[: len(last.ids)] == last.ids
+        and prompt.pictures[: len(last.pictures)] == last.pictures
+        and all(picture.start >= len(last.ids) for picture in prompt.pictures[len(last.pictures) :])
+    ):
+        last.ids, last.taught, last.pictures = ids, last.taught + taught, prompt.pictures
     else:
-        texts.append(LearnedText(ids, taught))
+        texts.append(LearnedText(ids, taught, prompt.pictures))

@@ -11,19 +11,20 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from turnwise.capabilities import capabilities
+from turnwise.capabilities import capabilities, sees_pictures
 from turnwise.config import Config
 from turnwise.errors import ConfigError, JournalUnavailable, LeaseLost
 from turnwise.journal import Journal
 from turnwise.journal.deletion.retention import prune_versions
 from turnwise.models.architectures import supported_model
+from turnwise.pictures.store import PictureStore
 from turnwise.tokens.rendering import load_renderer
 from turnwise.training.backends.base import Backend
 from turnwise.training.backends.choice import backend_of
@@ -32,6 +33,7 @@ from turnwise.training.scores import ScoreHistory
 from turnwise.training.sft.conversations import DataFile, read_data
 from turnwise.training.sft.course import SftProgress, SftStopped, TuningCourse, summary
 from turnwise.training.sft.encoding import Encoded, encode_all
+from turnwise.training.sft.pictures import FilePictures
 from turnwise.training.sft.plan import all_steps, set_aside
 from turnwise.training.sft.unfinished import SftSettings, SftStory, Unfinished
 from turnwise.training.step import Tick
@@ -73,7 +75,7 @@ def fine_tune(
                 raise SftStopped
 
         teller.say(f"reading {data.name}")
-        read = read_data(data, skip_broken=settings.skip_broken, alive=alive)
+        read = _read(config, data, settings, PictureStore(unfinished.pictures), alive)
         return _learn(config, journal, unfinished, read, settings, stop, teller, anew)
     finally:
         journal.close()
@@ -82,8 +84,19 @@ def fine_tune(
 
 def look(config: Config, data: Path, settings: SftSettings, say: Callable[[str], None]) -> None:
     """Say what would be learned, without a model. Raises DataError and ModelError."""
-    read = read_data(data, skip_broken=settings.skip_broken)
+    read = _read(config, data, settings, None, lambda: None)
     _encode(config, read, settings, lambda: None, say)
+
+
+def _read(
+    config: Config, data: Path, settings: SftSettings, store: PictureStore | None, alive: Callable[[], None]
+) -> DataFile:
+    """The file, with its pictures in the ``store`` where the model sees."""
+    if not sees_pictures(config.model.path):
+        return read_data(data, skip_broken=settings.skip_broken, alive=alive)
+    pictures = FilePictures(data.parent, store)
+    read = read_data(data, skip_broken=settings.skip_broken, alive=alive, take=pictures.take)
+    return replace(read, pictures=pictures.digest)
 
 
 def _learn(
@@ -102,10 +115,10 @@ def _learn(
     transformers.utils.logging.disable_progress_bar()
     model = supported_model(config.model.path)
     config.versions_dir.mkdir(parents=True, exist_ok=True)
-    backend: Backend = backend_of(config, model)
+    backend: Backend = backend_of(config, model, PictureStore(unfinished.pictures))
     parent = journal.versions.latest()
     meta = backend.prepare(parent, fresh=True)
-    story = SftStory.of(read.path, read.sha256, str(model), parent, meta, settings, config.train)
+    story = SftStory.of(read, str(model), parent, meta, settings, config.train)
     if anew:
         unfinished.drop()
     run, checkpoints = unfinished.begin_or_go_on(story)

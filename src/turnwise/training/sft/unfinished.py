@@ -20,6 +20,7 @@ from turnwise.config import TrainConfig
 from turnwise.errors import DataError, PlaceTaken
 from turnwise.files import write_atomically
 from turnwise.training.sft.checkpoints import CheckpointStore
+from turnwise.training.sft.conversations import DataFile
 
 OF_TRAIN = ("weights", "lora_rank", "lora_alpha", "weight_decay", "grad_clip", "seed", "dtype")
 """Settings of the section `train` that the course depends on."""
@@ -55,14 +56,15 @@ class SftStory:
     parent_digest: str
     settings: dict[str, Any]
     train: dict[str, Any]
+    pictures: str = ""
 
     @classmethod
     def of(
-        cls, data: Path, sha256: str, model: str, parent: int, meta: dict[str, Any], s: SftSettings, t: TrainConfig
+        cls, data: DataFile, model: str, parent: int, meta: dict[str, Any], s: SftSettings, t: TrainConfig
     ) -> SftStory:
         digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
         train = {name: getattr(t, name) for name in OF_TRAIN}
-        return cls(data.name, sha256, model, parent, digest, asdict(s), train)
+        return cls(data.path.name, data.sha256, model, parent, digest, asdict(s), train, data.pictures)
 
     @property
     def origin(self) -> str:
@@ -75,6 +77,8 @@ class SftStory:
             same = self.file == now.file
             was = f"{now.file} has changed since it began" if same else f"it learns from {self.file}, not {now.file}"
             found.append(f"{was} (sha256 {self.sha256[:12]}… then, {now.sha256[:12]}… now)")
+        elif self.pictures != now.pictures:
+            found.append("its pictures have changed since it began")
         if self.model != now.model:
             found.append(f"the model was {self.model}, and is {now.model}")
         if self.parent != now.parent:
@@ -99,6 +103,8 @@ class Unfinished:
     def __init__(self, home: Path) -> None:
         self.folder = home / "sft"
         self._file = self.folder / "run.json"
+        self.pictures = home / "sft-pictures"
+        """Those of the file, while a process works with it."""
         home.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(home / "sft.lock")
 
@@ -108,8 +114,10 @@ class Unfinished:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise PlaceTaken("another `turnwise sft` is at work in this home; wait until it has ended") from None
+        shutil.rmtree(self.pictures, ignore_errors=True)  # of one that was killed
 
     def unlock(self) -> None:
+        shutil.rmtree(self.pictures, ignore_errors=True)
         self._lock.release()
 
     @property

@@ -1,0 +1,324 @@
+"""Fine-tuning on conversations with pictures: what is taken from a file, the ids that are learned, and the loss.
+
+The model is tiny and random, of SmolVLM's real architecture, template and processor.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image as Pixels
+from torch import Tensor
+from transformers import AutoProcessor
+
+from tests.support.tiny_vision import make_model, png
+from tests.training.sft.chat_model import sft_home, write
+from tests.training.tiny import no_tick, shake, train_config
+from turnwise.environments.base import Instructions, Observation
+from turnwise.environments.transcript import RolloutTranscript
+from turnwise.errors import DataError, PictureRefused
+from turnwise.journal import Journal
+from turnwise.messages import LEFT_OUT, from_chat, with_images
+from turnwise.pictures.reading import MOST_BYTES
+from turnwise.pictures.store import PictureStore
+from turnwise.tokens.rendering import PromptRenderer, load_renderer
+from turnwise.training.batching import TokenText
+from turnwise.training.policy import Policy
+from turnwise.training.sft.conversations import Dialogue, read_data
+from turnwise.training.sft.encoding import Encoded, Told, encode, texts_of
+from turnwise.training.sft.pictures import FilePictures
+from turnwise.training.sft.run import SftTeller, fine_tune, look
+from turnwise.training.sft.unfinished import SftSettings
+from turnwise.training.supervised import likelihood_loss, rows_of
+from turnwise.types import Image
+
+RED, BLUE, GREEN = png((200, 20, 20), 100, 60), png((10, 20, 220), 60, 90), png((10, 220, 20), 40, 24)
+
+
+@pytest.fixture(scope="module")
+def vision(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("vision") / "model")
+
+
+@pytest.fixture(scope="module")
+def renderer(vision: Path) -> PromptRenderer:
+    return load_renderer(vision)
+
+
+def url(data: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
+
+
+def shown(address: str, words: str = "What is it?") -> dict[str, Any]:
+    parts = [{"type": "image_url", "image_url": {"url": address}}, {"type": "text", "text": words}]
+    return {"role": "user", "content": parts}
+
+
+def said(words: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": words}
+
+
+def one(tmp_path: Path, row: dict[str, Any], store: PictureStore | None = None) -> Dialogue:
+    file = write(tmp_path / "data.jsonl", [row])
+    [found] = read_data(file, take=FilePictures(tmp_path, store).take).conversations
+    return found
+
+
+def encoded(renderer: PromptRenderer, dialogue: Dialogue) -> Encoded:
+    found = encode(renderer, dialogue, 4096, Told())
+    assert found is not None
+    return found
+
+
+# -- what is taken -----------------------------------------------------------------------------------------------------
+
+
+def test_a_picture_in_the_line_and_one_beside_the_file_are_the_same(tmp_path: Path) -> None:
+    (tmp_path / "shots").mkdir()
+    (tmp_path / "shots" / "1.png").write_bytes(RED)
+    store = PictureStore(tmp_path / "kept")
+    pictures = FilePictures(tmp_path, store)
+    inside, beside, again = (pictures.take(Image(at)) for at in (url(RED), "shots/1.png", "./shots/1.png"))
+    assert inside == beside == again
+    assert inside.said == {"width": 100, "height": 60} and inside.url.startswith("sha256:")
+    assert store.all() == [inside.url.removeprefix("sha256:")]
+
+
+def test_the_digest_tells_what_was_shown_where(tmp_path: Path) -> None:
+    def digest(*order: bytes) -> str:
+        pictures = FilePictures(tmp_path, None)
+        for data in order:
+            pictures.take(Image(url(data)))
+        return pictures.digest
+
+    assert digest() == ""
+    assert digest(RED, BLUE) == digest(RED, BLUE)
+    assert len({digest(RED, BLUE), digest(BLUE, RED), digest(RED), digest(RED, RED)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("https://example.org/a.png", "none is fetched"),
+        ("FILE:///etc/passwd", "none is fetched"),
+        ("/etc/hostname", "no path in the folder"),
+        ("../secret.png", "no path in the folder"),
+        ("a/../../secret.png", "no path in the folder"),
+        ("..\\secret.png", "no path in the folder"),
+        ("a\0.png", "no path in the folder"),
+        ("", "no path in the folder"),
+        ("sha256:" + "0" * 64, "named by its hash alone"),
+        ("out.png", "a link out of the folder"),
+        ("round.png", "cannot be read beside the file"),
+        ("gone.png", "cannot be read beside the file"),
+        ("x" * 5000, "cannot be read beside the file"),
+        ("pipe", "is no file"),
+        ("folder", "cannot be read beside the file|is no file"),
+        ("words.png", "no PNG"),
+        ("large.png", "at most 10 MB"),
+        ("data:text/html;base64,AAAA", "no PNG"),
+        ("data:image/png;base64,%%", "no base64"),
+    ],
+)
+def test_nothing_else_of_this_machine_is_reached(tmp_path: Path, name: str, why: str) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "secret.png").write_bytes(RED)
+    (inside / "out.png").symlink_to(tmp_path / "secret.png")
+    (inside / "round.png").symlink_to("round.png")
+    (inside / "words.png").write_text("no picture")
+    (inside / "folder").mkdir()
+    os.mkfifo(inside / "pipe")
+    with (inside / "large.png").open("wb") as large:
+        large.truncate(MOST_BYTES + 1)
+    with pytest.raises(PictureRefused, match=why):
+        FilePictures(inside, PictureStore(tmp_path)).take(Image(name))
+    assert PictureStore(tmp_path).all() == []
+
+
+@pytest.mark.parametrize(
+    ("messages", "more", "why"),
+    [
+        ([shown("gone.png"), said("It.")], {}, "message 0: the picture 'gone.png' cannot be read"),
+        ([{"role": "system", "content": shown(url(RED))["content"]}, said("It.")], {}, "only user and tool show some"),
+        (
+            [{"role": "user", "content": "?"}, {"role": "assistant", "content": shown(url(RED))["content"]}],
+            {},
+            "of the role assistant and has a picture",
+        ),
+        ([shown(url(RED)), said("It.")], {"keep_pictures": 0}, "1 or more"),
+        ([shown(url(RED)), said("It.")], {"keep_pictures": True}, "1 or more"),
+        (
+            [{"role": "user", "content": [{"type": "image_url", "image_url": url(RED)}]}, said("It.")],
+            {},
+            'an image_url without {"url": …}',
+        ),
+        ([{"role": "user", "content": [{"type": "video_url"}]}, said("It.")], {}, "the type 'video_url'"),
+    ],
+)
+def test_a_line_that_shows_nothing_is_refused(tmp_path: Path, messages: Any, more: dict[str, Any], why: str) -> None:
+    with pytest.raises(DataError) as refused:
+        one(tmp_path, {"messages": messages, **more})
+    assert why in str(refused.value) and "line 1" in str(refused.value)
+
+
+def test_a_model_that_sees_nothing_says_so(tmp_path: Path, chat_dir: Path) -> None:
+    file = write(tmp_path / "data.jsonl", [{"messages": [shown(url(RED)), said("It.")]}])
+    with pytest.raises(DataError, match="message 0 has a picture, and this model sees none"):
+        look(sft_home(tmp_path / "home", chat_dir), file, SftSettings(), lambda text: None)
+
+
+# -- what is learned ---------------------------------------------------------------------------------------------------
+
+
+def test_ids_are_those_of_the_models_own_processor(tmp_path: Path, vision: Path, renderer: PromptRenderer) -> None:
+    """A bridged second turn as well: nothing stands between the first answer and what was shown next."""
+    tool = {"role": "tool", "tool_call_id": "c", "content": shown(url(GREEN), "So.")["content"]}
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [
+        shown(url(RED)),
+        said("Red."),
+        shown(url(BLUE), "And that?"),
+        {**said("Let me see."), "tool_calls": [call]},
+    ]
+    found = encoded(renderer, one(tmp_path, {"messages": [*messages, tool, said("Green.")]}))
+    [text] = found.texts
+    assert [(p.width, p.height) for p in text.pictures] == [(100, 60), (60, 90), (40, 24)]
+    processor = AutoProcessor.from_pretrained(vision)
+    parts = [{"type": "image"}, {"type": "text", "text": "What is it?"}]
+    asked = processor.apply_chat_template([{"role": "user", "content": parts}], add_generation_prompt=True)
+    ids = processor(text=asked, images=[[Pixels.open(io.BytesIO(RED))]])["input_ids"][0]
+    first, second, third = texts_of(found, 3)
+    assert first.prompt_ids == ids and second.prompt_ids[: len(ids)] == ids
+    assert [len(t.pictures) for t in (first, second, third)] == [1, 2, 3]
+    assert renderer.decode(first.response_ids).strip().startswith("Red.")
+    for told in (first, second, third):
+        for picture in told.pictures:
+            assert picture.places(told.prompt_ids), "it stands where the model sees it"
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_each_answer_is_learned_from_the_pictures_that_it_was_given_with(
+    tmp_path: Path, renderer: PromptRenderer, keep: int
+) -> None:
+    """A rollout's recorded line gives, for each step, the prompt that the gateway made of what the agent sent."""
+    told, sent = RolloutTranscript(Instructions("Look.", ()), keep), []
+    for n, seen in enumerate([(RED,), (BLUE, GREEN), (), (GREEN,)]):
+        told.hear(Observation(f"page {n}", images=seen))
+        sent.append(json.loads(json.dumps(told.messages)))
+        told.say(f"step {n}")
+    told.hear(Observation("the end", images=(RED,)))  # behind the last answer
+    (tmp_path / "shots").mkdir()
+    for name, data in told.files.items():
+        (tmp_path / "shots" / name).write_bytes(data)
+    line = told.line("shots")
+    assert "base64" not in line and json.loads(line)["keep_pictures"] == keep and "the end" not in line
+    found = texts_of(encoded(renderer, one(tmp_path, json.loads(line))), 0)
+    take = FilePictures(tmp_path, None).take
+    assert len(found) == 4
+    for text, messages in zip(found, sent, strict=True):
+        served = renderer.render([with_images(from_chat(m), take) for m in messages], None)
+        assert (text.prompt_ids, text.pictures) == (served.ids, served.pictures)
+    assert LEFT_OUT in renderer.decode(found[-1].prompt_ids)
+
+
+def test_two_conversations_that_differ_in_a_picture_alone_are_two(tmp_path: Path, renderer: PromptRenderer) -> None:
+    same = png((1, 2, 3), 100, 60)
+    red, again, other = (
+        encoded(renderer, one(tmp_path, {"messages": [shown(url(data)), said("It.")]})) for data in (RED, RED, same)
+    )
+    assert red.texts[0].ids == other.texts[0].ids
+    assert red.digest == again.digest != other.digest
+
+
+def naive_loss(policy: Policy, processor: Any, texts: list[TokenText], files: dict[str, bytes]) -> Tensor:
+    """Each answer alone through the whole model of transformers, with the pixels that its own processor makes."""
+    terms = []
+    for text in texts:
+        images = [[Pixels.open(io.BytesIO(files[picture.sha256])) for picture in text.pictures]]
+        seen = processor.image_processor(images=images, return_tensors="pt")
+        pixels, mask = seen["pixel_values"].double(), seen["pixel_attention_mask"]
+        ids = torch.tensor([text.ids])
+        logits = policy.model(input_ids=ids, pixel_values=pixels, pixel_attention_mask=mask).logits[0]
+        table = torch.log_softmax(logits, dim=-1)
+        begin = len(text.prompt_ids)
+        terms += [-table[begin - 1 + k, token] for k, token in enumerate(text.response_ids)]
+    return torch.stack(terms).mean()
+
+
+@pytest.mark.parametrize("weights", ["lora", "full"])
+def test_loss_and_gradient_equal_those_of_the_whole_model(
+    tmp_path: Path, vision: Path, renderer: PromptRenderer, weights: str
+) -> None:
+    store = PictureStore(tmp_path)
+    policy = Policy(vision, train_config(weights=weights), None, store)
+    policy.model.double()
+    shake(policy)
+    same = png((1, 2, 3), 100, 60)
+    rows = [
+        {"messages": [shown(url(RED)), said("Red."), shown(url(BLUE), "And that?"), said("Blue.")]},
+        {"messages": [shown(url(same)), said("Black.")]},
+        {"messages": [shown(url(RED)), said("R."), shown(url(GREEN), "So?"), said("G.")], "keep_pictures": 1},
+    ]
+    texts: list[TokenText] = []
+    for n, row in enumerate(rows):
+        texts += texts_of(encoded(renderer, one(tmp_path, row, store)), n)
+    found = likelihood_loss(policy, rows_of(policy, texts), 4096, no_tick, learn=True)
+    ours = [p.grad.clone() for p in policy.parameters() if p.grad is not None]
+    policy.model.zero_grad()
+    files = {name: store.read(name) for name in store.all()}
+    expected = naive_loss(policy, AutoProcessor.from_pretrained(vision), texts, files)
+    theirs = torch.autograd.grad(expected, policy.parameters())
+    # what is seen comes from a tower in its own precision, here and there
+    assert found == pytest.approx(expected.item(), abs=1e-5)
+    assert len(ours) == len(theirs)
+    assert max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True)) < 1e-4
+    assert max(float(b.abs().max()) for b in theirs) > 1e-2, "there is something to compare"
+
+
+def test_a_run_publishes_what_it_learned_from_pictures(tmp_path: Path, vision: Path) -> None:
+    settings = {"train.microbatch_tokens": 512, "engine.max_model_len": 1024, "train.dtype": "float32"}
+    config = sft_home(tmp_path / "home", vision, **settings)
+    (tmp_path / "red.png").write_bytes(RED)
+    rows = [{"messages": [shown("red.png", f"Question {n}?"), said("It is red.")]} for n in range(6)]
+    rows += [{"messages": [shown(url(BLUE), f"Question {n}?"), said("No, blue.")]} for n in range(6)]
+    file = write(tmp_path / "data.jsonl", rows)
+    asked = SftSettings(epochs=6, lr=1e-2, batch_tokens=256, eval_share=0.2, context=1024)
+    told: list[str] = []
+    losses: list[float] = []
+    teller = SftTeller(told.append, lambda at: losses.append(at.held_out) if at.held_out is not None else None)
+    version = fine_tune(config, file, asked, threading.Event(), teller)
+    assert version.number == 1 and losses[-1] < losses[0] - 0.5
+    assert not (config.home / "sft-pictures").exists() and PictureStore(config.home).all() == []
+    journal = Journal.open(config)
+    try:
+        assert journal.versions.latest() == 1
+    finally:
+        journal.close()
+
+
+def test_a_picture_that_changed_meanwhile_is_another_run(tmp_path: Path, vision: Path) -> None:
+    config = sft_home(tmp_path / "home", vision, **{"engine.max_model_len": 1024, "train.dtype": "float32"})
+    (tmp_path / "red.png").write_bytes(RED)
+    rows = [{"messages": [shown("red.png", f"Question {n}?"), said("It is red.")]} for n in range(4)]
+    file, stop = write(tmp_path / "data.jsonl", rows), threading.Event()
+    asked = SftSettings(epochs=4, lr=1e-3, batch_tokens=64, eval_share=0, context=1024)
+
+    def after_two(at: Any) -> None:
+        if at.step == 2:
+            stop.set()
+
+    with pytest.raises(Exception) as stopped:
+        fine_tune(config, file, asked, stop, SftTeller(lambda text: None, after_two))
+    assert type(stopped.value).__name__ == "SftStopped"
+    (tmp_path / "red.png").write_bytes(BLUE)
+    with pytest.raises(DataError, match="its pictures have changed since it began"):
+        fine_tune(config, file, asked, threading.Event(), SftTeller(lambda text: None, lambda at: None))
