@@ -56,6 +56,16 @@ def result_of(call_id: str, content: Content) -> Message:
     return Message("tool", (ToolResult(call_id, content),))
 
 
+def observed(messages: Sequence[Message], begun: bool = False) -> list[Message]:
+    """The messages of a rollout as what they are: behind the first answer a user's is the environment's, so it becomes
+    a tool's result that no call asked for. ``begun``: there was an answer before."""
+    found = []
+    for message in messages:
+        begun = begun or message.role == "assistant"
+        found.append(result_of("", parts_of(message)) if begun and message.role == "user" else message)
+    return found
+
+
 def failed(result: Message) -> Message:
     """A tool's message that its client marked as failed. No model's template has a mark for it, so the words say it."""
     text = text_of(result)

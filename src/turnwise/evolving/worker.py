@@ -39,7 +39,7 @@ from turnwise.journal import Journal
 from turnwise.journal.skills.failures import FailureKind, JudgedTurn
 from turnwise.journal.skills.replays import ReplayResult
 from turnwise.judges.child import Child, ChildUnavailable, TooSlow, Work, right_here
-from turnwise.messages import answer_of, storable
+from turnwise.messages import answer_of, observed, storable
 from turnwise.skills.compressing.making import PromptShortener
 from turnwise.skills.library import KnownSkill, Library, LibraryView
 from turnwise.skills.vectors import WordVectors, word_vectors
@@ -245,7 +245,10 @@ class Evolver:
                 return None
             cut_off = turn.finish_reason is FinishReason.LENGTH
             answer = turn.answer or answer_of("")
-            task = JudgeTask(turn.id, "", 0, turn.messages, answer, turn.next_state, cut_off, turn.tools)
+            messages, next_state = turn.messages, turn.next_state
+            if judged.rollout:
+                messages, next_state = observed(messages), observed(next_state, begun=True)
+            task = JudgeTask(turn.id, "", 0, messages, answer, next_state, cut_off, turn.tools)
             try:
                 word = (judged.session_id, judged.judge, judged.score, judged.hint)
                 self._known[key] = await self._work(look_at, task, *word)

@@ -22,7 +22,7 @@ from turnwise.journal.rollouts.groups import votes_on
 from turnwise.journal.store import Store
 from turnwise.journal.turns.reading import read_turns
 from turnwise.journal.turns.recorded import WHOLE, WholeTurn
-from turnwise.messages import answer_of
+from turnwise.messages import answer_of, observed
 from turnwise.types import Exclusion, FinishReason, JudgeTask, TurnState, Verdict
 
 log = logging.getLogger(__name__)
@@ -139,14 +139,17 @@ class Judging:
 
 
 def _task(lease_token: str, attempts: int, turn: WholeTurn, votes: int | None) -> JudgeTask:
-    """Of a leased turn what a judge is to know."""
+    """Of a leased turn what a judge is to know. Nobody's words stand in a rollout behind its task."""
+    messages, next_state = turn.messages, turn.next_state
+    if votes is not None:
+        messages, next_state = observed(messages), observed(next_state, begun=True)
     return JudgeTask(
         turn_id=turn.id,
         lease_token=lease_token,
         attempts=attempts,
-        messages=turn.messages,
+        messages=messages,
         answer=turn.answer or answer_of(""),
-        next_state=turn.next_state,
+        next_state=next_state,
         cut_off=turn.finish_reason is FinishReason.LENGTH,
         tools=turn.tools,
         votes=votes,

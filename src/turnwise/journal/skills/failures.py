@@ -29,7 +29,8 @@ FailureKind = Literal["wish", "failure"]
 
 @dataclass(frozen=True, slots=True)
 class JudgedTurn:
-    """The last word on a turn: the person's, where there is one. ``verdict``: its number."""
+    """The last word on a turn: the person's, where there is one. ``verdict``: its number; ``rollout``: it is a step of
+    one."""
 
     verdict: int
     turn_id: str
@@ -38,6 +39,7 @@ class JudgedTurn:
     score: int
     hint: str | None
     trained: bool
+    rollout: bool = False
     tries: int = 0
 
 
@@ -152,7 +154,7 @@ def _last_words(turns: Sequence[str]) -> Select[*tuple[Any, ...]]:
     order = (D.judge == "person").desc(), D.id.desc()
     nth = func.row_number().over(partition_by=D.turn_id, order_by=order).label("nth")
     learned = exists(select(P.turn_id).where(P.turn_id == D.turn_id)).label("learned")
-    columns = (D.id, D.turn_id, T.session_id, D.judge, D.score, D.hint, T.state, learned)
+    columns = (D.id, D.turn_id, T.session_id, D.judge, D.score, D.hint, T.state, T.step, learned)
     ranked = select(*columns, nth).join(schema.turns, T.id == D.turn_id).where(D.turn_id.in_(turns)).subquery()
     return select(*(ranked.c[column.name] for column in columns)).where(ranked.c.nth == 1)
 
@@ -161,4 +163,5 @@ def _judged_turn(row: dict[str, object]) -> JudgedTurn:
     values = {name: row[name] for name in ("turn_id", "session_id", "judge", "score", "hint")}
     # A turn that goes its way once more for a late score was trained on, too.
     trained = row["state"] == TurnState.TRAINED or bool(row["learned"])
-    return JudgedTurn(verdict=row["id"], trained=trained, tries=row.get("tries", 0), **values)  # type: ignore[arg-type]
+    more = {"trained": trained, "rollout": row["step"] is not None, "tries": row.get("tries", 0)}
+    return JudgedTurn(verdict=row["id"], **more, **values)  # type: ignore[arg-type]
