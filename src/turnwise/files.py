@@ -33,15 +33,23 @@ def staged(target: Path) -> Iterator[Path]:
     """
     work = _beside(target)
     try:
-        work.mkdir(parents=True)
-        yield work
-    except Exception as e:
-        if _is_want_of_room(e, target.parent):
-            text = f"the disk of {target.parent} is full; free some space, and training goes on where it was"
-            raise DiskFull(text) from e
-        raise
+        with told_when_full(target.parent):
+            work.mkdir(parents=True)
+            yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def told_when_full(folder: Path) -> Iterator[None]:
+    """Raises DiskFull in place of whatever a write in the folder failed with for want of room."""
+    try:
+        yield
+    except Exception as e:
+        if _is_want_of_room(e, folder):
+            text = f"the disk of {folder} is full; free some space, and training goes on where it was"
+            raise DiskFull(text) from e
+        raise
 
 
 def _is_want_of_room(error: Exception, folder: Path) -> bool:

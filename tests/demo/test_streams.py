@@ -110,15 +110,9 @@ def test_python_answers_the_questions_whose_solutions_are_shown() -> None:
         assert isinstance(wanted, CheckedAnswer) and wanted.is_right(said.getvalue()), task
 
 
-def test_votes_on_steps_can_be_left_out_where_there_are_any() -> None:
-    tools = stream_recipe("tools")
-    for switches, (judged, votes) in ((AS_IT_IS, (True, 1)), (read_switches(["votes=0"]), (False, 0))):
-        tools.check_switches(switches)
-        settings = tools.settings(tools.whole, 0, switches)
-        assert (settings["judge"]["enabled"], settings["streams.tools"]["votes"]) == (judged, votes)
-    for stream, switch in (("tools", "votes=3"), ("terminal", "votes=1"), ("tools", "dynamic_sampling=false")):
-        with pytest.raises(ConfigError, match="--switch"):
-            stream_recipe(stream).check_switches(read_switches([switch]))
+def test_a_switch_that_changes_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--switch"):
+        stream_recipe("tools").check_switches(read_switches(["dynamic_sampling=false"]))
 
 
 def test_a_run_goes_on_as_what_it_was(tmp_path: Path) -> None:
@@ -199,7 +193,7 @@ def test_switches_are_read_and_change_what_is_played() -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", ["epochs", "epochs=0", "steps=2,x", "dynamic_sampling=maybe", "lr=fast", "votes=x", "colour=1"]
+    "odd", ["epochs", "epochs=0", "steps=2,x", "dynamic_sampling=maybe", "lr=fast", "votes=1", "colour=1"]
 )
 def test_an_odd_switch_is_refused(odd: str) -> None:
     with pytest.raises(ConfigError, match="--switch"):

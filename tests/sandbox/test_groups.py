@@ -42,6 +42,7 @@ def test_a_group_holds_its_limits_and_goes_with_what_lives_in_it() -> None:
         assert inside.stdout is not None and inside.stdout.readline() == b"in\n"
         for folder in group.folders.values():
             assert is_left(folder.name) is False
+        assert group.members() == [inside.pid], "and no other process of the machine"
         told = {
             path.name: path.read_text().strip() for folder in group.folders.values() for path in folder.glob("*.max")
         }
@@ -49,6 +50,7 @@ def test_a_group_holds_its_limits_and_goes_with_what_lives_in_it() -> None:
         group.remove()
         assert inside.wait(20) == -9
     assert not any(folder.exists() for folder in group.folders.values())
+    assert group.members() is None, "nobody knows any more"
     group.remove()
 
 

@@ -17,10 +17,9 @@ from turnwise.training.policy import (
     HINT_HEADER,
     Policy,
     hinted_prompt,
-    pick_device,
     sampling_temperature,
-    with_passes,
 )
+from turnwise.training.weights.devices import pick_device, with_passes
 
 
 def logprobs(policy: Policy, rows: list, temperature: float = 1.0) -> list[float]:
@@ -191,6 +190,8 @@ def test_a_pass_on_a_gpu_holds_more_tokens_than_one_on_a_processor(monkeypatch: 
     assert with_passes(train_config(microbatch_tokens=64)).microbatch_tokens == 64
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # what a machine with a GPU says; it is not used
     assert with_passes(train_config(microbatch_tokens=0, device="auto")).microbatch_tokens == 4096
+    many = train_config(microbatch_tokens=0, device="auto", backend="fsdp2")
+    assert with_passes(many).microbatch_tokens == 256, "several processes cannot make a pass smaller"
     with pytest.raises(ValidationError, match="64 or more, or 0"):
         train_config(microbatch_tokens=63)
 

@@ -26,8 +26,9 @@ from turnwise.training.batching import (
     padded_tokens,
     row_of,
 )
-from turnwise.training.policy import HEAD_CHUNK, Policy, hinted_prompt, with_passes
+from turnwise.training.policy import HEAD_CHUNK, Policy, hinted_prompt
 from turnwise.training.step import compute_signals, optimiser_step, plan
+from turnwise.training.weights.devices import with_passes
 from turnwise.types import Batch, Sample
 
 SESSIONS = (1, 5, 20)

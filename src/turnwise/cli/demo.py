@@ -43,9 +43,7 @@ def demo(
     rounds: Annotated[int | None, typer.Option(min=1, help="With --stream: this many rounds of tries.")] = None,
     switch: Annotated[
         list[str] | None,
-        typer.Option(
-            help="With --stream: sft_epochs=0, dynamic_sampling=false, epochs=4, steps=2,4, lr=1e-4, votes=0."
-        ),
+        typer.Option(help="With --stream: sft_epochs=0, dynamic_sampling=false, epochs=4, steps=2,4, lr=1e-4."),
     ] = None,
     go_on: Annotated[bool, typer.Option("--go-on", help="With --stream: a run that was stopped goes on.")] = False,
 ) -> None:

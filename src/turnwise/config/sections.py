@@ -258,8 +258,8 @@ class TrainConfig(Section):
     microbatch_tokens: int = Field(
         default=0,
         ge=0,
-        description="Tokens per forward pass, from 64; changes memory and time, not the result. 0: 256 on a CPU, 4096 "
-        "on a GPU. Where its memory does not hold them, the local trainer takes half as many.",
+        description="Tokens per forward pass, from 64; changes memory and time, not the result. 0: 4096 on a GPU with "
+        "backend = 'local', which takes half as many where its memory does not hold them, and else 256.",
     )
     beta_kl: float = Field(default=0.02, ge=0, description="Weight of the KL to the base model.")
     clip_low: float = Field(default=0.2, gt=0, lt=1, description="Lower clip of the ratio.")

@@ -104,6 +104,12 @@ class RolloutTranscript:
             words = [*([text] if text else []), *[LEFT_OUT] * pictures]
             self.messages[at] = {"role": "user", "content": "\n".join(words)}
 
+    def drop_pictures(self) -> None:
+        """Have words in place of all pictures, of which nothing is kept any more."""
+        self._leave_out(0)
+        self._heard.clear()
+        self.files.clear()
+
     def say(self, content: str, calls: Sequence[dict[str, Any]] = (), thought: str = "") -> None:
         """An answer with its tool calls, each with the id under which its result is told, and what was thought."""
         self._calls = [str(call["id"]) for call in calls]
@@ -122,13 +128,15 @@ class RolloutTranscript:
         calls = [{"id": f"call_{self.answers}_{i}", "type": "function", "function": f} for i, f in enumerate(functions)]
         return self.say(action.text, calls)
 
-    def line(self, folder: str = "") -> str:
+    def line(self, folder: str | None = None) -> str:
         """The conversation up to its last answer, as a line of a file for `turnwise sft`, with every picture that was
         heard: `files` are to lie in this ``folder`` beside that file, and each answer is learned from the pictures that
-        it was given with."""
+        it was given with. Raises ValueError where there are some, and no folder."""
+        if self.files and folder is None:
+            raise ValueError("the pictures of this conversation need a folder beside its line")
         messages = list(self.messages)
         for at, (text, names) in self._heard.items():
-            pictures = [_at(f"{folder}/{name}" if folder else name) for name in names]
+            pictures = [_at(f"{folder}/{name}") for name in names]
             messages[at] = {"role": "user", "content": [*_words(text), *pictures]}
         more: dict[str, Any] = {"tools": self.tools} if self.tools else {}
         more |= {"keep_pictures": self._keep} if self._heard else {}

@@ -36,15 +36,16 @@ from turnwise.evolving.replay import Replayer
 from turnwise.evolving.replies import BadReply
 from turnwise.evolving.writing import MADE_BY
 from turnwise.journal import Journal
+from turnwise.journal.queue.judging import judge_task
 from turnwise.journal.skills.failures import FailureKind, JudgedTurn
 from turnwise.journal.skills.replays import ReplayResult
 from turnwise.judges.child import Child, ChildUnavailable, TooSlow, Work, right_here
-from turnwise.messages import answer_of, observed, storable
+from turnwise.messages import storable
 from turnwise.skills.compressing.making import PromptShortener
 from turnwise.skills.library import KnownSkill, Library, LibraryView
 from turnwise.skills.vectors import WordVectors, word_vectors
 from turnwise.skills.wishes import wishes_among
-from turnwise.types import FinishReason, JudgeTask, SkillState
+from turnwise.types import SkillState
 
 log = logging.getLogger(__name__)
 
@@ -243,12 +244,7 @@ class Evolver:
             turn = await asyncio.to_thread(self._journal.turns.get, judged.turn_id)
             if turn is None:
                 return None
-            cut_off = turn.finish_reason is FinishReason.LENGTH
-            answer = turn.answer or answer_of("")
-            messages, next_state = turn.messages, turn.next_state
-            if judged.rollout:
-                messages, next_state = observed(messages), observed(next_state, begun=True)
-            task = JudgeTask(turn.id, "", 0, messages, answer, next_state, cut_off, turn.tools)
+            task = judge_task(turn, rollout=judged.rollout)
             try:
                 word = (judged.session_id, judged.judge, judged.score, judged.hint)
                 self._known[key] = await self._work(look_at, task, *word)

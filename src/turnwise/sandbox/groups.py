@@ -56,13 +56,13 @@ class Group:
         return ["/bin/sh", "-c", _JOIN, "sh", *places, "--"] if places else []
 
     def members(self) -> list[int] | None:
-        """The ids of all processes in it; None where none holds them."""
+        """The ids of all processes in it, but those that are none of ours to see (0); None where nobody knows."""
         if not self.holds_processes:
             return None
         with contextlib.suppress(OSError):
             told = (self.folders["pids"] / "cgroup.procs").read_text(encoding="ascii").split()
             return [pid for each in told if (pid := int(each)) > 0]
-        return []
+        return None
 
     def killed_for_memory(self) -> int:
         """How many of its processes the kernel has ended for want of memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.support.tiny_vision import png
 from turnwise.cli.main import app
 from turnwise.errors import DataError
 from turnwise.judges.trajectory.agreement import confusion
@@ -21,7 +23,9 @@ from turnwise.judges.trajectory.collecting import (
     verdicts_in,
     verified,
 )
+from turnwise.messages import images_of
 from turnwise.training.sft.conversations import read_data
+from turnwise.training.sft.pictures import FilePictures
 from turnwise.trajectories.record import SavedTrajectory, written_trajectory
 from turnwise.trajectories.trail import ShownPage, Trail, TrailStep
 
@@ -90,6 +94,20 @@ def test_verdicts_become_conversations_that_can_be_learned(tmp_path: Path) -> No
     assert [line["messages"][-1]["content"] for line in lines] == ["Verdict: SUCCESS", "Verdict: NOT SUCCESS"]
     said = CliRunner().invoke(app, ["judge", "agreement", str(tmp_path / "v.jsonl"), "--json"])
     assert json.loads(said.stdout)["judges"][VERIFIER]["labels"]["accuracy"] == 1.0
+
+
+def test_a_judge_that_sees_learns_from_the_last_screenshots(tmp_path: Path) -> None:
+    shown = replace(GOOD, trail=replace(TRAIL, pages=(ShownPage("the words of it", png((9, 9, 9))),)))
+    (tmp_path / "run.jsonl").write_text(f"{written_trajectory(shown)}\n")
+    files = ["--out", str(tmp_path / "v.jsonl"), "--sft", str(tmp_path / "sft.jsonl")]
+    asked = ["judge", "collect", str(tmp_path / "run.jsonl"), *files, "--by", "verifier", "--sft-pictures"]
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    [learned] = read_data(tmp_path / "sft.jsonl", take=FilePictures(tmp_path, None).take).conversations
+    [picture] = [image for message in learned.messages for image in images_of(message)]
+    assert picture.url == f"sha256:{hashlib.sha256(png((9, 9, 9))).hexdigest()}"
+    assert "the words of it" not in (tmp_path / "sft.jsonl").read_text()
+    refused = CliRunner().invoke(app, [*asked[:5], "--by", "verifier", "--sft-pictures"])
+    assert refused.exit_code != 0 and "give both" in str(refused.exception)
 
 
 @pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x1e", "\n", "\r\n"])

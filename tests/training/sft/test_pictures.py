@@ -6,10 +6,13 @@ The model is tiny and random, of SmolVLM's real architecture, template and proce
 from __future__ import annotations
 
 import base64
+import errno
+import hashlib
 import io
 import json
 import os
 import threading
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +25,25 @@ from transformers import AutoProcessor
 from tests.support.tiny_vision import make_model, png
 from tests.training.sft.chat_model import sft_home, write
 from tests.training.tiny import no_tick, shake, train_config
+from turnwise.config import Config
 from turnwise.environments.base import Instructions, Observation
 from turnwise.environments.transcript import RolloutTranscript
-from turnwise.errors import DataError, PictureRefused
-from turnwise.journal import Journal
+from turnwise.errors import ConfigError, DataError, DiskFull, PictureRefused
 from turnwise.messages import LEFT_OUT, from_chat, with_images
 from turnwise.pictures.reading import MOST_BYTES
 from turnwise.pictures.store import PictureStore
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.batching import TokenText
 from turnwise.training.policy import Policy
+from turnwise.training.publish import version_dir
 from turnwise.training.sft.conversations import Dialogue, read_data
+from turnwise.training.sft.course import SftProgress, SftStopped
 from turnwise.training.sft.encoding import Encoded, Told, encode, texts_of
 from turnwise.training.sft.pictures import FilePictures
 from turnwise.training.sft.run import SftTeller, fine_tune, look
-from turnwise.training.sft.unfinished import SftSettings
+from turnwise.training.sft.unfinished import SftSettings, SftStory
 from turnwise.training.supervised import likelihood_loss, rows_of
+from turnwise.training.weights.files import load_version_dir
 from turnwise.types import Image
 
 RED, BLUE, GREEN = png((200, 20, 20), 100, 60), png((10, 20, 220), 60, 90), png((10, 220, 20), 40, 24)
@@ -116,12 +122,15 @@ def test_the_digest_tells_what_was_shown_where(tmp_path: Path) -> None:
         ("a\0.png", "no path in the folder"),
         ("", "no path in the folder"),
         ("sha256:" + "0" * 64, "named by its hash alone"),
-        ("out.png", "a link out of the folder"),
-        ("round.png", "cannot be read beside the file"),
+        ("out.png", "is a link"),
+        ("round.png", "is a link"),
+        ("away/secret.png", "is a link"),
+        (".", "cannot be read beside the file|is no file"),
         ("gone.png", "cannot be read beside the file"),
         ("x" * 5000, "cannot be read beside the file"),
         ("pipe", "is no file"),
         ("folder", "cannot be read beside the file|is no file"),
+        ("words.png/1.png", "cannot be read beside the file"),
         ("words.png", "no PNG"),
         ("large.png", "at most 10 MB"),
         ("data:text/html;base64,AAAA", "no PNG"),
@@ -133,6 +142,7 @@ def test_nothing_else_of_this_machine_is_reached(tmp_path: Path, name: str, why:
     inside.mkdir()
     (tmp_path / "secret.png").write_bytes(RED)
     (inside / "out.png").symlink_to(tmp_path / "secret.png")
+    (inside / "away").symlink_to(tmp_path)
     (inside / "round.png").symlink_to("round.png")
     (inside / "words.png").write_text("no picture")
     (inside / "folder").mkdir()
@@ -160,6 +170,11 @@ def test_nothing_else_of_this_machine_is_reached(tmp_path: Path, name: str, why:
             [{"role": "user", "content": [{"type": "image_url", "image_url": url(RED)}]}, said("It.")],
             {},
             'an image_url without {"url": …}',
+        ),
+        (
+            [{"role": "user", "content": [{"type": "text", "text": "?", "image_url": {"url": url(RED)}}]}, said("It.")],
+            {},
+            "a text and a picture; write two",
         ),
         ([{"role": "user", "content": [{"type": "video_url"}]}, said("It.")], {}, "the type 'video_url'"),
     ],
@@ -284,41 +299,103 @@ def test_loss_and_gradient_equal_those_of_the_whole_model(
     assert max(float(b.abs().max()) for b in theirs) > 1e-2, "there is something to compare"
 
 
-def test_a_run_publishes_what_it_learned_from_pictures(tmp_path: Path, vision: Path) -> None:
+def picture_home(home: Path, model: Path) -> Config:
     settings = {"train.microbatch_tokens": 512, "engine.max_model_len": 1024, "train.dtype": "float32"}
-    config = sft_home(tmp_path / "home", vision, **settings)
-    (tmp_path / "red.png").write_bytes(RED)
-    rows = [{"messages": [shown("red.png", f"Question {n}?"), said("It is red.")]} for n in range(6)]
-    rows += [{"messages": [shown(url(BLUE), f"Question {n}?"), said("No, blue.")]} for n in range(6)]
+    return sft_home(home, model, **settings)
+
+
+def test_a_run_publishes_what_it_learned_from_pictures(tmp_path: Path, vision: Path, renderer: PromptRenderer) -> None:
+    """Two pictures of one size and the same words: only who sees can tell which answer is which."""
+    config, (one_picture, other) = picture_home(tmp_path / "home", vision), (RED, png((10, 20, 220), 100, 60))
+    (tmp_path / "one.png").write_bytes(one_picture)
+    rows = [{"messages": [shown(at), said(word)]} for at, word in (("one.png", "Yes."), (url(other), "No."))]
     file = write(tmp_path / "data.jsonl", rows)
-    asked = SftSettings(epochs=6, lr=1e-2, batch_tokens=256, eval_share=0.2, context=1024)
-    told: list[str] = []
-    losses: list[float] = []
-    teller = SftTeller(told.append, lambda at: losses.append(at.held_out) if at.held_out is not None else None)
-    version = fine_tune(config, file, asked, threading.Event(), teller)
-    assert version.number == 1 and losses[-1] < losses[0] - 0.5
+    asked = SftSettings(epochs=60, lr=1e-2, batch_tokens=1024, eval_share=0, context=1024)
+    version = fine_tune(config, file, asked, threading.Event(), SftTeller(lambda text: None, lambda at: None))
+    assert version.number == 1
     assert not (config.home / "sft-pictures").exists() and PictureStore(config.home).all() == []
-    journal = Journal.open(config)
-    try:
-        assert journal.versions.latest() == 1
-    finally:
-        journal.close()
+    store = PictureStore(tmp_path)
+    policy = Policy(vision, config.train, None, store)
+    policy.load(load_version_dir(version_dir(config.versions_dir, 1)).weights)
+
+    def loss(picture: bytes, word: str) -> float:
+        texts = texts_of(encoded(renderer, one(tmp_path, {"messages": [shown(url(picture)), said(word)]}, store)), 0)
+        return likelihood_loss(policy, rows_of(policy, texts), 1024, no_tick, learn=False)
+
+    assert loss(one_picture, "Yes.") < loss(other, "Yes.") - 0.1
+    assert loss(other, "No.") < loss(one_picture, "No.") - 0.1
 
 
-def test_a_picture_that_changed_meanwhile_is_another_run(tmp_path: Path, vision: Path) -> None:
-    config = sft_home(tmp_path / "home", vision, **{"engine.max_model_len": 1024, "train.dtype": "float32"})
-    (tmp_path / "red.png").write_bytes(RED)
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_run_that_was_stopped_goes_on_with_the_same_pictures_alone(
+    tmp_path: Path, vision: Path, changed: bool
+) -> None:
+    picture = tmp_path / "red.png"
     rows = [{"messages": [shown("red.png", f"Question {n}?"), said("It is red.")]} for n in range(4)]
-    file, stop = write(tmp_path / "data.jsonl", rows), threading.Event()
+    file = write(tmp_path / "data.jsonl", rows)
     asked = SftSettings(epochs=4, lr=1e-3, batch_tokens=64, eval_share=0, context=1024)
 
-    def after_two(at: Any) -> None:
-        if at.step == 2:
-            stop.set()
+    def run(home: str, stop_at: int | None = None, *, anew: bool = False) -> list[str]:
+        stop, told = threading.Event(), list[str]()
 
-    with pytest.raises(Exception) as stopped:
-        fine_tune(config, file, asked, stop, SftTeller(lambda text: None, after_two))
-    assert type(stopped.value).__name__ == "SftStopped"
-    (tmp_path / "red.png").write_bytes(BLUE)
-    with pytest.raises(DataError, match="its pictures have changed since it began"):
-        fine_tune(config, file, asked, threading.Event(), SftTeller(lambda text: None, lambda at: None))
+        def look_at(at: SftProgress) -> None:
+            if at.step == stop_at:
+                stop.set()
+
+        fine_tune(picture_home(tmp_path / home, vision), file, asked, stop, SftTeller(told.append, look_at), anew=anew)
+        return told
+
+    picture.write_bytes(RED)
+    with pytest.raises(SftStopped):
+        run("stopped", stop_at=2)
+    if changed:
+        picture.write_bytes(BLUE)
+        with pytest.raises(DataError, match="its pictures have changed since it began"):
+            run("stopped")
+    told = run("stopped", anew=changed)
+    assert any("goes on behind step" in line for line in told) is not changed
+    run("whole")
+    found, expected = (
+        load_version_dir(version_dir(tmp_path / home / "versions", 1)).weights for home in ("stopped", "whole")
+    )
+    assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in found)
+
+
+def test_a_model_that_sees_is_learned_by_the_local_trainer_alone(tmp_path: Path, vision: Path) -> None:
+    file = write(tmp_path / "data.jsonl", [{"messages": [shown(url(RED)), said("It.")]}])
+    config = sft_home(tmp_path / "home", vision, **{"train.enabled": False, "train.backend": "fsdp2"})
+    with pytest.raises(ConfigError, match=r'set train\.backend = "local"'):
+        fine_tune(config, file, SftSettings(), threading.Event(), SftTeller(lambda text: None, lambda at: None))
+
+
+def test_a_home_that_is_full_is_named_and_not_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's word for want of room is a stand-in: no disk is filled."""
+
+    def full(self: PictureStore, sha256: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(PictureStore, "keep", full)
+    with pytest.raises(DiskFull, match="kept"):
+        one(tmp_path, {"messages": [shown(url(RED)), said("It.")]}, PictureStore(tmp_path / "kept"))
+
+
+def test_an_answer_whose_pictures_are_too_many_is_left_out_and_a_later_one_is_not(
+    tmp_path: Path, renderer: PromptRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnwise.messages.LEFT_OUT", "…")  # as short as it is in the ids of a real tokenizer
+    many = {"role": "user", "content": [part for _ in range(4) for part in shown(url(RED))["content"]]}
+    messages = [many, said("Four."), shown(url(GREEN), "And now?"), said("One.")]
+    whole = encoded(renderer, one(tmp_path, {"messages": messages, "keep_pictures": 1}))
+    lengths = [len(text.ids) for text in whole.texts]
+    assert len(lengths) == 2 and lengths[1] < lengths[0]
+    told = Told()
+    cut = encode(renderer, one(tmp_path, {"messages": messages, "keep_pictures": 1}), lengths[0] - 1, told)
+    assert cut is not None and [text.ids for text in cut.texts] == [whole.texts[1].ids] and told.cut == 1
+
+
+def test_a_run_without_pictures_is_the_one_that_it_was_before_there_were_some() -> None:
+    """A run that was stopped by an earlier release goes on: its checkpoints have this digest of it."""
+    story = SftStory("a.jsonl", "0" * 64, "m", 0, "1" * 64, {"epochs": 2}, {"seed": 0})
+    fields = {name: value for name, value in asdict(story).items() if name != "pictures"}
+    assert story.origin == hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    assert replace(story, pictures="2" * 64).origin != story.origin

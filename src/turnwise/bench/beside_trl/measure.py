@@ -21,9 +21,10 @@ from turnwise.config import Config, TrainConfig
 from turnwise.errors import TurnwiseError
 from turnwise.models import resolve_model
 from turnwise.training.batching import TokenText
-from turnwise.training.policy import Policy, with_passes
+from turnwise.training.policy import Policy
 from turnwise.training.step import compute_signals, optimiser_step, plan
 from turnwise.training.supervised import rows_of, supervised_step
+from turnwise.training.weights.devices import with_passes
 from turnwise.types import Batch
 
 TRL = PeerEnvironment("trl", ("torch==2.13.0", "trl==1.16.0", "peft", "accelerate", "datasets", "transformers"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -73,6 +72,7 @@ def rollout(
     from turnwise.cli.environments.observing import Observing, told_of_pictures
     from turnwise.cli.environments.outcomes import judge_of, saved_of
     from turnwise.cli.environments.progress import shown
+    from turnwise.cli.environments.recording import SolvedFile
     from turnwise.environments.actors import ModelActor, RecordedActor, ScriptedActor
     from turnwise.environments.curation import RecordedEpisode, curated, family_of, read_curation
     from turnwise.environments.kinds import kind_of
@@ -101,9 +101,9 @@ def rollout(
         raise ConfigError(f"the name of a run is 1 to {MOST_OF_A_RUN} letters, digits or any of . _ -")
     observing = Observing(read_tasks(tasks), read_config(config, home, sets), observe, agent not in SCRIPTED)
     read, settings = observing.tasks, observing.settings
-    for place in (record, save):
-        if place is not None:
-            ready_for_lines(place)
+    solved = None if record is None else SolvedFile(record, observing.has_pictures)
+    if save is not None:
+        ready_for_lines(save)
     for kind in sorted({task.environment for task in read}):
         kind_of(kind).check_machine(settings)
     program = PROGRAMS.get(agent)
@@ -154,15 +154,17 @@ def rollout(
                 lines.write(f"{written_trajectory(saved_of(ended, actor_of))}\n")
         if actor_of is not None:
             taken, left_out = taken + actor_of.transcript.pictures, left_out + actor_of.transcript.left_out
-        if record is None or actor_of is None:
+        if solved is None or actor_of is None:
             return
         unreadable = actor_of.unreadable if isinstance(actor_of, ModelActor) else 0
         task = ended.play.task
         episode = RecordedEpisode(actor_of.transcript, ended.reward, task.id, family_of(task), unreadable)
-        if keep is not None:
+        if keep is None and ended.reward == 1.0 and actor_of.transcript.answers:
+            solved.add([episode])
+        elif keep is not None:
+            if ended.reward != 1.0 or unreadable:  # it says how hard its task is, and is never kept
+                actor_of.transcript.drop_pictures()
             gathered.append(episode)
-        elif ended.reward == 1.0 and actor_of.transcript.answers:
-            _append(record, [episode])
 
     plays = [Play(name, task, index, group) for task in read for index in range(group)]
     report = RunReport(settings.home / "rollouts" / name, name)
@@ -177,27 +179,13 @@ def rollout(
             steps = step_figures(journal.store, [each.play.session for each in ended])
             for line in told_of_pictures(taken, left_out, steps):
                 out.print(line, highlight=False, markup=False, soft_wrap=True)
-    if keep is not None and record is not None:
+    if keep is not None and solved is not None:
         kept = curated(gathered, by)
-        _append(record, kept)
+        solved.add(kept)
         out.print(f"{len(kept)} of {len(gathered)} rollouts kept in {record}", highlight=False, markup=False)
     out.print(f"report: {report.write()}", highlight=False, markup=False, soft_wrap=True)
     if left := sum(each.open for each in ended):
         raise TurnwiseError(f"{left} rollouts are not done; the same command with --run {name} goes on with them")
-
-
-def _append(record: Path, episodes: Sequence[RecordedEpisode]) -> None:
-    """Their lines, and what they show as files in a folder beside them, which are there before a line names them."""
-    from turnwise.files import write_atomically
-
-    folder = record.with_name(f"{record.stem}-pictures")
-    with record.open("a", encoding="utf-8") as lines:
-        for episode in episodes:
-            for name, data in episode.transcript.files.items():
-                if not (file := folder / name).exists():
-                    folder.mkdir(exist_ok=True)
-                    write_atomically(file, data)
-            lines.write(f"{episode.transcript.line(folder.name)}\n")
 
 
 def _in_journal(journal: Journal, session: str) -> list[dict[str, Any]]:

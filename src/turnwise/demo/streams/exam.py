@@ -32,8 +32,6 @@ SOLVED_AT_ONCE = 2
 """Solutions that are played at a time: no model is waited for."""
 TAKEN_UP_S = 180.0
 """Longest wait until what was published answers."""
-JUDGED_S = 60.0
-"""Longest wait for the judge's votes on the steps of the next group."""
 Advance = Callable[[float | None], None]
 
 
@@ -67,23 +65,10 @@ class Stage:
         return self._played(plays, actor, None, advance)
 
     def round(self, tasks: Sequence[Task], group: int, *, name: str, advance: Advance) -> list[Episode]:
-        """Each task tried by a group of rollouts whose outcomes are posted, and their steps voted on where there is a
-        judge."""
+        """Each task tried by a group of rollouts whose outcomes are posted."""
         plays = in_turn(tasks, group, name, self._recipe.parallel)
         gateway = GatewayAt(self._server.url, self._server.token, self._server.person_token)
-        played = self._played(plays, lambda play: self._model(play, MODEL_NAME, play.headers, {}), gateway, advance)
-        self._wait_for_votes()
-        return played
-
-    def _wait_for_votes(self) -> None:
-        """Until no group waits for its judge. One that misses a rollout is left to wait for it."""
-        still, until = None, 0.0
-        while waiting := self._journal.status.figures()["groups"].get("open", 0):
-            if waiting != still:
-                still, until = waiting, time.monotonic() + JUDGED_S
-            elif time.monotonic() > until:
-                return
-            time.sleep(0.5)
+        return self._played(plays, lambda play: self._model(play, MODEL_NAME, play.headers, {}), gateway, advance)
 
     def solutions(self, tasks: Sequence[Task], file: Path) -> int:
         """Write how each task is solved as conversations for a fine-tuning; gives their number."""

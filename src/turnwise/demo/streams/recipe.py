@@ -73,8 +73,6 @@ class StreamRecipe:
     sft_lr: float
     sft_tokens: int
     own: Mapping[str, object]
-    judged: bool = False
-    """Whether the free judge says something on each step, which counts where the method takes it."""
     around: Callable[[Path], AbstractContextManager[object]] = nullcontext
     """What has to run beside the server, in its home, for as long as it does."""
 
@@ -86,24 +84,19 @@ class StreamRecipe:
 
     def check_switches(self, switches: Switches) -> None:
         """Raises ConfigError for one that would change nothing here."""
-        if switches.votes is not None and not (self.judged and switches.votes <= 1):
-            told = (
-                "0 or 1: the free judge has one" if self.judged else "for the stream tools alone: no other has a judge"
-            )
-            raise ConfigError(f"--switch votes is {told}")
         if not switches.dynamic_sampling and self.own.get("dynamic_sampling") is False:
             raise ConfigError("--switch dynamic_sampling=false is how this stream is played anyway")
 
     def settings(self, scale: StreamScale, seed: int, switches: Switches) -> dict[str, dict[str, object]]:
         """What the server is told beside its defaults.
 
-        No skills, and mostly no judge: outcomes are all there is to learn from. No gate and no KL, which both hold a
+        No skills, and no judge: outcomes are all there is to learn from. No gate and no KL, which both hold a
         policy near the base model, while the warm start has led it away on purpose. The rate is that of an adapter that
         is to move within some ten updates. What the limit of steps ended is scored: a task takes no more of them here.
         """
         return {
             "engine": {"max_model_len": self.context, "kv_cache_mb": KV_CACHE_MB},
-            "judge": {"enabled": self.judged and switches.votes != 0},
+            "judge": {"enabled": False},
             "skills": {"enabled": False, "evolve": False},
             "gate": {"enabled": False, "probe_share": 0.0},
             "train": {"lr": switches.lr or self.lr, "seed": seed, "threads": threads()},
@@ -120,7 +113,6 @@ class StreamRecipe:
                 "temperature": self.temperature,
                 **self.own,
                 **({"epochs": switches.epochs} if switches.epochs is not None else {}),
-                **({"votes": switches.votes} if switches.votes is not None else {}),
             },
         }
 
@@ -129,14 +121,13 @@ class StreamRecipe:
 class Switches:
     """What may be changed of a recipe, so that its worth is seen: ``sft_epochs`` 0 leaves the warm start out;
     ``epochs`` are passes of an update over its groups; ``steps`` the answers of an episode, one number or a course of
-    them, each for an equal part of the rounds; ``votes`` those on each step. None: as the recipe has it."""
+    them, each for an equal part of the rounds. None: as the recipe has it."""
 
     sft_epochs: int | None = None
     dynamic_sampling: bool = True
     epochs: int | None = None
     steps: tuple[int, ...] = ()
     lr: float | None = None
-    votes: int | None = None
 
     def steps_of(self, recipe: StreamRecipe, round_: int, rounds: int) -> int:
         """How many answers an episode of this round has, the first of which is 0."""
@@ -158,8 +149,6 @@ def read_switches(given: Sequence[str]) -> Switches:
                     found = replace(found, sft_epochs=_whole(value, 0))
                 case "epochs":
                     found = replace(found, epochs=_whole(value, 1))
-                case "votes":
-                    found = replace(found, votes=_whole(value, 0))
                 case "steps":
                     found = replace(found, steps=tuple(_whole(part, 1) for part in value.split(",")))
                 case "dynamic_sampling":
@@ -171,7 +160,7 @@ def read_switches(given: Sequence[str]) -> Switches:
         except (ValueError, KeyError):
             raise ConfigError(
                 f"--switch takes sft_epochs=N (0: no warm start), epochs=N, steps=N or N,M, dynamic_sampling=true or "
-                f"false, votes=N, and lr=RATE, not {each[:60]!r}"
+                f"false, and lr=RATE, not {each[:60]!r}"
             ) from None
     return found
 

@@ -1,4 +1,4 @@
-"""What the demo of tools plays: questions that a line of Python answers, with a vote of the judge on each step."""
+"""What the demo of tools plays: questions that a line of Python answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _last_angle(prompt: str) -> str:
 
 def _primes(prompt: str) -> str:
     first, last = _between(prompt, "between ", " (inclusive)").split(" and ")
-    return f"print(sum(all(n%d for d in range(2,int(n**.5)+1)) for n in range({first},{int(last) + 1})))"
+    return f"print(sum(n>1 and all(n%d for d in range(2,int(n**.5)+1)) for n in range({first},{int(last) + 1})))"
 
 
 SOLVED: dict[str, Callable[[str], str]] = {
@@ -95,6 +95,5 @@ RECIPE = StreamRecipe(
     sft_epochs=2,
     sft_lr=5e-4,
     sft_tokens=256,
-    judged=True,
-    own={"method": "step_groups", "dynamic_sampling": False, "votes": 1},
+    own={"method": "step_groups", "dynamic_sampling": False, "votes": 0},
 )

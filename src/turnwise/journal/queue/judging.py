@@ -75,7 +75,10 @@ class Judging:
             leased = [rows[one] for one in tokens if one in rows and rows[one].lease_token == tokens[one]]
             turns = zip(leased, read_turns(c, leased), strict=True)
             votes = votes_on(self._store, c, leased)
-            return [_task(row.lease_token, row.attempts, turn, votes.get(row.id)) for row, turn in turns]
+            return [
+                judge_task(turn, row.lease_token, row.attempts, votes.get(row.id), rollout=row.step is not None)
+                for row, turn in turns
+            ]
 
     def renew(self, task: JudgeTask, lease_s: float) -> None:
         """Keep a turn for longer. Raises LeaseLost."""
@@ -138,18 +141,17 @@ class Judging:
             raise LeaseLost(f"turn {task.turn_id} is no longer leased to this judge")
 
 
-def _task(lease_token: str, attempts: int, turn: WholeTurn, votes: int | None) -> JudgeTask:
-    """Of a leased turn what a judge is to know. Nobody's words stand in a rollout behind its task."""
-    messages, next_state = turn.messages, turn.next_state
-    if votes is not None:
-        messages, next_state = observed(messages), observed(next_state, begun=True)
+def judge_task(
+    turn: WholeTurn, lease_token: str = "", attempts: int = 0, votes: int | None = None, *, rollout: bool
+) -> JudgeTask:
+    """Of a turn what a judge is to know. In a rollout nobody's words stand behind its task."""
     return JudgeTask(
         turn_id=turn.id,
         lease_token=lease_token,
         attempts=attempts,
-        messages=messages,
+        messages=observed(turn.messages) if rollout else turn.messages,
         answer=turn.answer or answer_of(""),
-        next_state=next_state,
+        next_state=observed(turn.next_state, begun=True) if rollout else turn.next_state,
         cut_off=turn.finish_reason is FinishReason.LENGTH,
         tools=turn.tools,
         votes=votes,

@@ -27,13 +27,14 @@ from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with
 from turnwise.training.lessons.making import FEWEST, make_lessons
 from turnwise.training.lessons.questions import questions_of
 from turnwise.training.lessons.wishes import Standing, standing
-from turnwise.training.policy import Policy, with_passes
+from turnwise.training.policy import Policy
 from turnwise.training.publish import staged_version, version_dir
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import Tick, compute_signals, step_without_guilty, without_faults
 from turnwise.training.supervised import likelihood_loss, rows_of, supervised_step
 from turnwise.training.terms import WholeSignals
 from turnwise.training.weights.base import State
+from turnwise.training.weights.devices import with_passes
 from turnwise.training.weights.files import META, PublishedWeights, load_version_dir, read_json
 from turnwise.training.weights.moments import fits, moments_of, read_moments, set_moments
 from turnwise.training.weights.ranks import Ranks

@@ -259,6 +259,8 @@ def _content(given: Any, where: str) -> str | list[dict[str, Any]]:
         kind = part.get("type") if isinstance(part, dict) else None
         address = part.get("image_url") if kind == "image_url" else None
         shown = isinstance(address, dict) and isinstance(address.get("url"), str)
+        if kind == "text" and "image_url" in part:
+            raise Unfit(f"{where}.content has a part that is a text and a picture; write two")
         if not shown and (kind != "text" or not isinstance(part.get("text"), str)):
             what = 'an image_url without {"url": …}' if kind == "image_url" else f"the type {str(kind)[:40]!r}"
             raise Unfit(f"{where}.content has a part of {what}; text and image_url can be learned")

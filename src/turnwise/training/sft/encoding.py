@@ -134,8 +134,10 @@ def encode(renderer: PromptRenderer, conversation: Dialogue, context: int, told:
             last = None
             continue
         if len(prompt.ids) + len(answer) > context:
-            fits = False
-            break
+            fits, last = False, None
+            if conversation.keep_pictures is None:
+                break
+            continue  # a later prompt may be shorter, in which words stand for these pictures
         last = _Turn([*before, message], prompt, answer)
         if thinking_in(message) and not renderer.grammar.reasoning:
             told.thoughts += 1

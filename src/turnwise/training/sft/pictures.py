@@ -5,12 +5,15 @@ A file of conversations may be anybody's: of this machine it reaches pictures in
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from turnwise.errors import PictureRefused
+from turnwise.errors import DataError, PictureRefused
+from turnwise.files import told_when_full
 from turnwise.pictures.reading import MOST_BYTES, data_of_url, read_picture, sha256_of_bytes
 from turnwise.pictures.store import PictureStore
 from turnwise.tokens.smolvlm import SCHEME
@@ -48,13 +51,17 @@ class FilePictures:
             picture = read_picture(data)
             self._sizes[sha256] = picture.width, picture.height
             if self._store is not None:
-                self._store.keep(sha256, data)
+                try:
+                    with told_when_full(self._store.folder):
+                        self._store.keep(sha256, data)
+                except OSError as e:
+                    raise DataError(f"pictures cannot be kept in {self._store.folder}: {e.strerror}") from e
         if not inside:
             self._named[url] = sha256
         return sha256
 
     def _read(self, name: str) -> bytes:
-        """A file in the folder, without a way out of it: no link is followed out, no device is opened."""
+        """A file in the folder. Nothing outside of it is read, and no link in it is followed."""
         shown = name[:80]
         if name.lower().startswith(_ADDRESS):
             raise PictureRefused(f"the picture {shown!r} has an address, and none is fetched; save it beside the file")
@@ -66,14 +73,24 @@ class FilePictures:
                 f"the picture {shown!r} is no path in the folder of the file; write it as pictures/1.png"
             )
         try:
-            path = (self._folder / place).resolve()
-            if not path.is_relative_to(self._folder):
-                raise PictureRefused(f"the picture {shown!r} is a link out of the folder of the file; put it in there")
-            opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-            with os.fdopen(opened, "rb") as file:
-                if not stat.S_ISREG(os.fstat(opened).st_mode):
+            with os.fdopen(_opened(self._folder, place.parts), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise PictureRefused(f"the picture {shown!r} is no file")
                 return file.read(MOST_BYTES + 1)
-        except (OSError, RuntimeError) as e:  # RuntimeError: links that go round
-            why = getattr(e, "strerror", None) or e
+        except OSError as e:
+            why = "it, or a folder before it, is a link" if e.errno in (errno.ELOOP, errno.ENOTDIR) else e.strerror
             raise PictureRefused(f"the picture {shown!r} cannot be read beside the file: {why}") from e
+
+
+def _opened(folder: Path, parts: Sequence[str]) -> int:
+    """A descriptor of the file at this path in the folder, each step of it from the one before: whoever puts a link in
+    its way meanwhile leads nowhere. Raises OSError."""
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = inner
+        return os.open(parts[-1] if parts else ".", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=at)
+    finally:
+        os.close(at)

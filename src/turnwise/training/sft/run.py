@@ -156,6 +156,11 @@ def _refuse_impossible(config: Config) -> None:
         raise ConfigError(
             f"engine.kind is {config.engine.kind!r}, whose weights are not here; fine-tune a model that is"
         )
+    if sees_pictures(config.model.path) and config.train.backend != "local":
+        raise ConfigError(
+            f"the model in {config.model.path} sees pictures, and is trained by one process alone; "
+            'set train.backend = "local"'
+        )
     if config.mode == "skills-only":
         raise ConfigError('mode is "skills-only", which keeps the weights as they are; set mode = "both"')
 

@@ -68,7 +68,10 @@ class SftStory:
 
     @property
     def origin(self) -> str:
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        told = asdict(self)
+        if not self.pictures:
+            del told["pictures"]  # so that a run without any is the one that it was before there were some
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
     def differences(self, now: SftStory) -> list[str]:
         """What another run would have to be given to be this one, as sentences."""

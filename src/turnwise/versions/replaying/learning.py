@@ -14,9 +14,10 @@ from turnwise.errors import AdapterError, TurnwiseError
 from turnwise.journal import Journal
 from turnwise.models.architectures import supported_model
 from turnwise.training.gate.gate import Gate
-from turnwise.training.policy import Policy, with_passes
+from turnwise.training.policy import Policy
 from turnwise.training.publish import version_dir
 from turnwise.training.update import Trainer
+from turnwise.training.weights.devices import with_passes
 from turnwise.training.weights.files import load_version_dir
 from turnwise.training.worker import Stop, work
 from turnwise.types import BASE_VERSION, Sample
