@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import statistics
 from collections.abc import Iterator
 from copy import deepcopy
@@ -358,6 +359,17 @@ def test_what_a_script_solves_is_recorded_with_its_pictures_and_learned_from(run
     learned = CliRunner().invoke(app, ["sft", str(file), "--check", "--home", str(tmp_path / "home"), *settings])
     assert learned.exit_code == 0, learned.output
     assert "conversations to learn with" in learned.output
+    (tmp_path / "other-pictures").write_text("no folder")
+    (tmp_path / "link.jsonl").symlink_to(file)
+    os.mkfifo(tmp_path / "pipe")
+    for name, why in (("other.jsonl", "cannot be made: File exists"), ("pipe", "is no regular file")):
+        refused = CliRunner().invoke(
+            app, ["rollout", str(tmp_path / "tasks"), *of, "--record", str(tmp_path / name), *settings]
+        )
+        assert refused.exit_code != 0 and why in str(refused.exception), refused.output
+    again = ["rollout", str(tmp_path / "tasks"), *of, "--record", str(tmp_path / "link.jsonl"), *settings]
+    assert CliRunner().invoke(app, again).exit_code == 0
+    assert not (tmp_path / "link-pictures").exists() and len(file.read_text().splitlines()) == 4
 
 
 def test_a_picture_that_was_changed_is_not_trained_on(run: Run, batch: Batch) -> None:

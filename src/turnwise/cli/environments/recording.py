@@ -21,7 +21,8 @@ class SolvedFile:
         from turnwise.files import ready_for_lines
 
         ready_for_lines(file)
-        self._file, self._folder = file, file.with_name(f"{file.stem}-pictures")
+        place = file.resolve()  # /dev/stdout may be a file elsewhere
+        self._file, self._folder = file, place.with_name(f"{place.stem}-pictures")
         if not with_pictures:
             return
         if file.exists() and not file.is_file():
