@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from tests.journal.test_rollouts import Play
 from tests.support.servers import wait_until
 from tests.training.homes import Clock, feed
-from turnwise.cli import train as command
 from turnwise.cli.main import app
+from turnwise.cli.training import now as command
 from turnwise.config import Config, load_config
 from turnwise.errors import TurnwiseError
 from turnwise.journal import Journal

@@ -108,7 +108,7 @@ def test_answers_in_a_prompt_are_context(tmp_path: Path) -> None:
         ({"messages": [USER, {"role": "assistant", "content": ""}]}, "without words and calls"),
         ({"messages": [USER, {"role": "assistant", "content": None}]}, "without words and calls"),
         ({"messages": [USER, ANSWER | {"content": 7}]}, "is no text and no list"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}, ANSWER]}, "part of the type 'image_url'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}, ANSWER]}, 'an image_url without {"url"'),
         ({"messages": [USER, ANSWER | {"function_call": {"name": "f"}}]}, "write it as tool_calls"),
         ({"messages": [USER, ANSWER | {"tool_calls": [{"function": {}}]}]}, "no function with a name"),
         ({"messages": [USER | {"tool_calls": [CALL]}, ANSWER]}, "only an assistant calls tools"),
