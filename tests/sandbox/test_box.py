@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -208,6 +209,15 @@ def test_a_gigabyte_that_is_none_and_folders_without_end(box: Box, inside: Path)
     box.run("truncate -s 1G sparse")
     assert not (inside / "sparse").exists() or (inside / "sparse").stat().st_size <= LIMITS.file_mb << 20
     assert box.run("for n in $(seq 200); do mkdir d; cd d; done").stopped_by == "disk"
+
+
+def test_a_signal_that_we_ignore_is_heard_inside(box: Box) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        ran = box.run("trap 'echo heard; exit 4' HUP; kill -HUP $$; echo not heard")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (ran.status, ran.output) == (4, b"heard\n")
 
 
 def test_a_command_that_cannot_be_given_is_told(box: Box) -> None:

@@ -9,6 +9,7 @@ import select
 import signal
 import stat
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import Future
@@ -33,6 +34,12 @@ OVERHEAD = 2
 MOST_SAID = 4096
 COMMANDS = 20
 """For how many commands' time a process of a shell that lasts may use a core, before the kernel ends it."""
+
+_HEAR = """import os, signal, sys
+for number in sys.argv[1].split(","):
+    signal.signal(int(number), signal.SIG_DFL)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ class Guest:
             words += ["--info-fd", str(tell), "--block-fd", str(waits)]
             line = wrapped(words, self._limits, command, self.group.holds_memory, commands)
             self.process = start_process(
-                self.group.joining() + line,
+                _hearing_signals() + self.group.joining() + line,
                 stdin=ends.input,
                 stdout=ends.output,
                 stderr=ends.error,
@@ -188,6 +195,16 @@ class BubblewrapLodging:
         if self._room.place.exists():
             take_down(self._room.place)
             delete_folder(self._room.place)
+
+
+def _hearing_signals() -> list[str]:
+    """The words to put before a command that is to hear the signals that we were told to ignore, as by `nohup`.
+
+    A program inherits what is ignored, and a shell cannot even trap it.
+    """
+    passed_on = signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}  # which Python ignores, and gives back
+    ignored = [int(each) for each in passed_on if signal.getsignal(each) is signal.SIG_IGN]
+    return [sys.executable, "-I", "-S", "-c", _HEAR, ",".join(map(str, ignored))] if ignored else []
 
 
 def start_process(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
