@@ -15,10 +15,11 @@ import torch
 from tests.support.servers import wait_until
 from tests.training.tiny import make_model
 from turnwise.errors import EngineError
+from turnwise.local_engine import scheduler as scheduler_module
 from turnwise.local_engine.model.load import load
 from turnwise.local_engine.registry import WeightsRegistry
 from turnwise.local_engine.requests import Output, Request, RequestParams
-from turnwise.local_engine.scheduler import BEHIND, Scheduler, first_of
+from turnwise.local_engine.scheduler import BEHIND, CHUNK, CHUNK_ALONE, Scheduler, first_of
 from turnwise.local_engine.text import TextStream
 
 
@@ -32,18 +33,23 @@ def test_those_that_nobody_waits_for_have_one_step_of_many_while_somebody_waits(
 
 
 class Engine:
-    """A scheduler over a tiny model with room for one request at a time; tokens arrive in one list, as they come."""
+    """A scheduler over a tiny model with room for ``places`` at a time; tokens arrive in one list, as they come."""
 
-    def __init__(self, folder: Path) -> None:
-        self.model = load(str(make_model(folder)), torch.float32, 128)
+    def __init__(self, folder: Path, places: int = 1, longest: int = 128) -> None:
+        self.model = load(str(make_model(folder)), torch.float32, longest)
         self.scheduler = Scheduler(
-            self.model.runner, eos_ids=frozenset(), max_num_seqs=1, max_queue=2, max_model_len=128, kv_bytes=2**22
+            self.model.runner,
+            eos_ids=frozenset(),
+            max_num_seqs=places,
+            max_queue=2,
+            max_model_len=longest,
+            kv_bytes=2**22,
         )
         self.registry = WeightsRegistry(self.model.runner, self.scheduler.forget, adapters_dir=None)
         self.told: list[tuple[str, Output]] = []
         self.may_go = threading.Event()
 
-    def ask(self, name: str, priority: int, tokens: int) -> None:
+    def ask(self, name: str, priority: int, tokens: int, prompt: int = 3) -> None:
         weights = self.registry.acquire("base")
 
         def deliver(out: Output) -> None:
@@ -54,13 +60,13 @@ class Engine:
         self.scheduler.submit(
             Request(
                 weights=weights,
-                tokens=[1, 2, 3],
+                tokens=[1 + (at + priority) % 40 for at in range(prompt)],
                 params=RequestParams(tokens, temperature=0.0, priority=priority),
                 text=TextStream(self.model),
                 deliver=deliver,
                 release=lambda: self.registry.release(weights),
                 rng=random.Random(0),
-                prompt_len=3,
+                prompt_len=prompt,
             )
         )
 
@@ -96,3 +102,49 @@ def test_a_queue_full_of_rollouts_has_room_for_a_person(engine: Engine) -> None:
     engine.ask("person", 0, 1)
     engine.may_go.set()
     wait_until(lambda: "person" in [name for name, _ in engine.told])
+
+
+@pytest.fixture
+def roomy(tmp_path: Path) -> Iterator[Engine]:
+    found = Engine(tmp_path / "model", places=2, longest=512)
+    yield found
+    found.may_go.set()
+    found.scheduler.stop(0)
+
+
+def watch(engine: Engine) -> list[list[int]]:
+    """The number of tokens of each request in each step, as the steps begin; the first one waits until it may go."""
+    steps: list[list[int]] = []
+    forward = engine.model.runner.forward
+
+    def watched(weights: Any, pack: Any) -> Any:
+        steps.append(list(pack.lengths))
+        engine.may_go.wait(20)
+        return forward(weights, pack)
+
+    engine.model.runner.forward = watched  # type: ignore[method-assign]
+    return steps
+
+
+def test_a_long_prompt_of_a_rollout_is_read_in_small_pieces_and_after_a_persons(roomy: Engine) -> None:
+    steps = watch(roomy)
+    roomy.scheduler.start()
+    roomy.ask("rollout", 1, 1, prompt=400)
+    wait_until(lambda: bool(steps))
+    roomy.ask("person", 0, 3, prompt=300)
+    roomy.may_go.set()
+    wait_until(lambda: sum(out.finish is not None for _, out in roomy.told) == 2)
+    assert steps == [[CHUNK], [300], [1], [1], [CHUNK], [CHUNK], [400 - 3 * CHUNK]]
+    assert [name for name, _ in roomy.told] == ["person"] * 3 + ["rollout"]
+
+
+def test_in_a_step_that_both_have_a_persons_prompt_goes_first(roomy: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler_module, "BEHIND", 1)  # every step is one
+    steps = watch(roomy)
+    roomy.may_go.set()
+    roomy.ask("rollout", 1, 1, prompt=400)
+    roomy.ask("person", 0, 1, prompt=300)
+    roomy.scheduler.start()
+    wait_until(lambda: sum(out.finish is not None for _, out in roomy.told) == 2)
+    assert steps[0] == [300, CHUNK_ALONE - 300]
+    assert roomy.told[0][0] == "person"

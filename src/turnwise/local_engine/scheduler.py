@@ -34,8 +34,8 @@ CHUNK = 128
 """Prompt tokens computed in a step beside decoding requests: about two decode steps' worth of time on two cores."""
 
 CHUNK_ALONE = 512
-"""The same when nothing decodes; small enough that a cancelled prompt frees its slot soon."""
-
+"""The same when nothing decodes; small enough that a cancelled prompt frees its slot soon. Prompts that nobody waits
+for are read by `CHUNK` all the same: who asks meanwhile waits for the end of the step."""
 
 BEHIND = 16
 """While somebody waits for an answer, those that nobody waits for are part of each so-many-th step: they are slow, and
@@ -199,8 +199,8 @@ class Scheduler:
         """One step of the requests that share ``weights``, of all that have it."""
         spans: list[tuple[Request, SequencePiece]] = []
         decoding = sum(1 for r in of_step if r.kv is not None and len(r.tokens) - len(r.kv.ids) == 1)
-        budget = CHUNK if decoding else CHUNK_ALONE
-        for request in group:
+        budget = CHUNK_ALONE if not decoding and any(r.params.priority == 0 for r in of_step) else CHUNK
+        for request in sorted(group, key=lambda r: r.params.priority):
             if request.kv is None:
                 continue  # preempted for an older one in this very step
             left = len(request.tokens) - len(request.kv.ids)
