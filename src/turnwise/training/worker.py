@@ -24,6 +24,7 @@ from turnwise.journal.journal import Journal
 from turnwise.journal.queue.refusals import wall
 from turnwise.loops.lifeline import beat
 from turnwise.models.architectures import supported_model
+from turnwise.training.lease import KeptLease
 from turnwise.training.leave import Leave
 from turnwise.training.publish import clean_leftovers, held_dir, numbers_on_disk, version_dir
 from turnwise.training.step import BadBatch, Tick
@@ -126,7 +127,8 @@ def work(
     try:
         probes = journal.batches.gate_probes(config.gate.probes, [s.turn_id for s in batch.samples])
         journal.updates.keep(batch, [s.turn_id for s in probes])
-        candidate = trainer.train(batch, probes, tick)
+        with KeptLease(journal, batch, config.train.lease_s) as kept:
+            candidate = trainer.train(batch, probes, kept.told_by(tick))
         if not candidate.gate["accepted"]:
             _refuse(journal, batch, candidate)
             if config.train.weights == "lora":  # a whole model is too large to be kept in case somebody wants it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -286,6 +287,23 @@ def test_while_it_works_no_trainer_and_no_other_run_does(home: Config, data: Pat
         after = journal.batches.claim("trainer", home.train.lease_s)
         assert after is not None
         assert after.parent == 1
+
+
+def test_the_place_stays_taken_while_one_pass_takes_longer_than_the_lease(
+    tmp_path: Path, chat_dir: Path, data: Path
+) -> None:
+    home = sft_home(tmp_path / "home", chat_dir, **{"train.lease_s": 1.0})
+    with closing(Journal.open(home)) as journal:
+        feed(journal, range(4))
+        seen: list[Any] = []
+
+        def pass_of_a_slow_machine() -> None:
+            time.sleep(2.5)
+            seen.append(journal.batches.claim("trainer", home.train.lease_s))
+
+        tuned(home, data, Told(3, pass_of_a_slow_machine))
+        assert seen == [None]
+        assert journal.versions.latest() == 1
 
 
 def test_one_that_was_killed_leaves_the_place_to_the_trainer(make: Callable[..., Bench], chat_dir: Path) -> None:

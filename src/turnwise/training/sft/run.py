@@ -28,6 +28,7 @@ from turnwise.pictures.store import PictureStore
 from turnwise.tokens.rendering import load_renderer
 from turnwise.training.backends.base import Backend
 from turnwise.training.backends.choice import backend_of
+from turnwise.training.lease import KeptLease
 from turnwise.training.publish import numbers_on_disk, version_dir
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.sft.conversations import DataFile, read_data
@@ -131,8 +132,9 @@ def _learn(
         journal.tuning.say_source(batch, told)
         learn, aside = _encode(config, read, settings, lambda: tick("reading", 0, 1), teller.say)
         course = TuningCourse(backend, checkpoints, story.origin, learn, aside, settings, config.train.seed)
-        metrics = summary(course.run(tick, teller.say, teller.report), settings.epochs)
-        figures = _figures(config, journal, backend, tick, teller.say)
+        with KeptLease(journal, batch, config.train.lease_s) as kept:
+            metrics = summary(course.run(kept.told_by(tick), teller.say, teller.report), settings.epochs)
+            figures = _figures(config, journal, backend, kept.told_by(tick), teller.say)
         told |= {"conversations": len(learn), "set_aside": len(aside), "broken": read.broken} | asdict(settings)
         journal.tuning.say_source(batch, told)
         metrics |= ScoreHistory.of(meta.get("metrics", {})).metrics() | {"samples": float(len(learn))}
