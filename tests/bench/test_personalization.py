@@ -90,6 +90,7 @@ def test_a_name_that_there_is_not_is_named(tmp_path: Path, persons: str, arms: s
         bench_personalization(PersonalizationOptions("m", tmp_path, persons, arms), lambda text: None)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_points_are_played_once_and_belong_to_their_model(tmp_path: Path, model_dir: Path) -> None:

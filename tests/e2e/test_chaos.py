@@ -66,7 +66,7 @@ def followed_by_another(journal: Journal, answered: Iterable[str]) -> list[str]:
     return [turn_id for turns in conversations.values() for turn_id in turns[:-1]]
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+@pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest) -> Iterator[Cluster | None]:
     """A server for the journal, or None for a file in the home."""
     if request.param == "sqlite":
@@ -85,6 +85,7 @@ def cut(database: Cluster) -> None:
     database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'chaos'")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_random_kills_lose_nothing_and_train_nothing_twice(

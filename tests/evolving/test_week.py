@@ -141,6 +141,7 @@ def week(tmp_path: Path, model_dir: Path, tokenizer: Tokenizer, monkeypatch: pyt
         thread.stop()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_week_of_skills(week: Week) -> None:

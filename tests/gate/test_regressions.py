@@ -48,6 +48,7 @@ def test_a_planted_regression_is_stopped(workshop: Workshop, gate: Gate, name: s
     assert result["alpha"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", cases(HONEST))
 def test_an_honest_update_passes(workshop: Workshop, gate: Gate, name: str) -> None:
     result = workshop.examine(gate, name, workshop.build(name))

@@ -23,6 +23,7 @@ def test_a_year() -> None:
     assert breaches(kept, live(kept)) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(st.integers(0, 10**6))

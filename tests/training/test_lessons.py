@@ -630,6 +630,7 @@ def test_where_a_wish_is_taken_back_the_base_models_answers_that_were_lost_are_l
         policy.load(None)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_lessons_of_a_batch_are_the_same_among_the_steps_on_them(model_dir: Path, tmp_path: Path) -> None:
     """What the policy has lost is asked of the parent version: an update that was killed goes on with its lessons."""
@@ -705,6 +706,7 @@ ENDS_IT = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_real_model_tells_the_end_of_a_wish_from_more_about_it(model_dir: Path) -> None:
     """That nothing is taken back which was not, matters more: what is taken back is unlearned."""

@@ -57,6 +57,7 @@ def finish(config: Path, journal: Journal, version: int = BATCHES) -> None:
     assert process.wait(timeout=30) == 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, tiny_dir: Path) -> None:
     weights = []

@@ -100,6 +100,7 @@ def files_of(home: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_another_judge_and_another_method_are_seen_beside_what_was(lived: Config, tmp_path: Path) -> None:
     before, kept = files_of(lived.home), tmp_path / "kept"

@@ -173,6 +173,7 @@ def test_tabs_without_end_are_closed(
     assert len(browser._tabs._context.pages) == MOST_TABS
 
 
+@pytest.mark.long
 def test_a_page_of_50_mb_is_looked_at_in_bounded_time(
     browser: BrowserEnvironment, site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,6 +156,7 @@ def test_what_comes_between_two_calls_is_told_of_the_second(at: At) -> None:
     assert 'Before this the page offered the file "file.bin", which is not kept.' in step("wait", seconds=0.1)
 
 
+@pytest.mark.long
 def test_a_page_that_hangs_is_the_sites_fault_and_can_be_left(at: At, browser: BrowserEnvironment, site: str) -> None:
     step = at("/hang")
     assert step("click", x=10, y=10).startswith("Failed: `click`: the page ")

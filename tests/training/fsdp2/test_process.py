@@ -102,7 +102,7 @@ def assert_close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -
         assert torch.allclose(one[name], other[name], atol=1e-5), name
 
 
-@pytest.mark.parametrize("kind", ["lora", "full"])
+@pytest.mark.parametrize("kind", ["lora", pytest.param("full", marks=pytest.mark.long)])
 def test_it_trains_publishes_serves_and_goes_on_in_another_number_of_processes(
     tmp_path: Path, tiny_dir: Path, kind: str
 ) -> None:
@@ -142,6 +142,7 @@ def test_it_trains_publishes_serves_and_goes_on_in_another_number_of_processes(
         each.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["killed", "hangs"])
 def test_a_rank_that_is_lost_ends_the_run_with_a_sentence_and_nothing_is_lost_or_repeated(
     tmp_path: Path, tiny_dir: Path, how: str

@@ -60,6 +60,7 @@ def data(tmp_path: Path) -> Path:
     return write(tmp_path / "data.jsonl", [conversation(n) for n in range(20)])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, chat_dir: Path, data: Path) -> None:
     found, resumed = [], 0
