@@ -247,9 +247,16 @@ def test_the_web_goes_on_where_it_was_stopped(tmp_path: Path, model_dir: Path) -
     told["exams"] = {name: told["exams"][name] for name in ("base", "sft")}
     told["rounds"], told["played"] = [], 0
     (out / "report.json").write_text(json.dumps(told))
+    shown = (out / "solutions.jsonl").read_bytes()
     again = run_stream_demo(recipe, replace(options, go_on=True), Console(file=io.StringIO()))
     assert [(exam.name, exam.version) for exam in again.exams] == [(exam.name, exam.version) for exam in whole.exams]
-    assert len((out / "solutions.jsonl").read_text().splitlines()) == 4
+    assert (out / "solutions.jsonl").read_bytes() == shown and len(shown.splitlines()) == 4
+    # Stopped before the fine-tuning, with its conversations lost: they are played again, though the home has those.
+    (out / "solutions.jsonl").unlink()
+    told["warm"], told["exams"] = "base", {"base": told["exams"]["base"]}
+    (out / "report.json").write_text(json.dumps(told))
+    once_more = run_stream_demo(recipe, replace(options, go_on=True), Console(file=io.StringIO()))
+    assert once_more.exam("sft") is not None and len((out / "solutions.jsonl").read_text().splitlines()) == 4
     with pytest.raises(ConfigError, match="--go-on"):
         run_stream_demo(recipe, replace(options, go_on=True, seed=1), Console(file=io.StringIO()))
 

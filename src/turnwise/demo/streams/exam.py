@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from turnwise.environments.reports.episodes import Episode
 from turnwise.environments.rollout import GatewayAt, Play, Rollouts
 from turnwise.environments.transcript import Form, instructions_of
 from turnwise.errors import TurnwiseError
+from turnwise.files import write_atomically
 from turnwise.journal import Journal
 from turnwise.loops.table import CHILD_ENVIRONMENT
 from turnwise.types import MODEL_NAME
@@ -71,14 +73,15 @@ class Stage:
         return self._played(plays, lambda play: self._model(play, MODEL_NAME, play.headers, {}), gateway, advance)
 
     def solutions(self, tasks: Sequence[Task], file: Path) -> int:
-        """Write how each task is solved as conversations for a fine-tuning; gives their number."""
+        """Write how each task is solved as conversations for a fine-tuning; gives their number. They are played under
+        a name of their own each time: those of a run that was stopped are not what this one saw."""
         made: dict[str, RecordedActor] = {}
 
         def actor(play: Play) -> RecordedActor:
             made[play.session] = self._recipe.solver(play.task, self._form)
             return made[play.session]
 
-        plays = [Play("solutions", task, 0, 1) for task in tasks]
+        plays = [Play(f"solutions-{secrets.token_hex(3)}", task, 0, 1) for task in tasks]
         ended = {each.play.session: each for each in self._rollouts(actor, None).run(plays, SOLVED_AT_ONCE)}
         episodes = [
             RecordedEpisode(
@@ -88,7 +91,9 @@ class Stage:
             if play.session in made
         ]
         kept = curated(episodes, Curation(per_task=1))
-        file.write_text("".join(f"{episode.transcript.line()}\n" for episode in kept), encoding="utf-8")
+        if not kept:
+            raise TurnwiseError(f"none of {len(plays)} tasks was solved as its family says, so nothing can be shown")
+        write_atomically(file, "".join(f"{episode.transcript.line()}\n" for episode in kept).encode())
         return len(kept)
 
     def version(self) -> int:

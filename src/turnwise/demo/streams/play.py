@@ -41,7 +41,8 @@ from turnwise.journal import Journal
 from turnwise.models import resolve_model
 from turnwise.models.folders import model_named
 
-SFT_LIMIT_S, TRAIN_LIMIT_S = 3600.0, 1800.0
+SFT_LIMIT_S, TRAIN_LIMIT_MIN = 4 * 3600.0, 120
+"""Longest wait for the fine-tuning and for one update: pages of real sites are many tokens for few cores."""
 Name = Literal["base", "sft", "rl", "control"]
 EXPECTED_S = {"examination: base": 60.0, "solutions": 10.0, "fine-tuning": 180.0, "examination: sft": 60.0}
 EXPECTED_S |= {"examination: rl": 60.0, "examination: control": 60.0}
@@ -170,9 +171,10 @@ class _StreamRun:
         if self._found.warm != "base":
             return
         recipe, solutions = self._recipe, self._out / "solutions.jsonl"
-        with self._timed("solutions"):
-            tasks = recipe.tasks_for(recipe.seen, FIRST_SHOWN, self._scale.shown, self._found.seed)
-            self._found.solutions = self._stage.solutions(tasks, solutions)
+        if not (self._found.solutions and solutions.is_file()):  # else a run that was stopped wrote them
+            with self._timed("solutions"):
+                tasks = recipe.tasks_for(recipe.seen, FIRST_SHOWN, self._scale.shown, self._found.seed)
+                self._found.solutions = self._stage.solutions(tasks, solutions)
         log = self._out / "sft.log"
         told = ["--epochs", str(self._found.switches.sft_epochs or recipe.sft_epochs), "--lr", str(recipe.sft_lr)]
         told += ["--batch-tokens", str(recipe.sft_tokens), "--eval-share", "0"]
@@ -205,8 +207,8 @@ class _StreamRun:
         episodes = self._stage.round(tasks, self._scale.group, name=f"round-{number}", advance=advance)
         played_s = time.monotonic() - begun
         # Groups that are all solved or all failed teach nothing: where there are no others, nothing is trained.
-        log = self._out / "train.log"
-        if command(self._home, "train", "now", "--wait", "--limit-min", "30", limit_s=TRAIN_LIMIT_S, log=log):
+        log, told_s = self._out / "train.log", TRAIN_LIMIT_MIN * 60 + 300
+        if command(self._home, "train", "now", "--wait", "--limit-min", str(TRAIN_LIMIT_MIN), limit_s=told_s, log=log):
             self._found.notes.append(f"After round {number} nothing was trained; {log.name} says why.")
         version = self._stage.version()
         played = round_played(number, episodes, version, played_s, time.monotonic() - begun)
