@@ -171,13 +171,15 @@ class _StreamRun:
         if self._found.warm != "base":
             return
         recipe, solutions = self._recipe, self._out / "solutions.jsonl"
-        if not (self._found.solutions and solutions.is_file()):  # else a run that was stopped wrote them
+        kept = bool(self._found.solutions) and solutions.is_file()
+        if not kept:  # else a run that was stopped wrote them
             with self._timed("solutions"):
                 tasks = recipe.tasks_for(recipe.seen, FIRST_SHOWN, self._scale.shown, self._found.seed)
                 self._found.solutions = self._stage.solutions(tasks, solutions)
         log = self._out / "sft.log"
         told = ["--epochs", str(self._found.switches.sft_epochs or recipe.sft_epochs), "--lr", str(recipe.sft_lr)]
         told += ["--batch-tokens", str(recipe.sft_tokens), "--eval-share", "0"]
+        told += [] if kept else ["--anew"]  # one that a run that was stopped began was of other solutions
         with self._timed("fine-tuning"):
             if command(self._home, "sft", str(solutions.absolute()), *told, limit_s=SFT_LIMIT_S, log=log):
                 raise TurnwiseError(f"the fine-tuning failed; see {log}")
