@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,8 @@ def batch(samples: list[Sample], **changes: Any) -> Batch:
     return Batch(**(fields | changes))
 
 
+DEVICE = os.environ.get("TURNWISE_TEST_DEVICE", "cpu")
+"""Where the tests of training compute: `cuda` on a machine that has one."""
 SETTINGS: dict[str, Any] = {
     "lr": 3e-3,
     "teacher": "policy",
@@ -79,7 +82,7 @@ SETTINGS: dict[str, Any] = {
     "lora_alpha": 8,
     "min_batch": 1,
     "microbatch_tokens": 256,
-    "device": "cpu",
+    "device": DEVICE,
     "dtype": "float32",
 }
 
