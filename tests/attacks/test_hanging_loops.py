@@ -148,6 +148,8 @@ async def test_a_stopped_loop_is_replaced_while_requests_are_answered(tmp_path: 
     assert not (tmp_path / FILE).exists(), "after a stop nothing is supervised"
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("program", [DEAF_AND_SPINNING, HOLDS_THE_LOCK, STUCK_BESIDE_A_LIVING_THREAD])
 async def test_a_loop_that_does_not_get_on_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
@@ -172,6 +174,8 @@ async def test_a_loop_that_never_begins_is_replaced(tmp_path: Path) -> None:
         await until(lambda: small.given[0].starts >= 2)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 async def test_a_web_server_that_lives_but_does_not_answer_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +188,8 @@ async def test_a_web_server_that_lives_but_does_not_answer_is_replaced(
         assert ANSWER in (small.gateway.why or "")
 
 
+@pytest.mark.slow
+@pytest.mark.long
 async def test_a_web_server_that_is_stopped_is_replaced_and_waiting_requests_are_answered(tmp_path: Path) -> None:
     small = Small(tmp_path, ask=True)
     async with supervised(small), httpx.AsyncClient(timeout=60) as client:

@@ -208,6 +208,7 @@ def test_what_does_not_go_together_is_said(asked: list[str]) -> None:
     assert done.exit_code != 0 and "--stream" in f"{done.output} {done.exception}"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(not HOLDS, reason="no bubblewrap here (make sandbox)")
 def test_the_whole_of_it_with_a_model_that_knows_nothing(tmp_path: Path, model_dir: Path) -> None:

@@ -84,6 +84,7 @@ def kill(server: Server, player: Player, name: str) -> bool:
     return False
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(not HOLDS, reason="no bubblewrap here (make sandbox)")
 @pytest.mark.timeout(1200)

@@ -121,6 +121,8 @@ def check(config: Config) -> None:
             assert oldest is None or oldest >= view.revision.generation
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_killed_evolver_leaves_library_and_journal_whole(
     tmp_path: Path, place: str, request: pytest.FixtureRequest

@@ -151,6 +151,7 @@ async def measure(model: Path, limits: Limits) -> None:
 
 # Seen: met 1, missed 0, quoted 8 and 0 taken for the opposite, 151 of 168 right. Before there were rows of it:
 # 9, 2, 10, 0 and 130.
+@pytest.mark.long
 @pytest.mark.slow
 async def test_a_met_wish_is_told_from_a_missed_one(model_dir: Path) -> None:
     await measure(model_dir, Limits(met=4, missed=3, quoted_met=9, quoted_missed=2, right=0.85))

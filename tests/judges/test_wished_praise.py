@@ -168,6 +168,7 @@ PRAISE_LEFT_OPEN = [
 ]
 
 
+@pytest.mark.long
 async def test_wished_praise_is_told_from_given_praise(model_dir: Path) -> None:
     wished, given = [*CORRECTIONS, *CORRECTIONS_LEFT_OPEN], [*PRAISE, *PRAISE_LEFT_OPEN]
     found = await judged(model_dir, [asked(TASK, ANSWER, reply) for reply in (*wished, *given)])

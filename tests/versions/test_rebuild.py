@@ -85,6 +85,8 @@ class Stopped(BaseException):
     """Stands for SIGKILL: nothing in the program handles it."""
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_killed_anywhere_the_old_versions_serve_and_the_same_command_goes_on(
     make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, chat_dir: Pat
     assert same(*found)
 
 
+@pytest.mark.long
 def test_ctrl_c_stops_it_with_a_sentence_and_the_same_command_goes_on(
     tmp_path: Path, chat_dir: Path, data: Path
 ) -> None:
