@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +24,9 @@ from turnwise.gateway.server import serve
 from turnwise.journal import Journal
 from turnwise.models import resolve_model
 from turnwise.net import bind
+
+# Every HTTP client reads the machine's certificates, a thirtieth of a second each time: once is enough for thousands.
+ssl.create_default_context = functools.cache(ssl.create_default_context)
 
 
 @pytest.fixture(scope="session")

@@ -102,7 +102,8 @@ def assert_close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -
         assert torch.allclose(one[name], other[name], atol=1e-5), name
 
 
-@pytest.mark.parametrize("kind", ["lora", pytest.param("full", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["lora", "full"])
 def test_it_trains_publishes_serves_and_goes_on_in_another_number_of_processes(
     tmp_path: Path, tiny_dir: Path, kind: str
 ) -> None:

@@ -5,6 +5,7 @@ The routes read raw bodies, so FastAPI cannot see them. Fields that are only kep
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -20,6 +21,7 @@ _MODELS: dict[str, tuple[type[BaseModel], frozenset[str], dict[str, tuple[Any, .
 }
 
 
+@cache
 def request_schema(codec_name: str) -> dict[str, Any]:
     """The `openapi_extra` of a wire format's route."""
     model, kept, neutral = _MODELS[codec_name]
