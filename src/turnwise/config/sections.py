@@ -142,6 +142,16 @@ class EngineConfig(Section):
         description="Longest prompt plus answer, in tokens; an 'upstream' has none unless it is set.",
     )
     kv_cache_mb: int = Field(default=192, ge=16, description="Memory for keys and values, in megabytes.")
+    priority_scheduling: bool = Field(
+        default=False,
+        description="Whether the 'vllm' server was started with --scheduling-policy priority: then a person's requests "
+        "come before those of rollouts, as they always do at 'local'.",
+    )
+
+    @property
+    def knows_priorities(self) -> bool:
+        """Whether the engine takes requests in the order of their priority; others refuse the field or ignore it."""
+        return self.kind == "local" or (self.kind == "vllm" and self.priority_scheduling)
 
     @model_validator(mode="before")
     @classmethod

@@ -145,7 +145,7 @@ class TurnOpener:
     def _sampling(self, request: ModelRequest, room: int, caller: Caller) -> SamplingParams:
         """How to sample; a step of a rollout stands back behind people where the engine knows what that is."""
         params = self._prompting.sampling(request, room)
-        stands_back = caller.rollout is not None and self.config.engine.kind == "local"
+        stands_back = caller.rollout is not None and self.config.engine.knows_priorities
         return replace(params, priority=BEHIND_PEOPLE) if stands_back else params
 
     # -- parse: what the engine cannot do is refused or left out -------------------------------------------------------
