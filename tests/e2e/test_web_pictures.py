@@ -360,16 +360,20 @@ def test_what_a_script_solves_is_recorded_with_its_pictures_and_learned_from(run
     assert learned.exit_code == 0, learned.output
     assert "conversations to learn with" in learned.output
     (tmp_path / "other-pictures").write_text("no folder")
-    (tmp_path / "link.jsonl").symlink_to(file)
+    link = tmp_path / "links" / "link.jsonl"
+    link.parent.mkdir()
+    link.symlink_to(file)
     os.mkfifo(tmp_path / "pipe")
     for name, why in (("other.jsonl", "cannot be made: File exists"), ("pipe", "is no regular file")):
         refused = CliRunner().invoke(
             app, ["rollout", str(tmp_path / "tasks"), *of, "--record", str(tmp_path / name), *settings]
         )
         assert refused.exit_code != 0 and why in str(refused.exception), refused.output
-    again = ["rollout", str(tmp_path / "tasks"), *of, "--record", str(tmp_path / "link.jsonl"), *settings]
+    again = ["rollout", str(tmp_path / "tasks"), *of, "--record", str(link), *settings]
     assert CliRunner().invoke(app, again).exit_code == 0
-    assert not (tmp_path / "link-pictures").exists() and len(file.read_text().splitlines()) == 4
+    through = CliRunner().invoke(app, ["sft", str(link), "--check", "--home", str(tmp_path / "home"), *settings])
+    assert through.exit_code == 0, through.output
+    assert [each.name for each in link.parent.iterdir()] == ["link.jsonl"] and len(file.read_text().splitlines()) == 4
 
 
 def test_a_picture_that_was_changed_is_not_trained_on(run: Run, batch: Batch) -> None:

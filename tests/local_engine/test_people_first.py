@@ -19,7 +19,7 @@ from turnwise.local_engine import scheduler as scheduler_module
 from turnwise.local_engine.model.load import load
 from turnwise.local_engine.registry import WeightsRegistry
 from turnwise.local_engine.requests import Output, Request, RequestParams
-from turnwise.local_engine.scheduler import BEHIND, CHUNK, CHUNK_ALONE, Scheduler, first_of
+from turnwise.local_engine.scheduler import BEHIND, CHUNK, Scheduler, first_of
 from turnwise.local_engine.text import TextStream
 
 
@@ -146,5 +146,5 @@ def test_in_a_step_that_both_have_a_persons_prompt_goes_first(roomy: Engine, mon
     roomy.ask("person", 0, 1, prompt=300)
     roomy.scheduler.start()
     wait_until(lambda: sum(out.finish is not None for _, out in roomy.told) == 2)
-    assert steps[0] == [300, CHUNK_ALONE - 300]
+    assert steps[0] == [300, CHUNK]
     assert roomy.told[0][0] == "person"

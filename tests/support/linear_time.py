@@ -252,6 +252,8 @@ def grows_too_fast(
             acquitted = acquitted + 1 if second <= GROWTH * first else 0
             if acquitted == 2 or (acquitted and second >= effort.enough_s):
                 return None
+        else:
+            acquitted = 0
         if first >= effort.enough_s:
             first, second = taken(size // 2, time.process_time), taken(size, time.process_time)
             if first >= effort.enough_s and second > GROWTH * first:

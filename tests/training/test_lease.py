@@ -62,7 +62,10 @@ def test_a_trainer_that_is_silent_for_too_long_loses_it(bench: Bench) -> None:
     with KeptLease(bench.journal, claimed(bench), LEASE_S, longest_s=0.0) as kept:
         kept.told_by(lambda phase, done, total: ticks.append(phase))("training", 0, 1)
         assert ticks == ["training"]
+        calls: list[object] = []
+        bench.journal.batches.renew = lambda *given: calls.append(given)  # type: ignore[method-assign]
         time.sleep(LEASE_S)  # several times as long as between two renewals
+        assert calls == []
         bench.clock.now += 1.1 * LEASE_S
         assert bench.journal.batches.claim("another", LEASE_S) is not None
 

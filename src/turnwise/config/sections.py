@@ -148,6 +148,12 @@ class EngineConfig(Section):
         "come before those of rollouts, as they always do at 'local'.",
     )
 
+    @model_validator(mode="after")
+    def _others_order_nothing(self) -> EngineConfig:
+        if self.priority_scheduling and self.kind in {"sglang", "upstream"}:
+            raise ValueError(f"priority_scheduling is for kind = 'vllm'; nothing of it is told to {self.kind!r}")
+        return self
+
     @property
     def knows_priorities(self) -> bool:
         """Whether the engine takes requests in the order of their priority; others refuse the field or ignore it."""
@@ -296,7 +302,11 @@ class TrainConfig(Section):
         description="Number format that is computed in; 'auto' is bfloat16 where the processor has it. What is learned "
         "is kept in float32.",
     )
-    lease_s: Seconds = Field(default=60.0, description="A trainer that is silent for this long loses its batch.")
+    lease_s: Seconds = Field(
+        default=60.0,
+        description="A trainer that is gone for this long loses its batch; one that lives and gets no further does so "
+        "after ten minutes and this.",
+    )
     keep_checkpoints: int = Field(default=3, ge=1, description="Newest versions whose optimiser state is kept.")
 
     @model_validator(mode="before")

@@ -199,6 +199,7 @@ class Scheduler:
         """One step of the requests that share ``weights``, of all that have it."""
         spans: list[tuple[Request, SequencePiece]] = []
         decoding = sum(1 for r in of_step if r.kv is not None and len(r.tokens) - len(r.kv.ids) == 1)
+        behind = CHUNK
         budget = CHUNK_ALONE if not decoding and any(r.params.priority == 0 for r in of_step) else CHUNK
         for request in sorted(group, key=lambda r: r.params.priority):
             if request.kv is None:
@@ -207,9 +208,10 @@ class Scheduler:
             if left == 1:
                 if self._room(request):
                     spans.append((request, request.piece(len(request.tokens) - 1, len(request.tokens), sample=True)))
-            elif budget > 0:
-                size = min(left, budget)
+            elif (room := budget if request.params.priority <= 0 else min(budget, behind)) > 0:
+                size = min(left, room)
                 budget -= size
+                behind -= size if request.params.priority > 0 else 0
                 start = len(request.kv.ids)
                 spans.append((request, request.piece(start, start + size, sample=size == left)))
         spans = [(r, s) for r, s in spans if r.kv is s.kv]

@@ -35,10 +35,12 @@ MOST_SAID = 4096
 COMMANDS = 20
 """For how many commands' time a process of a shell that lasts may use a core, before the kernel ends it."""
 
+_OF_PYTHON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""Without these a Python in a folder of its own may not start; what it starts is told nothing of them."""
 _HEAR = """import os, signal, sys
 for number in sys.argv[1].split(","):
     signal.signal(int(number), signal.SIG_DFL)
-os.execv(sys.argv[2], sys.argv[2:])
+os.execve(sys.argv[2], sys.argv[2:], {})
 """
 
 
@@ -81,13 +83,14 @@ class Guest:
             words = ["--unsetenv", self._room.place.name, "--args", str(asked)]
             words += ["--info-fd", str(tell), "--block-fd", str(waits)]
             line = wrapped(words, self._limits, command, self.group.holds_memory, commands)
+            hearing = _hearing_signals()
             self.process = start_process(
-                _hearing_signals() + self.group.joining() + line,
+                hearing + self.group.joining() + line,
                 stdin=ends.input,
                 stdout=ends.output,
                 stderr=ends.error,
                 pass_fds=(tell, waits, asked),
-                env={},
+                env={name: os.environ[name] for name in _OF_PYTHON if hearing and name in os.environ},
                 start_new_session=True,
             )
             os.close(tell)

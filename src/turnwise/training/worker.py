@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Protocol
 
 import torch
@@ -146,7 +146,9 @@ def work(
             turn_ids=[s.turn_id for s in batch.samples if s.turn_id not in candidate.dropped],
         )
         tick(PUBLISHING, 0, 1)
-        with trainer.stage(version) as put_in_place:
+        with ExitStack() as staged:
+            with KeptLease(journal, batch, config.train.lease_s):  # a whole model takes a slow disk minutes
+                put_in_place = staged.enter_context(trainer.stage(version))
             tick(PUBLISHING, 1, 1)
             journal.batches.finish(batch, version, candidate.dropped, put_in_place)
         for reason in candidate.dropped.values():

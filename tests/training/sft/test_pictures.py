@@ -149,8 +149,11 @@ def test_nothing_else_of_this_machine_is_reached(tmp_path: Path, name: str, why:
     os.mkfifo(inside / "pipe")
     with (inside / "large.png").open("wb") as large:
         large.truncate(MOST_BYTES + 1)
-    with pytest.raises(PictureRefused, match=why):
-        FilePictures(inside, PictureStore(tmp_path)).take(Image(name))
+    open_before = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(3):
+        with pytest.raises(PictureRefused, match=why):
+            FilePictures(inside, PictureStore(tmp_path)).take(Image(name))
+    assert len([*Path("/proc/self/fd").iterdir()]) == open_before, "what is refused stays open"
     assert PictureStore(tmp_path).all() == []
 
 

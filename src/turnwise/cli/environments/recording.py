@@ -27,6 +27,9 @@ class SolvedFile:
             return
         if file.exists() and not file.is_file():
             raise ConfigError(f"{file} is no regular file, so no pictures can lie beside it; give --record another one")
+        if "\\" in self._folder.name or self._folder.is_symlink():
+            said = f"pictures in {self._folder} could not be learned from: it is a link, or has a backslash in its name"
+            raise ConfigError(f"{said}; give --record another name")
         try:
             self._folder.mkdir(exist_ok=True)
         except OSError as e:

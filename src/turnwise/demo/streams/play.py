@@ -176,6 +176,9 @@ class _StreamRun:
             with self._timed("solutions"):
                 tasks = recipe.tasks_for(recipe.seen, FIRST_SHOWN, self._scale.shown, self._found.seed)
                 self._found.solutions = self._stage.solutions(tasks, solutions)
+        elif published := self._stage.version():  # of this home's versions the fine-tuning's is the first
+            self._found.warm = f"v{published}"
+            return
         log = self._out / "sft.log"
         told = ["--epochs", str(self._found.switches.sft_epochs or recipe.sft_epochs), "--lr", str(recipe.sft_lr)]
         told += ["--batch-tokens", str(recipe.sft_tokens), "--eval-share", "0"]

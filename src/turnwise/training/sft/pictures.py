@@ -73,10 +73,14 @@ class FilePictures:
                 f"the picture {shown!r} is no path in the folder of the file; write it as pictures/1.png"
             )
         try:
-            with os.fdopen(_opened(self._folder, place.parts), "rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            opened = _opened(self._folder, place.parts)
+            try:
+                if not stat.S_ISREG(os.fstat(opened).st_mode):
                     raise PictureRefused(f"the picture {shown!r} is no file")
-                return file.read(MOST_BYTES + 1)
+                with os.fdopen(opened, "rb", closefd=False) as file:
+                    return file.read(MOST_BYTES + 1)
+            finally:
+                os.close(opened)
         except OSError as e:
             why = "it, or a folder before it, is a link" if e.errno in (errno.ELOOP, errno.ENOTDIR) else e.strerror
             raise PictureRefused(f"the picture {shown!r} cannot be read beside the file: {why}") from e

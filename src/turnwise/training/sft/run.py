@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def _read(
     """The file, with its pictures in the ``store`` where the model sees."""
     if not sees_pictures(config.model.path):
         return read_data(data, skip_broken=settings.skip_broken, alive=alive)
-    pictures = FilePictures(data.parent, store)
+    pictures = FilePictures(data.resolve().parent, store)
     read = read_data(data, skip_broken=settings.skip_broken, alive=alive, take=pictures.take)
     return replace(read, pictures=pictures.digest)
 
@@ -243,7 +243,9 @@ def _publish(
         source=source,
     )
     tick("publishing", 0, 1)
-    with backend.stage(version, with_moments=False) as put_in_place:
+    with ExitStack() as staged:
+        with KeptLease(journal, batch, config.train.lease_s):  # a whole model takes a slow disk minutes
+            put_in_place = staged.enter_context(backend.stage(version, with_moments=False))
         journal.batches.renew(batch, config.train.lease_s)
         journal.batches.finish(batch, version, put_in_place=put_in_place)
     return version
