@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 
 import pytest
 
 from tests.conftest import Running
-from tests.support.servers import wait_until
+from tests.support.servers import wait_until, wait_until_said
 from turnwise.errors import JournalUnavailable
 from turnwise.journal import Journal
 from turnwise.schedule.traffic import RECENT_S, STATUS_KEY, LastRequest, Traffic, last_request, reading
@@ -114,10 +115,7 @@ def test_housekeeping_that_is_sent_again_is_no_sign_of_a_person(gateway: Running
         again = {"X-Turn-Type": "side", "Idempotency-Key": "k1"}
         gateway.client(**again).chat.completions.create(model="turnwise", messages=ask)  # type: ignore[arg-type]
     assert len(gateway.stub.sampled) == 1, "the second was answered from the record"
-    seen = gateway.journal.status.figures()["loops"]["gateway"]["seconds_ago"]
-    wait_until(
-        lambda: gateway.journal.status.figures()["loops"]["gateway"]["seconds_ago"] < seen
-    )  # a later note is out
+    wait_until_said(gateway.journal, "gateway", since=time.monotonic())
     assert noted(gateway.journal) is None
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import uvicorn
 
+from turnwise.journal import Journal
+
 
 class _Server(uvicorn.Server):
     """Looks ten times as often whether it is to end."""
@@ -49,3 +51,13 @@ def wait_until(condition: Any, limit_s: float = 20.0) -> Any:
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)
     return value
+
+
+def wait_until_said(journal: Journal, loop: str, since: float, limit_s: float = 20.0) -> None:
+    """Wait for what a loop says of itself after `since`, a value of `time.monotonic()`."""
+
+    def said() -> bool:
+        last = journal.status.last(loop)
+        return last is not None and last[1] < time.monotonic() - since
+
+    wait_until(said, limit_s)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.support.servers import wait_until_said
 from tests.training.homes import NO_LIMITS, feed, settings
 from turnwise.journal import Journal
 from turnwise.training.publish import version_dir
@@ -71,10 +72,9 @@ def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, tiny_dir: Pat
         for number in [n for n in range(1, BATCHES + 1) for _ in range(kills)]:
             while journal.versions.latest() < number - 1:
                 finish(config, journal, number - 1)
+            started = time.monotonic()
             process = start(config)
-            wait_for(lambda: "trainer" in journal.status.figures()["loops"])  # noqa: B023  # called at once
-            states = journal.status.figures()["loops"]["trainer"]["seconds_ago"]
-            wait_for(lambda: journal.status.figures()["loops"]["trainer"]["seconds_ago"] <= states)  # noqa: B023
+            wait_until_said(journal, "trainer", since=started, limit_s=120)
             time.sleep(rng.uniform(0, 0.4))
             os.kill(process.pid, signal.SIGKILL)
             process.wait(timeout=30)
