@@ -75,17 +75,17 @@ def play(config: Config, tokenizer: Tokenizer, plays: list[Play], said: list[lis
     with running(StubEngine(tokenizer, lambda prompt: next(script)).app()) as engine_url:
         gateway = GatewayThread(config, engine_url)
         gateway.start(config)
-        keys = [(config.home / name).read_text().strip() for name in ("token", "token.person")]
+        token, of_person = ((config.home / name).read_text().strip() for name in ("token", "token.person"))
 
         def actor(play: Play) -> ModelActor:
             kind = kind_of(play.task.environment)
             instructions = instructions_of(kind, play.task, "blocks")
             url = f"{gateway.url}/s/{play.session}/v1"
-            return ModelActor(url, keys[0], MODEL_NAME, play.headers, instructions, kind.read)
+            return ModelActor(url, token, MODEL_NAME, play.headers, instructions, kind.read)
 
         leases = one.journal.environments
         host = Host(leases, lambda kind, at: kind_of(kind).make(at, config), config.home.parent / "at", 1)
-        ended = list(Rollouts(host, leases, GatewayAt(gateway.url, *keys), actor).run(plays, 1))
+        ended = list(Rollouts(host, leases, GatewayAt(gateway.url, token, of_person), actor).run(plays, 1))
         gateway.stop()
     return ended
 
