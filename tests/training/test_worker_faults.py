@@ -15,10 +15,13 @@ import torch
 from tests.support.rows import turn_row
 from tests.support.servers import wait_until
 from tests.training.homes import Bench, Killed, feed, feed_probes, same
+from turnwise.config import GateConfig
 from turnwise.errors import JournalUnavailable
 from turnwise.training import worker
 from turnwise.training.backends import local
 from turnwise.training.batching import Row
+from turnwise.training.gate import gate
+from turnwise.training.gate.answers import OwnAnswers
 from turnwise.training.policy import Policy
 from turnwise.training.publish import version_dir
 from turnwise.training.step import Signals, compute_signals
@@ -219,3 +222,28 @@ def test_where_memory_runs_out_passes_are_halved_and_the_update_goes_on(
     one, other = plain.weights(1), tight.weights(1)
     assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
     assert tight.turns() == {TurnState.TRAINED: 4}
+
+
+def test_a_gate_that_finds_no_memory_looks_again_in_smaller_passes_at_the_whole_step(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The fault is a stand-in, at the half of a step whose whole a strict limit refused."""
+    of = {"train.lr": 3e-3, "train.microbatch_tokens": 512, "train.minibatch": 4, "gate.enabled": True}
+    plain, tight = make("plain", **of), make("tight", **of)
+    for bench in (plain, tight):
+        feed(bench.journal, range(4))
+    real, tries, full = gate.look, [], iter([True])
+
+    def strict(examination: OwnAnswers, config: GateConfig, *, thorough: bool) -> dict[str, Any]:
+        tries.append(thorough)
+        if not thorough and next(full, False):
+            raise torch.OutOfMemoryError
+        return real(examination, config, thorough=thorough) | {"accepted": not thorough, "hopeless": False}
+
+    monkeypatch.setattr(gate, "look", strict)
+    tight.claim_and_work()
+    assert "out of memory: 256 tokens in a pass from now on" in caplog.text
+    assert tries == [True, False, True, False], "the whole step comes first again"
+    plain.claim_and_work()
+    one, other = plain.weights(1), tight.weights(1)
+    assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)

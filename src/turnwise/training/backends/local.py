@@ -197,7 +197,7 @@ class LocalBackend:
             torch.cuda.empty_cache()
 
     def figures(self, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
-        return self._gate.measure(self._parent, probes, tick)
+        return self._within_memory(lambda room: self._gate.measure(self._parent, probes, tick))
 
     def snapshot(self) -> tuple[State, State]:
         weights = self.policy.weights
@@ -208,7 +208,8 @@ class LocalBackend:
         set_moments(self.policy.weights, self._optimizer, moments)
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
-        return self._gate.examine(self._parent, batch, probes, self._standing(batch, tick).wishes, tick)
+        wishes = self._standing(batch, tick).wishes
+        return self._within_memory(lambda room: self._gate.examine(self._parent, batch, probes, wishes, tick))
 
     def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
         said = self._standing(batch, tick)

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from turnwise.config import GateConfig, TrainConfig
@@ -54,9 +55,10 @@ class Gate:
     ) -> dict[str, Any]:
         """Judge the candidate whose weights are in the policy, and leave there the part of its step that passes.
 
-        Where none passes, they are the candidate's. ``wishes`` are those that stand; the batch's own hints come
-        behind them. Gives the result as it is recorded: that of `decide`, and ``alpha``, the part of the step (0:
-        none).
+        Where none passes, they are the candidate's, and also where the memory of the device is full
+        (`torch.OutOfMemoryError`), so that it can be examined again. ``wishes`` are those that stand; the batch's own
+        hints come behind them. Gives the result as it is recorded: that of `decide`, and ``alpha``, the part of the
+        step (0: none).
         """
         policy = self._policy
         whole, start = policy.state(), parent if parent is not None else policy.weights.initial()
@@ -71,7 +73,11 @@ class Gate:
         examination = Examination(policy, self._base, parent, material, self._train, self._config, alive)
         for alpha in PARTS:
             policy.load(part_of(start, whole, alpha))
-            result = look(examination, self._config, thorough=first is None)
+            try:
+                result = look(examination, self._config, thorough=first is None)
+            except torch.OutOfMemoryError:
+                policy.load(whole)
+                raise
             if result["accepted"]:
                 self._base.keep_only(material.known)
                 cut = {} if first is None else {"whole": first}
