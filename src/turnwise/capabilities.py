@@ -70,6 +70,7 @@ CAPABILITIES: dict[Kind, Capabilities] = {
         structured=True,
         grammars=True,
         forced_calls=True,
+        images=True,
         external=True,
         replicas=True,
         given_logprobs=True,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from transformers import AutoProcessor
 from tests.support.processes import Server, serving
 from tests.support.servers import wait_until
 from tests.support.tiny_vision import make_model, png
+from tests.support.vllm_server import PYTHON, vllm_server
 from turnwise.config import TrainConfig
 from turnwise.journal.turns.recorded import WholeTurn
 from turnwise.models.architectures import supported_model
@@ -49,13 +51,23 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("vision") / "model")
+    return make_model(tmp_path_factory.mktemp("vision") / "model", heads=2)  # fewer numbers a head vLLM does not take
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("served") / "home", model, **SETTINGS) as running:
-        yield running
+NO_VLLM = pytest.mark.skipif(not PYTHON, reason="no vLLM here; `make test-vllm` installs it and runs this")
+
+
+@pytest.fixture(scope="module", params=["local", pytest.param("vllm", marks=[pytest.mark.vllm, NO_VLLM])])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("served")
+    with ExitStack() as stack:
+        settings: dict[str, object] = dict(SETTINGS)
+        if request.param == "vllm":
+            flags = ("--logprobs-mode", "processed_logprobs", "--enable-scale-out")
+            engine = stack.enter_context(vllm_server(model, root / "vllm.log", *flags))
+            ours = {name: value for name, value in settings.items() if not name.startswith("engine__")}
+            settings = ours | {"engine__kind": "vllm", "engine__url": engine.url}
+        yield stack.enter_context(serving(root / "home", model, **settings))
 
 
 def url(data: bytes) -> str:

@@ -63,8 +63,7 @@ def test_rows_share_a_beginning_only_where_the_pictures_are_the_same() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"engine.kind": "vllm", "engine.url": "http://127.0.0.1:1"}, 'set engine.kind = "local"'),
-        ({"engine.kind": "sglang", "engine.url": "http://127.0.0.1:1"}, 'set engine.kind = "local"'),
+        ({"engine.kind": "sglang", "engine.url": "http://127.0.0.1:1"}, 'set engine.kind = "local" or "vllm"'),
         ({"train.backend": "fsdp2"}, 'set train.backend = "local"'),
     ],
 )
@@ -74,6 +73,7 @@ def test_what_a_model_that_sees_cannot_do_is_refused_when_the_configuration_is_r
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "idefics3"}))
     common: dict[str, object] = {"home": tmp_path / "home", "model.path": str(tmp_path)}
     check(load_config(overrides=common))
+    check(load_config(overrides=common | {"engine.url": "http://127.0.0.1:1"}))  # a vLLM server
     with pytest.raises(ConfigError, match="sees pictures") as refused:
         load_config(overrides=common | settings)
     assert why in str(refused.value)

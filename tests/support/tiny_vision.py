@@ -32,7 +32,7 @@ ROWS = [f"<row_{r}_col_{c}>" for r in range(1, 7) for c in range(1, 7)]
 
 
 def make_model(
-    folder: Path, *, dtype: torch.dtype = torch.float32, splits: bool = True, kind: str = "idefics3"
+    folder: Path, *, dtype: torch.dtype = torch.float32, splits: bool = True, kind: str = "idefics3", heads: int = 4
 ) -> Path:
     """Write the model's folder: weights, configuration, tokenizer, template, and what its processor reads."""
     folder.mkdir(parents=True)
@@ -55,11 +55,12 @@ def make_model(
             "hidden_size": 64,
             "intermediate_size": 96,
             "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
+            "num_attention_heads": heads,
+            "num_key_value_heads": heads // 2,
             "vocab_size": len(tokenizer),
             "max_position_embeddings": 2048,
             "rms_norm_eps": 1e-5,
+            "tie_word_embeddings": True,
             "bos_token_id": tokenizer.convert_tokens_to_ids("<|im_start|>"),
             "eos_token_id": tokenizer.convert_tokens_to_ids("<end_of_utterance>"),
             "pad_token_id": tokenizer.convert_tokens_to_ids("<|im_end|>"),

@@ -7,10 +7,12 @@ import contextlib
 import logging
 from typing import Literal
 
+from turnwise.capabilities import sees_pictures
 from turnwise.config import Config
 from turnwise.engines.base import Engine
 from turnwise.engines.choose import token_engine
 from turnwise.engines.sglang import SglangEngine
+from turnwise.engines.token_route import NO_PICTURES
 from turnwise.engines.upstream.client import make_upstream
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import ConfigError, EngineError
@@ -58,6 +60,12 @@ async def examine_engine(config: Config) -> list[Remark]:
             remarks.append(("ok", f"{kind} at {url}, {await engine.max_model_len()} tokens of context"))
             if config.train.enabled:
                 remarks += await _for_training(engine)
+            if (
+                isinstance(engine, VllmEngine)
+                and sees_pictures(config.model.path)
+                and not await engine.takes_pictures()
+            ):
+                remarks.append(("fault", NO_PICTURES.format(url=url)))
         except EngineError as e:
             remarks.append(("fault", f"{url}: {e}"))
         finally:
@@ -90,6 +98,12 @@ async def _for_training(engine: Engine) -> list[Remark]:
         if not await engine.logprobs_follow_temperature():
             remarks.append(("note", engine.logprob_check.advice))
     return remarks
+
+
+async def _for_pictures(engine: Engine) -> list[Remark]:
+    if isinstance(engine, VllmEngine) and not await engine.takes_pictures():
+        return [("fault", NO_PICTURES.format(url=engine.url))]
+    return []
 
 
 def _silent(url: str) -> Remark:

@@ -7,6 +7,7 @@ that out.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -19,6 +20,7 @@ from typing import Any
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, bent, merged
 from turnwise.engines.http import send
 from turnwise.engines.logprob_check import SAME_EITHER_WAY
+from turnwise.engines.token_route import NO_PICTURES, ROUTE, as_completion, pictured, refuse_other_ids
 from turnwise.engines.token_server import TokenServer
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 from turnwise.pictures.placed import ShownPicture
@@ -38,6 +40,9 @@ class VllmEngine(TokenServer):
         "temperature than 1 are not recorded; start it with --logprobs-mode processed_logprobs"
     )
 
+    _is_vllm = False
+    """Known once it was asked for its models: else it is our own engine, or a stand-in for it."""
+
     async def max_model_len(self) -> int:
         if self._max_model_len is None:
             models = await self._models()
@@ -51,7 +56,8 @@ class VllmEngine(TokenServer):
                 named = f"the engine at {self.url} calls its model {names[0]!r}"
                 raise EngineError(f"{named}; start it with --served-model-name {BASE_MODEL}")
             self._max_model_len = int(found)
-            if any(m.get("owned_by") != "vllm" for m in models):
+            self._is_vllm = all(m.get("owned_by") == "vllm" for m in models)
+            if not self._is_vllm:
                 self.logprob_check.known = True  # our own engine, or a stand-in for it
         return self._max_model_len
 
@@ -74,10 +80,7 @@ class VllmEngine(TokenServer):
         self, model: str, prompt_ids: list[int], params: SamplingParams, pictures: Sequence[ShownPicture] = ()
     ) -> AsyncGenerator[Chunk, None]:
         finished = False
-        body = _request(model, prompt_ids, params)
-        if pictures:
-            body["features"] = _features(pictures)
-        async with aclosing(self._events.post("/v1/completions", body)) as events:
+        async with aclosing(self._asked(_request(model, prompt_ids, params), pictures)) as events:
             async for together in events:
                 chunks, fault = [], None
                 try:
@@ -93,6 +96,38 @@ class VllmEngine(TokenServer):
                     raise fault
         if not finished:
             raise EngineUnreachable("the engine ended the stream before the answer was complete", 502)
+
+    async def _asked(
+        self, body: dict[str, Any], pictures: Sequence[ShownPicture]
+    ) -> AsyncGenerator[list[dict[str, Any]], None]:
+        """The events of a completion, by the route that takes what is asked."""
+        if pictures:
+            await self.max_model_len()  # says whose engine it is
+        if not pictures or not self._is_vllm:
+            features = {"features": _features(pictures)} if pictures else {}
+            async with aclosing(self._events.post("/v1/completions", body | features)) as events:
+                async for together in events:
+                    yield together
+            return
+        asked, first = await asyncio.to_thread(pictured, body, pictures), True
+        try:
+            async with aclosing(self._events.post(ROUTE, asked)) as events:
+                async for together in events:
+                    if first:
+                        refuse_other_ids(together[0], body["prompt"])
+                    first = False
+                    yield [as_completion(event) for event in together]
+        except EngineError as e:
+            if first and not await self.takes_pictures():
+                raise EngineError(NO_PICTURES.format(url=self.url), 502) from e
+            raise
+
+    async def takes_pictures(self) -> bool:
+        """Whether pictures can be sent beside token ids. Asked by a request that is none."""
+        await self.max_model_len()
+        if not self._is_vllm:
+            return True  # our own engine takes them where its model sees
+        return (await send(self._client, "POST", ROUTE, {})).status_code not in (403, 404, 405)
 
     async def logprobs_of(self, prompt_ids: list[int], answer_ids: list[int]) -> list[float]:
         """The log-prob [N] of each of N given answer ids behind a prompt, by the base model at temperature 1.
@@ -187,10 +222,7 @@ def _request(model: str, prompt_ids: list[int], params: SamplingParams) -> dict[
 
 
 def _features(pictures: Sequence[ShownPicture]) -> dict[str, Any]:
-    """Where pictures stand, in the words of vLLM's token-id route; their files are a field of our own engine's.
-
-    vLLM takes in their place tensors of classes of its own, and only on another route: it is never sent any.
-    """
+    """Where pictures stand, in the words of vLLM's token-id route; their files are a field of our own engine's."""
     places = [p.placed for p in pictures]
     return {
         "mm_hashes": {"image": [p.sha256 for p in places]},
