@@ -126,6 +126,7 @@ OPENERS = (
     "messages.py",
     "gateway/wire/",
     "engines/upstream/",
+    "engines/token_route.py",
     "local_engine/",
     "demo/",
     "bench/",
@@ -135,8 +136,8 @@ OPENERS = (
     "training/sft/conversations.py",
 )
 """Who may open a message's dictionary: the one that makes messages of them, the wires, the programs that only speak
-HTTP, our own renderers, which are handed dictionaries as the interface of `renderers` has them, and the reader of files
-of conversations."""
+HTTP, a route of vLLM's whose log-probs have a field of such a name, our own renderers, which are handed dictionaries as
+the interface of `renderers` has them, and the reader of files of conversations."""
 OF_A_MESSAGE = {"role", "content", "tool_calls", "tool_call_id", "reasoning_content"}
 
 

@@ -29,7 +29,7 @@ from tests.support.servers import wait_until
 from tests.support.versions import publish
 from tests.support.vllm_server import PYTHON, VllmServer, vllm_server
 from turnwise.config import Config, load_config
-from turnwise.engines.base import Chunk, SamplingParams
+from turnwise.engines.base import BEHIND_PEOPLE, Chunk, SamplingParams
 from turnwise.engines.replicas import Replicas
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import EngineError, UnknownModel
@@ -262,6 +262,25 @@ async def test_replicas_share_the_work_and_the_adapters(server: VllmServer, adap
         assert any(chunk.finish_reason for chunk in chunks)
     await engine.unload_adapter("v8")
     await engine.close()
+
+
+async def test_a_person_overtakes_rollouts_that_wait(model_dir: Path, tmp_path: Path) -> None:
+    flags = ("--scheduling-policy", "priority", "--max-num-seqs", "1")
+    done: list[str] = []
+    with vllm_server(model_dir, tmp_path / "server.log", *flags) as server:
+        engine = VllmEngine(server.url, 120.0)
+
+        async def answered(who: str, priority: int) -> None:
+            await ask(engine, ids(len(who), 20), temperature=0.0, max_tokens=100, priority=priority)
+            done.append(who)
+
+        rollouts = [asyncio.create_task(answered(f"rollout {n}", BEHIND_PEOPLE)) for n in range(6)]
+        while server.running() < 5:  # noqa: ASYNC110  what is waited for has no event
+            await asyncio.sleep(0.05)
+        await answered("person", 0)
+        await asyncio.gather(*rollouts)
+        await engine.close()
+    assert done.index("person") <= 3, f"it waited for those that ran already alone: {done}"
 
 
 # -- through the gateway -------------------------------------------------------------------------------------------
