@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -69,15 +70,19 @@ def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, tiny_dir: Pat
         journal = Journal.open(settings(home, tiny_dir))
         feed(journal, range(4 * BATCHES))
         rng = random.Random(1)
-        for number in [n for n in range(1, BATCHES + 1) for _ in range(kills)]:
-            while journal.versions.latest() < number - 1:
-                finish(config, journal, number - 1)
+        killed: Counter[int] = Counter()
+        for _ in range(BATCHES * kills):
+            while killed[journal.versions.latest() + 1] >= kills:
+                finish(config, journal, journal.versions.latest() + 1)
+            if journal.versions.latest() >= BATCHES:
+                break
             started = time.monotonic()
             process = start(config)
             wait_until_said(journal, "trainer", since=started, limit_s=120)
             time.sleep(rng.uniform(0, 0.4))
             os.kill(process.pid, signal.SIGKILL)
             process.wait(timeout=30)
+            killed[journal.versions.latest() + 1] += 1
             in_the_middle += journal.status.figures()["batches"].get("open", 0)
         finish(config, journal)
         assert journal.status.figures()["turns"][TurnState.TRAINED] == 4 * BATCHES
