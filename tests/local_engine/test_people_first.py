@@ -16,6 +16,8 @@ from tests.support.servers import wait_until
 from tests.training.tiny import make_model
 from turnwise.errors import EngineError
 from turnwise.local_engine import scheduler as scheduler_module
+from turnwise.local_engine.model.attention import Pack
+from turnwise.local_engine.model.llama import LlamaRunner
 from turnwise.local_engine.model.load import load
 from turnwise.local_engine.registry import WeightsRegistry
 from turnwise.local_engine.requests import Output, Request, RequestParams
@@ -134,8 +136,45 @@ def test_a_long_prompt_of_a_rollout_is_read_in_small_pieces_and_after_a_persons(
     roomy.ask("person", 0, 3, prompt=300)
     roomy.may_go.set()
     wait_until(lambda: sum(out.finish is not None for _, out in roomy.told) == 2)
-    assert steps == [[CHUNK], [300], [1], [1], [CHUNK], [CHUNK], [400 - 3 * CHUNK]]
+    assert steps == [[CHUNK], [300], [1], [1], [CHUNK], [CHUNK], [CHUNK], [400 - 3 * CHUNK]], "the first was left"
     assert [name for name, _ in roomy.told] == ["person"] * 3 + ["rollout"]
+
+
+@pytest.mark.parametrize("lean", [True, False])
+def test_who_comes_while_a_rollout_is_computed_does_not_wait_for_the_end_of_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lean: bool
+) -> None:
+    if not lean:
+        monkeypatch.setattr(LlamaRunner, "supports", lambda *_: False)
+    alone, _, _ = answered(tmp_path / "alone", lean, comes=False)
+    beside, passes, names = answered(tmp_path / "beside", lean, comes=True)
+    assert passes[:2] == ["60.0", "7.0"], "its first layer was the last one before the person's"
+    assert names[:2] == ["person"] * 2
+    assert len(alone) == 4 and beside == alone, "what was left is made again, and whole"
+
+
+def answered(folder: Path, lean: bool, comes: bool) -> tuple[list[int], list[str], list[str]]:
+    """A rollout's tokens, each pass by its length and layer, and whose tokens came; whether a person ``comes`` in the
+    first layer of the rollout's prompt."""
+    engine, passes, attend = Engine(folder), [], Pack.attend
+    assert isinstance(engine.model.runner, LlamaRunner) == lean
+
+    def attending(pack: Pack, layer: int, *args: Any, **kwargs: Any) -> Any:
+        passes.append(f"{len(pack.ids)}.{layer}")
+        if comes and passes == ["60.0"]:
+            engine.ask("person", 0, 2, prompt=7)
+        return attend(pack, layer, *args, **kwargs)
+
+    engine.may_go.set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pack, "attend", attending)
+        engine.ask("rollout", 1, 4, prompt=60)
+        engine.scheduler.start()
+        wait_until(lambda: sum(out.finish is not None for _, out in engine.told) == 1 + comes)
+        engine.scheduler.stop(0)
+        engine.scheduler.join(20)
+    tokens = [token for name, out in engine.told if name == "rollout" for token in out.token_ids]
+    return tokens, passes, [name for name, _ in engine.told]
 
 
 def test_in_a_step_that_both_have_a_persons_prompt_goes_first(roomy: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 
 from turnwise.errors import EngineError
-from turnwise.local_engine.model.attention import Pack, SequencePiece
+from turnwise.local_engine.model.attention import Pack, PassLeft, SequencePiece
 from turnwise.local_engine.model.kv import SequenceKV, rounded
 from turnwise.local_engine.model.runner import Runner, Weights
 
@@ -31,6 +31,8 @@ EVERY = 4
 Rows = list[list[float]]
 Deliver = Callable[[Rows | str], None]
 """Takes the vectors, or what went wrong, on the compute thread."""
+Leave = Callable[[], bool]
+"""Whether somebody came since the piece was begun who waits for an answer."""
 
 
 class PauseJob(Protocol):
@@ -39,8 +41,10 @@ class PauseJob(Protocol):
     deliver: Deliver
     cancelled: bool
 
-    def advance(self, runner: Runner, size: int) -> Rows | None:
-        """Compute the next piece of at most ``size`` tokens; gives the result once the last token is reached."""
+    def advance(self, runner: Runner, size: int, leave: Leave) -> Rows | None:
+        """Compute the next piece of at most ``size`` tokens; gives the result once the last token is reached.
+
+        Raises PassLeft where ``leave`` says so on the way: the piece is then still to do."""
         ...
 
 
@@ -61,9 +65,9 @@ class PoolingJob:
     kv: SequenceKV | None = None
     sums: torch.Tensor | None = None
 
-    def advance(self, runner: Runner, size: int) -> Rows | None:
+    def advance(self, runner: Runner, size: int, leave: Leave) -> Rows | None:
         """Layer after layer: the last token's vector, then each span's mean."""
-        pack, start, end = _next_piece(self, runner, size)
+        pack, start, end = _next_piece(self, runner, size, leave)
         states = runner.hidden(self.weights.merged, pack, self.layers)
         pack.commit()
         if self.sums is None:
@@ -92,9 +96,9 @@ class LogprobJob:
     kv: SequenceKV | None = None
     found: list[float] = field(default_factory=list)
 
-    def advance(self, runner: Runner, size: int) -> Rows | None:
+    def advance(self, runner: Runner, size: int, leave: Leave) -> Rows | None:
         """One row: a log-prob for each token from the second one on."""
-        pack, start, end = _next_piece(self, runner, min(size, PIECE))  # logits take half a megabyte a token
+        pack, start, end = _next_piece(self, runner, min(size, PIECE), leave)  # logits take half a megabyte a token
         pack.last = torch.arange(end - start)  # those behind every token
         logits = runner.forward(self.weights.merged, pack).float()
         pack.commit()
@@ -104,13 +108,13 @@ class LogprobJob:
         return None if end < len(self.tokens) else [self.found]
 
 
-def _next_piece(job: PoolingJob | LogprobJob, runner: Runner, size: int) -> tuple[Pack, int, int]:
+def _next_piece(job: PoolingJob | LogprobJob, runner: Runner, size: int, leave: Leave) -> tuple[Pack, int, int]:
     """The next tokens of a job, ready to be computed, and where in it they begin and end."""
     if job.kv is None:
         job.kv = SequenceKV(runner.kv_shape, rounded(len(job.tokens)))
     start = len(job.kv.ids)
     end = min(start + size, len(job.tokens))
-    return Pack([SequencePiece(job.kv, job.tokens[start:end], sample=True)], runner.heads), start, end
+    return Pack([SequencePiece(job.kv, job.tokens[start:end], sample=True)], runner.heads, leave), start, end
 
 
 class PoolingQueue:
@@ -136,8 +140,9 @@ class PoolingQueue:
         while self._jobs:
             self._jobs.popleft().deliver("the engine is stopping")
 
-    def advance(self, answering: bool) -> None:
-        """Compute one piece of the first job, if it is due. ``answering``: answers are being computed as well."""
+    def advance(self, answering: bool, leave: Leave = lambda: False) -> None:
+        """Compute one piece of the first job, if it is due. ``answering``: answers are being computed as well; who
+        comes meanwhile does not wait for its end."""
         while self._jobs and self._jobs[0].cancelled:
             self._jobs.popleft()
         self._steps += 1
@@ -145,7 +150,9 @@ class PoolingQueue:
             return
         job = self._jobs[0]
         try:
-            done = job.advance(self._runner, PIECE if answering else PIECE_ALONE)
+            done = job.advance(self._runner, PIECE if answering else PIECE_ALONE, leave)
+        except PassLeft:
+            return
         except Exception as e:  # what one job asked for must not end the engine
             self._jobs.popleft()
             job.deliver(f"{type(e).__name__}: {e}")

@@ -2,9 +2,10 @@
 
 A step runs every running request once: one new token for those that decode, a chunk of the prompt for those that do
 not yet, so that a long prompt never stalls the others. Requests of one set of weights share a forward pass. What nobody
-waits for (`priority` 1) stands back: while somebody's answer is made it has one step of `BEHIND`, and gives up its
-place for one that waits. The invariants: a request holds a KV buffer exactly while it runs; ``kv.ids`` is always a
-proper prefix of its tokens; weights are read by the thread but never changed.
+waits for (`priority` 1) stands back: while somebody's answer is made it has one step of `BEHIND`, it gives up its place
+for one that waits, and a step that is all its own is left when somebody comes. The invariants: a request holds a KV
+buffer exactly while it runs; ``kv.ids`` is always a proper prefix of its tokens; weights are read by the thread but
+never changed.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from turnwise.errors import EngineError
-from turnwise.local_engine.model.attention import Pack, SequencePiece
+from turnwise.local_engine.model.attention import Pack, PassLeft, SequencePiece
 from turnwise.local_engine.model.kv import KVStore
 from turnwise.local_engine.model.runner import Runner, Weights
 from turnwise.local_engine.penalties import penalised
@@ -73,6 +74,7 @@ class Scheduler:
         self._gone: list[Weights] = []
         self._abort_at: float | None = None
         self._steps = 0
+        self._came = 0  # requests that somebody waits for, so far; the compute thread reads it without the lock
         self._running: list[Request] = []  # changed by the compute thread alone, which reads it freely
         self._thread = threading.Thread(target=self._loop, name="compute", daemon=True)
 
@@ -99,6 +101,7 @@ class Scheduler:
             if ahead >= self._max_queue + max(free, 0):
                 raise EngineError(f"the queue is full ({len(self._waiting)} requests wait); try again later", 429)
             self._waiting.append(request)
+            self._came += request.params.priority <= 0
             self._wake.notify()
 
     def pool(self, job: PauseJob) -> None:
@@ -139,11 +142,13 @@ class Scheduler:
                     group = [r for r in have_a_step if r.weights is weights]
                     try:
                         self._advance(weights, group, have_a_step)
+                    except PassLeft:
+                        break  # who came is admitted at once, and the step is made again behind
                     except Exception as e:  # one failed pass must not end the requests of other weights, or the engine
                         log.exception("a forward pass over %d requests failed", len(group))
                         for request in group:
                             self._end(request, Output([], [], "", Finish.ABORT, error=f"{type(e).__name__}: {e}"))
-                self._pooling.advance(answering=bool(self._running))
+                self._pooling.advance(bool(self._running), self._somebody_comes())
 
     def _prepare(self) -> bool:
         """Wait for work, drop what was cancelled, admit what fits. False when the thread should end."""
@@ -179,6 +184,12 @@ class Scheduler:
                 self._waiting.remove(request)
                 self._running.append(request)
         return True
+
+    def _somebody_comes(self) -> Callable[[], bool]:
+        """Asks whether a request that somebody waits for was submitted since now. One that came ends one pass, not
+        all that follow, so that what it interrupted goes on even if there is no room for it."""
+        before = self._came
+        return lambda: self._came != before
 
     def _made_way(self, request: Request) -> bool:
         """Whether one that nobody waits for could be put back for this one; the youngest is. _wake is held."""
@@ -220,7 +231,8 @@ class Scheduler:
         started, threads = time.perf_counter(), self._threads.count
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
-        pack = Pack([s for _, s in spans], self._runner.heads)
+        awaited = any(r.params.priority <= 0 for r, _ in spans)
+        pack = Pack([s for _, s in spans], self._runner.heads, None if awaited else self._somebody_comes())
         logits = self._runner.forward(weights.merged, pack)
         pack.commit()
         sampled = [r for r, s in spans if s.sample]

@@ -7,7 +7,7 @@ steps mix freely, and nothing is padded.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +16,10 @@ from torch.nn import functional as F
 
 from turnwise.local_engine.model.kv import SequenceKV
 from turnwise.loops.lifeline import beat
+
+
+class PassLeft(Exception):
+    """A pass was left before its end, because something that comes first arrived. Nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,10 +53,15 @@ class SequencePiece:
 
 
 class Pack:
-    """Spans laid end to end. ``ids`` and ``positions`` are [N]; ``last`` [S] are the rows whose logits are wanted."""
+    """Spans laid end to end. ``ids`` and ``positions`` are [N]; ``last`` [S] are the rows whose logits are wanted.
 
-    def __init__(self, spans: Sequence[SequencePiece], heads: int) -> None:
+    ``leave`` is asked in each layer whether the pass should be left, which raises PassLeft. What it wrote until then
+    lies behind the ids that the buffers hold, so that the same pass can be made later.
+    """
+
+    def __init__(self, spans: Sequence[SequencePiece], heads: int, leave: Callable[[], bool] | None = None) -> None:
         self.spans = spans
+        self._leave = leave
         self.ids = torch.tensor([i for s in spans for i in s.ids])
         self.positions = torch.cat([torch.arange(len(s.kv.ids), len(s.kv.ids) + len(s.ids)) for s in spans])
         self.lengths = [len(s.ids) for s in spans]
@@ -78,6 +87,8 @@ class Pack:
         The query heads that share a key head stand as rows of one query block, so no key is copied.
         """
         beat()  # once a layer: a pass of a large model over a long prompt takes longer than a supervisor waits
+        if self._leave is not None and self._leave():
+            raise PassLeft
         rows, _, dim = q.shape
         k, v = k.transpose(0, 1), v.transpose(0, 1)
         torch._foreach_copy_(  # pyright: ignore[reportPrivateImportUsage]
