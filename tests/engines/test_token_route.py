@@ -79,9 +79,24 @@ async def test_each_picture_goes_as_one_placeholder_and_as_the_pixels_that_the_t
 
 @pytest.mark.parametrize("ids", [None, [*IDS, 5], [1, 2, 9, 3, 9, 4]])
 async def test_an_answer_to_other_ids_is_none(ids: list[int] | None) -> None:
-    async with plays(VLLM, sse(event(ids)), OPEN) as played:
+    stream = [*sse({"choices": []})[:-1], *sse(event(ids))[1:]]
+    async with plays(VLLM, stream) as played:
         with pytest.raises(EngineError, match="makes other ids of the pictures"):
             await ask(played.url)
+
+
+async def test_an_answer_of_another_form_is_a_sentence_and_missing_log_probs_are_none() -> None:
+    for said, match in ({"content": 5}, "another form"), ("text", "another form"):
+        wrong = event(IDS)
+        wrong["choices"][0]["logprobs"] = said
+        async with plays(VLLM, sse(wrong)) as played:
+            with pytest.raises(EngineError, match=match):
+                await ask(played.url)
+    lacking = event(IDS)
+    lacking["choices"][0]["logprobs"] = {"content": [{}]}
+    async with plays(VLLM, sse(lacking)) as played:
+        [chunk] = await ask(played.url)
+    assert (chunk.token_ids, chunk.logprobs) == ([7], None)
 
 
 async def test_a_server_whose_route_is_shut_is_said_to_be_and_found_at_the_start(tmp_path: Path) -> None:
@@ -97,9 +112,19 @@ async def test_a_server_whose_route_is_shut_is_said_to_be_and_found_at_the_start
 
 async def test_another_refusal_is_given_as_it_is() -> None:
     refused = answer(400, {"error": {"message": "the prompt is too long"}})
-    async with plays(VLLM, refused, OPEN) as played:
-        with pytest.raises(EngineError, match="the prompt is too long"):
-            await ask(played.url)
+    full = answer(503, {"error": {"message": "the queue is full"}})
+    for said, match in (refused, "the prompt is too long"), (full, "the queue is full"):
+        async with plays(VLLM, said) as played:
+            with pytest.raises(EngineError, match=match):
+                await ask(played.url)
+        assert [each.path for each in played.received] == ["/v1/models", ROUTE], "nothing more is asked of it"
+
+
+async def test_a_server_that_does_not_say_whose_it_is_is_sent_no_files_as_if_it_were_ours() -> None:
+    proxied = answer(200, {"data": [{"id": "base", "max_model_len": 64, "owned_by": "a-team"}]})
+    async with plays(proxied, sse(event(IDS))) as played:
+        await ask(played.url)
+    assert played.received[-1].path == ROUTE
 
 
 async def test_our_own_engine_is_sent_the_files_as_they_are() -> None:

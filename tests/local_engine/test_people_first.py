@@ -15,10 +15,12 @@ import torch
 from tests.support.servers import wait_until
 from tests.training.tiny import make_model
 from turnwise.errors import EngineError
+from turnwise.local_engine import pooling
 from turnwise.local_engine import scheduler as scheduler_module
 from turnwise.local_engine.model.attention import Pack
 from turnwise.local_engine.model.llama import LlamaRunner
 from turnwise.local_engine.model.load import load
+from turnwise.local_engine.pooling import LogprobJob
 from turnwise.local_engine.registry import WeightsRegistry
 from turnwise.local_engine.requests import Output, Request, RequestParams
 from turnwise.local_engine.scheduler import BEHIND, CHUNK, Scheduler, first_of
@@ -148,33 +150,38 @@ def test_who_comes_while_a_rollout_is_computed_does_not_wait_for_the_end_of_the_
         monkeypatch.setattr(LlamaRunner, "supports", lambda *_: False)
     alone, _, _ = answered(tmp_path / "alone", lean, comes=False)
     beside, passes, names = answered(tmp_path / "beside", lean, comes=True)
-    assert passes[:2] == ["60.0", "7.0"], "its first layer was the last one before the person's"
-    assert names[:2] == ["person"] * 2
-    assert len(alone) == 4 and beside == alone, "what was left is made again, and whole"
+    left = ["72.0", "72.1", "9.0"]  # a job of the pauses, which is due as well, gives way at once
+    assert passes[:7] == [f"{CHUNK}.0", f"{CHUNK}.1", *left, "7.0", "7.1"]
+    assert [name for name in names if name != "job"][:3] == ["person"] * 2 + ["rollout"]
+    assert len(alone) == 4 and beside == pytest.approx(alone), "what was left is made again, and whole"
 
 
-def answered(folder: Path, lean: bool, comes: bool) -> tuple[list[int], list[str], list[str]]:
-    """A rollout's tokens, each pass by its length and layer, and whose tokens came; whether a person ``comes`` in the
-    first layer of the rollout's prompt."""
-    engine, passes, attend = Engine(folder), [], Pack.attend
+def answered(folder: Path, lean: bool, comes: bool) -> tuple[list[float], list[str], list[str]]:
+    """The log-probs of a rollout's tokens, each pass by its length and layer, and whose tokens came; whether a person
+    ``comes`` in the last layer of the second piece of the rollout's prompt."""
+    engine, passes, attend = Engine(folder, places=2, longest=512), [], Pack.attend
     assert isinstance(engine.model.runner, LlamaRunner) == lean
 
     def attending(pack: Pack, layer: int, *args: Any, **kwargs: Any) -> Any:
         passes.append(f"{len(pack.ids)}.{layer}")
-        if comes and passes == ["60.0"]:
+        if comes and len(passes) == 4:
             engine.ask("person", 0, 2, prompt=7)
+            engine.scheduler.pool(job)
         return attend(pack, layer, *args, **kwargs)
 
+    base = engine.registry.acquire("base")
+    job = LogprobJob(base, list(range(9)), lambda _: engine.told.append(("job", Output([], [], ""))))
     engine.may_go.set()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pack, "attend", attending)
-        engine.ask("rollout", 1, 4, prompt=60)
+        patch.setattr(pooling, "EVERY", 1)
+        engine.ask("rollout", 1, 4, prompt=CHUNK + 72)
         engine.scheduler.start()
-        wait_until(lambda: sum(out.finish is not None for _, out in engine.told) == 1 + comes)
+        wait_until(lambda: len([name for name, out in engine.told if out.finish or name == "job"]) == 1 + 2 * comes)
         engine.scheduler.stop(0)
         engine.scheduler.join(20)
-    tokens = [token for name, out in engine.told if name == "rollout" for token in out.token_ids]
-    return tokens, passes, [name for name, _ in engine.told]
+    logprobs = [logprob for name, out in engine.told if name == "rollout" for logprob in out.logprobs]
+    return logprobs, passes, [name for name, _ in engine.told]
 
 
 def test_in_a_step_that_both_have_a_persons_prompt_goes_first(roomy: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,7 +199,7 @@ def test_a_job_that_fails_ends_alone(counting: tuple[Counting, Weights]) -> None
 
 @pytest.mark.parametrize("kind", ["olmo2", "qwen3"])
 def test_both_runners_give_the_states_of_transformers(tmp_path: Path, kind: str) -> None:
-    folder = make_kind(tmp_path / kind, kind)
+    folder = make_kind(tmp_path / kind, kind, num_hidden_layers=3)
     model = load_model(folder, torch.float32)
     runner: Runner = (
         LlamaRunner(model.config, StoredWeights(folder), torch.float32, 64)
@@ -208,10 +208,11 @@ def test_both_runners_give_the_states_of_transformers(tmp_path: Path, kind: str)
     )
     queue, got = PoolingQueue(runner), []
     tokens = list(range(1, 20))
-    queue.add(PoolingJob(Weights("base", None, runner.merge(None)), tokens, [1], [(2, 7)], got.append))
+    queue.add(PoolingJob(Weights("base", None, runner.merge(None)), tokens, [2], [(2, 7)], got.append))
+    comes = iter([False, True])
     with torch.inference_mode():
-        queue.advance(answering=False, leave=lambda: True)
-        assert not got and len(queue) == 1, "somebody came on the way; it is still to be done"
+        queue.advance(answering=False, leave=lambda: next(comes))
+        assert not got and len(queue) == 1, "somebody came in the second block; it is still to be done"
         queue.advance(answering=False)
-    right = states(folder, tokens, 1)
+    right = states(folder, tokens, 2)
     torch.testing.assert_close(torch.tensor(got[0]), torch.stack([right[-1], right[2:7].mean(0)]), atol=1e-4, rtol=1e-3)

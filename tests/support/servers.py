@@ -53,11 +53,16 @@ def wait_until(condition: Any, limit_s: float = 20.0) -> Any:
     return value
 
 
+ROUNDED_BY_S = 0.06
+"""How much longer ago a loop may have spoken than the status says, which has tenths of a second."""
+
+
 def wait_until_said(journal: Journal, loop: str, since: float, limit_s: float = 20.0) -> None:
     """Wait for what a loop says of itself after `since`, a value of `time.monotonic()`."""
 
     def said() -> bool:
+        now = time.monotonic()
         last = journal.status.last(loop)
-        return last is not None and last[1] < time.monotonic() - since
+        return last is not None and last[1] + ROUNDED_BY_S < now - since
 
     wait_until(said, limit_s)

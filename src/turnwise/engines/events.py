@@ -34,12 +34,12 @@ class EventClient:
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=stall_s)
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, path: str, body: dict[str, Any]) -> AsyncGenerator[list[dict[str, Any]], None]:
+    async def post(self, path: str, body: dict[str, Any] | bytes) -> AsyncGenerator[list[dict[str, Any]], None]:
         """The events of one answer, as many at once as have arrived. Closing the iterator hangs up.
 
         Raises EngineError and its kinds, after the events that came before the fault.
         """
-        content = json.dumps(body, separators=(",", ":")).encode()
+        content = body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
         started = False
         try:
             async with await self._ask(path, content) as response:

@@ -60,12 +60,8 @@ async def examine_engine(config: Config) -> list[Remark]:
             remarks.append(("ok", f"{kind} at {url}, {await engine.max_model_len()} tokens of context"))
             if config.train.enabled:
                 remarks += await _for_training(engine)
-            if (
-                isinstance(engine, VllmEngine)
-                and sees_pictures(config.model.path)
-                and not await engine.takes_pictures()
-            ):
-                remarks.append(("fault", NO_PICTURES.format(url=url)))
+            if sees_pictures(config.model.path):
+                remarks += await _for_pictures(engine)
         except EngineError as e:
             remarks.append(("fault", f"{url}: {e}"))
         finally:

@@ -7,7 +7,6 @@ that out.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import json
@@ -20,7 +19,7 @@ from typing import Any
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, bent, merged
 from turnwise.engines.http import send
 from turnwise.engines.logprob_check import SAME_EITHER_WAY
-from turnwise.engines.token_route import NO_PICTURES, ROUTE, as_completion, pictured, refuse_other_ids
+from turnwise.engines.token_route import NO_PICTURES, ROUTE, OtherIds, as_completion, is_to_these_ids, pictured
 from turnwise.engines.token_server import TokenServer
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 from turnwise.pictures.placed import ShownPicture
@@ -40,8 +39,8 @@ class VllmEngine(TokenServer):
         "temperature than 1 are not recorded; start it with --logprobs-mode processed_logprobs"
     )
 
-    _is_vllm = False
-    """Known once it was asked for its models: else it is our own engine, or a stand-in for it."""
+    _is_ours = False
+    """Known once it was asked for its models: our own engine says that it is."""
 
     async def max_model_len(self) -> int:
         if self._max_model_len is None:
@@ -56,8 +55,8 @@ class VllmEngine(TokenServer):
                 named = f"the engine at {self.url} calls its model {names[0]!r}"
                 raise EngineError(f"{named}; start it with --served-model-name {BASE_MODEL}")
             self._max_model_len = int(found)
-            self._is_vllm = all(m.get("owned_by") == "vllm" for m in models)
-            if not self._is_vllm:
+            self._is_ours = all(m.get("owned_by") == "turnwise" for m in models)
+            if not any(m.get("owned_by") == "vllm" for m in models):
                 self.logprob_check.known = True  # our own engine, or a stand-in for it
         return self._max_model_len
 
@@ -103,29 +102,38 @@ class VllmEngine(TokenServer):
         """The events of a completion, by the route that takes what is asked."""
         if pictures:
             await self.max_model_len()  # says whose engine it is
-        if not pictures or not self._is_vllm:
+        if not pictures or self._is_ours:
             features = {"features": _features(pictures)} if pictures else {}
             async with aclosing(self._events.post("/v1/completions", body | features)) as events:
                 async for together in events:
                     yield together
             return
-        asked, first = await asyncio.to_thread(pictured, body, pictures), True
+        asked, checked = await pictured(body, pictures), False
         try:
             async with aclosing(self._events.post(ROUTE, asked)) as events:
                 async for together in events:
-                    if first:
-                        refuse_other_ids(together[0], body["prompt"])
-                    first = False
+                    for event in together:
+                        checked = checked or is_to_these_ids(event, body["prompt"])
                     yield [as_completion(event) for event in together]
+        except OtherIds:
+            raise
         except EngineError as e:
-            if first and not await self.takes_pictures():
+            if not checked and await self._has_no_route(e):
                 raise EngineError(NO_PICTURES.format(url=self.url), 502) from e
             raise
+
+    async def _has_no_route(self, refused: EngineError) -> bool:
+        """Whether this error of a request with pictures means that there is no place to send one."""
+        if refused.status not in (404, 502) or isinstance(refused, EngineUnreachable):
+            return False  # a 403 or 405 of the server is a 502 by now
+        with contextlib.suppress(EngineError):
+            return not await self.takes_pictures()
+        return False
 
     async def takes_pictures(self) -> bool:
         """Whether pictures can be sent beside token ids. Asked by a request that is none."""
         await self.max_model_len()
-        if not self._is_vllm:
+        if self._is_ours:
             return True  # our own engine takes them where its model sees
         return (await send(self._client, "POST", ROUTE, {})).status_code not in (403, 404, 405)
 

@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -75,6 +75,7 @@ class Scheduler:
         self._abort_at: float | None = None
         self._steps = 0
         self._came = 0  # requests that somebody waits for, so far; the compute thread reads it without the lock
+        self._admitted = 0  # how many had come when requests were last admitted
         self._running: list[Request] = []  # changed by the compute thread alone, which reads it freely
         self._thread = threading.Thread(target=self._loop, name="compute", daemon=True)
 
@@ -143,12 +144,12 @@ class Scheduler:
                     try:
                         self._advance(weights, group, have_a_step)
                     except PassLeft:
-                        break  # who came is admitted at once, and the step is made again behind
+                        break  # the step is made again, behind who came
                     except Exception as e:  # one failed pass must not end the requests of other weights, or the engine
                         log.exception("a forward pass over %d requests failed", len(group))
                         for request in group:
                             self._end(request, Output([], [], "", Finish.ABORT, error=f"{type(e).__name__}: {e}"))
-                self._pooling.advance(bool(self._running), self._somebody_comes())
+                self._pooling.advance(bool(self._running), self._somebody_came)
 
     def _prepare(self) -> bool:
         """Wait for work, drop what was cancelled, admit what fits. False when the thread should end."""
@@ -167,6 +168,7 @@ class Scheduler:
                     self._end(request, Output([], [], "", Finish.ABORT))
                 self._pooling.abort()
                 return False
+            self._admitted = self._came
             for request in [r for r in [*self._running, *self._waiting] if r.cancelled]:
                 self._end(request, None)
             while self._waiting:
@@ -185,11 +187,10 @@ class Scheduler:
                 self._running.append(request)
         return True
 
-    def _somebody_comes(self) -> Callable[[], bool]:
-        """Asks whether a request that somebody waits for was submitted since now. One that came ends one pass, not
-        all that follow, so that what it interrupted goes on even if there is no room for it."""
-        before = self._came
-        return lambda: self._came != before
+    def _somebody_came(self) -> bool:
+        """Whether a request that somebody waits for was submitted since requests were last admitted. It ends the turn
+        of the loop, not all that follow, so that what was left goes on even where there is no room for it."""
+        return self._came != self._admitted
 
     def _made_way(self, request: Request) -> bool:
         """Whether one that nobody waits for could be put back for this one; the youngest is. _wake is held."""
@@ -232,7 +233,7 @@ class Scheduler:
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         awaited = any(r.params.priority <= 0 for r, _ in spans)
-        pack = Pack([s for _, s in spans], self._runner.heads, None if awaited else self._somebody_comes())
+        pack = Pack([s for _, s in spans], self._runner.heads, None if awaited else self._somebody_came)
         logits = self._runner.forward(weights.merged, pack)
         pack.commit()
         sampled = [r for r, s in spans if s.sample]

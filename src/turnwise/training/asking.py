@@ -18,7 +18,6 @@ from turnwise.training.policy import Policy, sampling_temperature
 CHECK_EVERY = 8
 """Tokens between two looks at the clock."""
 AT_ONCE = 8192
-"""Tokens, padding and answers included, of the prompts that are answered together; a longer one is answered alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +38,19 @@ def sample_answers(
     temperature: float = 1.0,
     time_s: float = float("inf"),
     alive: Callable[[], None] = lambda: None,
+    at_once: int = AT_ONCE,
 ) -> list[GivenAnswer] | None:
     """An answer of at most ``most`` tokens to each prompt; None when that takes longer than ``time_s``.
 
-    At temperature 0 each token is the likeliest one, and log-probs are those at temperature 1.
+    ``at_once`` bounds the tokens, padding and answers included, of the prompts that are answered together; a longer one
+    is answered alone. At temperature 0 each token is the likeliest one, and log-probs are those at temperature 1.
     ``alive`` is called every few tokens and may raise; how long it takes itself does not count. The process's own
     random state stays as it is.
     """
     patience = _Patience(time_s, alive, policy.ranks.agree)
     generator = torch.Generator(policy.device).manual_seed(seed)
     found: dict[int, GivenAnswer] = {}
-    for chosen in _together([len(p) for p in prompts], most):
+    for chosen in _together([len(p) for p in prompts], most, at_once):
         answers = _sample(policy, [prompts[i] for i in chosen], most, temperature, generator, patience)
         if answers is None:
             return None
@@ -72,11 +73,11 @@ class _Patience:
         return self._agree(now > self._deadline)
 
 
-def _together(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+def _together(lengths: Sequence[int], most: int, at_once: int) -> Iterator[list[int]]:
     """Indices of prompts that are answered together, the shortest first: one width fits all of a group."""
     group: list[int] = []
     for i in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if group and (len(group) + 1) * (lengths[i] + most) > AT_ONCE:
+        if group and (len(group) + 1) * (lengths[i] + most) > at_once:
             yield group
             group = []
         group.append(i)

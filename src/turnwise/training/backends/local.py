@@ -188,8 +188,8 @@ class LocalBackend:
             except torch.OutOfMemoryError as e:
                 if self._room <= LEAST_ROOM:
                     raise ModelError(
-                        f"the memory of {self.device} does not hold the longest text; lower engine.max_model_len, or "
-                        "--context of `turnwise sft`"
+                        f"the memory of {self.device} does not hold the longest text; lower engine.max_model_len, "
+                        "gate.answer_tokens, or --context of `turnwise sft`"
                     ) from e
                 self._room = max(LEAST_ROOM, self._room // 2)
                 self._gate.in_passes_of(self._room)

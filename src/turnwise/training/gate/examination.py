@@ -13,7 +13,7 @@ from functools import cached_property
 from torch import Tensor
 
 from turnwise.config import GateConfig, TrainConfig
-from turnwise.training.asking import GivenAnswer, sample_answers
+from turnwise.training.asking import AT_ONCE, GivenAnswer, sample_answers
 from turnwise.training.gate.answers import (
     RIGHT_TOKENS,
     Material,
@@ -69,10 +69,11 @@ class Examination(OwnAnswers):
         train: TrainConfig,
         gate: GateConfig,
         alive: Alive,
+        at_once: int = AT_ONCE,
     ) -> None:
         super().__init__(material, gate, policy.tokenizer, policy.ends, parent is None)
         self._policy, self._reader, self._parent = policy, base, parent
-        self._train, self._alive = train, alive
+        self._train, self._alive, self._at_once = train, alive, at_once
 
     def at_known_answers(self) -> Measurements:
         """Distances, and how likely good answers still are: a forward pass over each probe."""
@@ -159,6 +160,7 @@ class Examination(OwnAnswers):
                 temperature=0.0 if greedy else 1.0,
                 time_s=self._gate.answers_s,
                 alive=self._alive,
+                at_once=self._at_once,
             )
 
     def _as(self, whose: Whose) -> AbstractContextManager[None]:

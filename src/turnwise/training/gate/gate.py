@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from turnwise.config import GateConfig, TrainConfig
+from turnwise.training.asking import AT_ONCE
 from turnwise.training.gate.answers import Material, OwnAnswers, choose_asked
 from turnwise.training.gate.examination import BaseReader, Examination, Weights
 from turnwise.training.gate.figures import FIGURES, Measurements, decide, limit_of
@@ -36,6 +37,7 @@ class Gate:
     def __init__(self, policy: Policy, model: Path | str, train: TrainConfig, config: GateConfig) -> None:
         self._policy, self._model, self._train, self._config = policy, model, train, config
         self._base = BaseReader(policy, train.microbatch_tokens)
+        self._at_once = AT_ONCE
 
     @cached_property
     def _general(self) -> list[Probe]:
@@ -46,9 +48,10 @@ class Gate:
         return known_questions(self._model)
 
     def in_passes_of(self, tokens: int) -> None:
-        """Read with so many tokens in a pass from now on: what training needs more memory for found no room."""
+        """Read with so many tokens in a pass from now on, and half as many answers at once: there was no room for more."""
         self._train = self._train.model_copy(update={"microbatch_tokens": tokens})
         self._base.microbatch_tokens = tokens
+        self._at_once = max(tokens, self._at_once // 2)
 
     def examine(
         self, parent: Weights, batch: Batch, turns: Sequence[Sample], wishes: Sequence[str], tick: Tick
@@ -70,10 +73,10 @@ class Gate:
         def alive() -> None:
             tick("gate", tried, len(PARTS))
 
-        examination = Examination(policy, self._base, parent, material, self._train, self._config, alive)
+        examination = Examination(policy, self._base, parent, material, self._train, self._config, alive, self._at_once)
         for alpha in PARTS:
-            policy.load(part_of(start, whole, alpha))
             try:
+                policy.load(part_of(start, whole, alpha))
                 result = look(examination, self._config, thorough=first is None)
             except torch.OutOfMemoryError:
                 policy.load(whole)
@@ -95,7 +98,14 @@ class Gate:
         """What `decide` would say of the weights that are in the policy, which stay as they are."""
         material = material_alone(self._general, self._questions, turns, self._config.answers)
         examination = Examination(
-            self._policy, self._base, parent, material, self._train, self._config, lambda: tick("gate", 0, 1)
+            self._policy,
+            self._base,
+            parent,
+            material,
+            self._train,
+            self._config,
+            lambda: tick("gate", 0, 1),
+            self._at_once,
         )
         return decide(examination.at_its_answers(examination.at_known_answers()), self._config)
 
