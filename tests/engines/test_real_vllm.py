@@ -271,12 +271,13 @@ async def test_a_person_overtakes_rollouts_that_wait(model_dir: Path, tmp_path: 
         engine = VllmEngine(server.url, 120.0)
 
         async def answered(who: str, priority: int) -> None:
-            await ask(engine, ids(len(who), 20), temperature=0.0, max_tokens=100, priority=priority)
+            await ask(engine, ids(sum(who.encode()), 20), temperature=0.0, max_tokens=100, priority=priority)
             done.append(who)
 
         rollouts = [asyncio.create_task(answered(f"rollout {n}", BEHIND_PEOPLE)) for n in range(6)]
-        while server.running() < 5:  # noqa: ASYNC110  what is waited for has no event
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(60):
+            while await asyncio.to_thread(server.running) < 5:  # noqa: ASYNC110  what is waited for has no event
+                await asyncio.sleep(0.05)
         await answered("person", 0)
         await asyncio.gather(*rollouts)
         await engine.close()

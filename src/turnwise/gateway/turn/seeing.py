@@ -53,7 +53,7 @@ class Seeing:
         if not self._model_sees:
             refuse_images(request.messages, format_name)
         if not self._images:
-            why = f"the {self._kind} engine takes token ids without pictures; serve this model with the local engine"
+            why = f"the {self._kind} engine takes token ids without pictures; use 'local' or 'vllm'"
             refuse_images(request.messages, format_name, why)
         if not self._has_ids:
             return request

@@ -48,7 +48,7 @@ class Gate:
         return known_questions(self._model)
 
     def in_passes_of(self, tokens: int) -> None:
-        """Read with so many tokens in a pass from now on, and half as many answers at once: there was no room for more."""
+        """Read with so many tokens in a pass from now on, and answer half as many at once: more found no room."""
         self._train = self._train.model_copy(update={"microbatch_tokens": tokens})
         self._base.microbatch_tokens = tokens
         self._at_once = max(tokens, self._at_once // 2)
