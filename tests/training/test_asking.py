@@ -36,8 +36,8 @@ def test_the_time_in_which_it_is_made_to_stand_does_not_count(policy: Policy, mo
         now[0] += 3600
 
     prompts = [ids(1, 9), ids(2, 5)]
-    monkeypatch.setattr(asking, "AT_ONCE", 1)  # one after the other
-    assert sample_answers(policy, prompts, 12, seed=3, time_s=60, alive=stands_for_an_hour) is not None
+    one_by_one = sample_answers(policy, prompts, 12, seed=3, time_s=60, alive=stands_for_an_hour, at_once=1)
+    assert one_by_one is not None
 
 
 def test_tokens_come_as_often_as_the_policy_says(policy: Policy) -> None:
@@ -70,14 +70,13 @@ def test_a_token_of_no_probability_is_never_drawn() -> None:
     assert drawn.unique().tolist() == [1]
 
 
-def test_who_is_asked_together_changes_no_likelihood(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_asked_together_changes_no_likelihood(policy: Policy) -> None:
     shake(policy)
     prompts = [ids(1, 12), ids(2, 3), ids(3, 30), ids(4, 7)]
     together = sample_answers(policy, prompts, 8, seed=1)
-    assert list(asking._together([len(p) for p in prompts], 8)) == [[1, 3, 0, 2]]
-    monkeypatch.setattr(asking, "AT_ONCE", 40)
-    assert list(asking._together([len(p) for p in prompts], 8)) == [[1, 3], [0], [2]]
-    apart = sample_answers(policy, prompts, 8, seed=1)
+    assert list(asking._together([len(p) for p in prompts], 8, asking.AT_ONCE)) == [[1, 3, 0, 2]]
+    assert list(asking._together([len(p) for p in prompts], 8, 40)) == [[1, 3], [0], [2]]
+    apart = sample_answers(policy, prompts, 8, seed=1, at_once=40)
     assert together is not None and apart is not None
     for prompt, one, other in zip(prompts, together, apart, strict=True):
         for answer in (one, other):

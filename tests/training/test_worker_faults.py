@@ -18,10 +18,13 @@ from tests.training.homes import Bench, Killed, feed, feed_probes, same
 from turnwise.config import GateConfig
 from turnwise.errors import JournalUnavailable
 from turnwise.training import worker
+from turnwise.training.asking import AT_ONCE
 from turnwise.training.backends import local
 from turnwise.training.batching import Row
+from turnwise.training.gate import examination as examining
 from turnwise.training.gate import gate
 from turnwise.training.gate.answers import OwnAnswers
+from turnwise.training.gate.probes import Probe
 from turnwise.training.policy import Policy
 from turnwise.training.publish import version_dir
 from turnwise.training.step import Signals, compute_signals
@@ -233,17 +236,21 @@ def test_a_gate_that_finds_no_memory_looks_again_in_smaller_passes_at_the_whole_
     for bench in (plain, tight):
         feed(bench.journal, range(4))
     real, tries, full = gate.look, [], iter([True])
+    at_once: list[int] = []
 
     def strict(examination: OwnAnswers, config: GateConfig, *, thorough: bool) -> dict[str, Any]:
         tries.append(thorough)
+        examination._sample([Probe([1, 2], [], None, "own")])
         if not thorough and next(full, False):
             raise torch.OutOfMemoryError
         return real(examination, config, thorough=thorough) | {"accepted": not thorough, "hopeless": False}
 
+    monkeypatch.setattr(examining, "sample_answers", lambda *_, **named: at_once.append(named["at_once"]))
     monkeypatch.setattr(gate, "look", strict)
     tight.claim_and_work()
     assert "out of memory: 256 tokens in a pass from now on" in caplog.text
     assert tries == [True, False, True, False], "the whole step comes first again"
+    assert at_once == [AT_ONCE] * 2 + [AT_ONCE // 2] * 2, "and fewer are answered at once"
     plain.claim_and_work()
     one, other = plain.weights(1), tight.weights(1)
     assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
