@@ -53,7 +53,9 @@ def wait_for(what, limit_s: float = 120.0) -> None:
 
 
 def finish(config: Path, journal: Journal, version: int = BATCHES) -> None:
+    started = time.monotonic()
     process = start(config)
+    wait_until_said(journal, "trainer", since=started, limit_s=120)  # by then it hears a signal
     wait_for(lambda: journal.versions.latest() >= version)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 0
