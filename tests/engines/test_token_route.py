@@ -92,6 +92,10 @@ async def test_an_answer_of_another_form_is_a_sentence_and_missing_log_probs_are
         async with plays(VLLM, sse(wrong)) as played:
             with pytest.raises(EngineError, match=match):
                 await ask(played.url)
+    for said in 5, [1], "x":
+        async with plays(VLLM, sse(said)) as played:
+            with pytest.raises(EngineError, match="no JSON object"):
+                await ask(played.url)
     lacking = event(IDS)
     lacking["choices"][0]["logprobs"] = {"content": [{}]}
     async with plays(VLLM, sse(lacking)) as played:

@@ -45,8 +45,8 @@ class EventClient:
             async with await self._ask(path, content) as response:
                 started = True
                 if response.status != 200:
-                    said = await response.read()
-                    told = httpx.Response(response.status, headers=_told(response), content=said)
+                    refused = await response.read()
+                    told = httpx.Response(response.status, headers=_told(response), content=refused)
                     raise refusal(told, self._api_key)
                 lines = _Lines()
                 async for data in _pieces(response.content):
@@ -54,7 +54,10 @@ class EventClient:
                     try:
                         for event in lines.feed(data):
                             with faults():
-                                events.append(json.loads(event if b'"error"' not in event else self._fit(event)))
+                                said = json.loads(event if b'"error"' not in event else self._fit(event))
+                            if not isinstance(said, dict):
+                                raise EngineError("the engine sent an event that is no JSON object", 502)
+                            events.append(said)
                     except EngineError as e:
                         fault = e
                     if events:

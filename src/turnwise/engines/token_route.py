@@ -26,6 +26,7 @@ NO_PICTURES = (
 _OF_THE_REQUEST = ("model", "stream", "stream_options", "return_token_ids", "priority")
 """The rest of a completion's fields are parameters of the sampling here."""
 _MAKERS = ThreadPoolExecutor(2, "pictures")
+"""Few, since what they make is large."""
 
 
 async def pictured(body: dict[str, Any], pictures: Sequence[ShownPicture]) -> bytes:
