@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.raw_http import Part, answer, plays, sse
+from tests.support.raw_http import Part, answer, plays, spoiled, sse
 from turnwise.engines.base import Chunk, SamplingParams
+from turnwise.engines.events import typed
 from turnwise.engines.sglang import SglangEngine
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 
@@ -230,3 +231,16 @@ async def test_penalties_and_min_p_are_passed_on_where_they_change_something() -
     assert {name: first[name] for name in given} == given
     assert not given.keys() & second.keys()
     assert dropped.logprobs is None, "of before the temperature, and so perhaps of before the penalties"
+
+
+async def test_events_of_any_other_form_are_chunks_or_a_sentence() -> None:
+    refused = 0
+    for said in *spoiled(event(0, 2, incremental=False, finish=STOP)), *spoiled({"error": {"message": "m"}}):
+        async with plays(sse(said)) as played:
+            try:
+                chunks = await ask(played.url)
+            except EngineError as e:
+                refused += "another form" in str(e)
+            else:
+                assert all(typed(chunk) for chunk in chunks)
+    assert refused > 50

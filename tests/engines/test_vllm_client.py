@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.raw_http import Part, answer, plays, sse
+from tests.support.raw_http import Part, answer, plays, spoiled, sse
 from turnwise.engines.base import Chunk, SamplingParams, merged
+from turnwise.engines.events import typed
 from turnwise.engines.vllm import VllmEngine
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 from turnwise.tokens.forced_calls import forced_call
@@ -198,3 +199,18 @@ async def test_log_probs_from_before_the_penalties_are_dropped(server: str, kept
     async with plays(VLLM, *probes, one_token(-1.25)) as played:
         chunks = await ask(played.url, temperature=temperature, frequency_penalty=0.3)
     assert chunks[0].logprobs == ([-1.25] if kept else None)
+
+
+async def test_events_of_any_other_form_are_chunks_or_a_sentence() -> None:
+    choice = {"text": "a", "token_ids": [7], "logprobs": {"token_logprobs": [-0.5]}, "finish_reason": "stop"}
+    usage = {"prompt_tokens_details": {"cached_tokens": 1}}
+    refused = 0
+    for said in *spoiled({"choices": [choice | {"stop_reason": 2}]}), *spoiled({"choices": [], "usage": usage}):
+        async with plays(sse(said)) as played:
+            try:
+                chunks = await ask(played.url)
+            except EngineError as e:
+                refused += "another form" in str(e)
+            else:
+                assert all(typed(chunk) for chunk in chunks)
+    assert refused > 50

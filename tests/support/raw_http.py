@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -83,3 +83,17 @@ async def plays(*answers: Sequence[Part]) -> AsyncIterator[Played]:
         server.close()
         for writer in writers:
             writer.close()
+
+
+WRONG: tuple[Any, ...] = (None, True, 5, -0.5, "x", [], [None], [[]], {}, {"x": []})
+
+
+def spoiled(said: Any) -> Iterator[Any]:
+    """The JSON value again and again, each time with something else in place of one of its parts."""
+    yield from WRONG
+    inner = said.items() if isinstance(said, dict) else enumerate(said) if isinstance(said, list) else ()
+    for key, value in inner:
+        for other in spoiled(value):
+            copied = said.copy()
+            copied[key] = other
+            yield copied

@@ -9,16 +9,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import aiohttp
 import httpx
 
+from turnwise.engines.base import Chunk
 from turnwise.engines.http import AWAY, CONNECT_S, ON_A_SOCKET, bearer, faults, refusal, socket_path, without_key
 from turnwise.errors import EngineError, EngineUnreachable
 
 LONGEST_EVENT = 1 << 22
 """Bytes of one event that are taken; nothing grows without end."""
+
+
+@contextmanager
+def in_the_form_of(api: str) -> Iterator[None]:
+    """What an event makes its reader stumble over, as one sentence: it is not as `api` has them. Raises EngineError."""
+    try:
+        yield
+    except (TypeError, AttributeError, LookupError, ValueError) as e:
+        raise EngineError(f"the engine sent an event of another form than {api} has", 502) from e
+
+
+def typed(chunk: Chunk) -> Chunk:
+    """The chunk, if what it holds is of the types that it says. Raises TypeError."""
+    if not all(type(token) is int for token in chunk.token_ids):
+        raise TypeError("a token id that is no integer")
+    if not all(isinstance(value, (int, float)) for value in chunk.logprobs or ()):
+        raise TypeError("a log-prob that is no number")
+    if not isinstance(chunk.text, str) or not isinstance(chunk.finish_reason, str | None):
+        raise TypeError("a text that is none")
+    if not isinstance(chunk.cached_tokens, int | None):
+        raise TypeError("a count that is none")
+    return chunk
 
 
 class EventClient:

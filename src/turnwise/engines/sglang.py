@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, bent
+from turnwise.engines.events import in_the_form_of, typed
 from turnwise.engines.http import send
 from turnwise.engines.logprob_check import SAME_EITHER_WAY
 from turnwise.engines.token_server import TokenServer
@@ -69,7 +70,8 @@ class SglangEngine(TokenServer):
         async with aclosing(self._events.post("/generate", _request(model, prompt_ids, params))) as events:
             async for together in events:
                 for event in together:
-                    chunk = answer.feed(event)
+                    with in_the_form_of("/generate"):
+                        chunk = typed(answer.feed(event))
                     if chunk.token_ids or chunk.text or chunk.finish_reason:
                         yield chunk if usable else replace(chunk, logprobs=None)
         if not answer.finished:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from turnwise.engines.events import in_the_form_of
 from turnwise.errors import EngineError
 from turnwise.pictures.placed import ShownPicture
 from turnwise.pictures.reading import pixels_of
@@ -61,11 +62,9 @@ def once_each(ids: Sequence[int], pictures: Sequence[ShownPicture]) -> list[int]
 
 def as_completion(event: dict[str, Any]) -> dict[str, Any]:
     """An event of this route as `/v1/completions` would have it. Raises EngineError."""
-    try:
+    with in_the_form_of(ROUTE):
         choices = [choice | {"logprobs": _logprobs(choice.get("logprobs"))} for choice in event.get("choices") or ()]
         return event | {"choices": choices}
-    except (TypeError, AttributeError) as e:
-        raise EngineError(f"the engine sent an event of another form than {ROUTE} has", 502) from e
 
 
 class OtherIds(EngineError):

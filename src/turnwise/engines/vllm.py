@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.engines.base import BASE_MODEL, Chunk, SamplingParams, bent, merged
+from turnwise.engines.events import in_the_form_of, typed
 from turnwise.engines.http import send
 from turnwise.engines.logprob_check import SAME_EITHER_WAY
 from turnwise.engines.token_route import NO_PICTURES, ROUTE, OtherIds, as_completion, is_to_these_ids, pictured
@@ -24,6 +25,7 @@ from turnwise.engines.token_server import TokenServer
 from turnwise.errors import EngineError, EngineUnreachable, UnknownModel
 from turnwise.pictures.placed import ShownPicture
 
+COMPLETIONS = "/v1/completions"
 __all__ = ["BASE_MODEL", "EngineUnreachable", "UnknownModel", "VllmEngine"]
 
 
@@ -84,7 +86,8 @@ class VllmEngine(TokenServer):
                 chunks, fault = [], None
                 try:
                     for event in together:
-                        chunks += _chunks(event)
+                        with in_the_form_of(COMPLETIONS):
+                            chunks += map(typed, _chunks(event))
                 except EngineError as e:
                     fault = e
                 if chunks:
@@ -104,7 +107,7 @@ class VllmEngine(TokenServer):
             await self.max_model_len()  # says whose engine it is
         if not pictures or self._is_ours:
             features = {"features": _features(pictures)} if pictures else {}
-            async with aclosing(self._events.post("/v1/completions", body | features)) as events:
+            async with aclosing(self._events.post(COMPLETIONS, body | features)) as events:
                 async for together in events:
                     yield together
             return
@@ -144,7 +147,7 @@ class VllmEngine(TokenServer):
         """
         ids = [*prompt_ids, *answer_ids]
         body = {"model": BASE_MODEL, "prompt": ids, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
-        response = await self._send("POST", "/v1/completions", body)
+        response = await self._send("POST", COMPLETIONS, body)
         try:
             given = response.json()["choices"][0]["prompt_logprobs"][len(prompt_ids) :]
             found = [float(each[str(token)]["logprob"]) for each, token in zip(given, answer_ids, strict=True)]
