@@ -184,7 +184,7 @@ test-tinker: pull ## the trainer on a real server with the Tinker API (SkyRL wit
 	  touch $(TINKER)/.installed; }
 	TURNWISE_TINKER_PYTHON=$(TINKER)/bin/python $(PYTEST) -m tinker -rs
 
-REFERENCES := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/references-3
+REFERENCES := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/references-4
 
 .PHONY: test-references
 test-references: ## losses, advantages, rollouts, averages, KL and fine-tuning beside verl 0.9.1 and TRL 1.16.0, in an environment of their own
@@ -195,7 +195,7 @@ test-references: ## losses, advantages, rollouts, averages, KL and fine-tuning b
 	  $(REFERENCES)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1 && \
 	  $(REFERENCES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt trl==1.16.0 accelerate \
 	    codetiming datasets dill numpy omegaconf orjson pandas platformdirs pyarrow ray tensordict transformers pydantic msgspec pytest \
-	    peft renderers httpx jiter filelock jinja2 hydra-core && \
+	    peft renderers httpx jiter filelock jinja2 hydra-core pillow && \
 	  touch $(REFERENCES)/.installed; }
 	PYTHONPATH=src $(REFERENCES)/bin/python -m pytest -c /dev/null --rootdir=. --noconftest -q -p no:cacheprovider tests/references
 
