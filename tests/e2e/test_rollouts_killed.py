@@ -152,4 +152,5 @@ def witness(server: Server, runs: int) -> str:
         assert len(mine) == group.size and group.state != "open", name
     rewards = [row.reward for row in leases if row.reward is not None]
     again = sum("@" in name for name in played)
+    assert rewards and trained, "else nothing is shown by it"
     return f"{len(rewards)} rewards, {len(masked)} masked, {again} played again, {len(trained)} steps trained"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from turnwise.environments.base import InfrastructureFailure, Task
 from turnwise.environments.tasks import read_tasks
 from turnwise.environments.terminal.environment import TerminalEnvironment
 from turnwise.environments.terminal.harbor.folders import moved, read_folder
-from turnwise.environments.terminal.harbor.task import only_closed
+from turnwise.environments.terminal.harbor.task import harbor_task, only_closed
 from turnwise.environments.terminal.kind import KIND, run, task_of
 from turnwise.errors import DataError
 
@@ -170,6 +172,68 @@ def test_no_reward_is_the_agent_s_where_there_is_one_without_it(tmp_path: Path) 
     assert reward == 0.0 and "limit of time" in said
 
 
+@needs_box
+@pytest.mark.parametrize("command", ["chmod 555 .", "chmod 000 ."])
+def test_an_agent_cannot_mask_its_rollout_by_closing_its_folder(task: Task, tmp_path: Path, command: str) -> None:
+    assert reward(task, tmp_path / "at", command) == 0.0
+
+
+@needs_box
+def test_a_folder_that_is_too_deep_to_copy_has_no_reward(task: Task, tmp_path: Path) -> None:
+    """Made from outside: how deep an agent gets before the limit of entries ends it is a matter of chance."""
+    environment = TerminalEnvironment(tmp_path / "at", task_of)
+    environment.reset(task)
+    deep = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
+    subprocess.run([sys.executable, "-c", deep], cwd=tmp_path / "at", check=True, timeout=60)
+    outcome = environment.score()
+    environment.close()
+    assert outcome.reward == 0.0 and "cannot be copied" in str(outcome.details["reason"])
+
+
+@needs_box
+@pytest.mark.parametrize("given", ["1" + "0" * 400, "[" * 1500], ids=["large", "nested"])
+def test_a_reward_that_no_number_holds_is_none(tmp_path: Path, given: str) -> None:
+    (tmp_path / "given").write_text(given)
+    script = "test -e /box/mine && cp /box/mine /logs/verifier/reward.txt || echo 1 > /logs/verifier/reward.txt"
+    made = read_folder(folder(tmp_path / "hello", tests__test_sh=f"#!/bin/bash\n{script}\n"))
+    assert reward(made, tmp_path / "at", f"printf %s '{given}' > mine") == 0.0
+
+
+@pytest.mark.parametrize("way", ["instruction.md", "environment/names.txt", "tests/more", "solution/solve.sh"])
+def test_a_link_in_a_folder_is_not_followed(tmp_path: Path, way: str) -> None:
+    secret, made = tmp_path / "secret", folder(tmp_path / "hello")
+    secret.write_text("s3cret")
+    (made / way).unlink(missing_ok=True)
+    (made / way).symlink_to(secret)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_folder(made)
+
+
+def test_a_folder_of_it_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    made = folder(tmp_path / "hello")
+    (made / "environment").rename(tmp_path / "elsewhere")
+    (made / "environment").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="environment/Dockerfile cannot be read"):
+        read_folder(made)
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [("1" + "0" * 400, 600.0), ("inf", 600.0), ("nan", 1.0), ("-5", 1.0), ('"long"', 120.0), ("true", 1.0)],
+)
+def test_a_verifier_s_time_is_bounded(tmp_path: Path, told: str, seconds: float) -> None:
+    made = read_folder(folder(tmp_path / "hello", task_toml=f"[verifier]\ntimeout_sec = {told}\n"))
+    assert made.data["harbor"]["seconds"] == seconds  # type: ignore[index]
+    asked = {**made.data, "harbor": {**made.data["harbor"], "seconds": 10**400}}  # type: ignore[dict-item]
+    assert harbor_task(asked).seconds == 600.0
+
+
+@pytest.mark.parametrize("told", ["verifier = 3\n", "a = " + "[" * 2000, "environment = 3\n"])
+def test_an_odd_task_toml_is_named(tmp_path: Path, told: str) -> None:
+    with pytest.raises(DataError, match=r"task\.toml"):
+        read_folder(folder(tmp_path / "hello", task_toml=told))
+
+
 def test_files_that_may_not_be_read_stay_out_and_nothing_else_does() -> None:
     closed = b"cp: cannot open '/x/a' for reading: Permission denied\ncp: cannot access '/x/d': Permission denied\n"
     assert only_closed(closed)
@@ -181,7 +245,7 @@ def test_files_that_may_not_be_read_stay_out_and_nothing_else_does() -> None:
     [
         ({"environment__Dockerfile": "FROM nvidia/cuda:12\nWORKDIR /app\n"}, "image 'nvidia/cuda:12'"),
         ({"environment__Dockerfile": "FROM ubuntu\n"}, "no WORKDIR"),
-        ({"environment__Dockerfile": None}, "Dockerfile cannot be read"),
+        ({"environment__Dockerfile": None}, "no environment/Dockerfile"),
         ({"environment__Dockerfile": "FROM ubuntu\nWORKDIR /app\nUSER nobody\n"}, "'USER nobody'"),
         ({"environment__Dockerfile": "FROM ubuntu\nWORKDIR /app\nENV KEY=1\n"}, "sets a variable"),
         ({"environment__Dockerfile": "FROM ubuntu\nWORKDIR /app\nCOPY x /etc/x\n"}, "outside of its working directory"),

@@ -17,7 +17,7 @@ from tests.conftest import Running
 from tests.environments.test_terminal import HOLDS, LIMITS, SOLVE, TASK
 from tests.support.servers import wait_until
 from turnwise.environments.actors import Actor, ModelActor, ScriptedActor
-from turnwise.environments.base import Action, Call, InfrastructureFailure, Observation
+from turnwise.environments.base import Action, Call, InfrastructureFailure, Observation, TaskOutcome
 from turnwise.environments.gateway_side import Refused
 from turnwise.environments.host import Host
 from turnwise.environments.reading import called, fenced
@@ -25,9 +25,10 @@ from turnwise.environments.rollout import CRASHED, MOST_TRIES, Ended, GatewayAt,
 from turnwise.environments.tasks import read_tasks
 from turnwise.environments.terminal.environment import TerminalEnvironment
 from turnwise.environments.terminal.kind import KIND, SHELLS, run
-from turnwise.errors import DataError, LeaseLost
+from turnwise.errors import DataError, JournalUnavailable, LeaseLost
 from turnwise.journal import Journal
 from turnwise.journal.deletion.forgetting import forget
+from turnwise.journal.rollouts.leases import EnvironmentLeases
 from turnwise.judges.prompts import score_prompt
 from turnwise.messages import text_of
 from turnwise.types import MODEL_NAME, Exclusion, Verdict, Vote
@@ -88,10 +89,19 @@ def test_a_failure_of_the_machine_is_said_and_is_no_reward(gateway: Running, tmp
 
 
 @needs_box
-def test_an_error_of_one_rollout_leaves_the_others_alone(gateway: Running, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (ValueError("no text: \ud800"), "ValueError: no text: \\ud800"),
+        (InfrastructureFailure("its server says \ud800"), "its server says \\ud800"),
+    ],
+)
+def test_an_error_of_one_rollout_leaves_the_others_alone(
+    gateway: Running, tmp_path: Path, fault: Exception, said: str
+) -> None:
     class Odd:
         def act(self, observation: Observation) -> Action | None:
-            raise ValueError("no text: \ud800")
+            raise fault
 
     def actor(play: Play) -> Actor:
         return Odd() if play.index == 0 else ScriptedActor((run(SOLVE),))
@@ -99,9 +109,31 @@ def test_an_error_of_one_rollout_leaves_the_others_alone(gateway: Running, tmp_p
     playing = rollouts(gateway, tmp_path / "at")
     playing._player = actor  # pyright: ignore[reportPrivateUsage]
     ended = sorted(playing.run(plays(), 1), key=lambda each: each.play.index)
-    assert [(each.reward, each.failure) for each in ended] == [(None, "ValueError: no text: \\ud800"), (1.0, None)]
+    assert [(each.reward, each.failure) for each in ended] == [(None, said), (1.0, None)]
     assert outcomes(gateway) == {"r.upper.0": (None, ended[0].failure), "r.upper.1": (1.0, None)}
     assert list((tmp_path / "at").iterdir()) == []
+
+
+@needs_box
+@pytest.mark.parametrize("reward", [1e300, float("inf"), float("nan"), -1e7])
+def test_a_reward_beyond_all_bounds_is_a_failure_and_posted(gateway: Running, tmp_path: Path, reward: float) -> None:
+    playing = rollouts(gateway, tmp_path / "at")
+    playing._judged = lambda outcome, worked: TaskOutcome(reward, {})  # pyright: ignore[reportPrivateUsage]
+    ended = playing.play(plays()[0])
+    assert ended.failure is not None and "from -1e6 to 1e6" in ended.failure and not ended.open
+    assert outcomes(gateway) == {"r.upper.0": (None, ended.failure)}
+
+
+@needs_box
+def test_a_lease_that_cannot_be_given_back_leaves_what_was_played(
+    gateway: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(self: EnvironmentLeases, lease: object) -> None:
+        raise JournalUnavailable("the journal is locked")
+
+    monkeypatch.setattr(EnvironmentLeases, "give_back", locked)
+    ended = list(rollouts(gateway, tmp_path / "at", model=False).run(plays(), 1))
+    assert [each.reward for each in ended] == [1.0, 1.0] and all(each.note is None for each in ended)
 
 
 def begun(gateway: Running, play: Play) -> None:

@@ -92,4 +92,5 @@ def _post(gateway: GatewayAt, session: str, what: str, said: Mapping[str, object
         if waited < longest:
             time.sleep(0.2 if code == "answer_under_way" else 1.0)
             continue
-        return Refused(str(fault.get("message", response.status_code))[:300], code in FINAL, str(code)), 0
+        final = code in FINAL or response.status_code in (400, 422)  # the same word would be refused again
+        return Refused(str(fault.get("message", response.status_code))[:300], final, str(code)), 0

@@ -69,7 +69,7 @@ class Reserve:
             try:
                 assert isinstance(environment, Preparable)
                 environment.prepare()
-            except InfrastructureFailure as e:  # whoever needs one will be told when it is made for them
+            except Exception as e:  # whoever needs one will be told when it is made for them
                 log.warning("no environment could be made ahead: %s", e)
                 _close(environment)
                 return

@@ -8,6 +8,7 @@ the rest is played.
 from __future__ import annotations
 
 import logging
+import subprocess
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -21,7 +22,7 @@ from turnwise.environments.host import Held, Host
 from turnwise.environments.programs.player import ProgramPlayer
 from turnwise.errors import JournalError, LeaseLost, SandboxError
 from turnwise.journal.rollouts.leases import EnvironmentLease, EnvironmentLeases
-from turnwise.journal.rollouts.trajectories import AGAIN
+from turnwise.journal.rollouts.trajectories import AGAIN, LARGEST_OUTCOME
 from turnwise.trajectories.trail import Trail
 
 log = logging.getLogger(__name__)
@@ -123,13 +124,18 @@ class Rollouts:
 
     def play(self, play: Play) -> Ended:
         """Play a rollout to its end, or go on with one that was left."""
-        with self._host.lease(play.run, play.name) as lease:
-            if lease is None:
-                return Ended(play, None, None, note="another process plays it", open=True)
-            try:
-                return self._play(play, lease)
-            except (LeaseLost, JournalError) as e:
-                return Ended(play, None, None, note=str(e), open=True)
+        ended: Ended | None = None
+        try:
+            with self._host.lease(play.run, play.name) as lease:
+                ended = Ended(play, None, None, note="another process plays it", open=True)
+                if lease is not None:
+                    ended = None
+                    ended = self._play(play, lease)
+        except (LeaseLost, JournalError, SandboxError, OSError, subprocess.SubprocessError) as e:
+            if ended is None:
+                return Ended(play, None, None, note=_plain(str(e)), open=True)
+            log.warning("the lease of %s could not be given back, and runs out: %s", play.session, e)
+        return ended
 
     def _play(self, play: Play, lease: EnvironmentLease) -> Ended:
         lost = replace(play, attempt=lease.attempt) if lease.attempt else None
@@ -162,13 +168,13 @@ class Rollouts:
                 worked = self._worked(play, held)
                 if worked.fault is not None and not self._was_answered(play):
                     raise InfrastructureFailure(worked.fault)
-                steps, outcome = worked.steps, self._judged(held.score(), worked)
+                steps, outcome = worked.steps, _bounded(self._judged(held.score(), worked))
                 cut_off, details = worked.cut_off or outcome.cut_off, {**outcome.details, **worked.details}
                 self._leases.score(lease, outcome.reward, None, details, cut_off)
                 ended = Ended(play, outcome.reward, None, steps, None, False, cut_off, details, outcome.trail)
         except (InfrastructureFailure, SandboxError) as e:
             if ended is None:  # else only the tidying failed
-                ended = Ended(play, None, str(e)[:MOST_OF_A_FAILURE], steps)
+                ended = Ended(play, None, _plain(str(e))[:MOST_OF_A_FAILURE], steps)
                 self._leases.score(lease, None, ended.failure, {"steps": steps})
         except (LeaseLost, JournalError):
             raise
@@ -209,6 +215,13 @@ class Rollouts:
         if refused is None or refused.final:
             self._leases.posted(lease)
         return ended if refused is None else replace(ended, note=refused.why, open=not refused.final)
+
+
+def _bounded(outcome: TaskOutcome) -> TaskOutcome:
+    """The outcome, if the gateway takes one of that size. Raises InfrastructureFailure."""
+    if outcome.reward is not None and not abs(outcome.reward) <= LARGEST_OUTCOME:
+        raise InfrastructureFailure(f"the reward is {outcome.reward:g}, and not from -1e6 to 1e6")
+    return outcome
 
 
 def _plain(text: str) -> str:

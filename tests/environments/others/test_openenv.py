@@ -22,8 +22,8 @@ from turnwise.environments.host import Host
 from turnwise.environments.kinds import kind_of
 from turnwise.environments.openenv import wire
 from turnwise.environments.openenv.environment import OpenEnvEnvironment
-from turnwise.environments.openenv.task import openenv_task
-from turnwise.environments.openenv.wire import OpenEnvSession, action_schema
+from turnwise.environments.openenv.task import as_tools, openenv_task
+from turnwise.environments.openenv.wire import ActionRefused, OpenEnvSession, Shown, action_schema
 from turnwise.environments.rollout import Play, Rollouts
 from turnwise.environments.tasks import read_tasks
 from turnwise.environments.transcript import instructions_of
@@ -223,3 +223,27 @@ def test_what_is_no_openenv_server_is_said(gateway: Running) -> None:
     assert isinstance(done.exception, DataError) and "no OpenEnv server" in str(done.exception)
     with pytest.raises(InfrastructureFailure, match="no OpenEnv server answers"):
         OpenEnvEnvironment(3).reset(Task("t", "openenv", "p", {"server": gateway.url, "action": SCHEMA}))
+
+
+def test_tools_that_are_no_objects_are_said() -> None:
+    for listed in ["add"], [None], [{"name": "add", "inputSchema": 3}]:
+        with pytest.raises(DataError, match="the server lists a tool"):
+            as_tools(listed)
+
+
+def test_what_a_server_says_of_a_refused_action_can_be_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session is a stand-in: no server that we start says a half of a character."""
+
+    class Refusing(OpenEnvSession):
+        def reset(self, asked: object) -> Shown:
+            return Shown({"said": "go"}, None, False)
+
+        def step(self, action: object) -> Shown:
+            raise ActionRefused("no such \ud800")
+
+    monkeypatch.setattr("turnwise.environments.openenv.environment.OpenEnvSession", Refusing)
+    data = {"server": "http://127.0.0.1:1", "action": {"type": "object"}}
+    environment = OpenEnvEnvironment(3)
+    environment.reset(Task("t", "openenv", "Play.", data))
+    observation, done = environment.step(Action((Call("act", {}),)))
+    assert observation.text.encode() == b"no such ?" and not done

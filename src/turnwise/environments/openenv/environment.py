@@ -53,7 +53,7 @@ class OpenEnvEnvironment:
         except ActionRefused as e:
             self._unreadable += 1
             self._in_a_row += 1
-            text = str(e)
+            text = readable(str(e).encode(errors="replace"))
             if self._in_a_row >= MOST_UNREADABLE:
                 self._ended = "format"
         if not self._ended and self._steps >= self._most_steps:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -66,10 +66,12 @@ def openenv_task(data: Mapping[str, object]) -> OpenEnvTask:
     return OpenEnvTask(server.rstrip("/"), reset, schema, tuple(tools), reward == "last", calls)
 
 
-def as_tools(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def as_tools(listed: Sequence[object]) -> list[dict[str, Any]]:
     """The tools that a server lists, in OpenAI's shape. Raises DataError."""
     found = []
     for each in listed:
+        if not isinstance(each, Mapping):
+            raise DataError("the server lists a tool that is no object")
         name, schema = each.get("name"), each.get("input_schema") or each.get("inputSchema") or {"type": "object"}
         said = str(each.get("description") or "")[:1000]
         found.append({"type": "function", "function": {"name": name, "description": said, "parameters": schema}})

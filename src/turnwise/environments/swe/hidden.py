@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Mapping
 
+from turnwise.environments.swe.parsing import parsed
 from turnwise.environments.swe.repository import Files, is_of_tests
 from turnwise.errors import DataError
 
@@ -104,7 +105,7 @@ def _defined(files: Files, way: str, names: tuple[str, ...], depth: int = 0) -> 
 
 def _tree(content: bytes, way: str) -> ast.Module:
     try:
-        return ast.parse(content)
+        return parsed(content)
     except (SyntaxError, ValueError) as e:
         raise DataError(f"{way} is no Python: {e}") from e
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
+from turnwise.environments.swe.parsing import parsed
 from turnwise.errors import DataError
 
 TURNED = {
@@ -77,7 +78,7 @@ class Edit:
 def edits_of(way: str, source: str) -> list[Edit]:
     """All faults that could be planted in a file, in their order. None in one that is no Python of today."""
     try:
-        tree = ast.parse(source)
+        tree = parsed(source)
         tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     except (SyntaxError, ValueError, tokenize.TokenError):
         return []
@@ -106,7 +107,7 @@ def planted(source: str, edits: Sequence[Edit]) -> str:
         lines[line - 1] = lines[line - 1][:at] + edit.new + lines[line - 1][at + len(edit.old) :]
     changed = "\n".join(lines)
     try:
-        ast.parse(changed)
+        parsed(changed)
     except (SyntaxError, ValueError) as e:
         raise DataError(f"the changed source is no Python: {e}") from e
     return changed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import uuid
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,7 +20,7 @@ from turnwise.environments.swe.repository import Files, Repository, is_source
 from turnwise.environments.swe.suite import machine_python, put_pytest, refuse_copies, run_suite, write_files
 from turnwise.environments.terminal.checks import Checked
 from turnwise.errors import DataError, FolderFault
-from turnwise.sandbox.folder import GuestFolder
+from turnwise.sandbox.folder import GuestFolder, delete_folder
 
 _KNOWN = {"package", "version", "python", "edits", "fail_to_pass", "pass_to_pass", "altered"}
 MOST_FILES = 400
@@ -57,7 +57,7 @@ class SweTask:
         GuestFolder(folder).write(RUNNER, runner.encode())
 
     def check(self, folder: Path) -> Checked:
-        """Run the tests over the sources that lie in ``folder``, each time in an empty room below it."""
+        """Run the tests over the sources that lie in ``folder``, each time in an empty room elsewhere."""
         repository = read_package(self.package)
         try:
             left = left_sources(GuestFolder(folder), repository, self.package.sources)
@@ -65,7 +65,11 @@ class SweTask:
             return Checked(False, str(e))
         files = {way: content for way, content in repository.files.items() if way not in repository.sources}
         files |= left
-        return self.judge(files, repository.tests, folder / uuid.uuid4().hex)
+        place = Path(tempfile.mkdtemp(prefix="turnwise-"))  # the agent may have closed its own folder
+        try:
+            return self.judge(files, repository.tests, place)
+        finally:
+            delete_folder(place)
 
     def judge(self, files: Files, tests: Sequence[str], place: Path) -> Checked:
         """Whether all tests pass on ``files``, and the hidden ones fail where they must."""

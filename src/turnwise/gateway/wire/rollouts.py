@@ -9,9 +9,9 @@ from typing import Any
 from turnwise.config import StreamsConfig
 from turnwise.gateway.errors import ApiError
 from turnwise.gateway.wire.request import SESSION_ID, read_object
+from turnwise.journal.rollouts.trajectories import LARGEST_OUTCOME
 from turnwise.types import PERSONAL, Rollout
 
-LARGEST_OUTCOME = 1e6
 MOST_ROLLOUTS = 1024
 LONGEST_NUMBER = 9
 """Digits of a number in a header."""

@@ -24,6 +24,8 @@ from turnwise.types import UNANSWERED, Exclusion, Rollout, TurnKind, TurnState
 T, G, J = schema.turns.c, task_groups.c, trajectories.c
 CUT_OFF = "cut off: "
 """How the word begins that a rollout has no outcome since a limit ended it."""
+LARGEST_OUTCOME = 1e6
+"""Either way; what is further away is no reward."""
 AGAIN = "@"
 """What stands between the name of a rollout and the number of the try, where it is played again."""
 

@@ -16,14 +16,16 @@ from typing import Any
 from turnwise.environments.base import Task
 from turnwise.environments.tasks import MOST_OF_AN_ID, is_plain
 from turnwise.environments.terminal.harbor.dockerfile import Built, read_dockerfile
-from turnwise.errors import DataError
-from turnwise.sandbox.folder import MOST_BYTES
+from turnwise.errors import DataError, FolderFault
+from turnwise.sandbox.folder import MOST_BYTES, GuestFolder
 from turnwise.sandbox.limits import INSIDE
 
 PROGRAMS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin"
 FETCHES = ("curl ", "wget ", "apt-get ", "apt ", "pip install", "pip3 install", "uvx ", "uv run", "npm install")
 """What a verifier without a network cannot do."""
 MOST_FILES = 200
+LONGEST_S = 600
+"""The most that a verifier may run."""
 TESTS, LOGS = "{tests}", "{logs}"
 """What stands for the verifier's own places in its texts."""
 
@@ -41,21 +43,23 @@ def read_folder(path: Path) -> Task:
     name = path.name
     if not is_plain(name) or not 1 <= len(name) <= MOST_OF_AN_ID:
         raise DataError(f"its name is no id: 1 to {MOST_OF_AN_ID} letters, digits or any of . _ -")
-    told = _toml(path / "task.toml")
+    path = path.resolve()
+    told = _toml(path)
     _refuse_demands(path, told)
-    built = read_dockerfile(_text(path / "environment" / "Dockerfile"), _has_program)
-    tests = dict(_files(path / "tests", built))
+    built = read_dockerfile(_text(path, "environment/Dockerfile"), _has_program)
+    tests = dict(_files(path, "tests", built))
     if "test.sh" not in tests:
         raise DataError("it has no tests/test.sh")
     if fetched := next((word for text in tests.values() for word in FETCHES if word in text), None):
         raise DataError(f"its tests fetch or install something ({fetched.strip()}), and a verifier has no network")
-    seconds = told.get("verifier", {}).get("timeout_sec", 120.0)
-    harbor: dict[str, Any] = {"files": dict(_copied(path / "environment", built)), "tests": tests}
-    harbor |= {"seconds": min(600.0, max(1.0, float(seconds))) if isinstance(seconds, (int, float)) else 120.0}
+    seconds = told.get("verifier", {}).get("timeout_sec", 120)
+    seconds = seconds if isinstance(seconds, (int, float)) else 120
+    harbor: dict[str, Any] = {"files": dict(_copied(path, built)), "tests": tests}
+    harbor |= {"seconds": float(min(LONGEST_S, max(1, seconds)))}
     harbor |= {"setup": [moved(command, built.workdir) for command in built.commands]}
-    solve = path / "solution" / "solve.sh"
-    oracle = [moved(_text(solve), built.workdir)] if solve.is_file() else []
-    prompt = moved(_text(path / "instruction.md"), built.workdir).strip()
+    solve = "solution/solve.sh"
+    oracle = [moved(_text(path, solve), built.workdir)] if (path / solve).is_file() else []
+    prompt = moved(_text(path, "instruction.md"), built.workdir).strip()
     if not prompt:
         raise DataError("its instruction.md is empty")
     return Task(name, "terminal", prompt, {"harbor": harbor, "oracle": oracle})
@@ -80,9 +84,10 @@ def _renamed(text: str, place: str, to: str) -> str:
 
 
 def _refuse_demands(path: Path, told: dict[str, Any]) -> None:
+    for name in ("environment", "verifier"):
+        if not isinstance(told.get(name, {}), dict):
+            raise DataError(f"its task.toml has an [{name}] that is no table")
     environment = told.get("environment", {})
-    if not isinstance(environment, dict):
-        raise DataError("its task.toml has an [environment] that is no table")
     if environment.get("docker_image"):
         raise DataError(f"it runs in an image of its own ({environment['docker_image']})")
     if environment.get("gpus"):
@@ -94,9 +99,9 @@ def _refuse_demands(path: Path, told: dict[str, Any]) -> None:
         raise DataError("it has several steps, each with an instruction of its own")
 
 
-def _copied(environment: Path, built: Built) -> Iterator[tuple[str, str]]:
+def _copied(path: Path, built: Built) -> Iterator[tuple[str, str]]:
     """The files of the beginning, by their way in the working directory."""
-    inside = dict(_files(environment, built))
+    inside = dict(_files(path, "environment", built))
     for source, to in built.copied:
         source = source.removeprefix("./").rstrip("/") or "."
         target = PurePosixPath(built.workdir) / to
@@ -115,30 +120,32 @@ def _copied(environment: Path, built: Built) -> Iterator[tuple[str, str]]:
             yield str(way / name.removeprefix(below)), text
 
 
-def _files(folder: Path, built: Built) -> Iterator[tuple[str, str]]:
-    """The texts in a folder, by their way in it."""
-    found = sorted(each for each in folder.glob("**/*") if each.is_file()) if folder.is_dir() else []
+def _files(path: Path, folder: str, built: Built) -> Iterator[tuple[str, str]]:
+    """The texts in a folder of the task, by their way in it. Raises DataError, also for a link: its author may have
+    made it to a file of ours."""
+    top = path / folder
+    found = sorted(each for each in top.glob("**/*") if each.is_symlink() or each.is_file()) if top.is_dir() else []
     if len(found) > MOST_FILES:
-        raise DataError(f"it has more than {MOST_FILES} files in {folder.name}")
+        raise DataError(f"it has more than {MOST_FILES} files in {folder}")
     for each in found:
-        yield each.relative_to(folder).as_posix(), moved(_text(each), built.workdir)
+        yield each.relative_to(top).as_posix(), moved(_text(path, each.relative_to(path).as_posix()), built.workdir)
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, way: str) -> str:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise DataError(f"its {path.name} is larger than {MOST_BYTES} bytes")
-        return path.read_text(encoding="utf-8")
+        return GuestFolder(path).read(way, MOST_BYTES).decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise DataError(f"its {path.name} is no text, and tasks are kept as texts") from None
-    except OSError as e:
-        raise DataError(f"its {path.name} cannot be read ({e.strerror})") from None
+        raise DataError(f"its {way} is no text, and tasks are kept as texts") from None
+    except FileNotFoundError:
+        raise DataError(f"it has no {way}") from None
+    except FolderFault as e:
+        raise DataError(f"its {way} cannot be read: {e}") from None
 
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError as e:
+        return tomllib.loads(_text(path, "task.toml"))
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as e:
         raise DataError(f"its task.toml is no TOML: {e}") from None
 
 

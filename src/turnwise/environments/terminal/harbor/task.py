@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from turnwise.environments.terminal.checks import Checked
-from turnwise.environments.terminal.harbor.folders import LOGS, TESTS
+from turnwise.environments.terminal.harbor.folders import LOGS, LONGEST_S, TESTS
 from turnwise.errors import DataError, FolderFault, SandboxError
 from turnwise.sandbox.choice import Sandboxes
 from turnwise.sandbox.folder import GuestFolder, delete_folder
@@ -55,17 +55,27 @@ class HarborTask:
         place = Path(tempfile.mkdtemp(prefix="turnwise-"))
         try:
             copy, untouched = place / "copy", place / "untouched"
-            _copy(folder, copy)
-            reward, said = self._judged(copy)
+            reward, said = self._of_what_was_left(folder, copy)
             if reward is not None:
                 return Checked(reward, said)
             untouched.mkdir()
             self.set_up(untouched)
-            if self._judged(untouched)[0] is None:
-                raise SandboxError(f"its verifier gave no reward, {said}")
+            try:
+                if self._judged(untouched)[0] is None:
+                    raise SandboxError(f"its verifier gave no reward, {said}")
+            except FolderFault as e:
+                raise SandboxError(f"its verifier's files cannot be written: {e}") from e
             return Checked(0.0, f"the verifier gave no reward, {said}")
         finally:
             delete_folder(place)
+
+    def _of_what_was_left(self, folder: Path, copy: Path) -> tuple[float | None, str]:
+        """The same as `_judged` over a copy of the agent's folder. What it did to its folder is no fault of ours."""
+        try:
+            _copy(folder, copy)
+            return self._judged(copy)
+        except FolderFault as e:
+            return None, str(e)
 
     def _judged(self, folder: Path) -> tuple[float | None, str]:
         """The reward over this folder and what the verifier said last; without a reward, why there is none."""
@@ -93,15 +103,21 @@ class HarborTask:
 
 def _copy(folder: Path, to: Path) -> None:
     """Copy a folder that somebody else filled; links stay links, and are not followed. What nobody may read stays
-    out."""
+    out. Raises FolderFault where it cannot be copied for what it is, SandboxError for another reason."""
     program = shutil.which("cp")
     if program is None:
         raise SandboxError("cp is not here; install coreutils")
     told = [program, "-a", "--no-dereference", "--", str(folder), str(to)]
     spoken = {**os.environ, "LC_ALL": "C"}
-    done = subprocess.run(told, timeout=COPY_S, capture_output=True, check=False, env=spoken)
-    if done.returncode and not only_closed(done.stderr):
-        raise SandboxError(f"the folder cannot be copied for the verifier: {_last(done.stderr)}")
+    try:
+        done = subprocess.run(told, timeout=COPY_S, capture_output=True, check=False, env=spoken)
+    except subprocess.TimeoutExpired:
+        raise FolderFault(f"the folder cannot be copied for the verifier within {COPY_S:.0f} s") from None
+    if b"No space left on device" in done.stderr:
+        raise SandboxError("the disk has no room for a copy of the folder; its verifier needs one")
+    if (done.returncode and not only_closed(done.stderr)) or not to.is_dir():
+        raise FolderFault(f"the folder cannot be copied for the verifier: {_last(done.stderr)}")
+    to.chmod(0o700)  # it has the rights that the agent gave its folder
 
 
 def only_closed(said: bytes) -> bool:
@@ -115,7 +131,7 @@ def _reward(given: str) -> float:
     try:
         said = json.loads(given)
         number = float(said.get("reward", next(iter(said.values()))) if isinstance(said, dict) else said)
-    except (ValueError, TypeError, StopIteration):
+    except (ValueError, TypeError, StopIteration, OverflowError, RecursionError):
         raise DataError(f"the verifier's reward is no number: {given[:80]!r}") from None
     if not 0.0 <= number <= 1.0:
         raise DataError(f"the verifier's reward is {number:g}, and not from 0 to 1")
@@ -139,5 +155,6 @@ def harbor_task(data: Mapping[str, object], sandboxes: Sandboxes | None = None) 
     if not fits or not all(isinstance(part, str) for each in commands for part in each):
         raise DataError("'harbor' has files, tests (with test.sh), setup and seconds")
     assert isinstance(seconds, (int, float))
-    of = (texts[0], texts[1], tuple(commands[0]), float(seconds), tuple(commands[1]))
+    within = float(min(LONGEST_S, max(1, seconds)))
+    of = (texts[0], texts[1], tuple(commands[0]), within, tuple(commands[1]))
     return HarborTask(*of, sandboxes or Sandboxes())
