@@ -211,6 +211,13 @@ def test_two_desktops_at_once_know_nothing_of_each_other(tmp_path: Path) -> None
     assert [(name, reward) for name, reward, _ in ended] == [("write-note-7", 1.0), ("sort-file-7", 1.0)], ended
 
 
+@pytest.mark.long
+def test_a_text_opens_in_the_editor_by_a_double_click(tmp_path: Path) -> None:
+    """Also where the machine has no list of which programs open what (`update-desktop-database` was never run)."""
+    task = FAMILIES["leave-open"].task(7)
+    assert played(tmp_path / task.id, task, desktop_task(task.data).oracle)[1] == 1.0
+
+
 @pytest.mark.widest
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("plan", ["oracle", "spoiler"])

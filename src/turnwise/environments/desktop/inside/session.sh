@@ -4,6 +4,8 @@ mkdir -p -m 700 "$XDG_RUNTIME_DIR" "$XDG_CONFIG_HOME/gtk-3.0" "$XDG_CONFIG_HOME/
   "$XDG_CONFIG_HOME/pcmanfm/default" "$XDG_CACHE_HOME" "$XDG_DATA_HOME"
 printf '[Settings]\ngtk-cursor-blink=0\ngtk-enable-animations=0\ngtk-dialogs-use-header=0\n' > "$XDG_CONFIG_HOME/gtk-3.0/settings.ini"
 printf 'gtk-cursor-blink = 0\n' > "$GTK2_RC_FILES"
+# texts open in the editor, whatever else the machine has for them, and also where nobody made its list of programs
+printf '[Default Applications]\ntext/plain=org.xfce.mousepad.desktop\n' > "$XDG_CONFIG_HOME/mimeapps.list"
 printf '[config]\nterminal=lxterminal\n' > "$XDG_CONFIG_HOME/libfm/libfm.conf"
 # A list: of files shown as icons its accessibility tree loses names.
 printf '[ui]\nview_mode=list\n' > "$XDG_CONFIG_HOME/pcmanfm/default/pcmanfm.conf"
