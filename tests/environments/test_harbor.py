@@ -193,7 +193,6 @@ def test_a_folder_that_is_too_deep_to_copy_has_no_reward(task: Task, tmp_path: P
 @needs_box
 @pytest.mark.parametrize("given", ["1" + "0" * 400, "[" * 1500], ids=["large", "nested"])
 def test_a_reward_that_no_number_holds_is_none(tmp_path: Path, given: str) -> None:
-    (tmp_path / "given").write_text(given)
     script = "test -e /box/mine && cp /box/mine /logs/verifier/reward.txt || echo 1 > /logs/verifier/reward.txt"
     made = read_folder(folder(tmp_path / "hello", tests__test_sh=f"#!/bin/bash\n{script}\n"))
     assert reward(made, tmp_path / "at", f"printf %s '{given}' > mine") == 0.0
@@ -215,6 +214,11 @@ def test_a_folder_of_it_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (made / "environment").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DataError, match="environment/Dockerfile cannot be read"):
         read_folder(made)
+    other = folder(tmp_path / "other")
+    shutil.rmtree(other / "tests")
+    (other / "tests").symlink_to("/")
+    with pytest.raises(DataError, match="tests cannot be read: it is a link"):
+        read_folder(other)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tests.environments.test_terminal import HOLDS, LIMITS, SOLVE, TASK
 from tests.support.servers import wait_until
 from turnwise.environments.actors import Actor, ModelActor, ScriptedActor
 from turnwise.environments.base import Action, Call, InfrastructureFailure, Observation, TaskOutcome
-from turnwise.environments.gateway_side import Refused
+from turnwise.environments.gateway_side import Refused, announce, post_outcome
 from turnwise.environments.host import Host
 from turnwise.environments.reading import called, fenced
 from turnwise.environments.rollout import CRASHED, MOST_TRIES, Ended, GatewayAt, Play, Rollouts
@@ -398,3 +398,12 @@ def test_an_episode_that_a_limit_ended_is_not_taken_for_a_bad_one(gateway: Runni
     refusing = rollouts(gateway, tmp_path / "at").play(plays(1, "s")[0])
     assert (refusing.reward, refusing.cut_off) == (0.0, None)
     assert outcomes(gateway)["s.upper.0"] == (0.0, None), "a refusal is the policy's"
+
+
+def test_an_outcome_refused_for_its_form_is_final_and_a_beginning_is_not(gateway: Running) -> None:
+    session = "r.upper.0"
+    assert announce(at(gateway), session, plays()[0].announced) is None
+    refused, _ = post_outcome(at(gateway), session, {"outcome": 1e9})
+    assert refused is not None and refused.final
+    unknown = announce(at(gateway), "r.upper.1", {**plays()[0].announced, "stream": "no such stream"})
+    assert unknown is not None and not unknown.final

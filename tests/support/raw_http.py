@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from turnwise.engines.base import Chunk
+from turnwise.engines.events import typed
+from turnwise.errors import EngineError
 
 Part = bytes | float
 """Bytes to send, or seconds to be silent."""
@@ -83,6 +87,20 @@ async def plays(*answers: Sequence[Part]) -> AsyncIterator[Played]:
         server.close()
         for writer in writers:
             writer.close()
+
+
+async def refused_for_their_form(ask: Callable[[str], Awaitable[list[Chunk]]], events: Iterable[Any]) -> int:
+    """How many streams of one event a client refuses for its form; of others it makes chunks or another sentence."""
+    refused = 0
+    for said in events:
+        async with plays(sse(said)) as played:
+            try:
+                chunks = await ask(played.url)
+            except EngineError as e:
+                refused += "another form" in str(e)
+            else:
+                assert all(typed(chunk) for chunk in chunks)
+    return refused
 
 
 WRONG: tuple[Any, ...] = (None, True, 5, -0.5, "x", [], [None], [[]], {}, {"x": []})

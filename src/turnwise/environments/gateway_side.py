@@ -92,5 +92,6 @@ def _post(gateway: GatewayAt, session: str, what: str, said: Mapping[str, object
         if waited < longest:
             time.sleep(0.2 if code == "answer_under_way" else 1.0)
             continue
-        final = code in FINAL or response.status_code in (400, 422)  # the same word would be refused again
+        # An outcome refused for its form stays so; what is wrong at the beginning may be the gateway's settings.
+        final = code in FINAL or (what == "outcome" and response.status_code in (400, 422))
         return Refused(str(fault.get("message", response.status_code))[:300], final, str(code)), 0

@@ -127,10 +127,8 @@ class Rollouts:
         ended: Ended | None = None
         try:
             with self._host.lease(play.run, play.name) as lease:
-                ended = Ended(play, None, None, note="another process plays it", open=True)
-                if lease is not None:
-                    ended = None
-                    ended = self._play(play, lease)
+                elsewhere = Ended(play, None, None, note="another process plays it", open=True)
+                ended = elsewhere if lease is None else self._play(play, lease)
         except (LeaseLost, JournalError, SandboxError, OSError, subprocess.SubprocessError) as e:
             if ended is None:
                 return Ended(play, None, None, note=_plain(str(e)), open=True)

@@ -124,6 +124,8 @@ def _files(path: Path, folder: str, built: Built) -> Iterator[tuple[str, str]]:
     """The texts in a folder of the task, by their way in it. Raises DataError, also for a link: its author may have
     made it to a file of ours."""
     top = path / folder
+    if top.is_symlink():
+        raise DataError(f"its {folder} cannot be read: it is a link")
     found = sorted(each for each in top.glob("**/*") if each.is_symlink() or each.is_file()) if top.is_dir() else []
     if len(found) > MOST_FILES:
         raise DataError(f"it has more than {MOST_FILES} files in {folder}")
