@@ -286,9 +286,10 @@ def test_a_forgotten_rollout_leaves_no_lease(gateway: Running) -> None:
 
 @needs_box
 def test_a_call_with_the_same_key_is_done_once(journal: Journal, tmp_path: Path) -> None:
-    with host(journal, tmp_path / "at").lease("r", "s") as lease:
+    here = host(journal, tmp_path / "at")
+    with here.lease("r", "s") as lease:
         assert lease is not None
-        with host(journal, tmp_path / "at").environment(lease, "terminal") as held:
+        with here.environment(lease, "terminal") as held:
             held.reset(TASK)
             more, count = run("echo x >> n; wc -l < n"), run("wc -l < n")
             first = held.step("0", more)

@@ -85,39 +85,41 @@ class Host:
             log.warning("%d things were taken away that a host left which was killed", left)
         self._reserve = Reserve(make, folder, warm)
         self._places = threading.BoundedSemaphore(most)
+        self._lost: dict[tuple[str, int], threading.Event] = {}
         self._keep_every_s = keep_every_s
 
     @contextlib.contextmanager
     def lease(self, run: str, session_id: str) -> Iterator[EnvironmentLease | None]:
-        """Hold a rollout while the block runs; None where another holds it. Nothing is left of it afterwards."""
+        """Hold a rollout while the block runs, however long that waits for something; None where another holds it.
+        Nothing is left of it afterwards."""
         lease = self._leases.take(run, session_id)
         if lease is None:
             yield None
             return
+        lost, ended = threading.Event(), threading.Event()
+        keeper = threading.Thread(target=self._keep, args=(lease, lost, ended), daemon=True)
+        self._lost[lease.session_id, lease.token] = lost
+        keeper.start()
         try:
             if lease.left_folder is not None:
                 self._delete(Path(lease.left_folder))
             yield lease
         finally:
+            ended.set()
+            keeper.join()
+            del self._lost[lease.session_id, lease.token]
             self._leases.give_back(lease)
 
     @contextlib.contextmanager
     def environment(self, lease: EnvironmentLease, kind: str) -> Iterator[Held]:
-        """An environment of this kind for a leased rollout; waits for a place. The lease is kept as long."""
-        lost, ended = threading.Event(), threading.Event()
-        keeper = threading.Thread(target=self._keep, args=(lease, lost, ended), daemon=True)
-        keeper.start()
-        try:
-            with self._places:
-                folder, environment = self._reserve.take(kind)
-                try:
-                    self._leases.lies_in(lease, str(folder))
-                    yield Held(environment, lease, lost)
-                finally:
-                    environment.close()
-        finally:
-            ended.set()
-            keeper.join()
+        """An environment of this kind for a rollout that this host has leased; waits for a place."""
+        with self._places:
+            folder, environment = self._reserve.take(kind)
+            try:
+                self._leases.lies_in(lease, str(folder))
+                yield Held(environment, lease, self._lost[lease.session_id, lease.token])
+            finally:
+                environment.close()
 
     def close(self) -> None:
         """Take away the environments that nobody took."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -106,15 +107,19 @@ class Rollouts:
         self._host, self._leases, self._gateway, self._player = host, leases, gateway, player
         self._limits = limits or {}
 
-    def run(self, plays: Sequence[Play], parallel: int) -> Iterator[Ended]:
-        """Play all of them, each once; gives each as it ends. Each stream has its share of the places."""
+    def run(self, plays: Sequence[Play], parallel: int, stop: threading.Event | None = None) -> Iterator[Ended]:
+        """Play all of them, each once; gives each as it ends. Each stream has its share of the places. Once ``stop`` is
+        set none begins, and those under way are played to their end."""
         feed, left = Feed(plays, self._limits), len(plays)
         with ThreadPoolExecutor(parallel) as pool:
             running: dict[Future[Ended], Play] = {}
             try:
                 while left:
-                    while len(running) < parallel and (play := feed.next()) is not None:
+                    stopped = stop is not None and stop.is_set()
+                    while not stopped and len(running) < parallel and (play := feed.next()) is not None:
                         running[pool.submit(self.play, play)] = play
+                    if not running:
+                        return
                     for done in wait(running, return_when=FIRST_COMPLETED).done:
                         feed.ended(running.pop(done))
                         left -= 1

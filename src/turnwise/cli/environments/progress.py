@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from turnwise.cli.options import out
+from turnwise.cli.options import err, out
+from turnwise.cli.stopping import until_stopped
 
 if TYPE_CHECKING:
-    from turnwise.environments.rollout import Ended
+    from turnwise.environments.rollout import Ended, Play, Rollouts
+
+STOPPING = "stopping when what is under way has ended"
+ENDED_AT_ONCE = 130
+"""Exit code of what a second Ctrl-C ended, as shells have it."""
 
 
-def shown(rollouts: Iterator[Ended], number: int, done: Callable[[Ended], None]) -> list[Ended]:
-    """Play them all, tell of each, also ``done``, and at the end of all together."""
+def shown(
+    rollouts: Rollouts, plays: Sequence[Play], parallel: int, done: Callable[[Ended], None], again: str
+) -> list[Ended]:
+    """Play them all, tell of each, also ``done``, and at the end of all together. After Ctrl-C those that had not begun
+    are missing; ``again``: the command that goes on with them."""
     ended: list[Ended] = []
-    started = time.monotonic()
+    number, started = len(plays), time.monotonic()
     columns = (TextColumn("rollouts"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     bar = Progress(*columns, TimeRemainingColumn(), console=out) if out.is_terminal else None
-    with bar or nullcontext():
+    with bar or nullcontext(), until_stopped(STOPPING, partial(_end_at_once, again)) as stop:
         task = None if bar is None else bar.add_task("", total=number)
-        for each in rollouts:
+        for each in rollouts.run(plays, parallel, stop):
             ended.append(each)
             done(each)
             if bar is not None and task is not None:
@@ -33,6 +43,12 @@ def shown(rollouts: Iterator[Ended], number: int, done: Callable[[Ended], None])
                 out.print(said, highlight=False, markup=False, soft_wrap=True)
     out.print(_together(ended, time.monotonic() - started), highlight=False, markup=False)
     return ended
+
+
+def _end_at_once(again: str) -> None:
+    """End without waiting for anything: the next run takes away what is left, and plays again what was under way."""
+    err.print(f"ended in the middle; after a minute {again} goes on", highlight=False, markup=False)
+    os._exit(ENDED_AT_ONCE)
 
 
 def _said(ended: Ended) -> str:

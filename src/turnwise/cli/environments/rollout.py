@@ -174,7 +174,7 @@ def rollout(
         out.print(f"run {name}: {len(read)} tasks, {len(plays)} rollouts", highlight=False, markup=False)
         if observing.said is not None:
             out.print(observing.said, highlight=False, markup=False, soft_wrap=True)
-        ended = shown(rollouts.run(plays, parallel), len(plays), recorded)
+        ended = shown(rollouts, plays, parallel, recorded, again := f"the same command with --run {name}")
         if taken and gateway is not None:
             steps = step_figures(journal.store, [each.play.session for each in ended])
             for line in told_of_pictures(taken, left_out, steps):
@@ -184,8 +184,8 @@ def rollout(
         solved.add(kept)
         out.print(f"{len(kept)} of {len(gathered)} rollouts kept in {record}", highlight=False, markup=False)
     out.print(f"report: {report.write()}", highlight=False, markup=False, soft_wrap=True)
-    if left := sum(each.open for each in ended):
-        raise TurnwiseError(f"{left} rollouts are not done; the same command with --run {name} goes on with them")
+    if left := len(plays) - sum(not each.open for each in ended):
+        raise TurnwiseError(f"{left} rollouts are not done; {again} goes on with them")
 
 
 def _in_journal(journal: Journal, session: str) -> list[dict[str, Any]]:

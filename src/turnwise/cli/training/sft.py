@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from turnwise.cli.options import ConfigFile, Home, Set, err, out, read_config
-from turnwise.errors import TurnwiseError
+from turnwise.cli.options import ConfigFile, Home, Set, out, read_config
+from turnwise.cli.stopping import until_stopped
 
 if TYPE_CHECKING:
     from turnwise.config import Config
@@ -75,23 +72,12 @@ def _fine_tune(settings: Config, data: Path, asked: SftSettings, anew: bool) -> 
     from turnwise.training.sft.course import SftStopped
     from turnwise.training.sft.run import SftTeller, fine_tune
 
-    stop = threading.Event()
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise TurnwiseError("ended in the middle; the same command goes on from the last checkpoint")
-        stop.set()
-        err.print("stopping; once more ends it at once")
-
-    before = {one: signal.signal(one, on_signal) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        version = fine_tune(settings, data, asked, stop, SftTeller(_say, _report), anew=anew)
-    except SftStopped:
-        _say("stopped; the same command goes on from here")
-        raise typer.Exit(STOPPED) from None
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+    with until_stopped("stopping; the same command goes on") as stop:
+        try:
+            version = fine_tune(settings, data, asked, stop, SftTeller(_say, _report), anew=anew)
+        except SftStopped:
+            _say("stopped; the same command goes on from here")
+            raise typer.Exit(STOPPED) from None
     now, base = version.number, version.parent
     _say(
         f"version {now} serves from now on; `turnwise versions rollback {base}` goes back to {base or 'the base model'}"

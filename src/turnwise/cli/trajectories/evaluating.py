@@ -105,7 +105,8 @@ def eval_web(
         ):
             rollouts = Rollouts(host, journal.environments, None, player, None, judge)
             out.print(f"run {run}: {len(plays)} episodes of {len(every)}", highlight=False, markup=False)
-            left = sum(each.open for each in shown(rollouts.run(plays, parallel), len(plays), keep))
+            again = "the same command"
+            left = len(plays) - sum(not each.open for each in shown(rollouts, plays, parallel, keep, again))
     figures = run_figures(list(saved_trajectories(kept))) if kept.exists() else run_figures([])
     report = {"run": run, "suite": suite.name, **said, "form": shape, "figures": figures}
     write_atomically(folder / REPORT, json.dumps(report, indent=1).encode())

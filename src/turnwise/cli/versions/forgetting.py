@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from turnwise.cli.options import ConfigFile, DryRun, Home, Json, Set, change_journal, err, out, print_json, read_config
-from turnwise.cli.versions.stopping import until_stopped
+from turnwise.cli.stopping import until_stopped
 
 if TYPE_CHECKING:
     from turnwise.config import Config

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from turnwise.cli.options import ConfigFile, Home, Json, Set, err, out, print_json, read_config
-from turnwise.cli.versions.stopping import until_stopped
+from turnwise.cli.stopping import until_stopped
 from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.methods import METHODS
 

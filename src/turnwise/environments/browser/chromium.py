@@ -86,7 +86,13 @@ class Driver:
                 if self._playwright is None:
                     self._playwright = await async_playwright().start()
             return await self._playwright.chromium.launch(
-                executable_path=program(), headless=True, args=args, chromium_sandbox=False, timeout=START_S * 1000
+                executable_path=program(),
+                headless=True,
+                args=args,
+                chromium_sandbox=False,
+                timeout=START_S * 1000,
+                handle_sigint=False,  # at Ctrl-C what is under way is played to its end
+                handle_sigterm=False,
             )
         except Error as e:
             self._playwright = None

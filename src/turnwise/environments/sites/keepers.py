@@ -195,7 +195,7 @@ def _start(sites: Path, name: str, port: int, attached: bool) -> subprocess.Pope
                     pass_fds=(listener.fileno(),),
                     cwd=place,
                     env=surroundings() | {"HOME": str(place)},
-                    start_new_session=not attached,
+                    start_new_session=True,  # Ctrl-C is for who plays, not for the site in the middle of it
                 )
             _wait_for(process, name, place / LOG)
             return process

@@ -1,10 +1,10 @@
-"""Ctrl-C for commands that train: the first one is asked for, the second one ends the program."""
+"""Ctrl-C for commands that take long: at the first one they come to a good end, the second one ends the program."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -13,15 +13,19 @@ from turnwise.errors import TurnwiseError
 
 
 @contextmanager
-def until_stopped(said: str) -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets, saying ``said``. Signals belong to the main thread: in any other it is never set."""
+def until_stopped(said: str, at_once: Callable[[], None] | None = None) -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets, saying ``said``; ``at_once``: what the second one does, else it raises TurnwiseError.
+    Signals belong to the main thread: in any other the event is never set."""
     stop = threading.Event()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
+            if at_once is not None:
+                return at_once()
             raise TurnwiseError("ended in the middle")
         stop.set()
         err.print(f"{said}; once more ends it at once")
+        return None
 
     if threading.current_thread() is not threading.main_thread():
         yield stop
