@@ -8,10 +8,19 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
-MAY_IMPORT_TORCH = {"training", "local_engine", "versions", "bench/peer.py", "bench/training.py", "bench/beside_trl"}
+MAY_IMPORT_TORCH = {
+    "training",
+    "local_engine",
+    "versions",
+    "pictures/sight.py",
+    "bench/peer.py",
+    "bench/training.py",
+    "bench/beside_trl",
+}
+"""`versions` compares, makes and promotes weights: the command line imports it only where it is asked for that. A tower
+looks at pictures for both of the first two."""
 OF_ANOTHER_PYTHON = ("environments/desktop/inside", "environments/verified/inside", "environments/sites/inside")
 """Programs that run by another Python than ours, with its modules."""
-"""`versions` compares, makes and promotes weights: the command line imports it only where it is asked for that."""
 
 
 def modules() -> list[str]:

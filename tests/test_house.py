@@ -131,7 +131,9 @@ OPENERS = (
     "demo/",
     "bench/",
     "tokens/chatml.py",
+    "tokens/pictured.py",
     "tokens/qwen25.py",
+    "tokens/qwen_seeing.py",
     "tokens/smolvlm.py",
     "training/sft/conversations.py",
 )

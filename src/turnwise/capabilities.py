@@ -17,8 +17,8 @@ from turnwise.errors import ConfigError
 if TYPE_CHECKING:
     from turnwise.config import Config
 
-VISION_TYPES = frozenset({"idefics3", "smolvlm"})
-"""Values of `model_type` whose pictures are understood here: a Llama that reads, behind a tower that sees."""
+VISION_TYPES = frozenset({"idefics3", "smolvlm", "qwen3_vl"})
+"""Values of `model_type` whose pictures are understood here: a Llama or Qwen3 that reads, behind a tower that sees."""
 
 Kind = Literal["local", "vllm", "sglang", "upstream"]
 

@@ -1,7 +1,7 @@
 """Pictures through the real program: from a request in any wire format to weights that learned from what was seen.
 
-The model is tiny, has random weights and SmolVLM's real architecture, template and processor: what it says means
-nothing, and what is compared is ids and log-probs.
+The models are tiny, have random weights and the real architecture, template and processor of SmolVLM and of Qwen3-VL:
+what they say means nothing, and what is compared is ids and log-probs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import torch
 from PIL import Image
 from transformers import AutoProcessor
 
+from tests.pictures.test_qwen_ids import by_processor
+from tests.support import tiny_qwen_vl
 from tests.support.processes import Server, serving
 from tests.support.servers import wait_until
 from tests.support.tiny_vision import make_model, png
@@ -26,6 +28,8 @@ from tests.support.vllm_server import PYTHON, vllm_server
 from turnwise.config import TrainConfig
 from turnwise.journal.turns.recorded import WholeTurn
 from turnwise.models.architectures import supported_model
+from turnwise.pictures.layout import layout_of
+from turnwise.pictures.patches import PatchLayout
 from turnwise.pictures.store import PictureStore
 from turnwise.training.batching import TokenText, merge_prefixes
 from turnwise.training.policy import Policy
@@ -35,6 +39,7 @@ from turnwise.training.weights.files import load_version_dir
 pytestmark = pytest.mark.slow
 
 RED, BLUE = png((200, 20, 20), 100, 60), png((10, 20, 220), 100, 60)
+QWEN = PatchLayout(tiny_qwen_vl.PATCH * tiny_qwen_vl.MERGE, tiny_qwen_vl.LEAST, tiny_qwen_vl.MOST)
 SETTINGS = {
     "engine__threads": 1,
     "engine__dtype": "float32",
@@ -49,9 +54,12 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("vision") / "model", heads=2)  # fewer numbers a head vLLM does not take
+@pytest.fixture(scope="module", params=["idefics3", "qwen3_vl"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vision") / "model"
+    if request.param == "idefics3":
+        return make_model(folder, heads=2)  # fewer numbers a head vLLM does not take
+    return tiny_qwen_vl.make_model(folder, head_dim=32)
 
 
 NO_VLLM = pytest.mark.skipif(not PYTHON, reason="no vLLM here; `make test-vllm` installs it and runs this")
@@ -63,6 +71,8 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with ExitStack() as stack:
         settings: dict[str, object] = dict(SETTINGS)
         if request.param == "vllm":
+            if layout_of(model) == QWEN:
+                pytest.skip("vLLM asks torchvision for the pictures of Qwen3-VL, which its environment here has not")
             flags = ("--logprobs-mode", "processed_logprobs", "--enable-scale-out")
             engine = stack.enter_context(vllm_server(model, root / "vllm.log", *flags))
             ours = {name: value for name, value in settings.items() if not name.startswith("engine__")}
@@ -97,10 +107,13 @@ def turn(server: Server, answer: Any) -> tuple[WholeTurn, Any]:
 
 def processor_ids(model: Path, *pictures: bytes, words: str = "What is it?") -> list[int]:
     """What the model's own processor makes of a question about pictures."""
-    processor = AutoProcessor.from_pretrained(model)
     parts = [*({"type": "image"} for _ in pictures), {"type": "text", "text": words}]
+    pixels = [Image.open(io.BytesIO(p)) for p in pictures]
+    if layout_of(model) == QWEN:
+        return by_processor(model, [{"role": "user", "content": parts}], pixels)
+    processor = AutoProcessor.from_pretrained(model)
     text = processor.apply_chat_template([{"role": "user", "content": parts}], add_generation_prompt=True)
-    return processor(text=text, images=[[Image.open(io.BytesIO(p)) for p in pictures]])["input_ids"][0]
+    return processor(text=text, images=[pixels])["input_ids"][0]
 
 
 def trainers_logprobs(server: Server, model: Path, sample: Any, version: int = 0) -> list[float]:
@@ -128,7 +141,8 @@ def test_every_format_gives_the_processors_ids_and_the_trainers_logprobs(server:
     for answer in (chat, responses, messages):
         recorded, sample = turn(server, answer["id"])
         assert recorded.prompt_ids == ids
-        assert [(p.width, p.height, p.shown_width, p.shown_height) for p in sample.pictures] == [(100, 60, 96, 64)]
+        shown = (80, 48) if layout_of(model) == QWEN else (96, 64)
+        assert [(p.width, p.height, p.shown_width, p.shown_height) for p in sample.pictures] == [(100, 60, *shown)]
         assert trainers_logprobs(server, model, sample) == pytest.approx(sample.logprobs, abs=1e-4)
         assert "base64" not in str(recorded.messages), "the record has the hash, the file is kept once"
     assert len(list((server.config.home / "pictures").iterdir())) == 1

@@ -24,6 +24,7 @@ from turnwise.environments.tasks import written
 from turnwise.environments.terminal.harbor.folders import read_folder
 from turnwise.journal import Journal
 from turnwise.journal.schema.rollouts import environment_leases
+from turnwise.sandbox.choice import clean_up
 
 SLOW = "#!/bin/bash\nsleep 4\necho 'Hello!' > /app/hello.txt\n"
 
@@ -96,6 +97,7 @@ def test_a_second_one_waits_for_nothing_and_leaks_nothing(words: list[str], tmp_
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(60) == 130
     assert "ended in the middle; after a minute the same command with --run r goes on" in said.read_text()
+    assert clean_up(home / "environments") and not any((home / "environments").glob("turnwise-*"))
     with closing(Journal.open(load_config(None, {"home": home}))) as journal:
         assert [row.state for row in journal.environments.of_run("r")] == ["leased"], "it runs out after a minute"
 

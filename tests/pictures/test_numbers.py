@@ -14,8 +14,9 @@ import torch
 from fastapi.testclient import TestClient
 from PIL import Image
 from torch import Tensor
-from transformers import AutoModelForImageTextToText, AutoProcessor
+from transformers import AutoImageProcessor, AutoModelForImageTextToText
 
+from tests.support import tiny_qwen_vl
 from tests.support.tiny_vision import make_model, png
 from tests.training.tiny import batch, no_tick, train_config
 from turnwise import types
@@ -30,12 +31,14 @@ from turnwise.training.policy import Policy, hinted_prompt
 from turnwise.training.step import compute_signals
 from turnwise.types import Message, Sample, Text
 
+SEES = ("vision_model.", "connector.", "visual.")
 RED, BLUE, SMALL = png((200, 20, 20), 100, 60), png((10, 20, 220), 100, 60), png((9, 200, 9), 20, 20)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("vision") / "model")
+@pytest.fixture(scope="module", params=["idefics3", "qwen3_vl"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    make = make_model if request.param == "idefics3" else tiny_qwen_vl.make_model
+    return make(tmp_path_factory.mktemp("vision") / "model")
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +82,18 @@ def features(pictures: tuple[PlacedPicture, ...], *files: bytes) -> dict[str, An
 
 def whole_model(model: Any, processor: Any, prompt: list[int], answer: list[int], *files: bytes) -> Tensor:
     """Log-probs of an answer, by the model as transformers runs it: ids and pixels in one call."""
-    seen = processor.image_processor(images=[[Image.open(io.BytesIO(f)) for f in files]], return_tensors="pt")
-    logits = model(input_ids=torch.tensor([prompt + answer]), **seen).logits[0]
+    seen = processor(images=[[Image.open(io.BytesIO(f)) for f in files]], return_tensors="pt")
+    ids = torch.tensor([prompt + answer])
+    if "image_grid_thw" in seen:
+        seen["mm_token_type_ids"] = (ids == model.config.image_token_id).int()
+    logits = model(input_ids=ids, **seen).logits[0]
     return logits.log_softmax(-1)[len(prompt) - 1 : -1].gather(1, torch.tensor(answer)[:, None])[:, 0]
 
 
 def test_the_engine_samples_with_the_whole_models_logprobs_whatever_it_saw_before(
     engine: TestClient, model: Path
 ) -> None:
-    reference, processor = AutoModelForImageTextToText.from_pretrained(model), AutoProcessor.from_pretrained(model)
+    reference, processor = AutoModelForImageTextToText.from_pretrained(model), AutoImageProcessor.from_pretrained(model)
     for files in ((RED, SMALL), (BLUE, SMALL), (RED, SMALL), (RED, RED)):  # each begins with the same ids
         one = asked(model, 0, *files)
         body = {"prompt": one.prompt_ids, "max_tokens": 6, "logprobs": 0, "return_token_ids": True, "seed": 3}
@@ -115,7 +121,7 @@ def test_an_engine_refuses_pictures_that_are_not_what_is_said_of_them(engine: Te
 
 
 def test_merged_rows_have_the_gradient_of_the_whole_model_sample_by_sample(model: Path, store: PictureStore) -> None:
-    policy, processor = Policy(model, train_config(), None, store), AutoProcessor.from_pretrained(model)
+    policy, processor = Policy(model, train_config(), None, store), AutoImageProcessor.from_pretrained(model)
     for n, parameter in enumerate(policy.parameters()):  # an adapter that does something
         parameter.data += 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(n))
     files = [(RED, SMALL), (BLUE, SMALL), (RED, SMALL), (), (RED,)]
@@ -150,13 +156,13 @@ def test_merged_rows_have_the_gradient_of_the_whole_model_sample_by_sample(model
 def test_the_adapter_is_on_the_part_that_reads_alone(model: Path) -> None:
     policy = Policy(model, train_config())
     names = policy.weights.named()
-    assert names and all(".text_model.layers." in name for name in names)
+    assert names and all(".text_model.layers." in name or ".language_model.layers." in name for name in names)
     assert {n.split(".")[-3] for n in names} >= {"q_proj", "down_proj"}
-    assert not any(p.requires_grad for n, p in policy.model.named_parameters() if "vision" in n or "connector" in n)
+    assert not any(p.requires_grad for n, p in policy.model.named_parameters() if any(part in n for part in SEES))
 
 
 def test_a_hint_in_front_of_a_later_picture_moves_it(model: Path, store: PictureStore) -> None:
-    policy, processor = Policy(model, train_config(), None, store), AutoProcessor.from_pretrained(model)
+    policy, processor = Policy(model, train_config(), None, store), AutoImageProcessor.from_pretrained(model)
     one = asked(model, 1, RED, SMALL, hint="shorter")
     first = one.pictures[0]
     one = replace(one, hint_at=first.end)  # where the picture behind it is of a tool, say

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from fastapi.testclient import TestClient
-from transformers import AutoModelForImageTextToText, AutoProcessor
+from transformers import AutoImageProcessor, AutoModelForImageTextToText
 
-from tests.pictures.test_numbers import BLUE, RED, SMALL, asked, features, model, store, whole_model  # noqa: F401
+from tests.pictures.test_numbers import BLUE, RED, SEES, SMALL, asked, features, model, store, whole_model  # noqa: F401
 from tests.training.tiny import batch, no_tick, shake, train_config
 from turnwise.local_engine.__main__ import _arguments, build
 from turnwise.local_engine.server import make_app
@@ -18,7 +18,7 @@ from turnwise.training.policy import Policy
 from turnwise.training.step import compute_signals, optimiser_step
 from turnwise.training.weights.files import load_version_dir
 
-READS = ("text_model", "lm_head")
+READS = ("text_model", "language_model", "lm_head")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -32,8 +32,8 @@ def test_an_update_moves_what_reads_and_nothing_that_sees(
     config = train_config(weights=weights, dtype=dtype, lr=1e-2, method="binary")
     policy = Policy(model, config, None, store)
     before = {name: p.detach().clone() for name, p in policy.model.named_parameters()}
-    sees = [name for name in before if "vision_model" in name or "connector" in name]
-    assert sees and not any("vision_model" in n or "connector" in n for n in policy.weights.named())
+    sees = [name for name in before if any(part in name for part in SEES)]
+    assert sees and not any(part in n for n in policy.weights.named() for part in SEES)
     data = batch([asked(model, 1, RED, SMALL, reward=1.0), asked(model, 2, BLUE, reward=-1.0)])
     signals = compute_signals(policy, data, config, no_tick)
     optimiser_step(policy, policy.weights.optimizer(config), data, signals, [0, 1], config, no_tick)
@@ -60,7 +60,7 @@ def test_a_version_of_every_weight_serves_what_the_trainer_and_transformers_have
     served, told = AutoModelForImageTextToText.from_pretrained(folder, output_loading_info=True)  # pyright: ignore[reportGeneralTypeIssues]
     assert not told["missing_keys"] and not told["unexpected_keys"]
 
-    one, processor = asked(model, 0, RED, SMALL), AutoProcessor.from_pretrained(folder)
+    one, processor = asked(model, 0, RED, SMALL), AutoImageProcessor.from_pretrained(folder)
     torch.set_num_threads(1)
     args = ["--model", str(model), "--port", "0", "--dtype", "float32", "--threads", "1", "--max-model-len", "1024"]
     built = build(_arguments([*args, "--adapters-dir", str(tmp_path / "versions")]))

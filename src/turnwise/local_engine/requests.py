@@ -94,5 +94,5 @@ class Request:
     def piece(self, start: int, end: int, sample: bool) -> SequencePiece:
         """Its tokens from ``start`` to ``end``, ready to be computed."""
         assert self.kv is not None
-        seen = tuple(p for p in self.pictures if p.overlaps(start, end))
+        seen = tuple(p for p in self.pictures if p.places[0] < end)
         return SequencePiece(self.kv, self.tokens[start:end], sample, self.keys[start:end], seen)

@@ -17,6 +17,9 @@ from turnwise.models.folders import resolve_model
 LEAN = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 """Values of `model_type` for which the local engine has a forward pass of its own."""
 
+LEAN_BEHIND_EYES = frozenset({"qwen3_vl_text"})
+"""The same of the part that reads, in a model that sees."""
+
 TRIED = ("granite", "olmo2")
 """Some that go the general way, over transformers' own modules, and are tested."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,10 +27,9 @@ Seen = TypeVar("Seen", bound=Sized)
 
 
 class PictureFeatures(Generic[Seen]):
-    """Features [n, H] of pictures by their hash. ``look`` makes them of pixels [tiles, 3, E, E] and their mask
-    [tiles, E, E], which are what the model's own processor makes of one picture."""
+    """What is seen in pictures, by their hash. ``look`` makes it of what the model's own processor makes of one."""
 
-    def __init__(self, folder: Path, look: Callable[[Any, Any], Seen]) -> None:
+    def __init__(self, folder: Path, look: Callable[[Mapping[str, Any]], Seen]) -> None:
         self._process = _processor(folder)
         self._look = look
         self._seen: OrderedDict[str, Seen] = OrderedDict()
@@ -45,8 +44,7 @@ class PictureFeatures(Generic[Seen]):
             if found is not None:
                 self._seen.move_to_end(sha256)
                 return found
-            made = self._process(images=[[pixels_of(data())]], return_tensors="np")
-            found = self._look(made["pixel_values"][0], made["pixel_attention_mask"][0])
+            found = self._look(self._process(images=[[pixels_of(data())]], return_tensors="np"))
             self._seen[sha256] = found
             self._bytes += found.nbytes
             while self._bytes > MOST_BYTES and len(self._seen) > 1:

@@ -14,6 +14,7 @@ from typing import Any
 
 from turnwise.capabilities import VISION_TYPES
 from turnwise.errors import ModelError
+from turnwise.pictures.patches import PatchLayout
 
 LARGEST = 4096
 """Pixels of an edge to which these processors cut the size that their folder asks for."""
@@ -56,7 +57,7 @@ class PictureLayout:
         return Tiling(height // self.tile, width // self.tile, width, height)
 
 
-def layout_of(folder: Path) -> PictureLayout | None:
+def layout_of(folder: Path) -> PictureLayout | PatchLayout | None:
     """The layout of a model folder, or None of one whose model sees no pictures.
 
     Raises ModelError where the model sees, and its folder does not say how.
@@ -67,6 +68,8 @@ def layout_of(folder: Path) -> PictureLayout | None:
     words = _read(folder / "processor_config.json")
     pictures = words.get("image_processor") or _read(folder / "preprocessor_config.json")
     try:
+        if config["model_type"] == "qwen3_vl":
+            return PatchLayout.of(config, pictures)
         vision = config["vision_config"]
         seen = (int(vision["image_size"]) // int(vision["patch_size"])) ** 2 // int(config.get("scale_factor", 2)) ** 2
         tile = int(pictures["max_image_size"]["longest_edge"])

@@ -34,7 +34,7 @@ class Qwen25Renderer(ChatMLRenderer):
         rendered = RenderedPieces(messages)
         told = bool(messages) and messages[0]["role"] == "system"
         system = words_in(messages[0]) if told else self.default_system or ""
-        self._turn(rendered, 0 if told else -1, "system", system + _described(tools))
+        self._turn(rendered, 0 if told else -1, "system", system + described(tools))
         self._turns(rendered, messages, start=int(told))
         if add_generation_prompt:
             rendered.add(self._opening, -1)
@@ -60,7 +60,8 @@ class Qwen25Renderer(ChatMLRenderer):
             self._turn(rendered, i - 1, "user", "\n".join(results))
 
 
-def _described(tools: list[ToolSpec] | None) -> str:
+def described(tools: list[ToolSpec] | None) -> str:
+    """What stands behind a system message of tools, as these models were taught."""
     if not tools:
         return ""
     return _TOOLS + "".join("\n" + json.dumps(tool, ensure_ascii=False) for tool in tools) + _HOW_TO_CALL

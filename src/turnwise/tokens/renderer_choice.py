@@ -16,8 +16,10 @@ from renderers.configs import BaseRendererConfig, DefaultRendererConfig, Qwen3Re
 
 from turnwise.errors import ModelError
 from turnwise.pictures.layout import PictureLayout
+from turnwise.pictures.patches import PatchLayout
 from turnwise.tokens.chatml import words_in
 from turnwise.tokens.qwen25 import Qwen25Renderer
+from turnwise.tokens.qwen_seeing import QwenSeeingRenderer
 from turnwise.tokens.smolvlm import SmolVLMRenderer
 
 CONFIG_OF_TYPE: dict[str, type[Qwen3RendererConfig]] = {"qwen3": Qwen3RendererConfig, "qwen3_moe": Qwen3RendererConfig}
@@ -77,8 +79,20 @@ def qwen25_renderer(folder: Path, tokenizer: Any) -> Qwen25Renderer | None:
     return renderer if _writes_the_template(renderer, tokenizer) else None
 
 
-def smolvlm_renderer(folder: Path, tokenizer: Any, layout: PictureLayout) -> SmolVLMRenderer:
-    """Our own renderer for the models whose pictures are understood here. Raises ModelError for another template."""
+def seeing_renderer(
+    folder: Path, tokenizer: Any, layout: PictureLayout | PatchLayout
+) -> SmolVLMRenderer | QwenSeeingRenderer:
+    """Our own renderer for a model whose pictures are understood here. Raises ModelError for another template."""
+    if isinstance(layout, PictureLayout):
+        return _smolvlm_renderer(folder, tokenizer, layout)
+    for thinks in (False, True):
+        renderer = QwenSeeingRenderer(folder / "tokenizer.json", layout, thinks)
+        if tokenizer.chat_template and _writes_the_template(renderer, tokenizer):
+            return renderer
+    raise ModelError(f"the chat template of {folder} is not Qwen3-VL's, so that its pictures have no place in it")
+
+
+def _smolvlm_renderer(folder: Path, tokenizer: Any, layout: PictureLayout) -> SmolVLMRenderer:
     renderer = SmolVLMRenderer(folder / "tokenizer.json", layout)
     older = folder / "chat_template.json"
     template = tokenizer.chat_template

@@ -23,8 +23,10 @@ from turnwise.pictures.layout import layout_of
 from turnwise.pictures.placed import PlacedPicture, inserted
 from turnwise.tokens.answer_parser import CLOSE_THINK, OPEN_THINK, AnswerGrammar
 from turnwise.tokens.chatml import ChatMLRenderer
-from turnwise.tokens.renderer_choice import qwen25_renderer, renderer_config, smolvlm_renderer, thinking_switch
-from turnwise.tokens.smolvlm import IMAGE, SmolVLMRenderer
+from turnwise.tokens.pictured import IMAGE
+from turnwise.tokens.qwen_seeing import QwenSeeingRenderer
+from turnwise.tokens.renderer_choice import qwen25_renderer, renderer_config, seeing_renderer, thinking_switch
+from turnwise.tokens.smolvlm import SmolVLMRenderer
 from turnwise.types import Message
 
 _CHATML_SYSTEM_MARK = "<|im_start|>system\n"
@@ -34,6 +36,7 @@ GRAMMARS = {
     "Qwen25Renderer": AnswerGrammar(reasoning=False, calls="json", untagged=True),
     "SmolVLMRenderer": AnswerGrammar(reasoning=False, calls="json", space=""),
     "Qwen3Renderer": AnswerGrammar(reasoning=True, calls="json"),
+    "QwenSeeingRenderer": AnswerGrammar(reasoning=True, calls="json"),
     "Qwen3VLRenderer": AnswerGrammar(reasoning=True, calls="json"),
     "Qwen35Renderer": AnswerGrammar(reasoning=True, calls="tagged"),
     "Qwen36Renderer": AnswerGrammar(reasoning=True, calls="tagged"),
@@ -103,7 +106,7 @@ class PromptRenderer:
     @property
     def sees(self) -> bool:
         """Whether pictures have a place in this model's prompts."""
-        return isinstance(self.renderer, SmolVLMRenderer)
+        return isinstance(self.renderer, SmolVLMRenderer | QwenSeeingRenderer)
 
     @property
     def default_system(self) -> str | None:
@@ -246,7 +249,8 @@ class PromptRenderer:
 
 
 def load_renderer(model: Path | str) -> PromptRenderer:
-    """The renderer for a model folder or hub id: ours for plain ChatML, Qwen2.5, SmolVLM, else that of `renderers`."""
+    """The renderer for a model folder or hub id: one of `renderers`, or ours for plain ChatML, Qwen2.5 and models that
+    see."""
     folder = Path(model)
     layout = layout_of(folder) if folder.is_dir() else None
     if layout is None and folder.is_dir() and _is_plain_chatml(folder):
@@ -255,7 +259,7 @@ def load_renderer(model: Path | str) -> PromptRenderer:
     try:
         tokenizer = load_tokenizer(str(model))
         if layout is not None:
-            seeing = smolvlm_renderer(folder, tokenizer, layout)
+            seeing = seeing_renderer(folder, tokenizer, layout)
             return PromptRenderer(seeing, seeing.tokenizer.decode, seeing.encode)
         own = qwen25_renderer(folder, tokenizer) if folder.is_dir() else None
         if own is not None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from renderers.base import Message, MultiModalData, PlaceholderRange, RenderedTokens, ToolSpec
+from renderers.base import Message, RenderedTokens, ToolSpec
 
 from turnwise.pictures.layout import PictureLayout
 from turnwise.tokens.chatml import ChatMLRenderer, RenderedPieces, described, text_in
+from turnwise.tokens.pictured import SeeingPieces, parts_of, taken
 
-IMAGE = "image"
-"""What `renderers` calls this kind of media."""
 _AROUND, _SEEN, _WHOLE, _END = "<fake_token_around_image>", "<image>", "<global-img>", "<end_of_utterance>"
 
 
@@ -39,7 +38,7 @@ class SmolVLMRenderer(ChatMLRenderer):
         self, messages: list[Message], *, tools: list[ToolSpec] | None = None, add_generation_prompt: bool = False
     ) -> RenderedTokens:
         """All messages as ids, each token with the index of its message (-1 for scaffolding), and the pictures."""
-        rendered = _Seeing(messages)
+        rendered = SeeingPieces(messages)
         rendered.add([self._start], -1)
         tooled = described(tools)
         if tooled and messages and messages[0]["role"] != "system":
@@ -61,19 +60,17 @@ class SmolVLMRenderer(ChatMLRenderer):
             self._words(rendered, i, message["role"], self._parts(message), first=False)
 
     def _collecting(self, messages: list[Message]) -> RenderedPieces:
-        return _Seeing(messages)
+        return SeeingPieces(messages)
 
     def _answer_text(self, message: Message) -> str:
         return f" {text_in(message).removeprefix(' ')}"
 
     def _parts(self, message: Message) -> list[str | dict[str, Any]]:
         """Words, and pictures as they were taken in: their hash and size."""
-        given: Any = message.get("parts")
-        if not given or not any(part.get("type") == "image_url" for part in given):
-            # An answer begins with the blank that the model sampled behind the colon.
-            text = text_in(message)
-            return [text.removeprefix(" ") if message["role"] == "assistant" else text]
-        return [part["image_url"] if part.get("type") == "image_url" else str(part.get("text", "")) for part in given]
+        if (parts := parts_of(message)) is not None:
+            return parts
+        text = text_in(message)  # an answer begins with the blank that the model sampled behind the colon
+        return [text.removeprefix(" ") if message["role"] == "assistant" else text]
 
     def _words(
         self, rendered: RenderedPieces, index: int, role: str, parts: list[str | dict[str, Any]], *, first: bool
@@ -86,12 +83,12 @@ class SmolVLMRenderer(ChatMLRenderer):
                 continue
             rendered.add(self.encode(text), index)
             text = ""
-            assert isinstance(rendered, _Seeing)
+            assert isinstance(rendered, SeeingPieces)
             self._see(rendered, index, part)
         rendered.add(self.encode(text), index)
         rendered.add([self._end], index)
 
-    def _see(self, rendered: _Seeing, index: int, image: dict[str, Any]) -> None:
+    def _see(self, rendered: SeeingPieces, index: int, image: dict[str, Any]) -> None:
         """Add a picture's ids. Raises ValueError for one that was not taken in, so that its size is not known."""
         sha256, width, height = taken(image)
         tiling = self.layout.tiling(width, height)
@@ -109,34 +106,3 @@ class SmolVLMRenderer(ChatMLRenderer):
         """A token of the processor's, or its text where the vocabulary has none."""
         found = self.tokenizer.token_to_id(token)
         return self.encode(token) if found is None else [found]
-
-
-class _Seeing(RenderedPieces):
-    """Collects ids with the message each belongs to, and the pictures among them."""
-
-    def __init__(self, messages: list[Message]) -> None:
-        super().__init__(messages)
-        self._media = MultiModalData(mm_hashes={IMAGE: []}, mm_placeholders={IMAGE: []}, mm_items={IMAGE: []})
-
-    def see(self, ids: list[int], index: int, sha256: str, about: dict[str, int]) -> None:
-        self._media.mm_hashes[IMAGE].append(sha256)
-        self._media.mm_placeholders[IMAGE].append(PlaceholderRange(offset=len(self.ids), length=len(ids)))
-        self._media.mm_items[IMAGE].append(about)
-        self.add(ids, index)
-
-    def result(self) -> RenderedTokens:
-        rendered = super().result()
-        rendered.multi_modal_data = self._media if self._media.mm_hashes[IMAGE] else None
-        return rendered
-
-
-SCHEME = "sha256:"
-"""How the address of a picture begins that was taken in: the rest is its hash."""
-
-
-def taken(image: dict[str, Any]) -> tuple[str, int, int]:
-    """Hash, width and height of a picture that was taken in. Raises ValueError for any other."""
-    url, width, height = str(image.get("url", "")), image.get("width"), image.get("height")
-    if not url.startswith(SCHEME) or not isinstance(width, int) or not isinstance(height, int):
-        raise ValueError("a picture stands in it that was not taken in: here they are read in requests alone")
-    return url.removeprefix(SCHEME), width, height

@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import random
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from turnwise.pictures.axes import Axes
 from turnwise.pictures.placed import Key, PlacedPicture, keys_of
 from turnwise.types import Sample
 
@@ -58,6 +59,28 @@ class Row:
         for fork, end in zip(self.forks, self.ends(), strict=True):
             depths[fork.at : end] = range(depths[fork.after] + 1, depths[fork.after] + 1 + end - fork.at)
         return depths
+
+    def axes(self, grids: Mapping[str, tuple[int, int]]) -> Axes:
+        """The position of each id in its own text by time, row and column, with pictures of these rows and columns."""
+        shown = {at: (sha256, nth) for sha256 in grids for at, nth in self.shown[sha256]}
+        parents = {fork.at: fork.after for fork in self.forks}
+        found: Axes = ([], [], [])
+        behind: list[int] = []  # the position that what follows an id begins at
+        for at in range(len(self.ids)):
+            before = parents.get(at, at - 1)
+            base = behind[before] if before >= 0 else 0
+            if at not in shown:
+                position, next_ = (base, base, base), base + 1
+            else:
+                sha256, nth = shown[at]
+                rows, columns = grids[sha256]
+                row, column = divmod(nth, columns)
+                position = (base, base + row, base + column)
+                next_ = base + max(rows, columns) if nth == rows * columns - 1 else base
+            behind.append(next_)
+            for axis, value in zip(found, position, strict=True):
+                axis.append(value)
+        return found
 
     def ends(self) -> list[int]:
         """Where the ids of each fork end."""

@@ -213,12 +213,15 @@ class Policy:
         ids = torch.zeros(len(rows), width, dtype=torch.long)
         for i, row in enumerate(rows):
             ids[i, : len(row.ids)] = torch.tensor(row.ids)
-        if any(row.forks for row in rows):
-            depths = [row.depths() for row in rows]
-            places = {"position_ids": torch.tensor([d + [0] * (width - len(d)) for d in depths], device=self.device)}
+        positions = self._positions(rows)
+        if forked := any(row.forks for row in rows):
             mask = _hiding(rows, width, self._computes or self._embeddings.weight.dtype)
         else:
-            places, mask = {}, torch.tensor([[1] * len(row.ids) + [0] * (width - len(row.ids)) for row in rows])
+            mask = torch.tensor([[1] * len(row.ids) + [0] * (width - len(row.ids)) for row in rows])
+        places = {}
+        if forked or positions[0].ndim > 1:
+            padded = [F.pad(each, (0, width - each.shape[-1])) for each in positions]
+            places = {"position_ids": torch.stack(padded, dim=-2).to(self.device)}
         said = self._said(ids.to(self.device), rows, [(line, 0) for line in range(len(rows))])
         out = self._backbone(attention_mask=mask.to(self.device), use_cache=False, **said, **places).last_hidden_state
         return torch.cat([out[i, s.start - 1 : s.end - 1] for i, row in enumerate(rows) for s in row.spans])
@@ -231,7 +234,7 @@ class Policy:
         """
         self._recompute = recompute
         ids = torch.tensor([i for row in rows for i in row.ids]).unsqueeze(0)
-        positions = torch.tensor([depth for row in rows for depth in row.depths()]).unsqueeze(0)
+        positions = torch.cat(self._positions(rows), dim=-1).unsqueeze(-2)
         mask = None  # a mask is given only for rows with forks, where positions do not say it all
         if any(row.forks for row in rows):
             seen = torch.block_diag(*[_seen(row, len(row.ids)) for row in rows]).bool()
@@ -249,7 +252,15 @@ class Policy:
         """The ids, as the model takes them: their embeddings where some of them show pictures."""
         if self.eyes is None or not any(row.shown for row in rows):
             return {"input_ids": ids}
-        return {"inputs_embeds": self.eyes.put_into(self._embeddings(ids), rows, starts)}
+        return self.eyes.put_into(self._embeddings(ids), rows, starts)
+
+    def _positions(self, rows: Sequence[Row]) -> list[Tensor]:
+        """Of the ids of each row in their own texts: [W]; or [4, W], the same and then by time, row and column, where a
+        picture's rows and columns have positions of their own."""
+        grids = [self.eyes.grids(row) if self.eyes else {} for row in rows]
+        if not any(grids):
+            return [torch.tensor(row.depths()) for row in rows]
+        return [torch.tensor([row.depths(), *row.axes(seen)]) for row, seen in zip(rows, grids, strict=True)]
 
     @cached_property
     def packs(self) -> bool:

@@ -20,8 +20,10 @@ import pytest
 import torch
 from PIL import Image as Pixels
 from torch import Tensor
-from transformers import AutoProcessor
+from transformers import AutoImageProcessor
 
+from tests.e2e.test_pictures import processor_ids
+from tests.support import tiny_qwen_vl
 from tests.support.tiny_vision import make_model, png
 from tests.training.sft.chat_model import sft_home, write
 from tests.training.tiny import no_tick, shake, train_config
@@ -49,9 +51,10 @@ from turnwise.types import Image
 RED, BLUE, GREEN = png((200, 20, 20), 100, 60), png((10, 20, 220), 60, 90), png((10, 220, 20), 40, 24)
 
 
-@pytest.fixture(scope="module")
-def vision(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("vision") / "model")
+@pytest.fixture(scope="module", params=["idefics3", "qwen3_vl"])
+def vision(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    make = make_model if request.param == "idefics3" else tiny_qwen_vl.make_model
+    return make(tmp_path_factory.mktemp("vision") / "model")
 
 
 @pytest.fixture(scope="module")
@@ -210,10 +213,7 @@ def test_ids_are_those_of_the_models_own_processor(tmp_path: Path, vision: Path,
     found = encoded(renderer, one(tmp_path, {"messages": [*messages, tool, said("Green.")]}))
     [text] = found.texts
     assert [(p.width, p.height) for p in text.pictures] == [(100, 60), (60, 90), (40, 24)]
-    processor = AutoProcessor.from_pretrained(vision)
-    parts = [{"type": "image"}, {"type": "text", "text": "What is it?"}]
-    asked = processor.apply_chat_template([{"role": "user", "content": parts}], add_generation_prompt=True)
-    ids = processor(text=asked, images=[[Pixels.open(io.BytesIO(RED))]])["input_ids"][0]
+    ids = processor_ids(vision, RED)
     first, second, third = texts_of(found, 3)
     assert first.prompt_ids == ids and second.prompt_ids[: len(ids)] == ids
     assert [len(t.pictures) for t in (first, second, third)] == [1, 2, 3]
@@ -262,10 +262,12 @@ def naive_loss(policy: Policy, processor: Any, texts: list[TokenText], files: di
     terms = []
     for text in texts:
         images = [[Pixels.open(io.BytesIO(files[picture.sha256])) for picture in text.pictures]]
-        seen = processor.image_processor(images=images, return_tensors="pt")
-        pixels, mask = seen["pixel_values"].double(), seen["pixel_attention_mask"]
+        seen = processor(images=images, return_tensors="pt")
         ids = torch.tensor([text.ids])
-        logits = policy.model(input_ids=ids, pixel_values=pixels, pixel_attention_mask=mask).logits[0]
+        if "image_grid_thw" in seen:
+            seen["mm_token_type_ids"] = (ids == policy.model.config.image_token_id).int()
+        seen["pixel_values"] = seen["pixel_values"].double()
+        logits = policy.model(input_ids=ids, **seen).logits[0]
         table = torch.log_softmax(logits, dim=-1)
         begin = len(text.prompt_ids)
         terms += [-table[begin - 1 + k, token] for k, token in enumerate(text.response_ids)]
@@ -293,7 +295,7 @@ def test_loss_and_gradient_equal_those_of_the_whole_model(
     ours = [p.grad.clone() for p in policy.parameters() if p.grad is not None]
     policy.model.zero_grad()
     files = {name: store.read(name) for name in store.all()}
-    expected = naive_loss(policy, AutoProcessor.from_pretrained(vision), texts, files)
+    expected = naive_loss(policy, AutoImageProcessor.from_pretrained(vision), texts, files)
     theirs = torch.autograd.grad(expected, policy.parameters())
     # what is seen comes from a tower in its own precision, here and there
     assert found == pytest.approx(expected.item(), abs=1e-5)

@@ -20,8 +20,8 @@ from turnwise.messages import images_of, with_images
 from turnwise.pictures.placed import PlacedPicture, ShownPicture
 from turnwise.pictures.reading import Picture, data_of_url, read_picture, sha256_of_bytes
 from turnwise.pictures.store import PictureStore
+from turnwise.tokens.pictured import SCHEME
 from turnwise.tokens.rendering import PromptRenderer
-from turnwise.tokens.smolvlm import SCHEME
 from turnwise.types import Image
 
 MOST_PICTURES = 100

@@ -7,7 +7,7 @@ steps mix freely, and nothing is padded.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 from turnwise.local_engine.model.kv import SequenceKV
 from turnwise.loops.lifeline import beat
+from turnwise.pictures.axes import GridAt, axes_between
+from turnwise.pictures.sight import Sight
 
 
 class PassLeft(Exception):
@@ -24,13 +26,15 @@ class PassLeft(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeenPicture:
-    """``features`` [n, H] stand in place of the embeddings at these n ``places`` of a sequence, which ascend."""
+    """What is seen at these n ``places`` of a sequence, which ascend."""
 
     places: list[int]
-    features: Tensor
+    sight: Sight
 
-    def overlaps(self, start: int, end: int) -> bool:
-        return self.places[0] < end and self.places[-1] >= start
+    @property
+    def grid(self) -> GridAt | None:
+        """Where it stands, if its rows and columns have positions of their own."""
+        return None if self.sight.grid is None else GridAt(self.places[0], *self.sight.grid)
 
     def within(self, start: int, end: int) -> tuple[int, int]:
         """Which of its features stand at places from ``start`` to ``end``."""
@@ -42,7 +46,7 @@ class SequencePiece:
     """The next ``ids`` of one sequence, whose keys and values go behind those in ``kv``.
 
     The buffer must have room for them. ``sample``: logits are wanted after the last id. ``keys``, where they are not
-    the ids, say what the buffer then holds; ``pictures`` are seen somewhere among the ids.
+    the ids, say what the buffer then holds; ``pictures`` are those of the sequence that begin before its end.
     """
 
     kv: SequenceKV
@@ -54,6 +58,7 @@ class SequencePiece:
 
 class Pack:
     """Spans laid end to end. ``ids`` and ``positions`` are [N]; ``last`` [S] are the rows whose logits are wanted.
+    ``positions`` are [3, N], by time, row and column, where pictures have rows and columns.
 
     ``leave`` is asked in each layer whether the pass should be left, which raises PassLeft. What it wrote until then
     lies behind the ids that the buffers hold, so that the same pass can be made later.
@@ -63,10 +68,11 @@ class Pack:
         self.spans = spans
         self._leave = leave
         self.ids = torch.tensor([i for s in spans for i in s.ids])
-        self.positions = torch.cat([torch.arange(len(s.kv.ids), len(s.kv.ids) + len(s.ids)) for s in spans])
+        self.positions = _positions(spans)
         self.lengths = [len(s.ids) for s in spans]
         ends = torch.tensor(self.lengths).cumsum(0) - 1
         self.last = ends[torch.tensor([s.sample for s in spans])]
+        self._seen = list(self._pictures())
         self._decode = all(n == 1 for n in self.lengths)
         kv_heads = spans[0].kv.shape.heads
         self._kv_heads, self._group = kv_heads, heads // kv_heads
@@ -115,15 +121,27 @@ class Pack:
 
     def see(self, x: Tensor) -> Tensor:
         """The embeddings ``x`` [N, H] of the ids, with what is seen of pictures in its places."""
+        for rows, sight, first, last in self._seen:
+            x[rows] = sight.features[first:last].to(x.dtype)
+        return x
+
+    def see_deeper(self, block: int, x: Tensor) -> Tensor:
+        """The hidden states ``x`` [N, H] behind a block, with what is seen there."""
+        for rows, sight, first, last in self._seen:
+            if sight.deeper is not None and block < len(sight.deeper):
+                x[rows] += sight.deeper[block, first:last].to(x.dtype)
+        return x
+
+    def _pictures(self) -> Iterator[tuple[Tensor, Sight, int, int]]:
+        """The rows at which a picture is seen, and which of its places they are."""
         row = 0
         for span, length in zip(self.spans, self.lengths, strict=True):
             start = len(span.kv.ids)
             for picture in span.pictures:
                 first, last = picture.within(start, start + length)
-                places = torch.tensor(picture.places[first:last]) - start + row
-                x[places] = picture.features[first:last].to(x.dtype)
+                if first < last:
+                    yield torch.tensor(picture.places[first:last]) - start + row, picture.sight, first, last
             row += length
-        return x
 
     def _mask(self, span: SequencePiece) -> Tensor | None:
         new, start = len(span.ids), len(span.kv.ids)
@@ -131,3 +149,13 @@ class Pack:
             return None
         mask = torch.arange(start + new)[None, :] <= torch.arange(start, start + new)[:, None]
         return mask.repeat(self._group, 1)
+
+
+def _positions(spans: Sequence[SequencePiece]) -> Tensor:
+    """Of all ids: [N], or [3, N] where a picture has rows and columns."""
+    grids = [[grid for picture in s.pictures if (grid := picture.grid) is not None] for s in spans]
+    bounds = [(len(s.kv.ids), len(s.kv.ids) + len(s.ids)) for s in spans]
+    if not any(grids):
+        return torch.cat([torch.arange(start, end) for start, end in bounds])
+    each = [torch.tensor(axes_between(*bound, seen)) for bound, seen in zip(bounds, grids, strict=True)]
+    return torch.cat(each, dim=1)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import AutoModel, PreTrainedConfig
 
 from turnwise.errors import EngineError, ModelError, PictureRefused
@@ -21,12 +21,13 @@ from turnwise.local_engine.model.attention import SeenPicture
 from turnwise.local_engine.model.checkpoint import StoredWeights
 from turnwise.pictures.features import PictureFeatures
 from turnwise.pictures.placed import PlacedPicture, misplaced
+from turnwise.pictures.sight import Sight, look
 
-_PARTS = ("vision_model.", "connector.")
+_PARTS = ("vision_model.", "connector.", "visual.")
 
 
 class Eyes:
-    """Features [n, H] of pictures, each looked at once. ``placeholder``: the id at which the model sees one."""
+    """What is seen in pictures, each looked at once. ``placeholder``: the id at which the model sees one."""
 
     def __init__(self, folder: Path, config: Any, checkpoint: StoredWeights, dtype: torch.dtype) -> None:
         self.placeholder: int = config.image_token_id
@@ -41,17 +42,11 @@ class Eyes:
             raise ModelError(f"the weights in {folder} have no {lacking[0]}, which would be random numbers")
         self._model.to(dtype).load_state_dict(weights, strict=False)
         self._model.eval().requires_grad_(False)
-        self._features = PictureFeatures(folder, self._look)
+        self._sights = PictureFeatures(folder, partial(look, self._model))
 
-    def of(self, sha256: str, data: bytes) -> Tensor:
-        """What is seen in a picture's file: [n, H] for its n placeholders. Raises PictureRefused."""
-        return self._features.of(sha256, lambda: data)
-
-    def _look(self, pixels: Any, mask: Any) -> Tensor:
-        tiles, shown = torch.from_numpy(pixels)[None], torch.from_numpy(mask).bool()[None]
-        with torch.inference_mode():
-            seen = self._model.get_image_features(tiles, shown).pooler_output
-        return torch.cat(list(seen)) if isinstance(seen, list | tuple) else seen.flatten(0, -2)
+    def of(self, sha256: str, data: bytes) -> Sight:
+        """What is seen in a picture's file. Raises PictureRefused."""
+        return self._sights.of(sha256, lambda: data)
 
 
 def look_at(
@@ -75,9 +70,9 @@ def look_at(
         except PictureRefused as e:
             raise EngineError(f"features: {e}", 400) from e
         placed.append(PlacedPicture(sha256, start, end, eyes.placeholder, 0, 0, 0, 0))
-    if fault := misplaced(prompt, placed, [len(features) for features in seen]):
+    if fault := misplaced(prompt, placed, [len(sight) for sight in seen]):
         raise EngineError(f"features: {fault}", 400)
-    return placed, tuple(SeenPicture(p.places(prompt), f) for p, f in zip(placed, seen, strict=True))
+    return placed, tuple(SeenPicture(p.places(prompt), sight) for p, sight in zip(placed, seen, strict=True))
 
 
 def _without_text(config: PreTrainedConfig) -> Any:

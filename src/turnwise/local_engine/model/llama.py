@@ -22,7 +22,7 @@ from turnwise.local_engine.model.attention import Pack
 from turnwise.local_engine.model.checkpoint import StoredWeights
 from turnwise.local_engine.model.kv import KVShape
 from turnwise.local_engine.model.whole import WholeModel
-from turnwise.models.architectures import LEAN
+from turnwise.models.architectures import LEAN, LEAN_BEHIND_EYES
 
 _STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -111,6 +111,7 @@ class LlamaRunner:
         self._layers, self._width = config.num_hidden_layers, config.hidden_size
         self._tied = bool(config.tie_word_embeddings)
         self._cos, self._sin = _rotations(config, self.max_positions, dtype)
+        self._axes = _axes(config, self._dim)
         self._base = self._stack(checkpoint.tensor, checkpoint.shapes)
 
     @staticmethod
@@ -118,7 +119,7 @@ class LlamaRunner:
         """Whether this file computes the same as transformers for such a model."""
         rope = getattr(config, "rope_parameters", None) or {}
         return (
-            config.model_type in LEAN
+            config.model_type in LEAN | LEAN_BEHIND_EYES
             and getattr(config, "hidden_act", None) == "silu"
             and not (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
             and rope.get("rope_type", "default") in _STATIC_ROPE
@@ -149,7 +150,7 @@ class LlamaRunner:
 
     def hidden(self, merged: Stack, pack: Pack, layers: Sequence[int]) -> list[Tensor]:
         heads, kv_heads, dim, eps, dtype = self.heads, self._kv_heads, self._dim, self._eps, self._dtype
-        cos, sin = self._cos[pack.positions], self._sin[pack.positions]
+        cos, sin = self._rotation(pack.positions)
         rotated, width = heads + kv_heads, self._width
         # The residual stream stays in float32: it costs a few per cent, and brings bfloat16's log-probs nearly twice as
         # near to those of the float32 trainer (docs/decisions/0002).
@@ -165,10 +166,17 @@ class LlamaRunner:
             qk = torch.addcmul(qk * cos, qk.roll(dim // 2, -1), sin)
             x = x + layer.o(pack.attend(i, qk[:, :heads], qk[:, heads:], v))
             h = F.rms_norm(x, (width,), layer.norm2, eps).to(dtype)
-            x = x + layer.down(layer.up.times(h, layer.gate.silu(h)))
+            x = pack.see_deeper(i, x + layer.down(layer.up.times(h, layer.gate.silu(h))))
             if i + 1 in layers:
                 found[i + 1] = x
         return [found[n] for n in layers]
+
+    def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and signed sines [N, 1, D] at positions [N], or [3, N] by axis."""
+        if positions.ndim == 1:
+            return self._cos[positions], self._sin[positions]
+        at = positions[self._axes].T  # of each number of a head, the position on its axis
+        return self._cos[:, 0].gather(0, at)[:, None], self._sin[:, 0].gather(0, at)[:, None]
 
     def _stack(self, tensor: Callable[[str], Tensor], names: Container[str]) -> Stack:
         """All weights from ``tensor(name)`` in float32, of which there are ``names``."""
@@ -233,6 +241,15 @@ def _rotations(config: Any, positions: int, dtype: torch.dtype) -> tuple[Tensor,
     cos, sin = LlamaRotaryEmbedding(config)(torch.empty(0, dtype=dtype), torch.arange(positions)[None])
     half = sin.shape[-1] // 2
     return cos[0][:, None], torch.cat((-sin[0][:, :half], sin[0][:, half:]), dim=-1)[:, None]
+
+
+def _axes(config: Any, dim: int) -> Tensor:
+    """Of each number of a head [D], on which axis its position is counted: time, row and column interleaved."""
+    axes = torch.zeros(dim // 2, dtype=torch.long)
+    section = (getattr(config, "rope_parameters", None) or {}).get("mrope_section") or ()
+    for axis, count in tuple(enumerate(section))[1:]:
+        axes[axis : 3 * count : 3] = axis
+    return torch.cat((axes, axes))
 
 
 def _can_pack(dtype: torch.dtype) -> bool:

@@ -20,8 +20,12 @@ from turnwise.local_engine.model.runner import Runner, TransformersRunner, load_
 from turnwise.models import resolve_model
 from turnwise.models.architectures import SUPPORTED, refuse_unsupported
 
-VISION_TEXT = "model.text_model."
-"""How the names of the weights begin that read, in a model that sees."""
+VISION_TEXT = {
+    "idefics3": "model.text_model.",
+    "smolvlm": "model.text_model.",
+    "qwen3_vl": "model.language_model.",
+}
+"""How the names of the weights begin that read, in the models that see."""
 _WANTED = ["*.json", "*.jinja", "*.safetensors", "tokenizer.model"]
 
 
@@ -55,9 +59,10 @@ def load(name: str, dtype: torch.dtype, max_model_len: int) -> LoadedModel:
     if config.model_type in VISION_TYPES:
         text: Any = config.get_text_config()
         text.tie_word_embeddings = config.tie_word_embeddings
-        if not LlamaRunner.supports(text, checkpoint, VISION_TEXT):
+        begins = VISION_TEXT[config.model_type]
+        if not LlamaRunner.supports(text, checkpoint, begins):
             raise ModelError(f"the part of the model in {folder} that reads is no Llama as this engine knows it")
-        runner: Runner = LlamaRunner(text, checkpoint, dtype, max_model_len, VISION_TEXT)
+        runner: Runner = LlamaRunner(text, checkpoint, dtype, max_model_len, begins)
         eyes = Eyes(folder, config, checkpoint, dtype)
     elif LlamaRunner.supports(config, checkpoint):
         runner = LlamaRunner(config, checkpoint, dtype, max_model_len)

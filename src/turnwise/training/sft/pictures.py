@@ -16,7 +16,7 @@ from turnwise.errors import DataError, PictureRefused
 from turnwise.files import told_when_full
 from turnwise.pictures.reading import MOST_BYTES, data_of_url, read_picture, sha256_of_bytes
 from turnwise.pictures.store import PictureStore
-from turnwise.tokens.smolvlm import SCHEME
+from turnwise.tokens.pictured import SCHEME
 from turnwise.types import Image
 
 _ADDRESS = ("http:", "https:", "file:", "ftp:", "blob:")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from turnwise.errors import PictureLost, PictureRefused
 from turnwise.pictures.features import PictureFeatures
 from turnwise.pictures.placed import misplaced
+from turnwise.pictures.sight import Sight, look
 from turnwise.pictures.store import PictureStore
 from turnwise.training.batching import Row
 from turnwise.types import Sample
@@ -23,14 +24,14 @@ class PolicyEyes:
     def __init__(self, model: nn.Module, folder: Path, store: PictureStore | None) -> None:
         self._model: Any = model
         self._store = store
-        self._features = PictureFeatures(folder, self._look)
+        self._sights = PictureFeatures(folder, self._look)
 
-    def of(self, sha256: str) -> Tensor:
-        """What is seen in a picture [n, H]. Raises PictureLost and PictureRefused."""
+    def of(self, sha256: str) -> Sight:
+        """What is seen in a picture. Raises PictureLost and PictureRefused."""
         if self._store is None:
             raise PictureLost(f"the picture {sha256[:12]}… is nowhere: this policy was given no home")
         store = self._store
-        return self._features.of(sha256, lambda: store.read(sha256))
+        return self._sights.of(sha256, lambda: store.read(sha256))
 
     def fault(self, sample: Sample) -> str | None:
         """Why a sample's pictures cannot be trained on; None where they can. A file is looked at anew."""
@@ -43,20 +44,30 @@ class PolicyEyes:
             return str(e)
         return misplaced(sample.prompt_ids, sample.pictures, counts)
 
-    def put_into(self, embeddings: Tensor, rows: Sequence[Row], starts: Sequence[tuple[int, int]]) -> Tensor:
-        """The ``embeddings`` [B, W, H] with what is seen in place of placeholders; row r begins at ``starts[r]``, a
-        line and a column of it."""
+    def put_into(self, embeddings: Tensor, rows: Sequence[Row], starts: Sequence[tuple[int, int]]) -> dict[str, Tensor]:
+        """What a model is given: the ``embeddings`` [B, W, H] with what is seen in place of placeholders, and what is
+        seen behind its first blocks. Row r begins at ``starts[r]``, a line and a column of it."""
         embeddings = embeddings.clone()
+        deeper: Tensor | None = None
+        seen = torch.zeros(embeddings.shape[:2], dtype=torch.bool, device=embeddings.device)
         for row, (line, column) in zip(rows, starts, strict=True):
             for sha256, places in row.shown.items():
                 at = torch.tensor([place + column for place, _ in places], device=embeddings.device)
-                nth = torch.tensor([n for _, n in places])
-                embeddings[line, at] = self.of(sha256)[nth].to(embeddings)
-        return embeddings
+                sight, nth = self.of(sha256), torch.tensor([n for _, n in places])
+                embeddings[line, at] = sight.features[nth].to(embeddings)
+                if sight.deeper is not None:
+                    if deeper is None:
+                        deeper = embeddings.new_zeros(len(sight.deeper), *embeddings.shape)
+                    deeper[:, line, at] = sight.deeper[:, nth].to(embeddings)
+                    seen[line, at] = True
+        given = {"inputs_embeds": embeddings}
+        return (
+            given if deeper is None else given | {"visual_pos_masks": seen, "deepstack_visual_embeds": deeper[:, seen]}
+        )
 
-    def _look(self, pixels: Any, mask: Any) -> Tensor:
-        device = next(self._model.parameters()).device
-        tiles, shown = torch.from_numpy(pixels)[None].to(device), torch.from_numpy(mask).bool()[None].to(device)
-        with torch.no_grad():
-            seen = self._model.get_image_features(tiles, shown).pooler_output
-        return (torch.cat(list(seen)) if isinstance(seen, list | tuple) else seen.flatten(0, -2)).detach()
+    def grids(self, row: Row) -> dict[str, tuple[int, int]]:
+        """Of how many rows and columns each picture of a row is; none where they have no positions of their own."""
+        return {sha256: grid for sha256 in row.shown if (grid := self.of(sha256).grid) is not None}
+
+    def _look(self, made: Mapping[str, Any]) -> Sight:
+        return look(self._model, made, next(self._model.parameters()).device)

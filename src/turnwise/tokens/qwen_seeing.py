@@ -1,0 +1,109 @@
+"""A `renderers.Renderer` for Qwen3-VL: its template's ids, and pictures as the ids that its processor would put there.
+
+`renderers` has one that makes pixels of every picture; here the size of a picture is enough. Words that look like a
+picture's mark, or end a turn, are only words.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from renderers.base import Message, RenderedTokens, ToolSpec
+
+from turnwise.errors import PictureRefused
+from turnwise.pictures.patches import PatchLayout
+from turnwise.tokens.chatml import RenderedPieces, words_in
+from turnwise.tokens.pictured import SeeingPieces, parts_of, taken
+from turnwise.tokens.qwen25 import Qwen25Renderer, described
+
+_SEEN, _OPENS, _CLOSES = "<|image_pad|>", "<|vision_start|>", "<|vision_end|>"
+Parts = list[str | dict[str, Any]]
+
+
+class QwenSeeingRenderer(Qwen25Renderer):
+    """Qwen3-VL's chat over a `tokenizers` file. ``thinks``: the prompt opens the thoughts of an answer, as that of its
+    thinking models does; thoughts before the last question are left out of a prompt that is written anew."""
+
+    def __init__(self, tokenizer_file: Path, layout: PatchLayout, thinks: bool) -> None:
+        super().__init__(tokenizer_file, None)
+        self.layout = layout
+        self.placeholder = self._special(_SEEN)
+        self._before, self._behind = [self._special(_OPENS)], [self._special(_CLOSES)]
+        if thinks:
+            self._opening = [self._start, *self.encode("assistant\n<think>\n")]
+        self._thinks = thinks
+
+    def render(
+        self, messages: list[Message], *, tools: list[ToolSpec] | None = None, add_generation_prompt: bool = False
+    ) -> RenderedTokens:
+        """All messages as ids, each token with the index of its message (-1 for scaffolding), and the pictures."""
+        rendered = SeeingPieces(messages)
+        told = bool(messages) and messages[0]["role"] == "system"
+        offered = described(tools)
+        if told or offered:
+            system = words_in(messages[0]) + offered if told else offered.lstrip("\n")
+            self._turn(rendered, 0 if told else -1, "system", system)
+        self._turns(rendered, messages, start=int(told))
+        if add_generation_prompt:
+            rendered.add(self._opening, -1)
+        return rendered.result()
+
+    def _collecting(self, messages: list[Message]) -> RenderedPieces:
+        return SeeingPieces(messages)
+
+    def _turns(self, rendered: RenderedPieces, messages: list[Message], start: int = 0) -> None:
+        asked = max((i for i, message in enumerate(messages) if message["role"] == "user"), default=-1)
+        i = start
+        while i < len(messages):
+            message = messages[i]
+            if message["role"] == "tool":
+                # Results that follow each other share a turn, which counts as the last one's.
+                parts: Parts = []
+                while i < len(messages) and messages[i]["role"] == "tool":
+                    parts += ["\n" if parts else "", "<tool_response>\n", *_parts(messages[i]), "\n</tool_response>"]
+                    i += 1
+                self._parted(rendered, i - 1, "user", parts)
+                continue
+            if message["role"] == "assistant":
+                self._turn(rendered, i, "assistant", self._thought(message, i > asked) + self._answer_text(message))
+            else:
+                self._parted(rendered, i, message["role"], _parts(message))
+            i += 1
+
+    def _thought(self, message: Message, kept: bool) -> str:
+        """What stands in front of an answer of its thoughts."""
+        said: Any = message.get("reasoning_content")
+        return f"<think>\n{said.strip(chr(10))}\n</think>\n\n" if self._thinks and kept and said else ""
+
+    def _parted(self, rendered: RenderedPieces, index: int, role: str, parts: Parts) -> None:
+        """A turn of words and pictures: what stands between two marks is one text."""
+        rendered.add([self._start], index)
+        text = f"{role}\n"
+        for part in parts:
+            if isinstance(part, str):
+                text += part
+                continue
+            rendered.add([*self.encode(text), *self._before], index)
+            text = ""
+            assert isinstance(rendered, SeeingPieces)
+            self._see(rendered, index, part)
+            rendered.add(self._behind, index)
+        rendered.add([*self.encode(text), self._end], index)
+        rendered.add(self._newline, -1)
+
+    def _see(self, rendered: SeeingPieces, index: int, image: dict[str, Any]) -> None:
+        """Add a picture's ids. Raises ValueError for one that was not taken in, and for one that is too thin."""
+        sha256, width, height = taken(image)
+        try:
+            grid = self.layout.grid(width, height)
+        except PictureRefused as e:
+            raise ValueError(str(e)) from e
+        sizes = {"width": width, "height": height, "shown_width": grid.width, "shown_height": grid.height}
+        ids = [self.placeholder] * (grid.rows * grid.columns)
+        rendered.see(ids, index, sha256, sizes | {"placeholder": self.placeholder})
+
+
+def _parts(message: Message) -> Parts:
+    parts = parts_of(message)
+    return [words_in(message)] if parts is None else parts
