@@ -21,10 +21,12 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor
-from transformers import AutoProcessor
+from transformers import AutoImageProcessor, AutoProcessor
 from typer.testing import CliRunner
 
 from tests.environments.browser.conftest import needs_browser, site  # noqa: F401  (a fixture)
+from tests.pictures.test_qwen_ids import by_processor
+from tests.support import tiny_qwen_vl
 from tests.support.processes import Server, serving
 from tests.support.tiny_vision import make_model
 from tests.training.test_whole_update import DECAY, LR, ByHand
@@ -40,6 +42,8 @@ from turnwise.environments.tasks import written
 from turnwise.journal import Journal
 from turnwise.journal.rollouts.steps import step_figures
 from turnwise.messages import LEFT_OUT
+from turnwise.pictures.layout import layout_of
+from turnwise.pictures.patches import PatchLayout
 from turnwise.pictures.store import PictureStore
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.batching import merge_prefixes, texts_of
@@ -93,9 +97,14 @@ class Noted(ModelActor):
         return super()._ask(observation)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, site: str) -> Iterator[Run]:  # noqa: F811
-    model = make_model(tmp_path_factory.mktemp("vision") / "model")
+@pytest.fixture(scope="module", params=["idefics3", "qwen3_vl"])
+def run(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    site: str,  # noqa: F811
+) -> Iterator[Run]:
+    make = make_model if request.param == "idefics3" else tiny_qwen_vl.make_model
+    model = make(tmp_path_factory.mktemp("vision") / "model")
     place = tmp_path_factory.mktemp("served")
     with serving(place / "home", model, **SETTINGS) as server:
         data = {"url": f"{site}/", "answer": "42", "observe": "screenshot", "window": [200, 200]}
@@ -143,23 +152,32 @@ def batch(run: Run) -> Batch:
     return found
 
 
+def scaled(model: Path) -> tuple[int, int]:
+    """To which size the model's processor scales a picture of 200 by 200 pixels."""
+    return (64, 64) if isinstance(layout_of(model), PatchLayout) else (96, 96)
+
+
 def pictures_in(message: dict[str, Any]) -> list[bytes]:
     content = message["content"] if isinstance(message["content"], list) else []
     urls = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
     return [base64.b64decode(address.partition(",")[2]) for address in urls]
 
 
-def processors_ids(processor: Any, messages: list[dict[str, Any]]) -> list[int]:
+def processors_ids(model: Path, messages: list[dict[str, Any]]) -> list[int]:
     """What the model's own processor makes of a request."""
     told, pictures = [], []
+    qwen = isinstance(layout_of(model), PatchLayout)
     for message in messages:
         given = message["content"]
         parts = [{"type": "text", "text": given}] if isinstance(given, str) else given
-        if message["role"] == "assistant":  # it begins with the blank that was sampled behind the colon
+        if message["role"] == "assistant" and not qwen:  # it begins with the blank that was sampled behind the colon
             parts = [{"type": "text", "text": given.removeprefix(" ")}]
         joined = [{"type": "image"} if part["type"] == "image_url" else part for part in parts]
         told.append({"role": message["role"], "content": joined})
         pictures += [Image.open(io.BytesIO(data)) for data in pictures_in(message)]
+    if qwen:
+        return by_processor(model, told, pictures)
+    processor = AutoProcessor.from_pretrained(model)
     text = processor.apply_chat_template(told, add_generation_prompt=True)
     return processor(text=text, images=[pictures])["input_ids"][0]
 
@@ -181,7 +199,7 @@ def test_the_latest_picture_is_sent_and_words_stand_for_the_others(run: Run) -> 
 
 
 def test_what_the_processor_makes_is_what_was_served_and_is_trained(run: Run, batch: Batch) -> None:
-    processor = AutoProcessor.from_pretrained(run.model)
+    shown = scaled(run.model)
     journal = run.server.journal()
     compared = 0
     for sample in batch.samples:
@@ -190,9 +208,9 @@ def test_what_the_processor_makes_is_what_was_served_and_is_trained(run: Run, ba
         _, task, index = sample.session_id.split(".")
         messages = run.sent[f"{task}-{index}"][sample.step or 0]
         assert len(sample.pictures) == sum(len(pictures_in(message)) for message in messages)
-        assert {(p.width, p.height, p.shown_width, p.shown_height) for p in sample.pictures} == {(200, 200, 96, 96)}
+        assert {(p.width, p.height, p.shown_width, p.shown_height) for p in sample.pictures} == {(200, 200, *shown)}
         if not turn.bridged:  # else the answers stand in it as they were sampled
-            assert sample.prompt_ids == processors_ids(processor, messages)
+            assert sample.prompt_ids == processors_ids(run.model, messages)
             compared += 1
     journal.close()
     assert compared >= 7
@@ -214,7 +232,7 @@ def test_own_and_merged_samples_are_counted_and_share_rows_as_they_are_counted(r
     journal.close()
     steps = sum(len(each) for group in PLAYED.values() for each in group)
     assert (figures.own, figures.merged) == (steps - 2, 2), "the two later steps of the rollout that kept all"
-    assert figures.pictures == steps + 3 and list(figures.shown) == [((200, 200), (96, 96))]
+    assert figures.pictures == steps + 3 and list(figures.shown) == [((200, 200), scaled(run.model))]
 
 
 def test_each_step_reacts_to_the_whole_observation_although_the_history_changed(run: Run) -> None:
@@ -230,6 +248,23 @@ def test_each_step_reacts_to_the_whole_observation_although_the_history_changed(
     assert second.parent_id == first.id and not second.bridged
 
 
+def qwen_logits(policy: Policy, ids: Tensor, places: list[int], seen: Any) -> Tensor:
+    """By transformers' own positions and pictures, which it would take from the ids: a random model may say a
+    placeholder that is no picture."""
+    whole: Any = policy.model.get_base_model()  # pyright: ignore[reportCallIssue]
+    mask = torch.zeros(ids.shape, dtype=torch.bool)
+    mask[0, places] = True
+    positions, _ = whole.model.get_rope_index(ids, mask.int(), seen["image_grid_thw"])
+    shown = whole.get_image_features(seen["pixel_values"], seen["image_grid_thw"])
+    embedded = whole.get_input_embeddings()(ids).clone()
+    embedded[mask] = torch.cat(list(shown.pooler_output)).to(embedded)
+    deeper = [torch.cat(list(of_block)).to(embedded) for of_block in shown.deepstack_features]
+    states = whole.model.language_model(
+        inputs_embeds=embedded, position_ids=positions, visual_pos_masks=mask, deepstack_visual_embeds=deeper
+    )
+    return whole.lm_head(states.last_hidden_state)
+
+
 class NaiveGrpo:
     """Multi-turn GRPO as OpenWebRL §4.4 writes it, a turn at a time through the whole model of transformers."""
 
@@ -240,10 +275,12 @@ class NaiveGrpo:
 
     def logprobs(self, sample: Sample) -> Tensor:
         files = [io.BytesIO(self.store.read(picture.sha256)) for picture in sample.pictures]
-        seen = self.processor.image_processor(images=[[Image.open(file) for file in files]], return_tensors="pt")
+        seen = self.processor(images=[[Image.open(file) for file in files]], return_tensors="pt")
         ids = torch.tensor([sample.prompt_ids + sample.response_ids])
         places = [at for picture in sample.pictures for at in picture.places(sample.prompt_ids)]
-        if int((ids == sample.pictures[0].placeholder).sum()) == len(places):
+        if "image_grid_thw" in seen:
+            logits = qwen_logits(self.policy, ids, places, seen)
+        elif int((ids == sample.pictures[0].placeholder).sum()) == len(places):
             logits = self.policy.model(input_ids=ids, **seen).logits
         else:  # a random model may say a placeholder, which transformers would want a picture for
             whole: Any = self.policy.model.get_base_model()  # pyright: ignore[reportCallIssue]
@@ -292,7 +329,7 @@ def test_one_update_over_trajectories_with_pictures_equals_a_naive_one(run: Run,
     metrics = [backend.step(batch, signals, chosen, no_tick)[0] for chosen in steps]
     assert len(steps) == 4, "two groups, two passes"
 
-    naive = NaiveGrpo(reference, AutoProcessor.from_pretrained(run.model), store, batch.samples)
+    naive = NaiveGrpo(reference, AutoImageProcessor.from_pretrained(run.model), store, batch.samples)
     by_hand = ByHand(reference, config.train)
     for chosen, measured in zip(steps, metrics, strict=True):
         loss = naive.loss(chosen)
@@ -307,7 +344,7 @@ def test_one_update_over_trajectories_with_pictures_equals_a_naive_one(run: Run,
 def test_engine_and_trainer_say_the_same_of_every_step(run: Run, batch: Batch) -> None:
     config = config_of(run)
     policy = Policy(run.model, config.train, None, PictureStore(config.home))
-    naive = NaiveGrpo(policy, AutoProcessor.from_pretrained(run.model), PictureStore(config.home), batch.samples)
+    naive = NaiveGrpo(policy, AutoImageProcessor.from_pretrained(run.model), PictureStore(config.home), batch.samples)
     for sample, trainers in zip(batch.samples, naive.old, strict=True):
         assert sample.logprobs == pytest.approx(trainers.tolist(), abs=1e-4)
 
@@ -323,7 +360,8 @@ def test_the_command_tells_what_became_of_the_pictures(run: Run, tmp_path: Path)
     assert "reward -1, 3 steps" in said.output, "nothing that a random model says is a call"
     assert "pictures: 3 taken, 2 of them replaced by words later, 3 in prompts" in said.output
     assert "steps: 3 samples of their own, 0 that go on from the one before" in said.output
-    assert "3 pictures of 200 by 200 pixels, seen scaled to 96 by 96" in said.output
+    edge = scaled(run.model)[0]
+    assert f"3 pictures of 200 by 200 pixels, seen scaled to {edge} by {edge}" in said.output
 
 
 def test_what_a_script_solves_is_recorded_with_its_pictures_and_learned_from(run: Run, tmp_path: Path) -> None:
