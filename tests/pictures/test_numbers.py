@@ -35,10 +35,12 @@ SEES = ("vision_model.", "connector.", "visual.")
 RED, BLUE, SMALL = png((200, 20, 20), 100, 60), png((10, 20, 220), 100, 60), png((9, 200, 9), 20, 20)
 
 
-@pytest.fixture(scope="module", params=["idefics3", "qwen3_vl"])
+@pytest.fixture(scope="module", params=["idefics3", "qwen3_vl", "qwen3_vl-untied"])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    make = make_model if request.param == "idefics3" else tiny_qwen_vl.make_model
-    return make(tmp_path_factory.mktemp("vision") / "model")
+    folder = tmp_path_factory.mktemp("vision") / "model"
+    if request.param == "idefics3":
+        return make_model(folder)
+    return tiny_qwen_vl.make_model(folder, tied=request.param == "qwen3_vl")
 
 
 @pytest.fixture(scope="module")
