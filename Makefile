@@ -217,7 +217,7 @@ check: install ## lint, types, import contracts and the fast tests: under two mi
 	$(BIN)/ruff format --check src tests
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-logo
-	$(PYTEST) -m "not slow and not clients and not vllm and not tinker and not wide and not attacks" -n 2
+	$(PYTEST) --narrow -m "not slow and not wide and not long and not widest and not clients and not vllm and not tinker" -n 2
 
 .PHONY: format
 format: install ## format and mend what the linter can

@@ -71,15 +71,28 @@ def journal(config: Config) -> Iterator[Journal]:
 
 WIDE = frozenset((Path(__file__).parent / "wide.txt").read_text(encoding="utf-8").split())
 """Files that take seconds each, with many examples, processes or waits: `make check` leaves them out, and attacks."""
+TESTS = Path(__file__).parent
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    tests = Path(__file__).parent
-    for item in items:
-        name = item.path.relative_to(tests).with_suffix("").as_posix()
-        on_postgres = getattr(item, "callspec", None) is not None and item.callspec.params.get("place") == "postgres"  # type: ignore[attr-defined]
-        if name in WIDE or name.startswith("attacks/") or on_postgres:
-            item.add_marker(pytest.mark.wide)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--narrow", action="store_true", help="leave out the files of tests/wide.txt, attacks, PostgreSQL")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not config.getoption("--narrow"):
+        return None
+    name = collection_path.relative_to(TESTS).with_suffix("").as_posix() if TESTS in collection_path.parents else ""
+    return True if name in WIDE or name == "attacks" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    if config.getoption("--narrow"):
+        items[:] = [item for item in items if not _is_on_postgres(item)]
+
+
+def _is_on_postgres(item: pytest.Item) -> bool:
+    given: Any = getattr(item, "callspec", None)
+    return given is not None and given.params.get("place") == "postgres"
 
 
 def scripted(prompt: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,16 @@ from PIL import Image
 from transformers import AutoImageProcessor, AutoTokenizer
 
 from tests.pictures.test_ids import picture
-from tests.support.tiny_qwen_vl import LEAST, MERGE, MOST, PATCH, TEMPLATE, make_model
+from tests.support.tiny_qwen_vl import LEAST, MERGE, MOST, PATCH, THINKING, make_model
 from turnwise.errors import EngineError, ModelError, PictureRefused
+from turnwise.messages import from_chat
 from turnwise.pictures.layout import layout_of
 from turnwise.pictures.patches import PatchLayout
+from turnwise.tokens.qwen_seeing import QwenSeeingRenderer
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
-from turnwise.types import Message, Text, Thinking, ToolCall, ToolResult
+from turnwise.types import Message, Text, ToolCall, ToolResult
 
 TOOL = {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": {"type": "object"}}}
-OPENS = "{{- '<|im_start|>assistant\\n' -}}"
 
 
 @pytest.fixture(scope="module")
@@ -113,22 +115,66 @@ def test_a_picture_that_is_too_thin_is_refused_as_the_processor_would(renderer: 
         PatchLayout(8, 1, 100).grid(201, 1)
 
 
-def test_a_template_that_opens_thoughts_is_followed(tmp_path: Path) -> None:
-    folder = make_model(tmp_path / "model")
-    assert OPENS in TEMPLATE
-    thinking = TEMPLATE.replace(OPENS, OPENS.replace("assistant\\n", "assistant\\n<think>\\n"))
-    (folder / "chat_template.jinja").write_text(thinking.strip())
-    renderer = load_renderer(folder)
+@pytest.fixture(scope="module")
+def thinker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("vision") / "model", thinks=True)
+
+
+ASKED: list[Any] = [{"role": "user", "content": "one"}]
+THOUGHT: dict[str, Any] = {"role": "assistant", "content": "\nYes.", "reasoning_content": "It is red."}
+
+
+def test_thoughts_since_the_last_question_stay_as_their_template_has_it(thinker: Path) -> None:
+    renderer = load_renderer(thinker)
     image, pixels = picture(20, 20)
     prompt = renderer.render([Message("user", (image,))], None)
-    assert prompt.ids == by_processor(folder, [{"role": "user", "content": [{"type": "image"}]}], [pixels])
+    assert prompt.ids == by_processor(thinker, [{"role": "user", "content": [{"type": "image"}]}], [pixels])
     assert renderer.ends_in_reasoning(prompt.ids)
-    thought = Message("assistant", (Thinking("It is red."), Text("Yes.")))
-    later = [Message("user", (Text("one"),)), thought, Message("tool", (ToolResult("c", (Text("two"),)),))]
-    text = renderer.decode(renderer.render(later, None).ids)
-    assert "<think>\nIt is red.\n</think>\n\nYes." in text, "thoughts since the last question stay"
-    text = renderer.decode(renderer.render([*later, Message("user", (Text("three"),))], None).ids)
-    assert "It is red." not in text and "Yes." in text, "older ones are left out, as its template does"
+    result = {"role": "tool", "content": "two", "tool_call_id": "c"}
+    for told in ([*ASKED, THOUGHT, result], [*ASKED, THOUGHT, result, {"role": "user", "content": "three"}]):
+        messages = [from_chat(message) for message in told]
+        assert renderer.render(messages, None).ids == by_processor(thinker, told, [])
+
+
+@pytest.mark.parametrize("thought", ["It is red.", ""])
+def test_an_answer_of_a_file_closes_its_thoughts(thinker: Path, thought: str) -> None:
+    renderer, answer = load_renderer(thinker), THOUGHT | {"reasoning_content": thought}
+    asked = [from_chat(message) for message in ASKED]
+    ids = renderer.answer(asked, from_chat(answer), None)
+    whole = by_processor(thinker, [*ASKED, answer], [], opened=False)
+    assert ids is not None and [*renderer.render(asked, None).ids, *ids, *renderer.encode("\n")] == whole
+
+
+def test_an_answer_that_was_cut_in_its_thoughts_is_not_gone_on_with(thinker: Path) -> None:
+    renderer = load_renderer(thinker)
+    asked, more = [from_chat(ASKED[0])], [Message("user", (Text("three"),))]
+    before = renderer.render(asked, None)
+    assert renderer.bridge(before.ids, renderer.encode("half a thou"), before.hint_at, more, None) is None
+    ids = [*renderer.encode("Red.\n</think>\n\nYes."), renderer.stop_token_ids[0]]
+    assert renderer.bridge(before.ids, ids, before.hint_at, more, None) is not None
+
+
+@pytest.mark.parametrize("role", ["system", "assistant"])
+def test_a_picture_has_no_place_elsewhere(renderer: PromptRenderer, role: str) -> None:
+    image, _ = picture(20, 20)
+    with pytest.raises(EngineError, match=f"a picture in a message of the {role}"):
+        renderer.render([Message(role, (Text("see"), image)), Message("user", (Text("one"),))], None)
+
+
+def test_templates_and_settings_as_folders_also_have_them(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "model")
+    template = (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.jinja").unlink()
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    file = folder / "preprocessor_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"min_pixels": None, "max_pixels": None}))
+    assert type(load_renderer(folder).renderer) is QwenSeeingRenderer
+    assert layout_of(folder) == PatchLayout(PATCH * MERGE, LEAST, MOST)
+
+
+def odd(**changes: Any) -> str:
+    told = {"patch_size": PATCH, "merge_size": MERGE, "size": {"shortest_edge": LEAST, "longest_edge": MOST}}
+    return json.dumps(told | changes)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +182,18 @@ def test_a_template_that_opens_thoughts_is_followed(tmp_path: Path) -> None:
     [
         ("chat_template.jinja", "{{ messages[0].content }}", "is not Qwen3-VL's"),
         ("preprocessor_config.json", "{}", "does not say how its pictures are laid out"),
-        ("preprocessor_config.json", '{"patch_size": 8, "merge_size": 2}', "its model sees others"),
-        ("preprocessor_config.json", '{"patch_size": 4, "merge_size": 2, "min_pixels": 9, "max_pixels": 3}', "9 to 3"),
+        ("preprocessor_config.json", odd(patch_size=8), "its model sees others"),
+        ("preprocessor_config.json", odd(patch_size="4"), "no whole number"),
+        ("preprocessor_config.json", odd(patch_size=4.5), "no whole number"),
+        ("preprocessor_config.json", odd(min_pixels=9, max_pixels=3), "9 to 3 pixels"),
+        ("preprocessor_config.json", odd(max_pixels=float("inf")), "no whole number"),
+        ("preprocessor_config.json", odd(size=448), "does not say"),
+        ("preprocessor_config.json", odd(size=[1, 2]), "does not say"),
+        ("preprocessor_config.json", odd(min_pixels=10**12, max_pixels=10**12), "67108864 are the most"),
+        ("preprocessor_config.json", odd(min_pixels=-1), "no whole number"),
+        ("preprocessor_config.json", odd(do_resize=False), "keeps the size"),
+        ("processor_config.json", '{"image_processor": "Qwen"}', "does not say"),
+        ("chat_template.jinja", THINKING.replace("loop.index0 > last.asked", "True"), "is not Qwen3-VL's"),
     ],
 )  # fmt: skip
 def test_a_folder_with_other_files_is_refused_by_name(tmp_path: Path, file: str, text: str, why: str) -> None:

@@ -65,12 +65,32 @@ TEMPLATE = """
 {%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
 """
 """Writes what the template of Qwen3-VL's instruct models writes."""
+THINKING = (
+    TEMPLATE.replace(
+        "{%- set told =",
+        "{%- set last = namespace(asked=-1) -%}{%- for message in messages -%}"
+        "{%- if message.role == 'user' -%}{%- set last.asked = loop.index0 -%}{%- endif -%}{%- endfor -%}"
+        "{%- set told =",
+    )
+    .replace(
+        "{{- '<|im_start|>assistant\\n' + said(message.content) -}}",
+        "{%- set thought = (message.reasoning_content or '').strip('\\n') -%}{{- '<|im_start|>assistant\\n' -}}"
+        "{%- if loop.index0 > last.asked and (loop.last or thought) -%}"
+        "{{- '<think>\\n' + thought + '\\n</think>\\n\\n' + said(message.content).lstrip('\\n') -}}"
+        "{%- else -%}{{- said(message.content) -}}{%- endif -%}",
+    )
+    .replace(
+        "{{- '<|im_start|>assistant\\n' -}}{%- endif -%}\n",
+        "{{- '<|im_start|>assistant\\n<think>\\n' -}}{%- endif -%}\n",
+    )
+)
+"""The same of its thinking models."""
 
 
-def make_model(folder: Path, *, tied: bool = True, layers: int = 3, head_dim: int = 16) -> Path:
+def make_model(folder: Path, *, tied: bool = True, layers: int = 3, head_dim: int = 16, thinks: bool = False) -> Path:
     """Write the model's folder: weights, configuration, tokenizer, template, and what its processor reads."""
     folder.mkdir(parents=True)
-    tokenizer: Any = _tokenizer(folder)
+    tokenizer: Any = _tokenizer(folder, THINKING if thinks else TEMPLATE)
     torch.manual_seed(7)
     id_of = tokenizer.convert_tokens_to_ids
     config = Qwen3VLConfig(
@@ -123,7 +143,7 @@ def make_model(folder: Path, *, tied: bool = True, layers: int = 3, head_dim: in
     return folder
 
 
-def _tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+def _tokenizer(folder: Path, template: str) -> PreTrainedTokenizerFast:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.BPE({token: i for i, token in enumerate(alphabet)}, []))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -142,7 +162,7 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerFast:
         },
     )
     tokenizer.save_pretrained(folder)
-    (folder / "chat_template.jinja").write_text(TEMPLATE.strip(), encoding="utf-8")
+    (folder / "chat_template.jinja").write_text(template.strip(), encoding="utf-8")
     return tokenizer
 
 

@@ -133,7 +133,12 @@ def bare(text: str) -> str:
 def test_every_family_that_is_claimed_is_tested() -> None:
     tested = {type(renderer_of(name)[0].renderer).__name__ for name in FAMILIES}
     # Our own: the gateway's tests use the first, and tests/pictures the others.
-    assert GRAMMARS.keys() - tested == {"ChatMLRenderer", "SmolVLMRenderer", "QwenSeeingRenderer"}
+    assert GRAMMARS.keys() - tested == {
+        "ChatMLRenderer",
+        "SmolVLMRenderer",
+        "QwenSeeingRenderer",
+        "QwenThinkingRenderer",
+    }
     listed = PAGE.read_text(encoding="utf-8").partition("## Model families")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| ([^|]+?) \|", listed, re.MULTILINE)) - {"family", "---"} == FAMILIES.keys() | {
         "SmolLM2"

@@ -76,7 +76,7 @@ def layout_of(folder: Path) -> PictureLayout | PatchLayout | None:
         tokens = int(words.get("image_seq_len", 169))
         longest = pictures["size"]["longest_edge"] if pictures.get("do_resize", True) else None
         found = PictureLayout(longest and int(longest), tile, bool(pictures.get("do_image_splitting", True)), tokens)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as e:
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as e:
         raise ModelError(
             f"{folder} does not say how its pictures are laid out ({type(e).__name__}: {e}); it needs the "
             "preprocessor_config.json and processor_config.json that its model came with"

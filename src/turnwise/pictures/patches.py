@@ -13,6 +13,8 @@ from turnwise.errors import PictureRefused
 
 MOST_STRETCHED = 200
 """How many times as long as the other an edge may be: this processor takes no others."""
+LARGEST = 2**26
+"""Pixels to which a folder's processor may scale a picture; published ones say 2**24."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +40,21 @@ class PatchLayout:
     @staticmethod
     def of(config: dict[str, Any], pictures: dict[str, Any]) -> PatchLayout:
         """From a folder's configuration and that of its processor. Raises KeyError, TypeError and ValueError."""
+        if not pictures.get("do_resize", True):
+            raise ValueError("its processor keeps the size of a picture, which this model does not take")
         size, vision = pictures.get("size") or {}, config["vision_config"]
-        least: Any = pictures.get("min_pixels", size.get("shortest_edge"))
-        most: Any = pictures.get("max_pixels", size.get("longest_edge"))
-        patch, merged = int(pictures["patch_size"]), int(pictures["merge_size"])
-        if (patch, merged) != (int(vision["patch_size"]), int(vision["spatial_merge_size"])):
+        least, most = (
+            _whole(pictures[old] if pictures.get(old) is not None else size[new])
+            for old, new in (("min_pixels", "shortest_edge"), ("max_pixels", "longest_edge"))
+        )
+        patch, merged = _whole(pictures["patch_size"]), _whole(pictures["merge_size"])
+        if (patch, merged) != (vision["patch_size"], vision["spatial_merge_size"]):
             raise ValueError(
                 f"its processor makes patches of {patch} pixels, {merged} to an edge, and its model sees others"
             )
-        found = PatchLayout(patch * merged, int(least), int(most))
-        if not 0 < found.least <= found.most or found.edge < 1:
-            raise ValueError(f"a picture of {least} to {most} pixels")
-        return found
+        if not least <= most <= LARGEST:
+            raise ValueError(f"a picture of {least} to {most} pixels, where {LARGEST} are the most")
+        return PatchLayout(patch * merged, least, most)
 
     def grid(self, width: int, height: int) -> PictureGrid:
         """Of a picture of this size. Raises PictureRefused for one that is too long and thin."""
@@ -68,3 +73,9 @@ class PatchLayout:
             grown = math.sqrt(self.least / (height * width))
             rows, columns = math.ceil(height * grown / edge), math.ceil(width * grown / edge)
         return PictureGrid(rows, columns, columns * edge, rows * edge)
+
+
+def _whole(number: Any) -> int:
+    if type(number) is not int or not number > 0:
+        raise ValueError(f"{str(number)[:40]!r} is no whole number above 0")
+    return number

@@ -22,17 +22,13 @@ Parts = list[str | dict[str, Any]]
 
 
 class QwenSeeingRenderer(Qwen25Renderer):
-    """Qwen3-VL's chat over a `tokenizers` file. ``thinks``: the prompt opens the thoughts of an answer, as that of its
-    thinking models does; thoughts before the last question are left out of a prompt that is written anew."""
+    """The chat of Qwen3-VL's instruct models over a `tokenizers` file."""
 
-    def __init__(self, tokenizer_file: Path, layout: PatchLayout, thinks: bool) -> None:
+    def __init__(self, tokenizer_file: Path, layout: PatchLayout) -> None:
         super().__init__(tokenizer_file, None)
         self.layout = layout
         self.placeholder = self._special(_SEEN)
         self._before, self._behind = [self._special(_OPENS)], [self._special(_CLOSES)]
-        if thinks:
-            self._opening = [self._start, *self.encode("assistant\n<think>\n")]
-        self._thinks = thinks
 
     def render(
         self, messages: list[Message], *, tools: list[ToolSpec] | None = None, add_generation_prompt: bool = False
@@ -42,7 +38,7 @@ class QwenSeeingRenderer(Qwen25Renderer):
         told = bool(messages) and messages[0]["role"] == "system"
         offered = described(tools)
         if told or offered:
-            system = words_in(messages[0]) + offered if told else offered.lstrip("\n")
+            system = _words(messages[0]) + offered if told else offered.lstrip("\n")
             self._turn(rendered, 0 if told else -1, "system", system)
         self._turns(rendered, messages, start=int(told))
         if add_generation_prompt:
@@ -65,16 +61,18 @@ class QwenSeeingRenderer(Qwen25Renderer):
                     i += 1
                 self._parted(rendered, i - 1, "user", parts)
                 continue
-            if message["role"] == "assistant":
-                self._turn(rendered, i, "assistant", self._thought(message, i > asked) + self._answer_text(message))
+            if message["role"] == "user":
+                self._parted(rendered, i, "user", _parts(message))
+            elif message["role"] == "assistant":
+                self._turn(rendered, i, "assistant", self._said(message, i > asked))
             else:
-                self._parted(rendered, i, message["role"], _parts(message))
+                self._turn(rendered, i, message["role"], _words(message))
             i += 1
 
-    def _thought(self, message: Message, kept: bool) -> str:
-        """What stands in front of an answer of its thoughts."""
-        said: Any = message.get("reasoning_content")
-        return f"<think>\n{said.strip(chr(10))}\n</think>\n\n" if self._thinks and kept and said else ""
+    def _said(self, message: Message, lately: bool) -> str:
+        """What an answer says; ``lately``: since the last question."""
+        _words(message)
+        return self._answer_text(message)
 
     def _parted(self, rendered: RenderedPieces, index: int, role: str, parts: Parts) -> None:
         """A turn of words and pictures: what stands between two marks is one text."""
@@ -102,6 +100,52 @@ class QwenSeeingRenderer(Qwen25Renderer):
         sizes = {"width": width, "height": height, "shown_width": grid.width, "shown_height": grid.height}
         ids = [self.placeholder] * (grid.rows * grid.columns)
         rendered.see(ids, index, sha256, sizes | {"placeholder": self.placeholder})
+
+
+class QwenThinkingRenderer(QwenSeeingRenderer):
+    """The same of its thinking models: the prompt opens the thoughts of an answer. Those from before the last question
+    are left out of a prompt that is written anew."""
+
+    def __init__(self, tokenizer_file: Path, layout: PatchLayout) -> None:
+        super().__init__(tokenizer_file, layout)
+        self._opening = [*self._opening, *self.encode("<think>\n")]
+
+    def answer_ids(self, message: Message) -> list[int]:
+        """The ids with which the model would have given this answer, whose thoughts the prompt has opened."""
+        thought, said = _thought(message), self._answer_text(message).lstrip("\n")
+        return [*self.encode(f"{thought}\n</think>\n\n{said}"), self._end]
+
+    def bridge_to_next_turn(
+        self,
+        previous_prompt_ids: list[int],
+        previous_completion_ids: list[int],
+        new_messages: list[Message],
+        *,
+        tools: list[ToolSpec] | None = None,
+    ) -> RenderedTokens | None:
+        """As ever; None behind an answer that was cut off in its thoughts, which would stay open."""
+        if "</think>" not in self.tokenizer.decode(previous_completion_ids, skip_special_tokens=False):
+            return None
+        return super().bridge_to_next_turn(previous_prompt_ids, previous_completion_ids, new_messages, tools=tools)
+
+    def _said(self, message: Message, lately: bool) -> str:
+        said, thought = super()._said(message, lately), _thought(message)
+        kept = "<think>\n{}\n</think>\n\n{}"
+        return kept.format(thought, said.lstrip("\n")) if lately and thought else said
+
+
+def _thought(message: Message) -> str:
+    said: Any = message.get("reasoning_content")
+    return said.strip("\n") if isinstance(said, str) else ""
+
+
+def _words(message: Message) -> str:
+    """What a message says. Raises ValueError where it has a picture, for which its template has no place."""
+    if parts_of(message) is not None:
+        raise ValueError(
+            f"a picture in a message of the {message['role']}; they have a place in those of users and tools"
+        )
+    return words_in(message)
 
 
 def _parts(message: Message) -> Parts:

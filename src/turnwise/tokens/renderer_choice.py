@@ -8,6 +8,7 @@ conversations.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from turnwise.pictures.layout import PictureLayout
 from turnwise.pictures.patches import PatchLayout
 from turnwise.tokens.chatml import words_in
 from turnwise.tokens.qwen25 import Qwen25Renderer
-from turnwise.tokens.qwen_seeing import QwenSeeingRenderer
+from turnwise.tokens.qwen_seeing import QwenSeeingRenderer, QwenThinkingRenderer
 from turnwise.tokens.smolvlm import SmolVLMRenderer
 
 CONFIG_OF_TYPE: dict[str, type[Qwen3RendererConfig]] = {"qwen3": Qwen3RendererConfig, "qwen3_moe": Qwen3RendererConfig}
@@ -33,7 +34,9 @@ SWITCH = "enable_thinking"
 
 _CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": {"at": "it"}}}
 _TOOL = {"type": "function", "function": {"name": "look", "description": "looks", "parameters": {"type": "object"}}}
-PROBES: list[tuple[list[dict[str, Any]], list[dict[str, Any]] | None]] = [
+Probe = tuple[list[dict[str, Any]], list[dict[str, Any]] | None]
+"""A conversation, and the tools that are offered in it."""
+PROBES: list[Probe] = [
     ([{"role": "user", "content": "one"}], None),
     (
         [
@@ -54,6 +57,19 @@ PROBES: list[tuple[list[dict[str, Any]], list[dict[str, Any]] | None]] = [
         [_TOOL],
     ),
 ]
+THOUGHTS: list[Probe] = [
+    (
+        [
+            {"role": "user", "content": "one"},
+            {"role": "assistant", "content": "two", "reasoning_content": "old"},
+            {"role": "user", "content": "three"},
+            {"role": "assistant", "content": "four", "reasoning_content": "new", "tool_calls": [_CALL]},
+            {"role": "tool", "content": "five", "tool_call_id": "call_1"},
+        ],
+        [_TOOL],
+    ),
+]
+"""The same, of models whose answers may begin with thoughts."""
 
 
 def renderer_config(folder: Path, tokenizer: Any) -> RendererConfig | None:
@@ -85,19 +101,17 @@ def seeing_renderer(
     """Our own renderer for a model whose pictures are understood here. Raises ModelError for another template."""
     if isinstance(layout, PictureLayout):
         return _smolvlm_renderer(folder, tokenizer, layout)
-    for thinks in (False, True):
-        renderer = QwenSeeingRenderer(folder / "tokenizer.json", layout, thinks)
-        if tokenizer.chat_template and _writes_the_template(renderer, tokenizer):
+    tokenizer.chat_template = _template(folder, tokenizer)
+    for family in (QwenSeeingRenderer, QwenThinkingRenderer):
+        renderer = family(folder / "tokenizer.json", layout)
+        if tokenizer.chat_template and _writes_the_template(renderer, tokenizer, THOUGHTS):
             return renderer
     raise ModelError(f"the chat template of {folder} is not Qwen3-VL's, so that its pictures have no place in it")
 
 
 def _smolvlm_renderer(folder: Path, tokenizer: Any, layout: PictureLayout) -> SmolVLMRenderer:
     renderer = SmolVLMRenderer(folder / "tokenizer.json", layout)
-    older = folder / "chat_template.json"
-    template = tokenizer.chat_template
-    if not template and older.exists():
-        template = json.loads(older.read_text(encoding="utf-8")).get("chat_template")
+    template = _template(folder, tokenizer)
     for messages, tools in PROBES:
         if tools is not None:
             continue  # its template knows none
@@ -113,13 +127,21 @@ def _smolvlm_renderer(folder: Path, tokenizer: Any, layout: PictureLayout) -> Sm
     return renderer
 
 
+def _template(folder: Path, tokenizer: Any) -> Any:
+    """The folder's template, which older ones have in a file of its own."""
+    older = folder / "chat_template.json"
+    if tokenizer.chat_template or not older.exists():
+        return tokenizer.chat_template
+    return json.loads(older.read_text(encoding="utf-8")).get("chat_template")
+
+
 def _model_type(folder: Path) -> str | None:
     config = folder / "config.json"
     return json.loads(config.read_text(encoding="utf-8")).get("model_type") if config.exists() else None
 
 
-def _writes_the_template(renderer: Any, tokenizer: Any) -> bool:
-    for messages, tools in PROBES:
+def _writes_the_template(renderer: Any, tokenizer: Any, more: Sequence[Probe] = ()) -> bool:
+    for messages, tools in (*PROBES, *more):
         ids = renderer.render_ids(messages, tools=tools, add_generation_prompt=True)
         text = tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True, tokenize=False)
         if tokenizer.decode(ids) != text:

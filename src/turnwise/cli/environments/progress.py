@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -31,7 +32,7 @@ def shown(
     number, started = len(plays), time.monotonic()
     columns = (TextColumn("rollouts"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     bar = Progress(*columns, TimeRemainingColumn(), console=out) if out.is_terminal else None
-    with bar or nullcontext(), until_stopped(STOPPING, partial(_end_at_once, again)) as stop:
+    with bar or nullcontext(), until_stopped(STOPPING, partial(_end_at_once, again), (signal.SIGINT,)) as stop:
         task = None if bar is None else bar.add_task("", total=number)
         for each in rollouts.run(plays, parallel, stop):
             ended.append(each)
@@ -48,6 +49,7 @@ def shown(
 def _end_at_once(again: str) -> None:
     """End without waiting for anything: the next run takes away what is left, and plays again what was under way."""
     err.print(f"ended in the middle; after a minute {again} goes on", highlight=False, markup=False)
+    out.show_cursor()
     os._exit(ENDED_AT_ONCE)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from turnwise.cli.options import ConfigFile, Home, Set, out, read_config
 from turnwise.cli.stopping import until_stopped
+from turnwise.errors import TurnwiseError
 
 if TYPE_CHECKING:
     from turnwise.config import Config
@@ -72,7 +73,7 @@ def _fine_tune(settings: Config, data: Path, asked: SftSettings, anew: bool) -> 
     from turnwise.training.sft.course import SftStopped
     from turnwise.training.sft.run import SftTeller, fine_tune
 
-    with until_stopped("stopping; the same command goes on") as stop:
+    with until_stopped("stopping; the same command goes on", _end_at_once) as stop:
         try:
             version = fine_tune(settings, data, asked, stop, SftTeller(_say, _report), anew=anew)
         except SftStopped:
@@ -82,6 +83,10 @@ def _fine_tune(settings: Config, data: Path, asked: SftSettings, anew: bool) -> 
     _say(
         f"version {now} serves from now on; `turnwise versions rollback {base}` goes back to {base or 'the base model'}"
     )
+
+
+def _end_at_once() -> None:
+    raise TurnwiseError("ended in the middle; the same command goes on from the last checkpoint")
 
 
 def _report(at: SftProgress) -> None:

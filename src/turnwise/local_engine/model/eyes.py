@@ -40,7 +40,9 @@ class Eyes:
         lacking = [n for n in self._model.state_dict() if n.startswith(_PARTS) and n not in weights]
         if lacking:
             raise ModelError(f"the weights in {folder} have no {lacking[0]}, which would be random numbers")
-        self._model.to(dtype).load_state_dict(weights, strict=False)
+        for parameter in self._model.parameters():  # not the tower's frequencies, which stay in float32
+            parameter.data = parameter.data.to(dtype)
+        self._model.load_state_dict(weights, strict=False)
         self._model.eval().requires_grad_(False)
         self._sights = PictureFeatures(folder, partial(look, self._model))
 

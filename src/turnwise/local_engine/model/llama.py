@@ -27,6 +27,8 @@ from turnwise.models.architectures import LEAN, LEAN_BEHIND_EYES
 _STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 _MLP = ("gate_proj", "up_proj", "down_proj")
+OTHER_SECTION = (24, 20, 20)
+"""Of how many numbers of a head's half each axis is, as transformers has it for a folder that does not say."""
 _PACK_ROWS = 16
 """Batch size the layout is chosen for. Any other gives the same numbers, and here the same speed."""
 
@@ -246,7 +248,8 @@ def _rotations(config: Any, positions: int, dtype: torch.dtype) -> tuple[Tensor,
 def _axes(config: Any, dim: int) -> Tensor:
     """Of each number of a head [D], on which axis its position is counted: time, row and column interleaved."""
     axes = torch.zeros(dim // 2, dtype=torch.long)
-    section = (getattr(config, "rope_parameters", None) or {}).get("mrope_section") or ()
+    known = OTHER_SECTION if config.model_type in LEAN_BEHIND_EYES else ()
+    section = (getattr(config, "rope_parameters", None) or {}).get("mrope_section") or known
     for axis, count in tuple(enumerate(section))[1:]:
         axes[axis : 3 * count : 3] = axis
     return torch.cat((axes, axes))

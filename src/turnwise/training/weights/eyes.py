@@ -25,13 +25,17 @@ class PolicyEyes:
         self._model: Any = model
         self._store = store
         self._sights = PictureFeatures(folder, self._look)
+        self._shapes: dict[str, tuple[int, tuple[int, int] | None]] = {}
+        """Of each picture that was looked at, as how many ids it is seen, and of how many rows and columns."""
 
     def of(self, sha256: str) -> Sight:
         """What is seen in a picture. Raises PictureLost and PictureRefused."""
         if self._store is None:
             raise PictureLost(f"the picture {sha256[:12]}… is nowhere: this policy was given no home")
         store = self._store
-        return self._sights.of(sha256, lambda: store.read(sha256))
+        sight = self._sights.of(sha256, lambda: store.read(sha256))
+        self._shapes[sha256] = len(sight), sight.grid
+        return sight
 
     def fault(self, sample: Sample) -> str | None:
         """Why a sample's pictures cannot be trained on; None where they can. A file is looked at anew."""
@@ -39,7 +43,7 @@ class PolicyEyes:
             if self._store is not None:
                 for picture in sample.pictures:
                     self._store.read(picture.sha256)
-            counts = [len(self.of(picture.sha256)) for picture in sample.pictures]
+            counts = [self._shape(picture.sha256)[0] for picture in sample.pictures]
         except (PictureLost, PictureRefused) as e:
             return str(e)
         return misplaced(sample.prompt_ids, sample.pictures, counts)
@@ -67,7 +71,12 @@ class PolicyEyes:
 
     def grids(self, row: Row) -> dict[str, tuple[int, int]]:
         """Of how many rows and columns each picture of a row is; none where they have no positions of their own."""
-        return {sha256: grid for sha256 in row.shown if (grid := self.of(sha256).grid) is not None}
+        return {sha256: grid for sha256 in row.shown if (grid := self._shape(sha256)[1]) is not None}
+
+    def _shape(self, sha256: str) -> tuple[int, tuple[int, int] | None]:
+        if sha256 not in self._shapes:
+            self.of(sha256)
+        return self._shapes[sha256]
 
     def _look(self, made: Mapping[str, Any]) -> Sight:
         return look(self._model, made, next(self._model.parameters()).device)

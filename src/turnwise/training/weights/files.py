@@ -21,7 +21,7 @@ FULL_CONFIG = "config.json"
 META = "meta.json"
 TEXT_FILES = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "chat_template*", "LICENSE*")
 """What a model folder needs beside weights and settings; copied where it is there."""
-PICTURE_FILES = ("preprocessor_config.json", "processor_config.json")
+PICTURE_FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 """The same, of a model that sees pictures."""
 
 
