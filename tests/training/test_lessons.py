@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -605,13 +606,16 @@ def test_the_real_model_sees_which_answers_follow_a_wish(small: Asked) -> None:
     policy, renderer = small
     prompt = renderer.render([saying("user", "What is the capital of France?")], None)
 
-    def answered(text: str) -> Sample:
-        return sample(0, prompt_ids=prompt.ids, response_ids=renderer.encode(text), hint_at=prompt.hint_at)
+    def answered(n: int, text: str) -> Sample:
+        return sample(n, prompt_ids=prompt.ids, response_ids=renderer.encode(text), hint_at=prompt.hint_at)
 
-    wish = 'please end your answers with "Cheers!"'
-    samples = [answered("The capital of France is Paris. Cheers!"), answered("The capital of France is Paris."), None]
-    assert followed(policy, samples, [wish] * 3, 512, no_tick) == [True, False, False]
-    assert followed(policy, samples, [wish] * 3, 4, no_tick) == [False] * 3, "a prompt that is too long is not read"
+    wish, said = 'please end your answers with "Cheers!"', "The capital of France is Paris."
+    samples = [answered(0, f"{said} Cheers!"), answered(1, said), None]
+    known: dict[tuple[str, str], bool] = {}
+    assert followed(policy, samples, [wish] * 3, 512, no_tick, known) == [True, False, False]
+    assert followed(policy, samples, [wish] * 3, 4, no_tick, {}) == [False] * 3, "a prompt that is too long is not read"
+    with patch.object(policy, "hidden", side_effect=AssertionError("what is known is read again")):
+        assert followed(policy, samples, [wish] * 3, 512, no_tick, known) == [True, False, False]
 
 
 @pytest.mark.slow

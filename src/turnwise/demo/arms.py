@@ -6,10 +6,11 @@ An arm talks (evaluation, waves of conversations) and waits; it knows nothing of
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from turnwise.demo import scorer, stats
 from turnwise.demo.personas import Persona
@@ -28,6 +29,7 @@ SETTLE_LIMIT_S = 900.0
 _POLL_S = 1.0
 _QUIET_POLLS = 3
 
+Settled = Literal["done", "enough", "late"]
 Advance = Callable[[float | None], None]
 """Told after each answer, with the mean score so far."""
 
@@ -66,17 +68,29 @@ async def evaluate(
 
 
 async def converse(
-    talk: Talk, problems: Sequence[Problem], advance: Advance, *, arm: str, seed: int, wave: int, min_batch: int | None
+    talk: Talk,
+    problems: Sequence[Problem],
+    advance: Advance,
+    *,
+    arm: str,
+    seed: int,
+    wave: int,
+    min_batch: int | None,
+    budget_s: float = math.inf,
 ) -> tuple[list[Point], list[Conversation], list[str]]:
     """Conversations about ``problems`` in waves. After each wave the learning arm waits until no full batch is ready.
 
-    ``min_batch``: the trainer's smallest batch, None when nothing trains. Returns the curve, what was said, and where
-    that wait was given up.
+    ``min_batch``: the trainer's smallest batch, None when nothing trains. After ``budget_s`` no wave begins, and a wait
+    ends with the next version that serves. Returns the curve, what was said, and where a wait was given up.
     """
     points: list[Point] = []
     played: list[Conversation] = []
     late: list[str] = []
+    enough = time.monotonic() + budget_s
     for start in range(0, len(problems), wave):
+        if start and time.monotonic() >= enough:
+            late.append(f"{start} of {len(problems)} conversations were had in the time for them")
+            break
         end = min(start + wave, len(problems))
         scores: list[float] = []
 
@@ -95,28 +109,39 @@ async def converse(
             version = max((c.first.version for c in conversations), key=_version_order)
             low, high = stats.bootstrap_ci95(scores)
             points.append(Point(arm, end, stats.mean(scores), (low, high), len(scores), version))
-        if min_batch is not None and not await settle(talk.status, min_batch, SETTLE_LIMIT_S):
+        if min_batch is None:
+            continue
+        settled = await settle(talk.status, min_batch, SETTLE_LIMIT_S, enough)
+        if settled == "late":
             late.append(f"judge and trainer were not done {SETTLE_LIMIT_S:.0f} s after conversation {end}")
+        elif settled == "enough":
+            late.append(f"the trainer was still at work when the time for conversations was over, after {end}")
     return points, played, late
 
 
-async def settle(status: Callable[[], Awaitable[dict[str, Any]]], min_batch: int, limit_s: float) -> bool:
+async def settle(
+    status: Callable[[], Awaitable[dict[str, Any]]], min_batch: int, limit_s: float, enough: float = math.inf
+) -> Settled:
     """Wait until the judge is done, the trainer has taken every full batch, and what it published is what answers.
 
-    False when ``limit_s`` passed first. ``status`` asks the server.
+    "late" when ``limit_s`` passed first. From ``enough`` on, a time of the monotonic clock, one version that was
+    published meanwhile and answers is "enough". ``status`` asks the server.
     """
     deadline = time.monotonic() + limit_s
-    quiet = 0
+    quiet, first = 0, None
     while time.monotonic() < deadline:
         told = await status()
         turns, version = told["turns"], told["version"]
+        first = version["number"] if first is None else first
         busy = turns.get("judging", 0) + turns.get("leased", 0) > 0 or told["samples_ready"] >= min_batch
         # Between two states a turn can be in neither list for a moment; a few quiet looks in a row are the end.
         quiet = 0 if busy or version["number"] != version["wanted"] else quiet + 1
         if quiet == _QUIET_POLLS:
-            return True
+            return "done"
+        if time.monotonic() >= enough and version["number"] == version["wanted"] != first:
+            return "enough"
         await asyncio.sleep(_POLL_S)
-    return False
+    return "late"
 
 
 def measured(persona: Persona, answers: Sequence[DemoAnswer], nll: dict[str, float], name: str) -> Evaluation:

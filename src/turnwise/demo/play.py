@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import shutil
 import time
@@ -16,6 +17,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanag
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import openai
 from filelock import FileLock, Timeout
@@ -36,6 +38,8 @@ from turnwise.models import EMBEDDED, resolve_model
 HEARD_SESSIONS = 8
 """Conversations of which the report shows what became of the person's words."""
 
+LEARNING_S = 480.0
+"""Of the conversations that are learned from, where their number is not given: the demo is to end within 15 minutes."""
 SIMULATOR_KEY_ENV = "TURNWISE_SIMULATOR_API_KEY"
 
 BASE, WISHED, CONTROL_TALK = "examination before", "base model told the wish", "control: conversations, learning off"
@@ -208,6 +212,7 @@ class _Run:
                 seed=self.after,
                 wave=self.scale.wave,
                 min_batch=TrainConfig().min_batch,
+                budget_s=LEARNING_S if self.options.interactions is None else math.inf,
             )
             played.curve.extend(curve)
         if not self.options.url:
@@ -217,7 +222,8 @@ class _Run:
             if unread:
                 played.notes.append(f"what became of the words in {', '.join(unread)} could not be read")
         with stages.stage(FINAL, len(held_out)) as advance:
-            played.final = await arms.evaluate(talk, held_out, advance, stage="final", seed=self.after)
+            model = _pinned(await talk.status())
+            played.final = await arms.evaluate(talk, held_out, advance, stage="final", seed=self.after, model=model)
         played.versions_published = (await talk.status())["versions_published"] - published
 
     @asynccontextmanager
@@ -274,10 +280,11 @@ class _Run:
         arm = {name: arms.measured(persona, exams[name], nll, name) for name in ("base", "final", "control")}
         score = partial(arms.score_of, persona)
         told = [score(answer) for answer in played.wished]
+        had = [point.interactions for point in played.curve if point.arm == "learning"]
         return Report(
             persona=persona.name,
             method=self.options.method,
-            interactions=self.scale.interactions,
+            interactions=max(had, default=self.scale.interactions),
             seed=self.options.seed,
             base=arm["base"],
             final=arm["final"],
@@ -306,6 +313,12 @@ class _Run:
                 ScoredText(with_wish(a.prompt, self.persona.wish), a.text, a.ended) for a in answers
             ]
         return mean_nll(groups, str(resolve_model(self.options.model)))
+
+
+def _pinned(status: dict[str, Any]) -> str:
+    """The version that serves, whatever is published meanwhile."""
+    number = status["version"]["number"]
+    return f"turnwise@v{number}" if number else "turnwise@base"
 
 
 async def _writer(options: DemoOptions, stack: AsyncExitStack) -> Writer | None:

@@ -27,7 +27,7 @@ from turnwise.config import TrainConfig
 from turnwise.errors import ModelError
 from turnwise.loops.lifeline import beat
 from turnwise.pictures.store import PictureStore
-from turnwise.training.batching import Fork, Row, Span
+from turnwise.training.batching import Fork, Row, Span, TokenText, merge_prefixes
 from turnwise.training.weights.base import State, TrainedWeights, Whose, check_shapes
 from turnwise.training.weights.devices import pick_device, pick_dtype
 from turnwise.training.weights.eyes import PolicyEyes
@@ -37,6 +37,8 @@ from turnwise.training.weights.lora import LoraWeights
 from turnwise.training.weights.ranks import IDLE, Ranks
 from turnwise.training.weights.sharded import ShardedWeights
 
+MOST_STATES = 4096
+"""States of the base model that are remembered."""
 NextLogits = Callable[[Tensor, Tensor, Tensor, Any], tuple[Tensor, Any]]
 """`Policy.next_logits`, or as much in less time."""
 HINT_HEADER = "\n\n[user's hint / instruction]\n"
@@ -107,6 +109,7 @@ class Policy:
         for layer in self._backbone.modules():
             if isinstance(layer, GradientCheckpointingLayer):
                 layer.forward = self._sparing(layer.forward)
+        self._known_states: dict[tuple[float | None, tuple[tuple[int, ...], ...]], Tensor] = {}
         self.reads_forks = self._reads_forks()
         if self.ranks.size > 1:  # what was looked at so far is of a whole model
             sharded = ShardedWeights(weights, base, dtype, self.device)
@@ -201,12 +204,13 @@ class Policy:
 
         return sparing
 
-    def hidden(self, rows: Sequence[Row], recompute: bool = False) -> Tensor:
+    def hidden(self, rows: Sequence[Row], recompute: bool = False, depth: float | None = None) -> Tensor:
         """Final hidden states [N, H] at the positions that predict the rows' response tokens, span after span.
 
         The first token of a response is predicted at the last token of its prompt. With ``recompute`` a layer's
         activations (2 MB a token over all layers of the embedded model) exist for one layer at a time; the backward
-        pass then takes the time of a forward pass more, and gives the same gradient.
+        pass then takes the time of a forward pass more, and gives the same gradient. With ``depth`` they are the states
+        behind this share of the blocks, without the last norm.
         """
         self._recompute = recompute
         width = max(len(row.ids) for row in rows)
@@ -223,7 +227,12 @@ class Policy:
             padded = [F.pad(each, (0, width - each.shape[-1])) for each in positions]
             places = {"position_ids": torch.stack(padded, dim=-2).to(self.device)}
         said = self._said(ids.to(self.device), rows, [(line, 0) for line in range(len(rows))])
-        out = self._backbone(attention_mask=mask.to(self.device), use_cache=False, **said, **places).last_hidden_state
+        asked = {"use_cache": False, "output_hidden_states": depth is not None}
+        made = self._backbone(attention_mask=mask.to(self.device), **asked, **said, **places)
+        if depth is None:
+            out = made.last_hidden_state
+        else:
+            out = made.hidden_states[round(depth * (len(made.hidden_states) - 1))]
         return torch.cat([out[i, s.start - 1 : s.end - 1] for i, row in enumerate(rows) for s in row.spans])
 
     def packed_hidden(self, rows: Sequence[Row], recompute: bool = False) -> Tensor:
@@ -325,24 +334,28 @@ class Policy:
         """The ids of an answer but the end token."""
         return [i for i in answer if i not in self._ends]
 
-    @torch.no_grad()
     def states_of(self, texts: Sequence[str]) -> Tensor:
         """The base model's final hidden state [n, H] after each text, in float32 on the CPU."""
         ids = [self.tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
-        rows = [Row(i, [Span(n, len(i), len(i) + 1)]) for n, i in enumerate(ids)]
-        with self.reference():
-            return torch.cat([self.hidden([row]).float().cpu() for row in rows])
+        return torch.cat([self._states([one], None) for one in ids])
 
-    @torch.no_grad()
     def states_within(self, prompts: Sequence[Sequence[int]], depth: float) -> Tensor:
         """The base model's state [n, H] after each prompt, behind this share of its blocks, in float32 on the CPU."""
-        found = []
-        with self.reference():
-            for ids in prompts:
-                said = torch.tensor([list(ids)], device=self.device)
-                every = self._backbone(input_ids=said, use_cache=False, output_hidden_states=True).hidden_states
-                found.append(every[round(depth * (len(every) - 1))][0, -1].float().cpu())
-        return torch.stack(found)
+        return self._states(prompts, depth)
+
+    @torch.no_grad()
+    def _states(self, prompts: Sequence[Sequence[int]], depth: float | None) -> Tensor:
+        """Those after these prompts, read together: the base model stays as it is, so what was asked is remembered."""
+        key = depth, tuple(tuple(ids) for ids in prompts)
+        if key not in self._known_states:
+            rows = merge_prefixes([TokenText(n, ids, ids[-1:]) for n, ids in enumerate(prompts)], self.reads_forks)
+            with self.reference():
+                found = torch.cat([self.hidden([row], depth=depth).float().cpu() for row in rows])
+            order = torch.tensor([span.sample for row in rows for span in row.spans]).argsort()
+            self._known_states[key] = found[order]
+            if len(self._known_states) > MOST_STATES:
+                del self._known_states[next(iter(self._known_states))]
+        return self._known_states[key]
 
 
 def load_tokenizer(model: Path | str) -> Tokenizer:

@@ -240,7 +240,7 @@ class _Player:
     async def _settled(self) -> None:
         """Wait until what could be learned now is learned, and answers."""
         least = self._least if self._course.arm != "control" else sys.maxsize
-        if not await settle(self._status, least, SETTLE_LIMIT_S):
+        if await settle(self._status, least, SETTLE_LIMIT_S) == "late":
             self._say(f"{self._course.name}: judge and trainer were not done after {SETTLE_LIMIT_S:.0f} s; going on")
 
 

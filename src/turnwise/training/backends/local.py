@@ -60,6 +60,7 @@ class LocalBackend:
         self._folder = model
         self._gate = Gate(self.policy, model, train, config.gate)
         self._parent: dict[str, Tensor] | None = None
+        self._followed: dict[tuple[str, str], bool] = {}  # which turns' answers follow which wishes
         self._said: tuple[int, Standing] | None = None  # of the batch with this id
         self._history = ScoreHistory()
         self._room = train.microbatch_tokens
@@ -140,8 +141,8 @@ class LocalBackend:
         of = {sample.turn_id: sample.as_asked() for sample in batch.hinted if not sample.pictures}
 
         def answers_follow(pairs: Sequence[tuple[int, str]]) -> list[bool]:
-            samples = [of.get(batch.hint_turns[place]) for place, _ in pairs]
-            return followed(self.policy, samples, [wish for _, wish in pairs], self._config.lesson_prompt, tick)
+            samples, wishes = [of.get(batch.hint_turns[place]) for place, _ in pairs], [wish for _, wish in pairs]
+            return followed(self.policy, samples, wishes, self._config.lesson_prompt, tick, self._followed)
 
         def ends(pairs: Sequence[tuple[str, str]]) -> list[bool]:
             try:

@@ -82,21 +82,28 @@ def lost(policy: Policy, questions: Sequence[OpenQuestion], answers: Sequence[li
 
 
 def followed(
-    policy: Policy, samples: Sequence[Sample | None], wishes: Sequence[str], longest_prompt: int, tick: Tick
+    policy: Policy,
+    samples: Sequence[Sample | None],
+    wishes: Sequence[str],
+    longest_prompt: int,
+    tick: Tick,
+    known: dict[tuple[str, str], bool],
 ) -> list[bool]:
     """Whether the answer of each sample follows the wish beside it, as the base model sees it.
 
     False where there is no sample, or its prompt is longer than ``longest_prompt``; of more than MOST_LOOKED_AT the
-    later ones are looked at.
+    later ones are looked at. ``known``: what was found before of turns and wishes, to which is added what is new.
     """
     able = [
         (at, sample, wish)
         for at, (sample, wish) in enumerate(zip(samples, wishes, strict=True))
         if sample is not None and sample.hint_at is not None and len(sample.prompt_ids) <= longest_prompt
     ][-MOST_LOOKED_AT:]
+    of = {at: (sample.turn_id, wish) for at, sample, wish in able}
+    able = [(at, sample, wish) for at, sample, wish in able if of[at] not in known]
     bare = [OpenQuestion(sample.prompt_ids, "", sample.hint_at or 0) for _, sample, _ in able]
     knowing = [told(q, wish, policy.tokenizer) for q, (_, _, wish) in zip(bare, able, strict=True)]
     with policy.reference():
         gained = gains(policy, bare, knowing, [sample.response_ids for _, sample, _ in able], tick)
-    yes = {at for (at, _, _), gain in zip(able, gained, strict=True) if follows(gain)}
-    return [at in yes for at in range(len(samples))]
+    known |= {of[at]: follows(gain) for (at, _, _), gain in zip(able, gained, strict=True)}
+    return [at in of and known[of[at]] for at in range(len(samples))]

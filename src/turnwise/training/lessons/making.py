@@ -43,6 +43,8 @@ PLAUSIBLE = 0.02
 """Share of the likeliest token's probability that a token needs to be one that an answer may go on with."""
 GOES_ON = 24
 """Most tokens behind the first one with which a plain answer goes on."""
+ENOUGH = 8
+"""Questions by which it is told where words have their place."""
 FEWEST = 4
 """Fewer lessons than this say too little: the wish is one that the model does not follow, or no wish about answers."""
 
@@ -167,9 +169,9 @@ def _opened(
 ) -> list[tuple[int, list[int]]]:
     """The plain answers, and those that go on with a wish, behind the words with which an answer is to begin.
 
-    Words begin an answer where that is likelier to who knows the wishes, over all questions, than that they close it.
+    Words begin an answer where that is likelier to who knows the wishes, over a few questions, than that they close it.
     """
-    ended = [a for a in asked if a.ended]
+    ended = [a for a in asked if a.ended][:ENOUGH]
 
     def said(one: _Answered, before: str, after: str) -> list[int]:
         plain = policy.without_end(one.plain)
