@@ -215,8 +215,14 @@ mutate: install ## change training/ and judges/ a line at a time: does a test no
 check: install ## lint, types, import contracts and the fast tests: under two minutes
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
+	@$(MAKE) --no-print-directory -j2 types narrow
+
+.PHONY: types narrow
+types:
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-logo
+
+narrow:
 	$(PYTEST) --narrow -m "not slow and not wide and not long and not widest and not clients and not vllm and not tinker" -n 2
 
 .PHONY: format
