@@ -214,10 +214,10 @@ def test_where_memory_runs_out_passes_are_halved_and_the_update_goes_on(
     plain.claim_and_work()
     real = Policy.hidden
 
-    def little_memory(self: Policy, rows: list[Row], recompute: bool = False) -> torch.Tensor:
+    def little_memory(self: Policy, rows: list[Row], *given: Any, **more: Any) -> torch.Tensor:
         if torch.is_grad_enabled() and len(rows) * max(len(row.ids) for row in rows) > 66:
             raise torch.OutOfMemoryError
-        return real(self, rows, recompute)
+        return real(self, rows, *given, **more)
 
     monkeypatch.setattr(Policy, "hidden", little_memory)
     tight.claim_and_work()
