@@ -52,7 +52,7 @@ def test_pictures_that_do_not_fit_the_memory_are_looked_at_once_a_pass(
         looks.clear()
         with torch.no_grad():
             policy.hidden(rows)
-        assert len(looks) <= 3
+        assert 2 <= len(looks) <= 3, "one of them may be remembered"
 
 
 def test_what_is_remembered_does_not_wait_for_a_look(model: Path) -> None:  # noqa: F811

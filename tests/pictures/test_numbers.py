@@ -122,6 +122,17 @@ def test_an_engine_refuses_pictures_that_are_not_what_is_said_of_them(engine: Te
         assert refused.status_code == 400 and why in refused.json()["error"]["message"], refused.text
 
 
+def test_a_grid_whose_places_are_apart_is_refused(engine: TestClient, model: Path) -> None:
+    one = asked(model, 0, SMALL)
+    if one.pictures[0].end - one.pictures[0].start != len(one.pictures[0].places(one.prompt_ids)):
+        pytest.skip("this model's pictures have no rows and columns")
+    [picture] = one.pictures
+    ids = [*one.prompt_ids[: picture.start + 1], 5, *one.prompt_ids[picture.start + 1 :]]
+    told = features((replace(picture, end=picture.end + 1),), SMALL)
+    refused = engine.post("/v1/completions", json={"prompt": ids, "max_tokens": 1, "features": told})
+    assert refused.status_code == 400 and "must stand together" in refused.json()["error"]["message"], refused.text
+
+
 def test_merged_rows_have_the_gradient_of_the_whole_model_sample_by_sample(model: Path, store: PictureStore) -> None:
     policy, processor = Policy(model, train_config(), None, store), AutoImageProcessor.from_pretrained(model)
     for n, parameter in enumerate(policy.parameters()):  # an adapter that does something

@@ -64,14 +64,14 @@ class QwenSeeingRenderer(Qwen25Renderer):
             if message["role"] == "user":
                 self._parted(rendered, i, "user", _parts(message))
             elif message["role"] == "assistant":
+                _refuse_pictures(message)
                 self._turn(rendered, i, "assistant", self._said(message, i > asked))
             else:
                 self._turn(rendered, i, message["role"], _words(message))
             i += 1
 
     def _said(self, message: Message, lately: bool) -> str:
-        """What an answer says; ``lately``: since the last question."""
-        _words(message)
+        """What an answer says; ``lately``: since the last question, where it may say its thoughts as well."""
         return self._answer_text(message)
 
     def _parted(self, rendered: RenderedPieces, index: int, role: str, parts: Parts) -> None:
@@ -140,12 +140,17 @@ def _thought(message: Message) -> str:
 
 
 def _words(message: Message) -> str:
-    """What a message says. Raises ValueError where it has a picture, for which its template has no place."""
+    """What a message of words alone says. Raises ValueError."""
+    _refuse_pictures(message)
+    return words_in(message)
+
+
+def _refuse_pictures(message: Message) -> None:
+    """Raises ValueError where a message has a picture, for which the template has no place there."""
     if parts_of(message) is not None:
         raise ValueError(
             f"a picture in a message of the {message['role']}; they have a place in those of users and tools"
         )
-    return words_in(message)
 
 
 def _parts(message: Message) -> Parts:

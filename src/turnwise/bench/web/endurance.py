@@ -142,6 +142,7 @@ def _killed(kind: str, mark: str) -> bool:
 def endure(at_once: int, seconds: float, seed: int, say: Callable[[str], None]) -> Endured:
     """Play rounds of all troubles until the time is over. Raises TurnwiseError where there is no browser."""
     found, begun = Endured(), time.monotonic()
+    before = set(browser_processes())  # of whoever asked for the bench, where that one plays as well
     with TemporaryDirectory(prefix="turnwise-web-") as place, misbehaving_site() as site:
         config = load_config(None, {"home": Path(place)})
         with closing(Journal.open(config)) as journal:
@@ -155,9 +156,9 @@ def endure(at_once: int, seconds: float, seed: int, say: Callable[[str], None]) 
                     found.seconds, number = time.monotonic() - begun, number + 1
                     say(f"{found.seconds:.0f} s: {found.rollouts.total()} rollouts, {len(found.wrong)} faults found")
     until = time.monotonic() + GONE_S
-    while browser_processes() and time.monotonic() < until:
+    while (left := set(browser_processes()) - before) and time.monotonic() < until:
         time.sleep(0.2)
-    found.left = len(browser_processes())
+    found.left = len(left)
     if found.left:
         found.wrong.append(f"{found.left} processes of browsers were left at the end")
     return found

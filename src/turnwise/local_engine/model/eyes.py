@@ -74,6 +74,10 @@ def look_at(
         placed.append(PlacedPicture(sha256, start, end, eyes.placeholder, 0, 0, 0, 0))
     if fault := misplaced(prompt, placed, [len(sight) for sight in seen]):
         raise EngineError(f"features: {fault}", 400)
+    for at, sight in zip(placed, seen, strict=True):
+        where = at.places(prompt)
+        if sight.grid is not None and where[-1] - where[0] >= len(where):
+            raise EngineError("features: the placeholders of a picture with rows and columns must stand together", 400)
     return placed, tuple(SeenPicture(p.places(prompt), sight) for p, sight in zip(placed, seen, strict=True))
 
 
