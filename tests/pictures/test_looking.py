@@ -34,6 +34,28 @@ def test_the_engines_tower_in_bfloat16_sees_what_transformers_sees(model: Path) 
     assert ours.deeper is None or torch.equal(ours.deeper, theirs.deeper)  # type: ignore[arg-type]
 
 
+def test_it_is_the_same_by_a_release_that_gives_what_is_deeper_of_all_pictures_together(
+    model: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As transformers 5.17 does; ours gives a tensor for each picture. A stand-in for that release."""
+    whole = AutoModelForImageTextToText.from_pretrained(model)
+    made = AutoImageProcessor.from_pretrained(model)(images=[[pixels_of(RED)]], return_tensors="np")
+    apart = look(whole, made)
+    if apart.deeper is None:
+        pytest.skip("this tower gives nothing to deeper blocks")
+    own = whole.get_image_features
+
+    def together(*seen: Any) -> Any:
+        found = own(*seen)
+        found.deepstack_features = [f if torch.is_tensor(f) else torch.cat(list(f)) for f in found.deepstack_features]
+        return found
+
+    monkeypatch.setattr(whole, "get_image_features", together)
+    found = look(whole, made).deeper
+    assert found is not None and torch.equal(found, apart.deeper)
+
+
 def test_pictures_that_do_not_fit_the_memory_are_looked_at_once_a_pass(
     model: Path,  # noqa: F811
     store: PictureStore,  # noqa: F811

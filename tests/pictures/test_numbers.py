@@ -84,12 +84,12 @@ def features(pictures: tuple[PlacedPicture, ...], *files: bytes) -> dict[str, An
 
 def whole_model(model: Any, processor: Any, prompt: list[int], answer: list[int], *files: bytes) -> Tensor:
     """Log-probs of an answer, by the model as transformers runs it: ids and pixels in one call."""
-    seen = processor(images=[[Image.open(io.BytesIO(f)) for f in files]], return_tensors="pt")
-    ids = torch.tensor([prompt + answer])
+    seen = processor(images=[[Image.open(io.BytesIO(f)) for f in files]], return_tensors="pt").to(model.device)
+    ids = torch.tensor([prompt + answer], device=model.device)
     if "image_grid_thw" in seen:
         seen["mm_token_type_ids"] = (ids == model.config.image_token_id).int()
     logits = model(input_ids=ids, **seen).logits[0]
-    return logits.log_softmax(-1)[len(prompt) - 1 : -1].gather(1, torch.tensor(answer)[:, None])[:, 0]
+    return logits.log_softmax(-1)[len(prompt) - 1 : -1].gather(1, ids[0, len(prompt) :, None])[:, 0]
 
 
 def test_the_engine_samples_with_the_whole_models_logprobs_whatever_it_saw_before(
@@ -136,13 +136,14 @@ def test_a_grid_whose_places_are_apart_is_refused(engine: TestClient, model: Pat
 def test_merged_rows_have_the_gradient_of_the_whole_model_sample_by_sample(model: Path, store: PictureStore) -> None:
     policy, processor = Policy(model, train_config(), None, store), AutoImageProcessor.from_pretrained(model)
     for n, parameter in enumerate(policy.parameters()):  # an adapter that does something
-        parameter.data += 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(n))
+        noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(n))
+        parameter.data += 0.05 * noise.to(policy.device)
     files = [(RED, SMALL), (BLUE, SMALL), (RED, SMALL), (), (RED,)]
     samples = [asked(model, 2 * n, *some) for n, some in enumerate(files)]
     rows = merge_prefixes(texts_of(samples, range(len(samples))), policy.reads_forks)
     assert len(rows) == 1 and rows[0].forks, "they share what they have in common"
     order = [span.sample for row in rows for span in row.spans]
-    tokens = torch.tensor([i for n in order for i in samples[n].response_ids])
+    tokens = torch.tensor([i for n in order for i in samples[n].response_ids], device=policy.device)
     table = policy.logits(policy.hidden(rows)).log_softmax(-1)
     together = table.gather(1, tokens[:, None])[:, 0]
     together.sum().backward()
@@ -155,9 +156,10 @@ def test_merged_rows_have_the_gradient_of_the_whole_model_sample_by_sample(model
         if files[n]:
             found = whole_model(policy.model, processor, samples[n].prompt_ids, samples[n].response_ids, *files[n])
         else:
-            ids = torch.tensor([samples[n].prompt_ids + samples[n].response_ids])
-            logits = policy.model(input_ids=ids).logits[0].log_softmax(-1)[len(samples[n].prompt_ids) - 1 : -1]
-            found = logits.gather(1, torch.tensor(samples[n].response_ids)[:, None])[:, 0]
+            prompt, answer = samples[n].prompt_ids, samples[n].response_ids
+            ids = torch.tensor([prompt + answer], device=policy.device)
+            logits = policy.model(input_ids=ids).logits[0].log_softmax(-1)[len(prompt) - 1 : -1]
+            found = logits.gather(1, ids[0, len(prompt) :, None])[:, 0]
         found.sum().backward()
         alone += found.tolist()
     assert together.tolist() == pytest.approx(alone, abs=1e-5)
@@ -185,5 +187,6 @@ def test_a_hint_in_front_of_a_later_picture_moves_it(model: Path, store: Picture
     told = hinted_prompt(one.prompt_ids, one.hint, one.hint_at, policy.tokenizer)
     with torch.no_grad():
         expected = whole_model(policy.model, processor, told, one.response_ids, RED, SMALL)
-        teacher = policy.logits(signal.teacher).log_softmax(-1).gather(1, torch.tensor(one.response_ids)[:, None])[:, 0]
+        answer = torch.tensor(one.response_ids, device=policy.device)
+        teacher = policy.logits(signal.teacher).log_softmax(-1).gather(1, answer[:, None])[:, 0]
     assert teacher.tolist() == pytest.approx(expected.tolist(), abs=1e-5)

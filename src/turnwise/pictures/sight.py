@@ -38,7 +38,8 @@ def look(model: Any, made: Mapping[str, Any], device: torch.device | str = "cpu"
         seen = model.get_image_features(torch.from_numpy(made["pixel_values"]).to(device), grid.to(device))
         merged = model.config.vision_config.spatial_merge_size
         _, rows, columns = grid[0].tolist()
-        deeper = torch.stack([of_block[0] for of_block in seen.deepstack_features])
+        # A tensor for all pictures together, or one for each of them: transformers' releases differ.
+        deeper = torch.stack([f if isinstance(f, Tensor) else f[0] for f in seen.deepstack_features])
         return Sight(seen.pooler_output[0].detach(), deeper.detach(), (rows // merged, columns // merged))
     tiles = torch.from_numpy(made["pixel_values"][0])[None].to(device)
     shown = torch.from_numpy(made["pixel_attention_mask"][0]).bool()[None].to(device)
