@@ -168,11 +168,12 @@ def run_in(folder: Path, seed: int, solved: dict[str, float], switches: Switches
 def test_runs_are_pooled_by_recipe(tmp_path: Path) -> None:
     one = run_in(tmp_path / "one", 0, {"sft": 0.0, "rl": 1.0})
     two = run_in(tmp_path / "two", 1, {"sft": 0.5, "rl": 0.5})
-    other = run_in(tmp_path / "other", 0, {"rl": 1.0}, Switches(sft_epochs=0))
+    other = run_in(tmp_path / "other", 0, {"rl": 0.5}, Switches(sft_epochs=0))
     recipe, runs = read_runs([one, two, other])
     assert [(each.label, list(each.seeds)) for each in runs] == [("as it is", [0, 1]), ("sft_epochs = 0", [0])]
     text = as_table(recipe, runs)
     assert "| sft | 0.25 (0.00 to 0.50) |" in text and "| sft → rl | +0.50 (+0.00 to +1.00) |" in text
+    assert "| rl as it is → rl sft_epochs = 0 | -0.50 (-0.50 to -0.50) |" in text, "of seed 0 alone"
     draw_runs(recipe, runs, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(DataError, match="seed 0"):

@@ -78,7 +78,10 @@ def _plain(value: object) -> str:
 
 
 def as_table(recipe: StreamRecipe, runs: Sequence[StreamRuns]) -> str:
-    """Shares and changes, pooled over the tasks of all seeds, with their intervals."""
+    """Shares and changes, pooled over the tasks of all seeds, with their intervals.
+
+    What each recipe comes to beside the first one is paired over the tasks of the seeds that both were played with.
+    """
     text: list[str] = []
     for each in runs:
         rows = [
@@ -94,6 +97,10 @@ def as_table(recipe: StreamRecipe, runs: Sequence[StreamRuns]) -> str:
             for one, two in CHANGES
             if all(any((name, part) in each.episodes for part in PARTS) for name in (one, two))
         ]
+        if each is not runs[0]:
+            beside = [change(runs[0].episodes.get(("rl", p), []), each.episodes.get(("rl", p), [])) for p in PARTS]
+            if any(beside):
+                rows.append((f"rl {runs[0].label} → rl {each.label}", *map(signed, beside)))
         seeds = ", ".join(map(str, sorted(each.seeds)))
         text += [f"{each.label}; seeds {seeds}", "", *table(("examination", *titles(recipe)), rows), ""]
     return "\n".join(text)
