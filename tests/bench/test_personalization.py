@@ -21,7 +21,7 @@ from turnwise.bench.personalization.persons import (
     says_nothing,
     words_at_most,
 )
-from turnwise.bench.personalization.play import Course, Examined, answers_of, play
+from turnwise.bench.personalization.play import Course, Examined, _Player, answers_of, play, talk_of
 from turnwise.bench.personalization.run import PersonalizationOptions, bench_personalization, share_met
 from turnwise.bench.personalization.unseen import UNSEEN
 from turnwise.demo.questions import HELD_OUT, KEPT_ASIDE, TALKED
@@ -50,7 +50,8 @@ def test_a_wish_is_met_or_missed(wish: Wish, met: str, missed: str) -> None:
 
 
 def test_an_empty_answer_meets_no_wish_but_that_for_leaving_something_out() -> None:
-    wishes = {wish for person in (*DEVELOPMENT, *UNSEEN) for wish in (*person.wishes, *person.later)}
+    people = (*DEVELOPMENT, *UNSEEN)
+    wishes = {wish for person in people for some in (person.wishes, *person.later) for wish in some}
     assert {wish.name for wish in wishes if wish.met("")} <= {"no cheers"}
     assert not words_at_most(3)("")
     assert not lower_case("1 2 3")
@@ -113,6 +114,54 @@ def test_points_are_played_once_and_belong_to_their_model(tmp_path: Path, model_
 
     file.write_text(json.dumps({**json.loads(written), "met": {"cheers": 0.5}})[:-9], encoding="utf-8")  # cut by a kill
     assert play(course, tmp_path, said.append)[0].met == points[0].met
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_course_that_was_ended_in_the_middle_goes_on_in_its_home(
+    tmp_path: Path, model_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_tiny_model(tmp_path / "tiny", model_dir)
+    course = Course(DEVELOPMENT[0], 0, "control", 2, str(model), every=2)
+    talked: list[int] = []
+    converse = _Player._converse
+
+    async def ends(self: _Player, number: int) -> None:
+        talked.append(number)
+        if len(talked) == 4:
+            raise KeyboardInterrupt
+        await converse(self, number)
+
+    monkeypatch.setattr(_Player, "_converse", ends)
+    with pytest.raises(KeyboardInterrupt):
+        play(course, tmp_path, lambda text: None)
+    file = tmp_path / f"{course.name}.jsonl"
+    before = file.read_bytes()
+    with answers_of(file).open("a", encoding="utf-8") as out:  # of an examination whose point was not written
+        out.write(json.dumps({"conversations": 16, "said": "unasked", "question": "?", "answer": "!"}) + "\n")
+    with file.open("a", encoding="utf-8") as out:
+        out.write('{"conversations": 16, "met"')
+    points = play(course, tmp_path, lambda text: None)
+    assert [p.conversations for p in points] == [0, 16] and file.read_bytes().startswith(before)
+    assert talked == [0, 1, 2, 3, *range(3, 16)], "the one that was cut is had again, the others are not"
+    assert talk_of(file).read_text(encoding="utf-8").split() == ["0", "1", "2", "again", *map(str, range(3, 16))]
+    asked = [json.loads(line) for line in answers_of(file).read_text(encoding="utf-8").splitlines()]
+    assert len(asked) == 3 * len(HELD_OUT) and {"?"}.isdisjoint(one["question"] for one in asked)
+    assert points[1].home_mb > 0 and points[1].seconds > points[0].seconds
+    assert not (tmp_path / f"home-{course.name}").exists()
+
+
+def test_wishes_change_and_come_again() -> None:
+    restless = next(p for p in DEVELOPMENT if p.name == "restless")
+    wished = [[w.name for w in restless.wishes_at(n)] for n in (0, 39, 40, 80, 120, 159, 160)]
+    assert wished == [["cheers"], ["cheers"], ["brief"], ["ahoy"], ["example"], ["example"], ["cheers"]]
+    back = next(p for p in UNSEEN if p.later)
+    assert [[w.name for w in back.wishes_at(n)] for n in (23, 24, 99)] == [
+        ["over and out"],
+        ["dear friend"],
+        ["dear friend"],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,8 @@ def bench_personalization(
     persons: Annotated[str, typer.Option(help="'unseen', 'development', or names with commas.")] = "unseen",
     arms: Annotated[str, typer.Option(help="Ways of learning, with commas.")] = "combined,opd,binary,control",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each person and way of learning.")] = 5,
-    updates: Annotated[int, typer.Option(min=1, max=64, help="Waves of eight conversations.")] = 16,
+    updates: Annotated[int, typer.Option(min=1, max=1000, help="Waves of eight conversations.")] = 16,
+    every: Annotated[int, typer.Option(min=1, help="Waves between two examinations.")] = 1,
     out_folder: Annotated[
         Path, typer.Option("--out", help="Where points and curves go; what is there is kept.")
     ] = Path("personalization-out"),
@@ -163,7 +164,7 @@ def bench_personalization(
     from turnwise.bench.personalization.run import PersonalizationOptions, bench_personalization
 
     model = str(read_config(config, home, sets).model.path)
-    options = PersonalizationOptions(model, out_folder.absolute(), persons, arms, seeds, updates)
+    options = PersonalizationOptions(model, out_folder.absolute(), persons, arms, seeds, updates, every)
     finish_bench(bench_personalization(options, lambda text: err.print(text, highlight=False)), write)
 
 

@@ -33,9 +33,11 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody with one or two wishes. From conversation ``changes_at`` on, ``later`` are the wishes.
+    """Somebody with one or two wishes, for all conversations or for so many of them.
 
-    ``examination`` are questions that they never talk about, with the words of right answers.
+    After ``change_after`` conversations the wishes are the first of ``later``, after as many again the next, and behind
+    the last one that one stays, or with ``begins_again`` the first ones return. ``examination`` are questions that they
+    never talk about, with the words of right answers.
     """
 
     name: str
@@ -46,13 +48,16 @@ class Person:
         "thanks, exactly right",
         "lovely, that's it",
     )
-    later: tuple[Wish, ...] = ()
-    changes_at: int = 0
+    later: tuple[tuple[Wish, ...], ...] = ()
+    change_after: int = 0
+    begins_again: bool = False
     examination: tuple[tuple[str, tuple[str, ...]], ...] = HELD_OUT
 
     def wishes_at(self, conversation: int) -> tuple[Wish, ...]:
         """What the person wants in their conversation of this number, from 0."""
-        return self.later if self.changes_at and conversation >= self.changes_at else self.wishes
+        every = self.wishes, *self.later
+        at = conversation // self.change_after if self.change_after else 0
+        return every[at % len(every) if self.begins_again else min(at, len(every) - 1)]
 
 
 NO_ANSWER = ("you did not answer my question", "fine, but what is the answer?", "that says nothing at all")
@@ -179,6 +184,7 @@ DEVELOPMENT = (
     Person("brief", (BRIEF,)),
     Person("ahoy-brief", (AHOY, BRIEF)),
     Person("example", (EXAMPLE,)),
-    Person("cheers-back", (CHEERS,), later=(NO_CHEERS,), changes_at=24),
+    Person("cheers-back", (CHEERS,), later=((NO_CHEERS,),), change_after=24),
+    Person("restless", (CHEERS,), later=((BRIEF,), (AHOY,), (EXAMPLE,)), change_after=40, begins_again=True),
 )
 """People to tune on."""

@@ -1,7 +1,8 @@
 """Plays one person against a real server: conversations in waves, an examination after each, by HTTP like any client.
 
 A course is one person with one seed and one way of learning of one model. Its points are written as they come, and
-beside them what was answered at each; a course that has its last point is not played again.
+beside them what was answered at each, and which conversations were had. A course that has its last point is not played
+again, and one that was ended in the middle goes on in its home.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -48,13 +50,17 @@ ARMS: dict[str, dict[str, object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One run: a person, a seed, a way of learning, how many updates it may take, and the model that learns."""
+    """One run: a person, a seed, a way of learning, how many updates it may take, and the model that learns.
+
+    Every so many of them the person is examined.
+    """
 
     person: Person
     seed: int
     arm: str
     updates: int
     model: str
+    every: int = 1
 
     @property
     def name(self) -> str:
@@ -67,7 +73,8 @@ class Examined:
     """An examination after ``conversations``: shares of answers that meet each wish, and that are right.
 
     ``told`` are those of the base model with the wishes in its prompt. ``trained`` and ``excluded`` count turns,
-    ``seconds`` those since the server started.
+    ``refused`` batches that the gate gave back, in a row; ``version`` serves. ``home_mb`` is the home on disk, and
+    ``seconds`` those that the server has run.
     """
 
     conversations: int
@@ -79,23 +86,27 @@ class Examined:
     trained: int
     excluded: int
     seconds: float
+    version: int = 0
+    refused: int = 0
+    home_mb: float = 0.0
 
 
 def play(course: Course, folder: Path, say: Callable[[str], None]) -> list[Examined]:
     """The points of a course, played where they are not there yet. Raises TurnwiseError where no server starts."""
     file = folder / f"{course.name}.jsonl"
-    points = _points_in(file)
+    points, home = _points_in(file), (folder / f"home-{course.name}").resolve()
     if points and points[-1].conversations >= course.updates * WAVE:
         return points
-    file.unlink(missing_ok=True)
-    answers_of(file).unlink(missing_ok=True)
-    home = (folder / f"home-{course.name}").resolve()
-    shutil.rmtree(home, ignore_errors=True)
+    if not (points and home.is_dir()):
+        points = []
+        shutil.rmtree(home, ignore_errors=True)
+        for old in (file, answers_of(file), talk_of(file)):
+            old.unlink(missing_ok=True)
     train: dict[str, object] = {"seed": course.seed, **ARMS[course.arm]}
     weights_alone: dict[str, object] = {"evolve": False}
     settings = {"model": {"path": course.model}, "train": train, "skills": weights_alone}
     with running_server(home, settings) as server:
-        points = asyncio.run(_Player(course, server, say).play(file))
+        points = asyncio.run(_Player(course, server, home, say).play(file, points))
     shutil.rmtree(home, ignore_errors=True)
     return points
 
@@ -105,21 +116,48 @@ def answers_of(points: Path) -> Path:
     return points.with_suffix(".answers.jsonl")
 
 
+def talk_of(points: Path) -> Path:
+    """The file with the numbers of the conversations that were had, a line each, and "again" for each time that a
+    course went on."""
+    return points.with_suffix(".talk.txt")
+
+
 def _points_in(file: Path) -> list[Examined]:
-    """The points that were written there; none where the last one was cut off, since a course is played as a whole."""
+    """The points that were written there. A last one that was cut is no point, and taken out of the file."""
     try:
-        return [Examined(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
-    except (FileNotFoundError, json.JSONDecodeError, TypeError):
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
         return []
+    points = []
+    for line in lines:
+        try:
+            points.append(Examined(**json.loads(line)))
+        except (json.JSONDecodeError, TypeError):
+            break
+    if len(points) < len(lines):
+        file.write_text("".join(f"{line}\n" for line in lines[: len(points)]), encoding="utf-8")
+    return points
+
+
+def _forget_answers_behind(file: Path, conversations: int) -> None:
+    """Take out of a file of answers those of an examination whose point was not written any more."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return
+    kept = [line for line in lines if line.endswith("}") and json.loads(line)["conversations"] <= conversations]
+    file.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
 
 
 class _Player:
     """A person at a server."""
 
-    def __init__(self, course: Course, server: Server, say: Callable[[str], None]) -> None:
+    def __init__(self, course: Course, server: Server, home: Path, say: Callable[[str], None]) -> None:
         self._course = course
-        self._server = server
+        self._home = home
         self._say = say
+        self._had: set[int] = set()
+        self._behind_s, self._again = 0.0, 0
         self._started = time.monotonic()
         self._least = TrainConfig().min_batch
         self._openai = openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=server.token, max_retries=1, timeout=300)
@@ -127,24 +165,41 @@ class _Player:
             base_url=server.url, headers={"Authorization": f"Bearer {server.person_token}"}, timeout=60
         )
 
-    async def play(self, file: Path) -> list[Examined]:
-        """All waves and examinations; each point is appended to ``file`` when it is known."""
-        course, points = self._course, []
+    async def play(self, file: Path, points: Sequence[Examined]) -> list[Examined]:
+        """The waves and examinations that are left; each point is appended to ``file`` when it is known."""
+        course, points, first = self._course, list(points), 0
+        if points:
+            _forget_answers_behind(answers_of(file), points[-1].conversations)
+            first, self._behind_s = points[-1].conversations // WAVE + 1, points[-1].seconds
+            self._go_on(talk_of(file))
         async with self._http, self._openai:
-            for wave in range(course.updates + 1):
+            for wave in range(first, course.updates + 1):
                 if wave:
-                    await self._talk(wave - 1)
-                point, answers = await self._examine(wave * WAVE)
+                    await self._talk(wave - 1, talk_of(file))
+                if wave % course.every and wave < course.updates:
+                    continue
+                point, answers = await self._examine(wave * WAVE, points[-1].conversations if points else None)
                 points.append(point)
                 _append(answers_of(file), answers)
                 _append(file, [asdict(point)])
                 self._say(f"{course.name}: {points[-1].conversations} conversations, {points[-1].met}")
         return points
 
-    async def _talk(self, wave: int) -> None:
+    def _go_on(self, talk: Path) -> None:
+        """Take up what was talked about. The conversation in which the course was ended is had again, as a new one."""
+        lines = talk.read_text(encoding="utf-8").split("\n")[:-1] if talk.exists() else []
+        self._had = {int(line) for line in lines if line.isdecimal()}
+        self._again = sum(not line.isdecimal() for line in lines) + 1
+        with talk.open("a", encoding="utf-8") as out:
+            out.write("again\n")
+
+    async def _talk(self, wave: int, talk: Path) -> None:
         """Eight conversations, one after the other as a person has them, and the wait for what is learned of them."""
         for i in range(wave * WAVE, (wave + 1) * WAVE):
-            await self._converse(i)
+            if i not in self._had:
+                await self._converse(i)
+                with talk.open("a", encoding="utf-8") as out:
+                    out.write(f"{i}\n")
         await self._settled()
 
     async def _converse(self, number: int) -> None:
@@ -152,7 +207,7 @@ class _Player:
         course = self._course
         rng = random.Random(f"{course.person.name}/{course.seed}/{number}")
         order = random.Random(course.seed).sample(TALKED, len(TALKED))
-        session = f"{course.name}-{number}"
+        session = f"{course.name}-{number}" + (f"-again-{self._again}" if self._again else "")
         messages: list[dict[str, str]] = [{"role": "user", "content": order[number % len(order)]}]
         for attempt in range(2):
             answer = await self._ask(messages, session, number)
@@ -174,21 +229,25 @@ class _Player:
         wish = rng.choice(missed)
         return rng.choice(wish.asks if attempt == 0 and rng.random() < DIRECTIVE_SHARE else wish.grumbles)
 
-    async def _examine(self, conversations: int) -> tuple[Examined, list[dict[str, Any]]]:
-        """The held-out questions as side turns, without the wishes, and of the base model with them; all answers."""
+    async def _examine(self, conversations: int, before: int | None) -> tuple[Examined, list[dict[str, Any]]]:
+        """The held-out questions as side turns, without the wishes, and of the base model with them; all answers.
+
+        The base model is asked where the wishes are others than at the examination ``before``.
+        """
         wishes = self._course.person.wishes_at(max(0, conversations - 1))
         questions = self._course.person.examination
         seed = 1000 + 100 * self._course.seed
         asked = [partial(self._question, q, seed + i, "turnwise") for i, (q, _) in enumerate(questions)]
         answers = await at_once(asked, AT_ONCE)
         told: list[str] = []
-        if not conversations or wishes != self._course.person.wishes_at(max(0, conversations - WAVE - 1)):
+        if before is None or wishes != self._course.person.wishes_at(max(0, before - 1)):
             under = "\n\n" + " ".join(w.told for w in wishes)
             told = await at_once(
                 [partial(self._question, q + under, seed + i, "turnwise@base") for i, (q, _) in enumerate(questions)],
                 AT_ONCE,
             )
-        turns = (await self._status())["turns"]
+        status = await self._status()
+        turns = status["turns"]
         right = [has_one_of(answer, words) for answer, (_, words) in zip(answers, questions, strict=True)]
         said = [
             {"conversations": conversations, "said": who, "question": question, "answer": answer}
@@ -204,7 +263,10 @@ class _Player:
             words=sum(len(a.split()) for a in answers) / len(answers),
             trained=turns.get("trained", 0),
             excluded=turns.get("excluded", 0),
-            seconds=round(time.monotonic() - self._started, 1),
+            seconds=round(self._behind_s + time.monotonic() - self._started, 1),
+            version=status["version"]["number"],
+            refused=status["refused_in_a_row"],
+            home_mb=_megabytes(self._home),
         )
         return point, said
 
@@ -242,6 +304,15 @@ class _Player:
         least = self._least if self._course.arm != "control" else sys.maxsize
         if await settle(self._status, least, SETTLE_LIMIT_S) == "late":
             self._say(f"{self._course.name}: judge and trainer were not done after {SETTLE_LIMIT_S:.0f} s; going on")
+
+
+def _megabytes(home: Path) -> float:
+    """What a home takes on disk, while its server writes there."""
+    total = 0
+    for file in home.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += file.lstat().st_size
+    return round(total / 1e6, 1)
 
 
 def _append(file: Path, lines: Iterable[dict[str, Any]]) -> None:

@@ -25,7 +25,8 @@ AIMS = {24: 0.6, 48: 0.8}
 
 @dataclass(frozen=True, slots=True)
 class PersonalizationOptions:
-    """What to play. ``persons`` are names, or "unseen" or "development"; ``updates`` are waves of conversations."""
+    """What to play. ``persons`` are names, or "unseen" or "development"; ``updates`` are waves of conversations, and
+    ``every`` how many of them lie between two examinations."""
 
     model: str
     out: Path
@@ -33,6 +34,7 @@ class PersonalizationOptions:
     arms: str = ",".join(ARMS)
     seeds: int = 5
     updates: int = 16
+    every: int = 1
 
 
 def bench_personalization(options: PersonalizationOptions, say: Callable[[str], None]) -> BenchReport:
@@ -45,7 +47,10 @@ def bench_personalization(options: PersonalizationOptions, say: Callable[[str], 
         raise ConfigError(f"no way of learning {', '.join(sorted(unknown))}; there are {', '.join(ARMS)}")
     options.out.mkdir(parents=True, exist_ok=True)
     courses = [
-        Course(p, s, a, options.updates, options.model) for s in range(options.seeds) for a in arms for p in persons
+        Course(p, s, a, options.updates, options.model, options.every)
+        for s in range(options.seeds)
+        for a in arms
+        for p in persons
     ]
     played: dict[Course, list[Examined]] = {}
     with termination_unwinds():
@@ -96,7 +101,7 @@ def _figures(played: dict[Course, list[Examined]], arms: Sequence[str]) -> list[
 
 
 def _grid(played: dict[Course, list[Examined]], arms: Sequence[str]) -> Grid:
-    shown = [0, 8, 16, 24, 32, 48, 64, 96, 128]
+    shown = _spread(sorted({p.conversations for points in played.values() for p in points}), 9)
     rows = []
     for arm in arms:
         for person in dict.fromkeys(course.person.name for course in played):
@@ -113,10 +118,18 @@ def _grid(played: dict[Course, list[Examined]], arms: Sequence[str]) -> Grid:
     )
 
 
+def _spread(numbers: Sequence[int], most: int) -> list[int]:
+    """At most so many of the numbers, the first and the last among them."""
+    if len(numbers) <= most:
+        return list(numbers)
+    return [numbers[round(i * (len(numbers) - 1) / (most - 1))] for i in range(most)]
+
+
 def _notes(options: PersonalizationOptions) -> list[str]:
     return [
-        f"Model {options.model}, {options.seeds} seeds, shipped defaults. After each {WAVE} conversations 24 "
-        "held-out questions are asked without the wish. 'Told': the base model with the wish under the question.",
+        f"Model {options.model}, {options.seeds} seeds, shipped defaults. After each {WAVE * options.every} "
+        "conversations 24 held-out questions are asked without the wish. 'Told': the base model with the wish under "
+        "the question.",
         f"The figures are over wishes that the model follows in at least {FOLLOWED_WHEN_TOLD:.0%} of answers when "
         "told; intervals are 95 % bootstrap intervals over runs. The table has all persons.",
     ]

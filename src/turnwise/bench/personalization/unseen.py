@@ -117,8 +117,8 @@ UNSEEN = (
     Person(
         "over-back",
         (_OVER,),
-        later=(_DEAR,),
-        changes_at=24,
+        later=((_DEAR,),),
+        change_after=24,
         praise=("good", "thanks a lot", "fine, thank you"),
         examination=KEPT_ASIDE,
     ),
