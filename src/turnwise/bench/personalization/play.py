@@ -265,7 +265,7 @@ class _Player:
             excluded=turns.get("excluded", 0),
             seconds=round(self._behind_s + time.monotonic() - self._started, 1),
             version=status["version"]["number"],
-            refused=status["refused_in_a_row"],
+            refused=status["refused_in_a_row"]["count"],
             home_mb=_megabytes(self._home),
         )
         return point, said
