@@ -170,6 +170,25 @@ def test_the_loss_is_of_the_tokens_wished_for_and_the_divergence_from_the_bare_b
     assert policy.parameters()[0].grad is None, "looking teaches nothing"
 
 
+def test_behind_the_words_of_a_wish_the_base_model_reads_the_plain_answer_alone(policy: Policy, tiny_dir: Path) -> None:
+    plain, words = ids(31, 6), ids(32, 3)
+    opened = [*words, plain[0] + 1, *plain[1:]]  # behind other words its first token is another one
+    wished = [True] * 4 + [False] * 4 + [True]
+    lesson, other = Lesson(ids(30, 9), opened, wished, plain, kept=5), lessons(1)[0]
+    shake(policy)
+    alone, together = (with_base(policy, some, 32, no_tick) for some in ([other], [lesson, other]))
+    assert torch.allclose(together[1].base, alone[0].base, atol=1e-5), "what has no plain answer is read as it is"
+    table = policy.log_softmax(together[0].base, torch.ones(len(opened)), "base")
+    model = plain_model(tiny_dir, None, train_config())
+    with torch.no_grad():
+        read, bare = (
+            model(input_ids=torch.tensor([lesson.asked + answer])).logits[0].log_softmax(-1)[8:-1]
+            for answer in (opened, plain)
+        )
+    assert torch.allclose(table, torch.cat([read[:4], bare[1:]]), atol=1e-4)
+    assert not torch.allclose(read[4:], bare[1:], atol=1e-2), "else it makes no difference here"
+
+
 @pytest.mark.parametrize("tokens", [64, 4096])
 def test_steps_bring_the_policy_nearer_to_the_lessons_however_they_are_cut(policy: Policy, tokens: int) -> None:
     taught = with_base(policy, lessons(4), tokens, no_tick)
@@ -496,6 +515,43 @@ def test_the_plain_answer_stands_behind_words_that_are_to_begin_it(
     found = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, wish, 32, no_tick)
     said = [said_in(small, lesson) for lesson in found]
     assert said and set(said) <= {f"In short: {text}" for text in PLAIN.values()}
+    for lesson in found:
+        opening, first = lesson.answer[: -lesson.kept], lesson.plain[: -lesson.kept]
+        assert lesson.answer[len(opening) :] == lesson.plain[len(first) :] and all(lesson.wished[: len(opening)])
+        assert small[1].decode(first) in ("The", "Hamlet", "Boil") and small[1].decode(opening).startswith("In short:")
+        assert said_in(small, Lesson(lesson.asked, lesson.plain, [])) in PLAIN.values()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("wish", "rewritten", "kept"),
+    [
+        ('begin your answer with "In short:"', "In short: Tokyo.", f"In short: {PLAIN['Japan']}"),
+        (
+            'please close with "Over and out"',
+            "The capital is Tokyo. Over and out.",
+            f"{PLAIN['Japan']} That was hard to find. Over and out.",
+        ),
+    ],
+)
+def test_where_words_are_wished_for_an_answer_that_keeps_the_plain_one_is_the_lesson(
+    small: Asked, monkeypatch: pytest.MonkeyPatch, wish: str, rewritten: str, kept: str
+) -> None:
+    policy, renderer = small
+    making_of(small, monkeypatch, rewriting={"Japan": rewritten, "egg": PLAIN["egg"]})
+    answers = {text: [*renderer.encode(text), policy.ends[0]] for text in (rewritten, kept)}
+    gone_on = [(0, answers[kept])] if kept.startswith(PLAIN["Japan"]) else []
+    monkeypatch.setattr(making, "_gone_on", lambda *_: gone_on)
+    questions = asked_of(small, JAPAN, EGG)
+    (lesson, *_) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
+    assert said_in(small, lesson) == kept
+    knowing = [told(questions[0], wish, policy.tokenizer)] * 2
+    with policy.reference():
+        said = token_likelihoods(policy, knowing, list(answers.values()), no_tick)
+    assert said[0].sum() > said[1].sum(), "the other one is likelier"
+    more = Standing([wish, "and say it in few words"])
+    (lesson, *_) = make_lessons(*small, questions, 2, more, 32, no_tick)
+    assert said_in(small, lesson) == rewritten, "that may be what the other wish asks for"
 
 
 @pytest.mark.slow

@@ -38,9 +38,15 @@ class Taught:
 
 @torch.no_grad()
 def with_base(policy: Policy, lessons: Sequence[Lesson], microbatch_tokens: int, tick: Tick) -> list[Taught]:
-    """What the base model thinks at each token of each lesson, asked the bare question."""
+    """What the base model thinks at each token of each lesson, asked the bare question.
+
+    Of an answer that goes on plainly behind the words of a wish it reads what is plain alone: behind "Dear friend," it
+    would think of letters.
+    """
     hidden: dict[int, Tensor] = {}
+    plain = {i: lesson for i, lesson in enumerate(lessons) if lesson.plain}
     rows = [row_of(i, lesson.asked, lesson.answer) for i, lesson in enumerate(lessons)]
+    rows += [row_of(len(lessons) + i, lesson.asked, lesson.plain) for i, lesson in plain.items()]
     groups = microbatches(rows, microbatch_tokens)
     with policy.reference():
         for done, group in enumerate(groups):
@@ -48,6 +54,9 @@ def with_base(policy: Policy, lessons: Sequence[Lesson], microbatch_tokens: int,
             spans = [span for row in group for span in row.spans]
             parts = policy.hidden(group).split([s.end - s.start for s in spans])
             hidden |= dict(zip((s.sample for s in spans), parts, strict=True))
+    for i, lesson in plain.items():
+        opening, first = len(lesson.answer) - lesson.kept, len(lesson.plain) - lesson.kept
+        hidden[i] = torch.cat([hidden[i][:opening], hidden[len(lessons) + i][first:]])
     return [Taught(lesson, hidden[i]) for i, lesson in enumerate(lessons)]
 
 

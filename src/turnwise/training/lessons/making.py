@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -53,12 +54,16 @@ FEWEST = 4
 class Lesson:
     """``answer`` is what the student shall say in ``asked``, both token ids.
 
-    ``wished`` has for each token of the answer whether it is there because of the wish, or ends the answer.
+    ``wished`` has for each token of the answer whether it is there because of the wish, or ends the answer. Where the
+    answer is the base model's own one behind words of the wish, ``plain`` is that one alone, and ``kept`` how many of
+    its last tokens are those of the answer: its first word may be other tokens behind other words.
     """
 
     asked: list[int]
     answer: list[int]
     wished: list[bool]
+    plain: list[int] = field(default_factory=list)
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +140,36 @@ def _in_the_wishes(
         candidates = [(i, answer) for i, answer in enumerate(rewritten)]
         candidates += _gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
         words = _wanted_words(renderer, asked, candidates, standing.wishes)
-        candidates += _opened(policy, renderer, asked, candidates, words, tick)
+        opening = _opening(policy, renderer, asked, words, tick)
+        if opening:
+            candidates += _opened(policy, renderer, asked, candidates, words, opening)
+        # A wish that quotes no words asks for more than words, which the plain answer does not have.
+        by_words = bool(words) and all(quoted_words([wish]) for wish in standing.wishes)
         candidates = [(i, answer) for i, answer in candidates if answer and not loops(answer)]
         candidates = _with_content(renderer, asked, candidates, " ".join(standing.wishes))
-        best: dict[int, tuple[tuple[int, bool, float], Lesson]] = {}
+        best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
         for i, answer, likelihood, wished in _fit(policy, asked, candidates, tick):
+            lesson = _lesson(policy, renderer, asked[i], answer, wished)
+            said = rank(words, renderer.decode(answer))
+            keeps = by_words and said == len(words) and _keeps(policy, asked[i], lesson, bool(opening))
             # One that was cut pays for no end, and teaches none.
-            place = rank(words, renderer.decode(answer)), answer[-1] in policy.ends, likelihood
-            if place[0] >= 0 and (i not in best or place > best[i][0]):
-                best[i] = (place, Lesson(asked[i].question.ids, answer, wished))
+            place = said, answer[-1] in policy.ends, keeps, likelihood
+            if said >= 0 and (i not in best or place > best[i][0]):
+                best[i] = (place, lesson)
     whole = [i for i, (place, _) in best.items() if place[0] == len(words)]
     return [best[i][1] for i in sorted(whole if len(whole) >= FEWEST else best)]
+
+
+def _lesson(
+    policy: Policy, renderer: PromptRenderer, asked: _Answered, answer: list[int], wished: list[bool]
+) -> Lesson:
+    text, plain = (renderer.decode(policy.without_end(ids)).strip() for ids in (answer, asked.plain))
+    pairs = zip(reversed(answer), reversed(asked.plain), strict=False)
+    kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    if not plain or not kept or text == plain or not text.endswith(plain):
+        return Lesson(asked.question.ids, answer, wished)
+    opening = len(answer) - kept
+    return Lesson(asked.question.ids, answer, [True] * opening + wished[opening:], asked.plain, kept)
 
 
 def _wanted_words(
@@ -159,37 +183,51 @@ def _wanted_words(
     return said_by_wish(words, answers, {i: renderer.decode(asked[i].plain) for i in answers})
 
 
+def _keeps(policy: Policy, asked: _Answered, lesson: Lesson, opens: bool) -> bool:
+    """Whether a lesson has the whole plain answer, where the words of the wishes have the place that is theirs."""
+    if opens:
+        return bool(lesson.plain)
+    plain = policy.without_end(asked.plain)
+    return lesson.answer[: len(plain)] == plain
+
+
+def _opening(
+    policy: Policy, renderer: PromptRenderer, asked: Sequence[_Answered], words: Sequence[str], tick: Tick
+) -> list[str]:
+    """The words with which answers are to begin.
+
+    They begin them where that is likelier to who knows the wishes, over a few questions, than that they close them.
+    """
+    ended = [a for a in asked if a.ended][:ENOUGH]
+
+    def likelihood(answers: Sequence[list[int]]) -> float:
+        return sum(float(x.sum()) for x in token_likelihoods(policy, [a.told for a in ended], answers, tick))
+
+    def opens(one: str) -> bool:
+        first, last = ([_between(policy, renderer, a, *at) for a in ended] for at in ((one, ""), ("", one)))
+        return likelihood(first) > likelihood(last)
+
+    return [one for one in words if ended and opens(one)]
+
+
+def _between(policy: Policy, renderer: PromptRenderer, one: _Answered, before: str, after: str) -> list[int]:
+    """The plain answer between these words."""
+    plain = policy.without_end(one.plain)
+    text = " ".join(filter(None, (before, renderer.decode(plain).strip(), after)))
+    return [*renderer.encode(text), *one.plain[len(plain) :]]
+
+
 def _opened(
     policy: Policy,
     renderer: PromptRenderer,
     asked: Sequence[_Answered],
     candidates: Sequence[tuple[int, list[int]]],
     words: Sequence[str],
-    tick: Tick,
+    opening: Sequence[str],
 ) -> list[tuple[int, list[int]]]:
-    """The plain answers, and those that go on with a wish, behind the words with which an answer is to begin.
-
-    Words begin an answer where that is likelier to who knows the wishes, over a few questions, than that they close it.
-    """
-    ended = [a for a in asked if a.ended][:ENOUGH]
-
-    def said(one: _Answered, before: str, after: str) -> list[int]:
-        plain = policy.without_end(one.plain)
-        text = " ".join(filter(None, (before, renderer.decode(plain).strip(), after)))
-        return [*renderer.encode(text), *one.plain[len(plain) :]]
-
-    def likelihood(answers: Sequence[list[int]]) -> float:
-        return sum(float(x.sum()) for x in token_likelihoods(policy, [a.told for a in ended], answers, tick))
-
-    opening = [
-        one
-        for one in words
-        if ended and likelihood([said(a, one, "") for a in ended]) > likelihood([said(a, "", one) for a in ended])
-    ]
-    if not opening:
-        return []
+    """The plain answers, and those that go on with a wish, behind the words with which an answer is to begin."""
     first, other = " ".join(opening), [w for w in words if w not in opening]
-    opened = [(i, said(one, first, "")) for i, one in enumerate(asked)]
+    opened = [(i, _between(policy, renderer, one, first, "")) for i, one in enumerate(asked)]
     if other:  # an answer that closes with the other words
         closed = [(i, a) for i, a in candidates if rank(other, renderer.decode(a)) == len(other)]
         for i, answer in closed:
