@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,16 @@ from turnwise.bench.personalization.persons import (
     says_nothing,
     words_at_most,
 )
-from turnwise.bench.personalization.play import Course, Examined, _Player, answers_of, play, talk_of
-from turnwise.bench.personalization.run import PersonalizationOptions, bench_personalization, share_met
+from turnwise.bench.personalization.play import (
+    Course,
+    Examined,
+    _begin_or_go_on,
+    _Player,
+    answers_of,
+    play,
+    talk_of,
+)
+from turnwise.bench.personalization.run import PersonalizationOptions, _spread, bench_personalization, share_met
 from turnwise.bench.personalization.unseen import UNSEEN
 from turnwise.demo.questions import HELD_OUT, KEPT_ASIDE, TALKED
 from turnwise.demo.stats import has_one_of
@@ -138,18 +147,28 @@ def test_a_course_that_was_ended_in_the_middle_goes_on_in_its_home(
         play(course, tmp_path, lambda text: None)
     file = tmp_path / f"{course.name}.jsonl"
     before = file.read_bytes()
+    with pytest.raises(ConfigError, match="was begun as"):
+        play(replace(course, every=1), tmp_path, lambda text: None)
+    with pytest.raises(ConfigError, match="give --updates 1 or more"):
+        _begin_or_go_on(replace(course, updates=0), talk_of(file))
     with answers_of(file).open("a", encoding="utf-8") as out:  # of an examination whose point was not written
-        out.write(json.dumps({"conversations": 16, "said": "unasked", "question": "?", "answer": "!"}) + "\n")
+        odd = {"conversations": 16, "said": "unasked", "question": "?", "answer": "one\u2028two}"}
+        out.write(json.dumps(odd, ensure_ascii=False) + "\n" + '{"answer": "}')
     with file.open("a", encoding="utf-8") as out:
         out.write('{"conversations": 16, "met"')
     points = play(course, tmp_path, lambda text: None)
     assert [p.conversations for p in points] == [0, 16] and file.read_bytes().startswith(before)
     assert talked == [0, 1, 2, 3, *range(3, 16)], "the one that was cut is had again, the others are not"
-    assert talk_of(file).read_text(encoding="utf-8").split() == ["0", "1", "2", "again", *map(str, range(3, 16))]
+    talk = talk_of(file).read_text(encoding="utf-8").splitlines()[1:]
+    assert talk == ["0", "1", "2", "again", *map(str, range(3, 16))]
     asked = [json.loads(line) for line in answers_of(file).read_text(encoding="utf-8").splitlines()]
     assert len(asked) == 3 * len(HELD_OUT) and {"?"}.isdisjoint(one["question"] for one in asked)
     assert points[1].home_mb > 0 and points[1].seconds > points[0].seconds
     assert not (tmp_path / f"home-{course.name}").exists()
+
+
+def test_the_table_keeps_the_columns_that_have_an_aim() -> None:
+    assert {0, 24, 48, 128} <= set(_spread(range(0, 129, 8), 9)) and _spread([0, 8], 9) == [0, 8]
 
 
 def test_wishes_change_and_come_again() -> None:

@@ -549,9 +549,13 @@ def test_where_words_are_wished_for_an_answer_that_keeps_the_plain_one_is_the_le
     with policy.reference():
         said = token_likelihoods(policy, knowing, list(answers.values()), no_tick)
     assert said[0].sum() > said[1].sum(), "the other one is likelier"
-    more = Standing([wish, "and say it in few words"])
-    (lesson, *_) = make_lessons(*small, questions, 2, more, 32, no_tick)
-    assert said_in(small, lesson) == rewritten, "that may be what the other wish asks for"
+    for other in ("and say it in few words", 'and never say "Certainly"'):
+        (lesson, *_) = make_lessons(*small, questions, 2, Standing([wish, other]), 32, no_tick)
+        knowing = [told(questions[0], f"{wish} {other}", policy.tokenizer)] * 2
+        with policy.reference():
+            said = token_likelihoods(policy, knowing, list(answers.values()), no_tick)
+        likelier = rewritten if said[0].sum() > said[1].sum() else kept
+        assert said_in(small, lesson) == likelier, "what the other wish asks for may be in it"
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import shutil
 import sys
@@ -30,6 +31,7 @@ from turnwise.demo.questions import TALKED
 from turnwise.demo.server import Server, running_server
 from turnwise.demo.stats import has_one_of, repetition
 from turnwise.demo.talk import at_once
+from turnwise.errors import ConfigError
 
 WAVE = 8
 """Conversations between two examinations: about what a batch of the trainer's is made of."""
@@ -74,7 +76,7 @@ class Examined:
 
     ``told`` are those of the base model with the wishes in its prompt. ``trained`` and ``excluded`` count turns,
     ``refused`` batches that the gate gave back, in a row; ``version`` serves. ``home_mb`` is the home on disk, and
-    ``seconds`` those that the server has run.
+    ``seconds`` those that the server has run, without what came to no examination before the course was ended.
     """
 
     conversations: int
@@ -92,7 +94,11 @@ class Examined:
 
 
 def play(course: Course, folder: Path, say: Callable[[str], None]) -> list[Examined]:
-    """The points of a course, played where they are not there yet. Raises TurnwiseError where no server starts."""
+    """The points of a course, played where they are not there yet.
+
+    Raises ConfigError where a course that was ended in the middle cannot go on as this one, and TurnwiseError where no
+    server starts.
+    """
     file = folder / f"{course.name}.jsonl"
     points, home = _points_in(file), (folder / f"home-{course.name}").resolve()
     if points and points[-1].conversations >= course.updates * WAVE:
@@ -102,6 +108,7 @@ def play(course: Course, folder: Path, say: Callable[[str], None]) -> list[Exami
         shutil.rmtree(home, ignore_errors=True)
         for old in (file, answers_of(file), talk_of(file)):
             old.unlink(missing_ok=True)
+    _begin_or_go_on(course, talk_of(file))
     train: dict[str, object] = {"seed": course.seed, **ARMS[course.arm]}
     weights_alone: dict[str, object] = {"evolve": False}
     settings = {"model": {"path": course.model}, "train": train, "skills": weights_alone}
@@ -117,35 +124,54 @@ def answers_of(points: Path) -> Path:
 
 
 def talk_of(points: Path) -> Path:
-    """The file with the numbers of the conversations that were had, a line each, and "again" for each time that a
-    course went on."""
+    """The file with how a course is played, the numbers of the conversations that were had, a line each, and "again"
+    for each time that it went on."""
     return points.with_suffix(".talk.txt")
+
+
+def _begin_or_go_on(course: Course, talk: Path) -> None:
+    """Write down how a course is played, or see that it was begun so and has not talked beyond its end."""
+    played_as = json.dumps({"model": course.model, "every": course.every})
+    begun, had, _ = _talk_in(talk)
+    if begun is None:
+        talk.write_text(f"{played_as}\n", encoding="utf-8")
+        return
+    if begun != played_as:
+        raise ConfigError(f"{course.name} was begun as {begun}; ask for that, or give --out another folder")
+    if max(had, default=-1) >= course.updates * WAVE:
+        least = max(had) // WAVE + 1
+        raise ConfigError(f"{course.name} has had {len(had)} conversations; give --updates {least} or more")
+
+
+def _talk_in(talk: Path) -> tuple[str | None, set[int], int]:
+    """How a course was begun (None: not at all), the conversations that were had, and how often it went on."""
+    if not talk.exists():
+        return None, set(), 0
+    begun, *lines = talk.read_text(encoding="utf-8").split("\n")[:-1] or [None]
+    return begun, {int(line) for line in lines if line and line.isdecimal()}, lines.count("again")
 
 
 def _points_in(file: Path) -> list[Examined]:
     """The points that were written there. A last one that was cut is no point, and taken out of the file."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    points = []
-    for line in lines:
+    points, text = [], file.read_text(encoding="utf-8") if file.exists() else ""
+    for line in text.split("\n"):
         try:
             points.append(Examined(**json.loads(line)))
         except (json.JSONDecodeError, TypeError):
             break
-    if len(points) < len(lines):
-        file.write_text("".join(f"{line}\n" for line in lines[: len(points)]), encoding="utf-8")
+    kept = "".join(f"{line}\n" for line in text.split("\n")[: len(points)])
+    if kept != text:
+        file.write_text(kept, encoding="utf-8")
     return points
 
 
 def _forget_answers_behind(file: Path, conversations: int) -> None:
     """Take out of a file of answers those of an examination whose point was not written any more."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return
-    kept = [line for line in lines if line.endswith("}") and json.loads(line)["conversations"] <= conversations]
+    kept = []
+    for line in file.read_text(encoding="utf-8").split("\n") if file.exists() else []:
+        with suppress(json.JSONDecodeError):  # the last one may be cut
+            if json.loads(line)["conversations"] <= conversations:
+                kept.append(line)
     file.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
 
 
@@ -187,9 +213,8 @@ class _Player:
 
     def _go_on(self, talk: Path) -> None:
         """Take up what was talked about. The conversation in which the course was ended is had again, as a new one."""
-        lines = talk.read_text(encoding="utf-8").split("\n")[:-1] if talk.exists() else []
-        self._had = {int(line) for line in lines if line.isdecimal()}
-        self._again = sum(not line.isdecimal() for line in lines) + 1
+        _, self._had, again = _talk_in(talk)
+        self._again = again + 1
         with talk.open("a", encoding="utf-8") as out:
             out.write("again\n")
 
@@ -309,9 +334,10 @@ class _Player:
 def _megabytes(home: Path) -> float:
     """What a home takes on disk, while its server writes there."""
     total = 0
-    for file in home.rglob("*"):
-        with suppress(FileNotFoundError):
-            total += file.lstat().st_size
+    for folder, _, files in os.walk(home):  # a folder that is deleted meanwhile is left out
+        for name in files:
+            with suppress(FileNotFoundError):
+                total += Path(folder, name).lstat().st_size
     return round(total / 1e6, 1)
 
 

@@ -40,7 +40,8 @@ class PersonalizationOptions:
 def bench_personalization(options: PersonalizationOptions, say: Callable[[str], None]) -> BenchReport:
     """Play every course that has not been played in the folder yet; gives the report over all of them.
 
-    Raises ConfigError for names that there are not, TurnwiseError when a server does not start.
+    Raises ConfigError for names that there are not and for a course that cannot go on, TurnwiseError when a server
+    does not start.
     """
     persons, arms = _persons(options.persons), options.arms.split(",")
     if unknown := set(arms) - ARMS.keys():
@@ -119,14 +120,16 @@ def _grid(played: dict[Course, list[Examined]], arms: Sequence[str]) -> Grid:
 
 
 def _spread(numbers: Sequence[int], most: int) -> list[int]:
-    """At most so many of the numbers, the first and the last among them."""
+    """About so many of the numbers, the first, the last and those with an aim among them."""
     if len(numbers) <= most:
         return list(numbers)
-    return [numbers[round(i * (len(numbers) - 1) / (most - 1))] for i in range(most)]
+    spread = {numbers[round(i * (len(numbers) - 1) / (most - 1))] for i in range(most)}
+    return sorted(spread | (AIMS.keys() & set(numbers)))
 
 
 def _notes(options: PersonalizationOptions) -> list[str]:
-    return [
+    missed = [str(aim) for aim in AIMS if aim % (WAVE * options.every) and aim < WAVE * options.updates]
+    return [f"Nobody was examined after {' and '.join(missed)} conversations, which have an aim."] * bool(missed) + [
         f"Model {options.model}, {options.seeds} seeds, shipped defaults. After each {WAVE * options.every} "
         "conversations 24 held-out questions are asked without the wish. 'Told': the base model with the wish under "
         "the question.",

@@ -3,8 +3,8 @@
 The policy's own answers reach only what it sometimes says already. A phrase or a form that it never uses has to be
 shown (hindsight; docs/training.md). The base model answers a question and is told the standing wishes. Then it puts its
 answer into that form, and it goes on with its answer as it stands, from the word that the wish makes likeliest. Of what
-follows the wish, the likelier one becomes the target of the bare question. The model's own answer stands in its context
-both times, so that the content stays.
+follows the wish, the likelier one becomes the target of the bare question, or one that has the model's own answer whole
+where words are all that is wished for. That answer stands in its context both times, so that the content stays.
 """
 
 from __future__ import annotations
@@ -132,7 +132,10 @@ def _in_the_wishes(
     longest: int,
     tick: Tick,
 ) -> list[Lesson]:
-    """Of each question's candidates that are fit for a lesson, the likeliest whole one to who knows the wishes."""
+    """Of each question's candidates that are fit for a lesson, the likeliest whole one to who knows the wishes.
+
+    Where the wishes are for words alone, it is one that keeps the plain answer, if there is such a one.
+    """
     if not asked:
         return []
     with policy.reference():
@@ -143,13 +146,14 @@ def _in_the_wishes(
         opening = _opening(policy, renderer, asked, words, tick)
         if opening:
             candidates += _opened(policy, renderer, asked, candidates, words, opening)
-        # A wish that quotes no words asks for more than words, which the plain answer does not have.
-        by_words = bool(words) and all(quoted_words([wish]) for wish in standing.wishes)
+        # What quotes no words, or quotes some that are not to be said, asks for more than words behind a plain answer.
+        every = [quoted_words([wish]) for wish in standing.wishes]
+        by_words = bool(words) and all(every) and len(words) == len(quoted_words(standing.wishes))
         candidates = [(i, answer) for i, answer in candidates if answer and not loops(answer)]
         candidates = _with_content(renderer, asked, candidates, " ".join(standing.wishes))
         best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
         for i, answer, likelihood, wished in _fit(policy, asked, candidates, tick):
-            lesson = _lesson(policy, renderer, asked[i], answer, wished)
+            lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)
             said = rank(words, renderer.decode(answer))
             keeps = by_words and said == len(words) and _keeps(policy, asked[i], lesson, bool(opening))
             # One that was cut pays for no end, and teaches none.
@@ -161,15 +165,22 @@ def _in_the_wishes(
 
 
 def _lesson(
-    policy: Policy, renderer: PromptRenderer, asked: _Answered, answer: list[int], wished: list[bool]
+    policy: Policy,
+    renderer: PromptRenderer,
+    asked: _Answered,
+    answer: list[int],
+    wished: list[bool],
+    opening: Sequence[str],
 ) -> Lesson:
-    text, plain = (renderer.decode(policy.without_end(ids)).strip() for ids in (answer, asked.plain))
+    """The lesson of a candidate. One that is the plain answer behind the words of the wish keeps it."""
+    text, plain = (renderer.decode(policy.without_end(ids)).split() for ids in (answer, asked.plain))
     pairs = zip(reversed(answer), reversed(asked.plain), strict=False)
     kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    if not plain or not kept or text == plain or not text.endswith(plain):
+    if not opening or text != [*" ".join(opening).split(), *plain] or 2 * kept < len(asked.plain):
         return Lesson(asked.question.ids, answer, wished)
-    opening = len(answer) - kept
-    return Lesson(asked.question.ids, answer, [True] * opening + wished[opening:], asked.plain, kept)
+    first = len(answer) - kept
+    wished = [True] * first + [y in policy.ends for y in answer[first:]]
+    return Lesson(asked.question.ids, answer, wished, asked.plain, kept)
 
 
 def _wanted_words(
