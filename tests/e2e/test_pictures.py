@@ -94,6 +94,13 @@ def post(server: Server, path: str, body: dict[str, Any], **headers: str) -> htt
     return httpx.post(server.url + path, json={"model": "turnwise"} | body, headers=told, timeout=60)
 
 
+def answered(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer's body. Where there is none, what was said instead and the end of the server's log."""
+    answer = post(server, path, body)
+    assert answer.status_code == 200, f"{path}: {answer.text[:1000]}\n{server.log.read_text()[-3000:]}"
+    return answer.json()
+
+
 def turn(server: Server, answer: Any) -> tuple[WholeTurn, Any]:
     journal = server.journal()
     try:
@@ -129,14 +136,14 @@ def trainers_logprobs(server: Server, model: Path, sample: Any, version: int = 0
 
 
 def test_every_format_gives_the_processors_ids_and_the_trainers_logprobs(server: Server, model: Path) -> None:
-    chat = post(server, "/v1/chat/completions", {"messages": asked(RED), "max_tokens": 6}).json()
+    chat = answered(server, "/v1/chat/completions", {"messages": asked(RED), "max_tokens": 6})
     image = {"type": "input_image", "image_url": url(RED)}
     said = {"role": "user", "content": [image, {"type": "input_text", "text": "What is it?"}]}
-    responses = post(server, "/v1/responses", {"input": [said], "max_output_tokens": 6}).json()
+    responses = answered(server, "/v1/responses", {"input": [said], "max_output_tokens": 6})
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(RED).decode()}
     parts = [{"type": "image", "source": source}, {"type": "text", "text": "What is it?"}]
     body = {"messages": [{"role": "user", "content": parts}], "max_tokens": 6}
-    messages = post(server, "/v1/messages", body).json()
+    messages = answered(server, "/v1/messages", body)
     ids = processor_ids(model, RED)
     for answer in (chat, responses, messages):
         recorded, sample = turn(server, answer["id"])
@@ -151,7 +158,7 @@ def test_every_format_gives_the_processors_ids_and_the_trainers_logprobs(server:
 def test_the_same_ids_with_another_picture_are_another_prompt(server: Server, model: Path) -> None:
     both = []
     for data in (RED, BLUE, RED):  # the caches of the engine have the other one's beginning
-        answer = post(server, "/v1/chat/completions", {"messages": asked(data, "Tell me."), "max_tokens": 6}).json()
+        answer = answered(server, "/v1/chat/completions", {"messages": asked(data, "Tell me."), "max_tokens": 6})
         _, sample = turn(server, answer["id"])
         assert trainers_logprobs(server, model, sample) == pytest.approx(sample.logprobs, abs=1e-4)
         both.append(sample)
@@ -162,17 +169,17 @@ def test_the_same_ids_with_another_picture_are_another_prompt(server: Server, mo
 def test_a_conversation_about_pictures_is_bridged_and_learned_from(server: Server, model: Path) -> None:
     for n in range(3):
         history = asked(RED if n else BLUE, f"question {n}")
-        first = post(server, "/v1/chat/completions", {"messages": history, "max_tokens": 6}).json()
+        first = answered(server, "/v1/chat/completions", {"messages": history, "max_tokens": 6})
         history.append({"role": "assistant", "content": first["choices"][0]["message"]["content"]})
         history += asked(BLUE, "That's wrong. Please answer in one short sentence.")
-        second = post(server, "/v1/chat/completions", {"messages": history, "max_tokens": 6}).json()
+        second = answered(server, "/v1/chat/completions", {"messages": history, "max_tokens": 6})
         before, (after, sample) = turn(server, first["id"])[0], turn(server, second["id"])
         whole = [*before.prompt_ids, *before.response_ids]
         assert after.prompt_ids[: len(whole)] == whole and after.extends_parent
         assert len(sample.pictures) == 2 and sample.pictures[1].start > len(whole)
         assert trainers_logprobs(server, model, sample, after.version) == pytest.approx(sample.logprobs, abs=1e-4)
     wait_until(lambda: server.status()["version"]["number"] >= 1, 120)
-    late = post(server, "/v1/chat/completions", {"messages": asked(RED, "And now?"), "max_tokens": 6}).json()
+    late = answered(server, "/v1/chat/completions", {"messages": asked(RED, "And now?"), "max_tokens": 6})
     recorded, sample = turn(server, late["id"])
     assert recorded.version >= 1
     found = trainers_logprobs(server, model, sample, recorded.version)
