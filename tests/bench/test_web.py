@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.environments.browser.conftest import needs_browser
+from turnwise.bench.web.bare import browser_processes
 from turnwise.bench.web.endurance import ROUND, TROUBLES, endure
-from turnwise.bench.web.run import bench_web, browser_processes
+from turnwise.bench.web.run import bench_web
 
 pytestmark = [needs_browser, pytest.mark.slow]
 
@@ -14,8 +15,10 @@ pytestmark = [needs_browser, pytest.mark.slow]
 def test_the_figures_are_of_browsers_that_were_there() -> None:
     said: list[str] = []
     report = bench_web([1, 2], 2, said.append)
-    assert [row[0] for row in report.grids[0].rows] == ["1", "2"] and len(said) == 2
-    assert all(float(row[-1].split()[0]) > 1 for row in report.grids[0].rows), "a browser takes some memory"
+    rows = report.grids[0].rows
+    assert [row[:2] for row in rows[::3]] == [["1", "turnwise"], ["2", "turnwise"]] and len(said) == 2
+    assert [row[1] for row in rows[1:3]] == ["bare Playwright", "ratio"]
+    assert all(float(row[-1].split()[0]) > 1 for row in rows if row[1] != "ratio"), "a browser takes some memory"
     assert {figure.what for figure in report.figures} == {
         "did anything change, p50", "the text that an agent sees, p50", "screenshot, p50",
     }  # fmt: skip

@@ -57,6 +57,25 @@ def test_no_more_hosts_are_remembered_than_there_is_room_for() -> None:
     assert known.why_left_out("h0") is None and known.why_left_out(f"h{MOST_KNOWN}") is not None
 
 
+@pytest.mark.parametrize(
+    ("host", "out"),
+    [
+        ("shop.example", True),
+        ("SHOP.example:8443", True),
+        ("a.bank.example", True),
+        ("bank.example", False),
+        ("shop.example.org", False),
+        ("odd.example:81", True),
+        ("odd.example:80", False),
+        ("odd.example", False),
+    ],
+)
+def test_hosts_that_a_person_names_are_always_left_out(host: str, out: bool) -> None:
+    known = FailingHosts(0, 60.0, Clock(), never=["shop.example", "*.bank.example", "odd.example:81"])
+    known.worked(host)
+    assert (known.why_left_out(host) is not None) == out
+
+
 @pytest.mark.slow
 @needs_browser
 def test_no_rollout_begins_at_a_host_that_is_left_out() -> None:

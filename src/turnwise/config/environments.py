@@ -35,6 +35,11 @@ class EnvironmentsConfig(Section):
         description="Rollouts that a host of the web fails in a row, after which it is left out; 0: none is.",
     )
     failing_hosts_rest_s: Seconds = Field(default=3600.0, description="How long such a host is left out.")
+    left_out_hosts: list[str] = Field(
+        default_factory=list,
+        description="Hosts of the web at which no rollout ever begins, as `example.org`, `example.org:8080`, "
+        "`*.example.org`.",
+    )
 
     @field_validator("hosts")
     @classmethod

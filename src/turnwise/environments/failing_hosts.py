@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 
 log = logging.getLogger(__name__)
@@ -28,10 +29,18 @@ class _Failures:
 class FailingHosts:
     """``most`` rollouts that a host fails one after the other leave it out for ``rest_s``; 0: none ever is.
 
-    After that it has one more chance before it is left out again. Safe in several threads.
+    After that it has one more chance before it is left out again. Those in ``never`` (`host`, `host:port`, `*.host`)
+    always are. Safe in several threads.
     """
 
-    def __init__(self, most: int, rest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        most: int,
+        rest_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        never: Iterable[str] = (),
+    ) -> None:
+        self._never = tuple(name.lower() for name in never)
         self._most, self._rest_s, self._clock = most, rest_s, clock
         self._lock = threading.Lock()
         self._known: dict[str, _Failures] = {}
@@ -59,7 +68,10 @@ class FailingHosts:
             self._known.pop(host, None)
 
     def why_left_out(self, host: str) -> str | None:
-        """Why no rollout begins at this host now; None where one may."""
+        """Why no rollout begins at this host (`host:port`, or without a port) now; None where one may."""
+        names = (host.lower(), host.lower().rpartition(":")[0])
+        if any(fnmatchcase(name, never) for never in self._never for name in names if name):
+            return f"the host {host} is left out (environments.left_out_hosts)"
         with self._lock:
             known = self._known.get(host)
             if known is None or known.until is None:
@@ -75,6 +87,6 @@ class FailingHosts:
 
 
 @cache
-def failing_hosts(most: int, rest_s: float) -> FailingHosts:
+def failing_hosts(most: int, rest_s: float, never: tuple[str, ...] = ()) -> FailingHosts:
     """What this process knows."""
-    return FailingHosts(most, rest_s)
+    return FailingHosts(most, rest_s, never=never)

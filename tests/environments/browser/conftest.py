@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
 import pytest
 
+from turnwise.bench.web.pages import cut_off
 from turnwise.environments.base import Action, Call, Task
 from turnwise.environments.browser.chromium import program
 from turnwise.environments.browser.environment import BrowserEnvironment
@@ -54,9 +56,14 @@ Step = Callable[..., str]
 
 class _Site(BaseHTTPRequestHandler):
     asked: ClassVar[list[str]] = []
+    given: ClassVar[set[str]] = set()
+    """What of `/once` and `/twice` was asked for before."""
 
     def do_GET(self) -> None:
         path = self.path.split("?")[0]
+        if path in ("/once", "/twice"):
+            self._at_one_time_alone(path)
+            return
         if path == "/loop":
             self.send_response(302)
             self.send_header("Location", "/loop")
@@ -68,6 +75,22 @@ class _Site(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/octet-stream" if path == "/file.bin" else "text/html")
         self.end_headers()
         self.wfile.write(body)
+
+    def _at_one_time_alone(self, path: str) -> None:
+        """`/once` comes the first time; later it is cut off, or with `?late` never there. `/twice` the second time."""
+        again = self.path in self.given
+        self.given.add(self.path)
+        if again == (path == "/twice"):
+            body = b"<title>Here</title>"
+            self.send_response(200)
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(body)
+        elif self.path.endswith("late"):
+            time.sleep(3)
+        else:
+            cut_off(self)
 
     def log_message(self, *_: object) -> None:
         pass

@@ -129,7 +129,7 @@ def test_tabs(at: At, site: str) -> None:
 
 
 def test_wait_is_bounded(at: At) -> None:
-    assert at("/")("wait", seconds=0.1) == "Succeeded: waited 0.1 s."
+    assert at("/")("wait", seconds=0.1) == "Succeeded: waited 0.1 s. Note: nothing on the page changed."
     assert "is a number" in at("/")("wait", seconds="long")
 
 

@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from turnwise.bench.report import BenchReport, Figure, Grid
+from turnwise.bench.web.bare import browser_processes
 from turnwise.bench.web.pages import misbehaving_site
-from turnwise.bench.web.run import browser_processes
 from turnwise.config import load_config
 from turnwise.environments.base import Action, Call, Observation, Task, TaskOutcome
 from turnwise.environments.browser.environment import BrowserEnvironment

@@ -23,6 +23,13 @@ PAGES = {
 """Those that are short. `/redirects` goes to itself, `/large` has BIG bytes, `/reset` closes the connection."""
 
 
+def cut_off(request: BaseHTTPRequestHandler) -> None:
+    """Reset the connection of a request, in place of ending it: to linger for no time sends RST."""
+    request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+    request.close_connection = True
+    request.connection.close()
+
+
 class _Misbehaving(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.split("?")[0]
@@ -31,10 +38,7 @@ class _Misbehaving(BaseHTTPRequestHandler):
                 case "/redirects":
                     self._head(302, "text/html", Location="/redirects?again")
                 case "/reset":
-                    # A connection that is cut off, and not ended: 1 s of linger 0 sends RST.
-                    self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-                    self.close_connection = True
-                    self.connection.close()
+                    cut_off(self)
                 case "/large":
                     self._head(200, "text/html")
                     self.wfile.write(b"<title>Large</title>")

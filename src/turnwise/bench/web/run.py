@@ -11,15 +11,15 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
-import psutil
 from playwright.async_api import Page
 
 from turnwise.bench.report import BenchReport, Figure, Grid
+from turnwise.bench.web.bare import Browsers, bare_crowd, browser_memory
 from turnwise.environments.base import Action, Call
 from turnwise.environments.browser import miniwob
+from turnwise.environments.browser.acting import SETTLE_S
 from turnwise.environments.browser.chromium import driver, opened, program
 from turnwise.environments.browser.environment import BrowserEnvironment
 from turnwise.environments.browser.miniwob_tasks import miniwob_task
@@ -28,23 +28,11 @@ from turnwise.errors import TurnwiseError
 
 PAGE, SEED = "click-checkboxes-large", 1
 """A page with some thirty elements. The click is into a corner of it, where nothing is, so that the episode goes on."""
-CLICK = Action((Call("click", {"x": 490, "y": 310}),))
+CORNER = (490, 310)
+CLICK = Action((Call("click", {"x": CORNER[0], "y": CORNER[1]}),))
 ALONE = 30
 """Times that each way to look is measured, one after the other."""
 LIMIT_S = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Browsers:
-    """A number of browsers at once. Times in seconds, memory in bytes of one."""
-
-    number: int
-    begin_s: float
-    play_s: float
-    steps: int
-    step_p50: float
-    step_p95: float
-    memory: float
 
 
 def bench_web(numbers: Sequence[int], steps: int, say: Callable[[str], None]) -> BenchReport:
@@ -52,22 +40,25 @@ def bench_web(numbers: Sequence[int], steps: int, say: Callable[[str], None]) ->
     program()
     crowds = []
     for number in numbers:
-        crowds.append(_crowd(number, steps))
-        say(f"{number} at once: {number * steps / crowds[-1].play_s:.1f} steps/s")
+        ours, bare = _crowd(number, steps), driver().run(bare_crowd(number, steps, PAGE, SEED, CORNER), LIMIT_S)
+        crowds.append((ours, bare))
+        say(f"{number} at once: {ours.steps_per_s:.1f} steps/s; bare Playwright: {bare.steps_per_s:.1f}")
     figures = driver().run(_alone(), LIMIT_S)
     driver().run(driver().end_idle(), LIMIT_S)
-    header = ["at once", "begun/s", "steps/s", "step p50 · p95 (ms)", "memory each"]
+    header = ["at once", "", "begun/s", "steps/s", "step p50 · p95 (ms)", "memory each"]
     return BenchReport(
         "turnwise bench web",
         figures,
         [
             f"Each browser is a Chromium of its own at `{PAGE}`; a step is a click, what the agent is told of it, and "
             f"the text of the page; {steps} in each.",
+            "Bare Playwright clicks and reads `aria_snapshot` of the page; it does not wait "
+            f"{SETTLE_S * 1000:.0f} ms for the page to react, asks not what changed, and its pages may go anywhere.",
             "Memory is the proportional share (PSS) of all processes of the browsers, divided by their number; the "
             "driver's own process is not in it.",
             f"A look and a screenshot are medians of {ALONE}, one after the other, in one browser and on one page.",
         ],
-        [Grid("Browsers at once", header, [_row(each) for each in crowds])],
+        [Grid("Browsers at once", header, [row for ours, bare in crowds for row in _rows(ours, bare)])],
     )
 
 
@@ -87,26 +78,12 @@ def _crowd(number: int, steps: int) -> Browsers:
     try:
         with ThreadPoolExecutor(number) as pool:
             begin_s = _timed(lambda: list(pool.map(lambda one: one.reset(miniwob_task(PAGE, SEED)), made)))
-            memory = sum(each.memory_full_info().pss for each in browser_processes())
+            memory = browser_memory()
             play_s = _timed(lambda: list(pool.map(play, made)))
     finally:
         for one in made:
             one.close()
-    times.sort()
-    p95 = times[int(len(times) * 0.95)]
-    return Browsers(number, begin_s, play_s, steps, times[len(times) // 2], p95, memory / number)
-
-
-def browser_processes() -> list[psutil.Process]:
-    """Those of Chromium below us."""
-    found: list[psutil.Process] = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if "chrom" in process.name():
-                found.append(process)
-        except psutil.Error:  # it has just ended
-            continue
-    return found
+    return Browsers(number, begin_s, play_s, steps, tuple(sorted(times)), memory / number)
 
 
 async def _alone() -> list[Figure]:
@@ -121,14 +98,13 @@ async def _alone() -> list[Figure]:
         ours: list[tuple[str, Callable[[], Awaitable[Any]], str, Callable[[], Awaitable[Any]]]] = [
             ("did anything change", tabs.state, "page.evaluate of an address and a count", lambda: _bare_state(page)),
             ("the text that an agent sees", tabs.seen, "page.aria_snapshot", lambda: _bare_tree(page)),
-            ("screenshot", page.screenshot, "none: it is Playwright's own", page.screenshot),
+            ("screenshot", tabs.picture, "page.screenshot", page.screenshot),
         ]
         figures = []
         for what, one, peer, other in ours:
             mine, bare = await _medians(one, other)
-            ratio = "" if what == "screenshot" else f"{mine / bare:.2f}"
-            beside = peer if what == "screenshot" else f"{peer}: {bare * 1000:.1f} ms"
-            figures.append(Figure(f"{what}, p50", f"{mine * 1000:.1f} ms", beside, ratio))
+            beside = f"{peer}: {bare * 1000:.1f} ms"
+            figures.append(Figure(f"{what}, p50", f"{mine * 1000:.1f} ms", beside, f"{mine / bare:.2f}"))
         return figures
 
 
@@ -158,11 +134,25 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def _row(crowd: Browsers) -> list[str]:
+def _rows(ours: Browsers, bare: Browsers) -> list[list[str]]:
+    """Both, and the one in parts of the other."""
+    rows = [_row("turnwise", ours), _row("bare Playwright", bare)]
+    pairs = [(_p(ours, at), _p(bare, at)) for at in (0.5, 0.95)]
+    ratios = [bare.begin_s / ours.begin_s, ours.steps_per_s / bare.steps_per_s, ours.memory / bare.memory]
+    begun, steps, memory = (f"{ratio:.2f}" for ratio in ratios)
+    return [*rows, [str(ours.number), "ratio", begun, steps, " · ".join(f"{a / b:.2f}" for a, b in pairs), memory]]
+
+
+def _row(who: str, crowd: Browsers) -> list[str]:
     return [
         str(crowd.number),
+        who,
         f"{crowd.number / crowd.begin_s:.1f}",
-        f"{crowd.number * crowd.steps / crowd.play_s:.1f}",
-        f"{crowd.step_p50 * 1000:.0f} · {crowd.step_p95 * 1000:.0f}",
+        f"{crowd.steps_per_s:.1f}",
+        f"{_p(crowd, 0.5) * 1000:.0f} · {_p(crowd, 0.95) * 1000:.0f}",
         f"{crowd.memory / 1e6:.0f} MB",
     ]
+
+
+def _p(crowd: Browsers, share: float) -> float:
+    return crowd.times[int(len(crowd.times) * share)]

@@ -30,6 +30,9 @@ MOST_KEYED = 200
 TRIES = 2
 """To open a page, where the network, not the site, is why it did not come."""
 NETWORK = ("ERR_CONNECTION", "ERR_NAME", "ERR_INTERNET", "ERR_NETWORK", "ERR_TIMED_OUT", "ERR_HTTP2", "ERR_ADDRESS")
+ERROR_PAGE = "chrome-error://chromewebdata/"
+ERROR_PAGE_S = 2.0
+"""Longest wait for Chromium's own page that says what failed."""
 REFUSED = ("ERR_PROXY", "ERR_TUNNEL", "ERR_BLOCKED", "ERR_UNSAFE_PORT")
 _STEPS = {"down": (0, 1), "up": (0, -1), "right": (1, 0), "left": (-1, 0)}
 
@@ -78,7 +81,10 @@ async def _ended(
         after = await tabs.state()
     except PageHangs as e:
         after, fault = before, fault or ("site", str(e))
-    return Done(tool, given, before, after, target, fault, tabs.happened(loading))
+    happened = tabs.happened(loading)
+    if fault is None and happened.unopened is not None:
+        fault = _why_unopened(happened.unopened.why)
+    return Done(tool, given, before, after, target, fault, happened)
 
 
 async def _target(tabs: Tabs, tool: str, given: dict[str, Any]) -> str | None:
@@ -150,6 +156,8 @@ async def goto(tabs: Tabs, url: str) -> None:
         except Error as e:
             if attempt + 1 == TRIES or not any(sign in str(e) for sign in NETWORK):
                 raise
+            with contextlib.suppress(Error):  # a page that says so is on its way, and would end the next try
+                await tabs.front.wait_for_url(ERROR_PAGE, wait_until="commit", timeout=ERROR_PAGE_S * 1000)
 
 
 async def _settled(tabs: Tabs, before: PageState) -> bool:
@@ -183,13 +191,15 @@ def _fault(error: BaseException) -> tuple[Blame, str]:
     if isinstance(error, PageHangs):
         return "site", text
     if isinstance(error, Error):
-        if any(sign in text for sign in REFUSED):
-            return "agent", "this address is none that the task allows"
-        if any(sign in text for sign in NETWORK):
-            return "network", text
         if isinstance(error, TookTooLong):
             return "site", "the page took too long"
-        return ("agent" if "key" in text.lower() else "site"), text
+        return ("agent", text) if "unknown key" in text.lower() else _why_unopened(text)
     if isinstance(error, TimeoutError):
         return "site", "the page took too long"
     return "agent", text
+
+
+def _why_unopened(text: str) -> tuple[Blame, str]:
+    if any(sign in text for sign in REFUSED):
+        return "agent", "this address is none that the task allows"
+    return ("network" if any(sign in text for sign in NETWORK) else "site"), text

@@ -234,7 +234,9 @@ class BrowserEnvironment:
             if done.fault is not None:
                 self._faults[done.fault[0]] += 1
                 if done.fault[0] in ("site", "network"):
-                    at = urlsplit(str(done.arguments.get("url") or self._tabs.front.url))
+                    lost = done.happened.unopened
+                    asked = done.arguments.get("url") or self._tabs.front.url
+                    at = urlsplit(str(asked if lost is None else lost.url))
                     self._failed |= {at.netloc: done.fault[1]} if at.netloc else {}
             results.append(told(done))
             await self._after(task, done)

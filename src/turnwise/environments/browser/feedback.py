@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Blame = Literal["agent", "site", "browser", "network"]
-"""Whose doing a failure is."""
+Blame = Literal["agent", "site", "network"]
+"""Whose doing a failed call is. A browser that fails ends the rollout (InfrastructureFailure)."""
 MOST = 200
 """Characters of a page's words in a sentence."""
 
@@ -32,15 +32,24 @@ class PageState:
 
 
 @dataclass(frozen=True, slots=True)
+class Unopened:
+    """A page that was on its way and did not come."""
+
+    url: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Happened:
     """What a browser said while a call was done: dialogs that were closed, downloads that were refused, the status of a
-    page that was loaded."""
+    page that was loaded, the page that could not be."""
 
     dialogs: tuple[str, ...] = ()
     downloads: tuple[str, ...] = ()
     status: int | None = None
     loading: bool = False
     """The new page was not complete when the time for it was over."""
+    unopened: Unopened | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,7 @@ def _changes(done: Done) -> list[str]:
     before, after, said = done.before, done.after, []
     moved = after.url != before.url
     if moved and done.tool not in ("switch_tab", "new_tab", "close_tab"):
-        said.append(f"The page is now {_cut(after.url)}" + (f' ("{_cut(after.title)}").' if after.title else "."))
+        said.append(f"The page is now {_cut(after.url)}" + (f" ({_quoted(after.title)})." if after.title else "."))
     if done.happened.status is not None and done.happened.status >= 400:
         said.append(f"The site answered with status {done.happened.status}.")
     if done.happened.loading:
@@ -112,18 +121,34 @@ def _changes(done: Done) -> list[str]:
         said.append("A tab was closed.")
     said += _came(done.happened, "The page")
     if done.tool == "write" and after.value is not None and after.value.strip() != done.arguments["text"].strip():
-        said.append(f'Note: the value of the field is "{_cut(after.value)}", not what was typed.')
+        said.append(f"Note: the value of the field is {_quoted(after.value)}, not what was typed.")
     if done.tool == "scroll" and after.scroll == before.scroll and not moved:
         said.append("Note: nothing moved; it may be at its end.")
-    if done.tool in ("click", "press_keys", "drag", "go_back") and not said:
+    if done.tool in ("click", "hover", "press_keys", "drag", "go_back", "wait") and not said:
         said += _small_changes(before, after)
-    return said
+    return said or _no_effect(done)
+
+
+def _no_effect(done: Done) -> list[str]:
+    """What to say of a call that was done and changed nothing, where only its tool tells that."""
+    before, after = done.before, done.after
+    match done.tool:
+        case "goto_url" if after.url == before.url:
+            return ["Note: the address is the one from before; the page was loaded anew."]
+        case "switch_tab" if after.tab == before.tab:
+            return ["Note: this tab was in front already."]
+        case "close_tab" if len(after.tabs) == len(before.tabs):
+            return ["Note: it was the only tab, so an empty one took its place."]
+        case "write" if before.value is not None and after.value == before.value:
+            return ["Note: this stood in the field already."]
+        case _:
+            return []
 
 
 def _came(happened: Happened, who: str) -> list[str]:
     """Dialogs and downloads, which are told whether or not the call was done."""
-    said = [f'{who} said "{_cut(text)}", which was closed.' for text in happened.dialogs]
-    return said + [f'{who} offered the file "{_cut(name)}", which is not kept.' for name in happened.downloads]
+    said = [f"{who} said {_quoted(text)}, which was closed." for text in happened.dialogs]
+    return said + [f"{who} offered the file {_quoted(name)}, which is not kept." for name in happened.downloads]
 
 
 def _small_changes(before: PageState, after: PageState) -> list[str]:
@@ -132,12 +157,17 @@ def _small_changes(before: PageState, after: PageState) -> list[str]:
     if after.focus != before.focus:
         said.append(f"The focus is on {after.focus}." if after.focus else "Nothing has the focus any more.")
     elif after.value != before.value:
-        said.append(f'The field has the value "{_cut(after.value or "")}".')
+        said.append(f"The field has the value {_quoted(after.value or '')}.")
     if after.content != before.content:
         said.append("The content of the page changed.")
     elif after.scroll != before.scroll:
         said.append("The page scrolled.")
     return said or ["Note: nothing on the page changed."]
+
+
+def _quoted(text: str) -> str:
+    """Words of a page, which cannot end their own quotation."""
+    return '"' + _cut(text).replace('"', "'") + '"'
 
 
 def _cut(text: str) -> str:

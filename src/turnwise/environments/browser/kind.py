@@ -54,7 +54,7 @@ class WebKind:
 
     def make(self, folder: Path, config: Config) -> BrowserEnvironment:
         of, judge_sees = config.environments, config.judge.trajectory.pictures != "never"
-        known = failing_hosts(of.failing_hosts, of.failing_hosts_rest_s)
+        known = failing_hosts(of.failing_hosts, of.failing_hosts_rest_s, tuple(of.left_out_hosts))
         return BrowserEnvironment(config.streams.web.max_steps or 15, judge_sees, known, sites_folder(config))
 
     def instructions(self, task: Task) -> Instructions:

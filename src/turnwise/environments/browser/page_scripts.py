@@ -15,10 +15,11 @@ STATE = """
     (tag === 'INPUT' && !['button', 'submit', 'reset', 'image', 'checkbox', 'radio', 'file'].includes(e.type)));
   const value = !e ? null : tag === 'SELECT' ? (e.selectedOptions[0] || {}).text : R(e, 'value') !== undefined ?
     R(e, 'value') : R(e, 'isContentEditable') ? R(e, 'innerText') : null;
-  let inner = 0, fields = 0, seen = 0, text = 0;
+  let inner = 0, fields = 0, seen = 0, text = 0, sum = 0;
   const count = d => {
-    const whole = R(d, 'documentElement');
-    text += (whole ? R(whole, 'textContent') : '').length;
+    const whole = R(d, 'documentElement'), words = whole ? R(whole, 'textContent') : '';
+    text += words.length;
+    for (let n = Math.min(words.length, 200000); n--;) sum = (sum * 31 + words.charCodeAt(n)) % 1000003;
     for (const other of C(d, 'querySelectorAll', '*')) {
       if (++seen > 20000) break;
       try {
@@ -30,7 +31,7 @@ STATE = """
   };
   count(document);
   return { x: Math.round(root ? R(root, 'scrollLeft') : 0), y: Math.round(root ? R(root, 'scrollTop') : 0),
-    inner: Math.round(inner), size: seen, fields, text,
+    inner: Math.round(inner), size: seen, fields, text: text * 1000003 + sum,
     editable, focus: SAY(e === R(document, 'body') ? null : e), value: value === null ? null : cut(value, 12000),
     title: cut(R(document, 'title'), 200) };
 }
@@ -53,6 +54,19 @@ SEEN = """
 (mostLines, mostText) => {
   const lines = [], boxes = [], active = ACTIVE();
   const plain = t => (t || '').replace(/\\s+/g, ' ').trim();
+  const faint = new Map();
+  const shown = e => {  // what of it, and of all that it stands in, lets through
+    const open = [];
+    let at = e;
+    while (at && !faint.has(at)) {
+      open.push(at);
+      const root = C(at, 'getRootNode');
+      at = R(at, 'parentElement') || R(root, 'host') || OUTSIDE(root);
+    }
+    let through = at ? faint.get(at) : 1;
+    for (const each of open.reverse()) faint.set(each, through *= +getComputedStyle(each).opacity);
+    return through;
+  };
   const acts = e => C(e, 'matches', 'a[href],button,input,select,textarea,summary,option,label,[role],[onclick],' +
     '[tabindex],[contenteditable],svg *,canvas,img') || getComputedStyle(e).cursor === 'pointer';
   let left = 0, cut = 0;
@@ -66,7 +80,7 @@ SEEN = """
       Math.min(r.right + dx, clip[2]), Math.min(r.bottom + dy, clip[3])];
     if (r.width < 1 || r.height < 1 || box[2] <= box[0] || box[3] <= box[1]) return;
     const s = getComputedStyle(e);
-    if (s.visibility !== 'visible' || s.display === 'none' || +s.opacity < 0.05) return;
+    if (s.visibility !== 'visible' || s.display === 'none' || shown(e) < 0.05) return;
     if (frame && INSIDE(e)) {
       const [x, y] = CORNER(e);
       visit(INSIDE(e), dx + x, dy + y, box);
@@ -79,7 +93,7 @@ SEEN = """
     if (frame) line += ' (a page of another site in it, which is not read)';
     if (e === active) line += ' focused';
     if (tag === 'SELECT' && e.options) line += ' options: ' + [...e.options].slice(0, 30).map(
-      o => plain(o.text).slice(0, 60)).join(' | ');
+      o => UNQUOTED(plain(o.text)).slice(0, 60)).join(' | ');
     lines.push(line);
     boxes.push([...box, x, y, frame || acts(e) ? 1 : 0].map(Math.round));
   };
@@ -92,7 +106,8 @@ SEEN = """
   visit(document, 0, 0, [0, 0, innerWidth, innerHeight]);
   const root = R(document, 'scrollingElement') || R(document, 'documentElement');
   const of = n => root ? R(root, n) || 0 : 0;
-  return { lines, boxes, cut, title: plain(R(document, 'title')).slice(0, 200), above: Math.round(of('scrollTop')),
+  const title = UNQUOTED(plain(R(document, 'title'))).slice(0, 200);
+  return { lines, boxes, cut, title, above: Math.round(of('scrollTop')),
     below: Math.max(0, Math.round(of('scrollHeight') - innerHeight - of('scrollTop'))) };
 }
 """
@@ -115,6 +130,10 @@ const C = (e, name, ...given) => R(e, name).call(e, ...given);
 const TAG = e => e ? String(R(e, 'tagName')).toUpperCase() : '';
 const FRAME = e => ['IFRAME', 'FRAME'].includes(TAG(e));
 const INSIDE = e => FRAME(e) ? R(e, 'contentDocument') || null : null;
+const OUTSIDE = root => {
+  const view = R(root, 'defaultView');
+  try { return view ? view.frameElement : null; } catch { return null; }  // of another site
+};
 const CORNER = e => {
   const r = C(e, 'getBoundingClientRect');
   return [r.left + R(e, 'clientLeft'), r.top + R(e, 'clientTop')];
@@ -129,28 +148,32 @@ const ACTIVE = () => {
   return e;
 };
 const OWN = e => [...R(e, 'childNodes')].filter(n => R(n, 'nodeType') === 3).map(n => n.data).join(' ');
+const UNQUOTED = t => t.replace(/"/g, "'");
+const WORD = t => t.toLowerCase().replace(/[^a-z0-9-]/g, '').slice(0, 30);
+const TEXT = e => R(e, 'innerText') === undefined ? R(e, 'textContent') : R(e, 'innerText');
 const SAY = (e, most = 80) => {
   try { return SAY_IT(e, most); } catch { return '<?>'; }
 };
 const SAY_IT = (e, most) => {
   if (!e || !R(e, 'tagName')) return null;
-  const plain = t => String(t === null || t === undefined ? '' : t).replace(/\\s+/g, ' ').trim().slice(0, most);
-  const tag = R(e, 'tagName').toLowerCase(), at = n => plain(C(e, 'getAttribute', n));
+  const whole = t => String(t === null || t === undefined ? '' : t).replace(/\\s+/g, ' ').trim();
+  const plain = t => UNQUOTED(whole(t)).slice(0, most);
+  const tag = WORD(R(e, 'tagName')), at = n => plain(C(e, 'getAttribute', n));
   const labels = R(e, 'labels'), parts = R(e, 'children').length, value = R(e, 'value');
-  const named = labels && labels.length ? R(labels[0], 'textContent') : '';
+  const named = labels && labels.length ? TEXT(labels[0]) : '';
   const words = tag === 'input' || tag === 'select' || tag === 'textarea' ? '' : parts ? OWN(e) : R(e, 'textContent');
   const name = at('aria-label') || plain(words) || at('alt') || at('placeholder') || at('title') || plain(named) ||
-    at('name') || plain(parts && C(e, 'matches', 'a,button,[role]') ? R(e, 'textContent') : '');
+    at('name') || plain(parts && C(e, 'matches', 'a,button,[role]') ? TEXT(e) : '');
   let said = `<${tag}>`;
-  if (tag === 'input') said += ' ' + (at('type') || 'text');
-  if (at('role')) said += ` role=${at('role')}`;
+  if (tag === 'input') said += ' ' + (WORD(at('type')) || 'text');
+  if (WORD(at('role'))) said += ` role=${WORD(at('role'))}`;
   if (name) said += ` "${name}"`;
   if (tag !== 'button' && typeof value === 'string' && value && !['checkbox', 'radio', 'password'].includes(
     R(e, 'type'))) said += ` value "${plain(tag === 'select' ? (e.selectedOptions[0] || {}).text : value)}"`;
   if (R(e, 'checked') || at('aria-checked') === 'true') said += ' checked';
   if (R(e, 'disabled')) said += ' disabled';
   if (tag === 'rect' || tag === 'circle' || tag === 'polygon' || tag === 'text' || tag === 'path') {
-    const fill = at('fill'); if (fill) said += ` fill ${fill}`;
+    const fill = at('fill'); if (fill) said += ` fill ${/^#?\\w+$/.test(fill) ? fill : `"${fill}"`}`;
   }
   return said;
 };

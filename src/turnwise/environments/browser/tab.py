@@ -13,7 +13,7 @@ from playwright.async_api import BrowserContext, CDPSession, Dialog, Download, E
 
 from turnwise.environments.base import InfrastructureFailure
 from turnwise.environments.browser.chromium import first_line
-from turnwise.environments.browser.feedback import Happened, PageState
+from turnwise.environments.browser.feedback import Happened, PageState, Unopened
 from turnwise.environments.browser.page_scripts import SEEN, STATE, TARGET, with_arguments
 
 WORLD = "turnwise"
@@ -29,6 +29,8 @@ MOST_EVENTS = 5
 MOST_LINES = 120
 MOST_OF_A_TEXT = 120
 """Characters of an element's words."""
+ABORTED = "ERR_ABORTED"
+"""A page that did not come because a file came in its place, or another page."""
 
 
 class PageHangs(Exception):
@@ -44,6 +46,7 @@ class Tabs:
         self._dialogs: list[str] = []
         self._downloads: list[str] = []
         self._status: int | None = None
+        self._unopened: Unopened | None = None
         self._crashed = False
         self._sessions: dict[Page, CDPSession] = {}
         self._hanging: set[Page] = set()
@@ -64,8 +67,8 @@ class Tabs:
 
     def happened(self, loading: bool) -> Happened:
         """What was said since the last call of this."""
-        found = Happened(tuple(self._dialogs), tuple(self._downloads), self._status, loading)
-        self._dialogs, self._downloads, self._status = [], [], None
+        found = Happened(tuple(self._dialogs), tuple(self._downloads), self._status, loading, self._unopened)
+        self._dialogs, self._downloads, self._status, self._unopened = [], [], None, None
         return found
 
     def is_leaving(self) -> bool:
@@ -185,7 +188,7 @@ class Tabs:
         page.on("response", self._answered)
         page.on("request", self._goes)
         page.on("framenavigated", lambda frame: self._leaving.discard(page) if frame == page.main_frame else None)
-        page.on("requestfailed", self._stays)
+        page.on("requestfailed", self._failed)
         page.on("requestfinished", self._stays)
 
     def _close(self, dialog: Dialog) -> None:
@@ -204,6 +207,13 @@ class Tabs:
     def _goes(self, request: Request) -> None:
         if (page := _page_left(request)) is not None:
             self._leaving.add(page)
+            self._unopened = None
+
+    def _failed(self, request: Request) -> None:
+        self._stays(request)
+        why = request.failure
+        if _page_left(request) is not None and why and ABORTED not in why:
+            self._unopened = Unopened(request.url, why)
 
     def _stays(self, request: Request) -> None:
         if (page := _page_left(request)) is not None:
