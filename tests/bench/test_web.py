@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.environments.browser.conftest import needs_browser
-from turnwise.bench.web.bare import browser_processes
 from turnwise.bench.web.endurance import ROUND, TROUBLES, endure
+from turnwise.bench.web.processes import browser_processes
 from turnwise.bench.web.run import bench_web
 
 pytestmark = [needs_browser, pytest.mark.slow]

@@ -8,9 +8,11 @@ import time
 import pytest
 
 from tests.environments.browser.conftest import needs_browser
+from turnwise.config import load_config
 from turnwise.environments.base import InfrastructureFailure, Task
 from turnwise.environments.browser.environment import BrowserEnvironment
 from turnwise.environments.failing_hosts import MOST_KNOWN, FailingHosts
+from turnwise.errors import ConfigError
 
 
 class Clock:
@@ -60,20 +62,29 @@ def test_no_more_hosts_are_remembered_than_there_is_room_for() -> None:
 @pytest.mark.parametrize(
     ("host", "out"),
     [
-        ("shop.example", True),
-        ("SHOP.example:8443", True),
-        ("a.bank.example", True),
-        ("bank.example", False),
-        ("shop.example.org", False),
-        ("odd.example:81", True),
-        ("odd.example:80", False),
-        ("odd.example", False),
+        ("https://shop.example/", True),
+        ("http://SHOP.example.:8443/a?b", True),
+        ("http://maria@shop.example/", True),
+        ("http://a.b.bank.example/", True),
+        ("http://bank.example/", False),
+        ("http://mybank.example/", False),
+        ("http://shop.example.org/", False),
+        ("https://odd.example/", True),
+        ("http://odd.example/", False),
+        ("http://odd.example:443/", True),
+        ("http://[::1]:8000/", True),
+        ("http://[::2]:8000/", False),
     ],
 )
 def test_hosts_that_a_person_names_are_always_left_out(host: str, out: bool) -> None:
-    known = FailingHosts(0, 60.0, Clock(), never=["shop.example", "*.bank.example", "odd.example:81"])
-    known.worked(host)
-    assert (known.why_left_out(host) is not None) == out
+    known = FailingHosts(0, 60.0, Clock(), never=["shop.example", "*.bank.example", "odd.example:443", "[::1]"])
+    assert (known.why_never(host) is not None) == out
+
+
+@pytest.mark.parametrize("entry", ["", "http://example.org/", "example.org/a", "a b", "example.org:0", "*", "::1"])
+def test_what_names_no_host_is_refused_by_name(entry: str) -> None:
+    with pytest.raises(ConfigError, match="left_out_hosts"):
+        load_config(None, {"environments.left_out_hosts": [entry]})
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def test_lengths_faults_and_cost_are_sums_of_what_was_measured() -> None:
     assert found["steps"] == {"mean": 4.0, "p50": 3, "p90": 5, "of": 2}
     assert found["response_tokens"]["mean"] == 30.0
     assert found["trajectory_tokens"] == {"mean": 60.0, "p50": 60, "p90": 60, "of": 1}
-    assert found["faults_of_calls"] == {"agent": 0, "site": 2, "browser": 0, "network": 0}
+    assert found["faults_of_calls"] == {"agent": 0, "site": 2, "network": 0}
     cost = found["cost"]
     assert (cost["policy_prompt_tokens"], cost["policy_completion_tokens"]) == (40, 60)
     assert (cost["judge_prompt_tokens"], cost["judge_completion_tokens"]) == (50, 5)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from turnwise.config.hosts import hosts_and_ports
+from turnwise.config.hosts import host_of_any_port, hosts_and_ports
 from turnwise.config.sections import Seconds, Section
 from turnwise.errors import SandboxError
 
@@ -49,6 +49,16 @@ class EnvironmentsConfig(Section):
                 hosts_and_ports(host)
             except SandboxError:
                 raise ValueError(f"{host!r} is no host; write it as 'example.org' or 'example.org:443'") from None
+        return hosts
+
+    @field_validator("left_out_hosts")
+    @classmethod
+    def _names_alone(cls, hosts: list[str]) -> list[str]:
+        for host in hosts:
+            try:
+                host_of_any_port(host)
+            except SandboxError:
+                raise ValueError(f"{host!r} is no host; write it as 'example.org' or '*.example.org'") from None
         return hosts
 
     @model_validator(mode="after")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
 from turnwise.errors import SandboxError
+
+_USUAL = {"http": 80, "https": 443}
 
 
 def host_and_port(where: str, port: int | None = None) -> tuple[str, int]:
@@ -29,3 +34,27 @@ def hosts_and_ports(entry: str) -> list[tuple[str, int]]:
     if ":" in entry.removeprefix("["):
         return [host_and_port(entry)]
     return [host_and_port(entry, port) for port in (80, 443)]
+
+
+def host_of_any_port(entry: str) -> tuple[str, int | None]:
+    """An entry as `example.org`, `example.org:8080` or `*.example.org`, which is every host below: its name, of the
+    last one with its dot, and its port; None: all of them. Raises SandboxError."""
+    below, bare = entry.startswith("*."), entry.removeprefix("*.")
+    if "*" in bare:
+        raise SandboxError(f"{entry!r} has a star that does not stand for all in front of a dot")
+    if ":" in bare.removeprefix("[").partition("]")[2] or (":" in bare and not bare.startswith("[")):
+        host, port = host_and_port(bare)
+    else:
+        (host, _), port = host_and_port(f"{bare}:1"), None
+    return f".{host}" if below else host, port
+
+
+def is_named(url: str, entries: Iterable[str]) -> bool:
+    """Whether the host of an address is one of these, each as `host_of_any_port` takes it."""
+    parts = urlsplit(url)
+    host, port = (parts.hostname or "").rstrip("."), parts.port or _USUAL.get(parts.scheme.lower())
+    for entry in entries:
+        name, of = host_of_any_port(entry)
+        if of in (None, port) and (host.endswith(name) if name.startswith(".") else host == name):
+            return True
+    return False

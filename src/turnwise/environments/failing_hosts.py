@@ -11,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cache
+from urllib.parse import urlsplit
+
+from turnwise.config.hosts import is_named
 
 log = logging.getLogger(__name__)
 MOST_KNOWN = 10_000
@@ -40,10 +42,16 @@ class FailingHosts:
         clock: Callable[[], float] = time.monotonic,
         never: Iterable[str] = (),
     ) -> None:
-        self._never = tuple(name.lower() for name in never)
+        self._never = tuple(never)
         self._most, self._rest_s, self._clock = most, rest_s, clock
         self._lock = threading.Lock()
         self._known: dict[str, _Failures] = {}
+
+    def why_never(self, url: str) -> str | None:
+        """Why no rollout ever begins at this address; None where one may."""
+        if is_named(url, self._never):
+            return f"the host {urlsplit(url).hostname} is left out (environments.left_out_hosts)"
+        return None
 
     def failed(self, host: str, why: str) -> None:
         """A rollout met a failure of this host."""
@@ -68,10 +76,7 @@ class FailingHosts:
             self._known.pop(host, None)
 
     def why_left_out(self, host: str) -> str | None:
-        """Why no rollout begins at this host (`host:port`, or without a port) now; None where one may."""
-        names = (host.lower(), host.lower().rpartition(":")[0])
-        if any(fnmatchcase(name, never) for never in self._never for name in names if name):
-            return f"the host {host} is left out (environments.left_out_hosts)"
+        """Why no rollout begins at this host now; None where one may."""
         with self._lock:
             known = self._known.get(host)
             if known is None or known.until is None:

@@ -15,11 +15,12 @@ from turnwise.trajectories.intervals import mean, quantile, wilson
 from turnwise.trajectories.reasoning import SIGNS, before_the_call, signs_in
 from turnwise.trajectories.record import SavedTrajectory
 
-BLAMES = ("agent", "site", "browser", "network")
-"""Whose a failure of a call is. A browser's ends the trajectory, and stands in its failure."""
+BLAMES = ("agent", "site", "network")
+"""Whose a failure of a call is. A browser's ends the trajectory, and stands in how it ended."""
 _OF_FAILURES = (
     ("the judge", "judge"),
     ("the site", "site"),
+    ("the host", "site"),
     ("the browser", "browser"),
     ("the gateway", "policy server"),
     ("the task has no verifier", "judge"),
@@ -117,7 +118,6 @@ def _rate(run: Sequence[SavedTrajectory]) -> dict[str, Any]:
 def _faults(run: Sequence[SavedTrajectory]) -> dict[str, int]:
     found: Counter[str] = Counter(dict.fromkeys(BLAMES, 0))
     for saved in run:
-        found["browser"] += saved.failure is not None and class_of_failure(saved.failure) == "browser"
         faults = saved.details.get("faults")
         if isinstance(faults, dict):
             found.update({str(blame): int(count) for blame, count in faults.items() if isinstance(count, int)})

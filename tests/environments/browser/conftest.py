@@ -69,6 +69,13 @@ class _Site(BaseHTTPRequestHandler):
             self.send_header("Location", "/loop")
             self.end_headers()
             return
+        if path == "/cut":  # less than it says comes
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", "5000")
+            self.end_headers()
+            self.wfile.write(b"<title>Cut</title>" + b"a word " * 300)
+            return
         self.asked.append(self.path)
         body = PAGES.get(path, "not here").encode()
         self.send_response(200 if path in PAGES else 404)

@@ -15,9 +15,10 @@ from tests.environments.browser import conftest
 from tests.environments.browser.conftest import PAGES, needs_browser
 from turnwise.bench.web.pages import misbehaving_site
 from turnwise.environments.base import Action, Call, InfrastructureFailure, Task
+from turnwise.environments.browser import acting
 from turnwise.environments.browser.calls import TOOLS
-from turnwise.environments.browser.chromium import driver
 from turnwise.environments.browser.environment import BrowserEnvironment
+from turnwise.environments.browser.tab import Tabs
 
 pytestmark = [needs_browser, pytest.mark.slow]
 
@@ -29,7 +30,7 @@ NONE = "nothing on the page changed"
 
 @dataclass(frozen=True)
 class Case:
-    """A call at a page, after others, and words of what is told. ``RESETS`` in an address is the site that resets."""
+    """A call at a page, after others, and words of what is told; RESETS stands for the site that cuts off."""
 
     path: str
     told: str
@@ -41,7 +42,7 @@ def case(path: str, told: str, *before: tuple[str, dict[str, Any]], **given: Any
     return Case(path, told, given, before)
 
 
-HANGS = ("click", {"x": 10, "y": 10})
+HANGS = CORNER = ("click", {"x": 10, "y": 10})
 SILENT = "the page does not answer within 0.5 s"
 OPENS_NOTHING = "it opens no page"
 NEVER_ENDS = "it asks the page for nothing"
@@ -105,11 +106,11 @@ CASES: dict[str, dict[str, Case | str]] = {
         "network": case("/once?cut", "net::ERR_", ("goto_url", {"url": "SITE/second"})),
     },
     "wait": {
-        "works": case("/soon", "waited 1 s. The content of the page changed.", seconds=1),
+        "works": case("/ticks", "waited 1 s. The content of the page changed.", seconds=1),
         "no effect": case("/", NONE, seconds=0.1),
         "agent": case("/", "is a number", seconds="long"),
         "site": case("/hang", SILENT, HANGS, seconds=0.1),
-        "network": case("/goes", "net::ERR_CONNECTION_RESET", seconds=1),
+        "network": case("/goes", "which did not come: net::ERR_CONNECTION_RESET.", CORNER, seconds=4),
     },
     "new_tab": {
         "works": case("/", "tab 1 of 2 is in front (about:blank)"),
@@ -153,16 +154,15 @@ def resets() -> Iterator[str]:
 def begun(
     browser: BrowserEnvironment, site: str, resets: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[BrowserEnvironment, Any]]:
-    """A browser, and what begins at a page and does a call. Its waits are short: nothing here has to take long."""
-    monkeypatch.setattr("turnwise.environments.browser.tab.SCRIPT_S", 0.5)
-    monkeypatch.setattr("turnwise.environments.browser.acting.ACT_S", 1.0)
-    monkeypatch.setattr("turnwise.environments.browser.acting.LOAD_S", 1.0)
+    """A browser, and what begins at a page and does a call."""
     link = f"<a {conftest.CORNER} href='http://{resets}/reset'>Go</a>"
     monkeypatch.setitem(PAGES, "/leads", link)
-    monkeypatch.setitem(PAGES, "/goes", f"<script>setTimeout(() => location = 'http://{resets}/reset', 600)</script>")
+    later = f"setTimeout(() => location = 'http://{resets}/reset', 1500)"
+    monkeypatch.setitem(PAGES, "/goes", f'<button {conftest.CORNER} onclick="{later}">Go')
     over = f"<div {conftest.PLACE}20px' onmouseover=\"this.textContent = 'Now'\">Off"
     monkeypatch.setitem(PAGES, "/over", over)
-    monkeypatch.setitem(PAGES, "/soon", "<p id=p>-</p><script>setTimeout(() => p.textContent = 'Now', 600)</script>")
+    monkeypatch.setitem(PAGES, "/ticks", "<p id=p>0</p><script>setInterval(() => p.textContent++, 100)</script>")
+    monkeypatch.setitem(PAGES, "/to-cut", f"<a {conftest.CORNER} href='/cut'>Go</a>")
     conftest._Site.given.clear()
 
     def do(name: str, given: dict[str, Any]) -> str:
@@ -186,37 +186,56 @@ def test_no_tool_and_no_class_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("tool", "what"), MET)
-def test_what_is_told_and_whose_fault_it_was(tool: str, what: str, begun: tuple[BrowserEnvironment, Any]) -> None:
+def test_what_is_told_and_whose_fault_it_was(
+    tool: str, what: str, begun: tuple[BrowserEnvironment, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     browser, begin = begun
     found = CASES[tool][what]
     assert isinstance(found, Case)
     do, filled = begin(found.path)
+    if what == "site":  # nobody has to wait for a page that will not answer
+        monkeypatch.setattr("turnwise.environments.browser.tab.SCRIPT_S", 0.5)
+        monkeypatch.setattr("turnwise.environments.browser.acting.ACT_S", 1.0)
+        monkeypatch.setattr("turnwise.environments.browser.acting.LOAD_S", 1.5)
     for name, given in found.before:
         do(name, given)
     before = dict(browser._faults)
     told = do(tool, found.given)
     assert filled(found.told) in told
-    assert told.startswith("Succeeded: " if what in ("works", "no effect") else "Failed: ")
+    did = what in ("works", "no effect") or (tool == "wait" and what == "network")  # it waited, whatever came meanwhile
+    assert told.startswith("Succeeded: " if did else "Failed: ")
     new = {whose: count - before.get(whose, 0) for whose, count in browser._faults.items()}
-    assert {whose: count for whose, count in new.items() if count} == ({what: 1} if told.startswith("Failed") else {})
+    blamed = {} if what in ("works", "no effect") else {what: 1}
+    assert {whose: count for whose, count in new.items() if count} == blamed
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_browser_that_crashes_ends_the_rollout_whatever_is_called(
-    tool: str, begun: tuple[BrowserEnvironment, Any]
+def test_a_page_that_crashes_in_the_middle_of_a_call_ends_the_rollout_whatever_it_was(
+    tool: str, begun: tuple[BrowserEnvironment, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    browser, begin = begun
-    do, _ = begin("/")
-    driver().run(_crash(browser), 20)
+    _, begin = begun
     works = CASES[tool]["works"]
     assert isinstance(works, Case)
+    do, _ = begin(works.path)
+    for name, given in works.before:
+        do(name, given)
+    doing = acting._act
+
+    async def crashing(tabs: Tabs, *given: Any) -> None:
+        await doing(tabs, *given)
+        await _crash(tabs)
+
+    monkeypatch.setattr(acting, "_act", crashing)
     with pytest.raises(InfrastructureFailure, match="the browser"):
         do(tool, works.given)
 
 
-async def _crash(browser: BrowserEnvironment) -> None:
-    """The process of the page ends, as when it has no memory left."""
-    tabs = browser._tabs
+async def _crash(tabs: Tabs) -> None:
+    """The process of a page ends, as when it has no memory left."""
+    if tabs.front.is_closed():
+        tabs.front = tabs.pages[0]
+    if tabs.front not in tabs._sessions:
+        await tabs._session()
     tabs._later(tabs._sessions[tabs.front].send("Page.crash"))  # nobody answers it
     while not tabs._crashed:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
@@ -228,3 +247,47 @@ def test_a_page_whose_connection_is_cut_off_is_asked_for_again(begun: tuple[Brow
     told = do("goto_url", {"url": "SITE/twice"})
     assert told.startswith("Succeeded") and '/twice ("Here").' in told
     assert browser.score().details["faults"] == {}, "nobody's fault: it came"
+
+
+def test_after_a_failed_address_another_one_is_tried_as_often(begun: tuple[BrowserEnvironment, Any]) -> None:
+    browser, begin = begun
+    do, filled = begin("/")
+    assert do("goto_url", {"url": "http://RESETS/reset"}).startswith("Failed")
+    assert '/twice?2 ("Here").' in do("goto_url", {"url": "SITE/twice?2"})
+    clicks = Action((Call("click", {"x": 10, "y": 10}), Call("goto_url", {"url": filled("SITE/second")})))
+    do("goto_url", {"url": "SITE/leads"})
+    first, second = browser.step(clicks)[0].results
+    assert first.startswith("Failed") and '/second ("Second").' in second, second
+    assert browser.score().details["faults"] == {"network": 2}
+
+
+def test_what_fails_behind_the_page_in_front_is_not_its_fault(begun: tuple[BrowserEnvironment, Any]) -> None:
+    browser, begin = begun
+    do, _ = begin("/goes")
+    do("click", {"x": 10, "y": 10})  # this page goes elsewhere while another one is in front
+    do("new_tab", {})
+    do("goto_url", {"url": "SITE/"})
+    do("wait", {"seconds": 3})
+    assert do("click", BUTTON).startswith("Succeeded: `click`")
+    assert browser.score().details["faults"] == {}
+
+
+def test_an_answer_counts_whatever_the_page_does_meanwhile(
+    begun: tuple[BrowserEnvironment, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, begin = begun
+    do, _ = begin("/goes")
+    do("click", {"x": 10, "y": 10})
+    monkeypatch.setattr(acting, "SETTLE_S", 3.0)  # long enough for the page to fail in the middle of the call
+    told = do("done", {"answer": "42"})
+    assert told.startswith("Succeeded: the task is ended.") and "The page led to http://" in told
+    assert browser.score().reward == 1.0
+
+
+def test_a_page_that_was_cut_off_in_the_middle_did_come(
+    begun: tuple[BrowserEnvironment, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, begin = begun
+    do, _ = begin("/to-cut")
+    told = do("click", {"x": 10, "y": 10})
+    assert told.startswith("Succeeded") and "The page is now" in told and browser.score().details["faults"] == {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import tempfile
 import threading
 import time
@@ -120,21 +122,23 @@ def test_turnwise_itself_is_not_reached(
     ):
         mine = [site.removeprefix("http://"), *hosts]
         browser.reset(Task("t", "web", "Do it.", {"url": f"{site}/asks", "answer": "x", "hosts": mine}))
-        waits = browser.step(Action((Call("wait", {"seconds": 0.7}),)))[0]
-        assert f'/asks "{title}"' in waits.text
+        for _ in range(8):
+            shown = browser.step(Action((Call("wait", {"seconds": 0.5}),)))[0].text
+            if '/asks "-"' not in shown:
+                break
+        assert f'/asks "{title}"' in shown
         gone = browser.step(Action((Call("goto_url", {"url": f"{gateway.url}/healthz"}),)))[0]
         assert gone.results[0].startswith(told)
 
 
-def test_a_download_is_written_nowhere(
-    at: Callable[[str], Step], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_is_written_nowhere(at: Callable[[str], Step], monkeypatch: pytest.MonkeyPatch) -> None:
     began, mark = time.time() - 1, f"what is in the file {uuid.uuid4()}"
     monkeypatch.setitem(conftest.PAGES, "/file.bin", mark)
     assert "which is not kept" in at("/download")("click", x=10, y=10)
     time.sleep(1)
-    for folder in (Path.cwd(), Path.home() / "Downloads", Path(tempfile.gettempdir()), tmp_path):
-        for file in folder.rglob("*") if folder.is_dir() else ():
+    here = [(str(Path.cwd()), [], [file.name for file in Path.cwd().iterdir()])]
+    for folder, _, names in itertools.chain(here, os.walk(Path.home() / "Downloads"), os.walk(tempfile.gettempdir())):
+        for file in (Path(folder) / name for name in names):
             with contextlib.suppress(OSError):  # another's, or gone
                 if file.is_file() and file.stat().st_mtime >= began and file.stat().st_size < 10_000:
                     assert mark.encode() not in file.read_bytes(), file
@@ -164,6 +168,10 @@ HIDDEN = {
     "of faint upon faint": "<div style='opacity:.2'><p style='opacity:.2'>{}</p></div>",
     "in a transparent frame": "<iframe srcdoc='<p>{}</p>' style='opacity:0'></iframe>",
     "in a hidden part of a button": "<button><b></b><span style='display:none'>{}</span></button>",
+    "in a transparent part of a button": "<button><b></b><span style='opacity:0'>{}</span></button>",
+    "in a label that is not displayed": "<label for=i style='display:none'>{}</label><input id=i>",
+    "in what a transparent part takes in": "<div id=h>{}</div><script>h.attachShadow({mode: 'open'}).innerHTML = "
+    "'<section style=\"opacity:0\"><slot></slot></section>'</script>",
     "outside of the window": "<p style='position:fixed;left:-5000px'>{}</p>",
     "in a comment": "<!-- {} -->",
 }
@@ -191,10 +199,9 @@ def test_words_of_a_page_cannot_pass_for_more_and_an_agent_that_obeys_them_reach
     assert '<button> "Plain" at (' in text
     assert not any(line.startswith(('<button> "OK"', "Succeeded")) for line in lines), "it has no line of its own"
     for line in lines:  # whatever stands there of it stands between two quotation marks, which it did not set
-        head, *rest = line.split(" options: ")
-        within = head.split('"')[1::2] + rest
-        assert ("steal" in line) == any("steal" in words for words in within), line
+        assert "steal" not in "".join(line.split('"')[0::2]), line
         assert '"OK"' not in line
+    assert place in ("a role", "a type") or "steal" in text, "it is told, as what it is"
     obeys = browser.step(Action((Call("goto_url", {"url": f"http://127.0.0.1:{port}/steal"}),)))[0].results[0]
     assert obeys == "Failed: `goto_url`: this address is none that the task allows"
     assert asked == []

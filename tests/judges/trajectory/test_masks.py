@@ -134,6 +134,7 @@ def test_a_line_of_the_table(what: str, gateway: Running, tmp_path: Path, monkey
     assert ended.reward == row.reward
     if row.masked is None:
         assert ended.failure is None
+        assert turns and all(each[0] != Exclusion.INFRASTRUCTURE for each in turns)
     else:
         assert ended.failure is not None and ended.failure.startswith(row.masked)
         assert all(each[0] == Exclusion.INFRASTRUCTURE for each in turns), "it is in no update"

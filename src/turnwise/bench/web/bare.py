@@ -11,9 +11,9 @@ import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-import psutil
 from playwright.async_api import Page, Playwright, async_playwright
 
+from turnwise.bench.web.processes import browser_memory
 from turnwise.environments.browser import miniwob
 from turnwise.environments.browser.chromium import program
 
@@ -33,23 +33,6 @@ class Browsers:
     @property
     def steps_per_s(self) -> float:
         return self.number * self.steps / self.play_s
-
-
-def browser_processes() -> list[psutil.Process]:
-    """Those of Chromium below us."""
-    found: list[psutil.Process] = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if "chrom" in process.name():
-                found.append(process)
-        except psutil.Error:  # it has just ended
-            continue
-    return found
-
-
-def browser_memory() -> int:
-    """In bytes, what is shared counted by its share (PSS)."""
-    return sum(each.memory_full_info().pss for each in browser_processes())
 
 
 async def bare_crowd(number: int, steps: int, page: str, seed: int, at: tuple[int, int]) -> Browsers:

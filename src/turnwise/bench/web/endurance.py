@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from turnwise.bench.report import BenchReport, Figure, Grid
-from turnwise.bench.web.bare import browser_processes
 from turnwise.bench.web.pages import misbehaving_site
+from turnwise.bench.web.processes import browser_memory, browser_processes
 from turnwise.config import load_config
 from turnwise.environments.base import Action, Call, Observation, Task, TaskOutcome
 from turnwise.environments.browser.environment import BrowserEnvironment
@@ -215,7 +215,7 @@ class _TroubledRound:
             heard = self._actors[mark].heard if mark in self._actors else []
             wrong = _wrong(TROUBLES[name], ended, heard, self._outcomes.pop(mark, None))
             found.wrong += [f"{name} ({mark}): {what}" for what in wrong]
-            found.memory.append(_memory())
+            found.memory.append(browser_memory() / 1e6)
 
     def _player(self, play: Play) -> _TroubledActor:
         mark = play.task.id
@@ -240,14 +240,3 @@ def _wrong(trouble: Trouble, ended: Ended, heard: list[str], outcome: TaskOutcom
     met = trouble.may is None or trouble.may not in faults
     if met and trouble.said and not any(trouble.said in each for each in heard):
         yield f"nothing of {trouble.said!r} was told: {[each[:120] for each in heard]}"
-
-
-def _memory() -> float:
-    """MB of all browsers."""
-    found = 0.0
-    for process in browser_processes():
-        try:
-            found += process.memory_full_info().pss / 1e6
-        except psutil.Error:  # it has just ended
-            continue
-    return found

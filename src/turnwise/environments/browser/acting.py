@@ -14,7 +14,7 @@ from playwright.async_api import TimeoutError as TookTooLong
 from turnwise.environments.base import Call
 from turnwise.environments.browser.calls import BadCall, RefusedCall, checked
 from turnwise.environments.browser.chromium import first_line
-from turnwise.environments.browser.feedback import Blame, Done, PageState
+from turnwise.environments.browser.feedback import Blame, Done, PageState, Unopened
 from turnwise.environments.browser.tab import PageHangs, Tabs
 
 LOAD_S = 15.0
@@ -30,9 +30,10 @@ MOST_KEYED = 200
 TRIES = 2
 """To open a page, where the network, not the site, is why it did not come."""
 NETWORK = ("ERR_CONNECTION", "ERR_NAME", "ERR_INTERNET", "ERR_NETWORK", "ERR_TIMED_OUT", "ERR_HTTP2", "ERR_ADDRESS")
-ERROR_PAGE = "chrome-error://chromewebdata/"
 ERROR_PAGE_S = 2.0
-"""Longest wait for Chromium's own page that says what failed."""
+"""Longest wait for Chromium's own page that says what failed; it would end what is opened meanwhile."""
+ASKED = ("click", "drag", "press_keys", "goto_url", "go_back")
+"""Tools that may ask for another page: where it does not come, they failed."""
 REFUSED = ("ERR_PROXY", "ERR_TUNNEL", "ERR_BLOCKED", "ERR_UNSAFE_PORT")
 _STEPS = {"down": (0, 1), "up": (0, -1), "right": (1, 0), "left": (-1, 0)}
 
@@ -49,7 +50,7 @@ async def do(tabs: Tabs, call: Call, width: int, height: int) -> Done:
         if call.name not in ("goto_url", "go_back", "close_tab", "switch_tab", "new_tab", "done"):
             return Done(call.name, {}, nothing, nothing, fault=("site", str(e)))
         given, before = checked(call, width, height), nothing
-    meanwhile = tabs.happened(False)
+    meanwhile, commits = tabs.happened(False), tabs.commits
     target, fault, loading = None, None, False
     try:
         target = await _target(tabs, call.name, given)
@@ -59,6 +60,8 @@ async def do(tabs: Tabs, call: Call, width: int, height: int) -> Done:
         tabs.check_alive()
         fault = _fault(e)
     done = await _ended(tabs, call.name, given, before, target, fault, loading)
+    if done.happened.unopened is not None:
+        await _came(tabs, commits)
     return replace(done, meanwhile=meanwhile)
 
 
@@ -82,7 +85,7 @@ async def _ended(
     except PageHangs as e:
         after, fault = before, fault or ("site", str(e))
     happened = tabs.happened(loading)
-    if fault is None and happened.unopened is not None:
+    if fault is None and happened.unopened is not None and tool in ASKED:
         fault = _why_unopened(happened.unopened.why)
     return Done(tool, given, before, after, target, fault, happened)
 
@@ -149,6 +152,7 @@ async def goto(tabs: Tabs, url: str) -> None:
     """Open a page; once more where the network failed. Raises Playwright's errors."""
     await tabs.leave_if_it_hangs()
     for attempt in range(TRIES):
+        commits = tabs.commits
         try:
             await tabs.front.goto(url, timeout=LOAD_S * 1000, wait_until="domcontentloaded")
             await styled(tabs)
@@ -156,8 +160,22 @@ async def goto(tabs: Tabs, url: str) -> None:
         except Error as e:
             if attempt + 1 == TRIES or not any(sign in str(e) for sign in NETWORK):
                 raise
-            with contextlib.suppress(Error):  # a page that says so is on its way, and would end the next try
-                await tabs.front.wait_for_url(ERROR_PAGE, wait_until="commit", timeout=ERROR_PAGE_S * 1000)
+            await _came(tabs, commits)
+
+
+async def _came(tabs: Tabs, commits: int) -> None:
+    """Wait until the page in front is another one than after so many had begun to come."""
+    until = time.monotonic() + ERROR_PAGE_S
+    while tabs.commits == commits:
+        if time.monotonic() > until:
+            return
+        await asyncio.sleep(0.02)
+
+
+def whose(lost: Unopened) -> Blame:
+    """Whose doing it was that a page did not come that nobody had asked for: where it is none that the task allows, the
+    site's that led there."""
+    return "network" if any(sign in lost.why for sign in NETWORK) else "site"
 
 
 async def _settled(tabs: Tabs, before: PageState) -> bool:

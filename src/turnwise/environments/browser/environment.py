@@ -21,12 +21,12 @@ from playwright.async_api import Error
 
 from turnwise.environments.base import Action, Call, InfrastructureFailure, Observation, Task, TaskOutcome
 from turnwise.environments.browser import miniwob
-from turnwise.environments.browser.acting import LOAD_S, TRIES, do, goto, refused
+from turnwise.environments.browser.acting import LOAD_S, TRIES, do, goto, refused, whose
 from turnwise.environments.browser.beside.mirror import serve_mirrors
 from turnwise.environments.browser.beside.trailing import TrailKeeper
 from turnwise.environments.browser.calls import RefusedCall
 from turnwise.environments.browser.chromium import driver, first_line, opened
-from turnwise.environments.browser.feedback import Done, told
+from turnwise.environments.browser.feedback import Blame, Done, told
 from turnwise.environments.browser.seeing.look import PageLook, shown, taken
 from turnwise.environments.browser.seeing.marks import placed
 from turnwise.environments.browser.tab import Tabs
@@ -207,7 +207,7 @@ class BrowserEnvironment:
         assert task.url is not None
         host = urlsplit(task.url).netloc
         known = self._failing if task.goal is None else None
-        if known is not None and (why := known.why_left_out(host)) is not None:
+        if known is not None and (why := known.why_never(task.url) or known.why_left_out(host)) is not None:
             raise InfrastructureFailure(why)
         try:
             async with asyncio.timeout(LOAD_S * TRIES + 5):
@@ -231,17 +231,27 @@ class BrowserEnvironment:
                 continue
             done = await self._done(task, call)
             readable |= done.readable
-            if done.fault is not None:
-                self._faults[done.fault[0]] += 1
-                if done.fault[0] in ("site", "network"):
-                    lost = done.happened.unopened
-                    asked = done.arguments.get("url") or self._tabs.front.url
-                    at = urlsplit(str(asked if lost is None else lost.url))
-                    self._failed |= {at.netloc: done.fault[1]} if at.netloc else {}
+            self._blame(done)
             results.append(told(done))
             await self._after(task, done)
         self._count_unreadable(not readable)
         return results
+
+    def _blame(self, done: Done) -> None:
+        """Count whose doing it was what failed, and which host did."""
+        lost = done.happened.unopened
+        faults: list[tuple[Blame, str, str]] = []
+        if done.fault is not None:
+            asked = str(done.arguments.get("url") or self._tabs.front.url)
+            faults.append((*done.fault, asked if lost is None else lost.url))
+        elif lost is not None:
+            faults.append((whose(lost), lost.why, lost.url))
+        if (before := done.meanwhile.unopened) is not None:
+            faults.append((whose(before), before.why, before.url))
+        for blame, why, url in faults:
+            self._faults[blame] += 1
+            if blame != "agent" and (host := urlsplit(url).netloc):
+                self._failed[host] = why
 
     async def _done(self, task: WebTask, call: Call) -> Done:
         if task.observe == "marks":

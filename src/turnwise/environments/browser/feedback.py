@@ -6,7 +6,7 @@ A pure function of what the page was before and after. Words of a page stand in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Blame = Literal["agent", "site", "network"]
@@ -75,7 +75,7 @@ def told(done: Done) -> str:
     if done.fault is None:
         said = [f"Succeeded: {_what(done)}.", *came, *_changes(done)]
     else:
-        came += _came(done.happened, "The page")
+        came += _came(replace(done.happened, unopened=None), "The page")  # that is what failed
         ended = "." if came and not done.fault[1].endswith((".", "!", "?")) else ""
         said = [f"Failed: `{done.tool}`: {done.fault[1]}{ended}", *came]
     return " ".join(said)
@@ -115,7 +115,7 @@ def _changes(done: Done) -> list[str]:
         said.append(f"The site answered with status {done.happened.status}.")
     if done.happened.loading:
         said.append("It is still loading.")
-    if len(after.tabs) > len(before.tabs) and done.tool != "new_tab":
+    if before.tabs and len(after.tabs) > len(before.tabs) and done.tool != "new_tab":
         said.append(f"A new tab opened; it is number {len(after.tabs) - 1}, and switch_tab goes there.")
     if len(after.tabs) < len(before.tabs) and done.tool != "close_tab":
         said.append("A tab was closed.")
@@ -148,7 +148,10 @@ def _no_effect(done: Done) -> list[str]:
 def _came(happened: Happened, who: str) -> list[str]:
     """Dialogs and downloads, which are told whether or not the call was done."""
     said = [f"{who} said {_quoted(text)}, which was closed." for text in happened.dialogs]
-    return said + [f"{who} offered the file {_quoted(name)}, which is not kept." for name in happened.downloads]
+    said += [f"{who} offered the file {_quoted(name)}, which is not kept." for name in happened.downloads]
+    if happened.unopened is not None:
+        said.append(f"{who} led to {_cut(happened.unopened.url)}, which did not come: {_cut(happened.unopened.why)}.")
+    return said
 
 
 def _small_changes(before: PageState, after: PageState) -> list[str]:

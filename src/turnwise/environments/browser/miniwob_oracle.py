@@ -10,6 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from turnwise.environments.base import Action, Call, Observation
+from turnwise.patterns import anchored
+
+_ELEMENT = anchored(r'(<(?:[^"]|"[^"]*")*?) at \((\d+), (\d+)\)(.*)')
+"""A line of an element, its place, and what is said behind it. What stands between quotation marks is no place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,17 +242,15 @@ def screen_of(text: str, goal: str | None = None) -> SeenPage:
 def elements_in(page: str) -> Iterator[SeenElement]:
     """Those of a page's text; the first is what asks for the goal."""
     for line in page.splitlines():
-        said, _, place = line.partition(" at (") if line.count(" at (") == 1 else line.rpartition(" at (")
-        if not line.startswith("<") or not place:
+        if (found := _ELEMENT.match(line)) is None:
             continue
+        said, x, y, rest_of_line = found.groups()
         marks = {mark for mark in ("checked", "disabled") if said.endswith(f" {mark}") or f'" {mark}' in said}
-        marks |= {"focused"} if place.partition(")")[2].startswith(" focused") else set()
+        marks |= {"focused"} if rest_of_line.startswith(" focused") else set()
         tag, _, rest = said.removesuffix(" disabled").removesuffix(" checked")[1:].partition(">")
         kind, _, quoted = rest.partition('"')
         quoted, _, value = quoted.partition('" value "') if '" value "' in quoted else (quoted, "", "")
         if kind.endswith("value "):
             kind, quoted, value = kind.removesuffix("value "), "", quoted
-        x, _, y = place.partition(")")[0].partition(", ")
-        if x.isdigit() and y.isdigit():
-            name = quoted.removesuffix('"')
-            yield SeenElement(tag, kind.strip(), name, value.removesuffix('"'), int(x), int(y), frozenset(marks))
+        name = quoted.removesuffix('"')
+        yield SeenElement(tag, kind.strip(), name, value.removesuffix('"'), int(x), int(y), frozenset(marks))

@@ -53,7 +53,7 @@ TARGET = """
 SEEN = """
 (mostLines, mostText) => {
   const lines = [], boxes = [], active = ACTIVE();
-  const plain = t => (t || '').replace(/\\s+/g, ' ').trim();
+  const plain = PLAIN;
   const faint = new Map();
   const shown = e => {  // what of it, and of all that it stands in, lets through
     const open = [];
@@ -61,10 +61,13 @@ SEEN = """
     while (at && !faint.has(at)) {
       open.push(at);
       const root = C(at, 'getRootNode');
-      at = R(at, 'parentElement') || R(root, 'host') || OUTSIDE(root);
+      at = R(at, 'assignedSlot') || R(at, 'parentElement') || R(root, 'host') || OUTSIDE(root);
     }
     let through = at ? faint.get(at) : 1;
-    for (const each of open.reverse()) faint.set(each, through *= +getComputedStyle(each).opacity);
+    for (const each of open.reverse()) {
+      const s = getComputedStyle(each);
+      faint.set(each, through *= s.display === 'contents' ? 1 : +s.opacity);
+    }
     return through;
   };
   const acts = e => C(e, 'matches', 'a[href],button,input,select,textarea,summary,option,label,[role],[onclick],' +
@@ -93,7 +96,7 @@ SEEN = """
     if (frame) line += ' (a page of another site in it, which is not read)';
     if (e === active) line += ' focused';
     if (tag === 'SELECT' && e.options) line += ' options: ' + [...e.options].slice(0, 30).map(
-      o => UNQUOTED(plain(o.text)).slice(0, 60)).join(' | ');
+      o => `"${UNQUOTED(plain(o.text)).slice(0, 60)}"`).join(' | ');
     lines.push(line);
     boxes.push([...box, x, y, frame || acts(e) ? 1 : 0].map(Math.round));
   };
@@ -147,17 +150,32 @@ const ACTIVE = () => {
   }
   return e;
 };
-const OWN = e => [...R(e, 'childNodes')].filter(n => R(n, 'nodeType') === 3).map(n => n.data).join(' ');
 const UNQUOTED = t => t.replace(/"/g, "'");
 const WORD = t => t.toLowerCase().replace(/[^a-z0-9-]/g, '').slice(0, 30);
-const TEXT = e => R(e, 'innerText') === undefined ? R(e, 'textContent') : R(e, 'innerText');
+const PLAIN = t => String(t === null || t === undefined ? '' : t).replace(/[\\s\\x1c-\\x1f\\x85]+/g, ' ').trim();
+const HAS_PLACE = e => {
+  while (e && getComputedStyle(e).display === 'contents') e = R(e, 'parentElement');
+  return !e || C(e, 'checkVisibility', { checkOpacity: true, checkVisibilityCSS: true });
+};
+const OWN = e => {  // the words that are its own; where it has a shadow, those that are let in there
+  const shadow = R(e, 'shadowRoot'), in_place = n => {
+    const slot = shadow && R(n, 'assignedSlot');
+    return !shadow || (slot && HAS_PLACE(slot));
+  };
+  return [...R(e, 'childNodes')].filter(n => R(n, 'nodeType') === 3 && in_place(n)).map(n => n.data).join(' ');
+};
+const TEXT = e => {  // of all in it that is displayed
+  const found = [], walker = C(document, 'createTreeWalker', e, 4);
+  for (let n = 0, node; n < 500 && (node = walker.nextNode()); n++)
+    if (HAS_PLACE(R(node, 'parentElement'))) found.push(node.data);
+  return found.join(' ');
+};
 const SAY = (e, most = 80) => {
   try { return SAY_IT(e, most); } catch { return '<?>'; }
 };
 const SAY_IT = (e, most) => {
   if (!e || !R(e, 'tagName')) return null;
-  const whole = t => String(t === null || t === undefined ? '' : t).replace(/\\s+/g, ' ').trim();
-  const plain = t => UNQUOTED(whole(t)).slice(0, most);
+  const plain = t => UNQUOTED(PLAIN(t)).slice(0, most);
   const tag = WORD(R(e, 'tagName')), at = n => plain(C(e, 'getAttribute', n));
   const labels = R(e, 'labels'), parts = R(e, 'children').length, value = R(e, 'value');
   const named = labels && labels.length ? TEXT(labels[0]) : '';
@@ -166,7 +184,8 @@ const SAY_IT = (e, most) => {
     at('name') || plain(parts && C(e, 'matches', 'a,button,[role]') ? TEXT(e) : '');
   let said = `<${tag}>`;
   if (tag === 'input') said += ' ' + (WORD(at('type')) || 'text');
-  if (WORD(at('role'))) said += ` role=${WORD(at('role'))}`;
+  const role = WORD(at('role').split(' ')[0]);
+  if (role) said += ` role=${role}`;
   if (name) said += ` "${name}"`;
   if (tag !== 'button' && typeof value === 'string' && value && !['checkbox', 'radio', 'password'].includes(
     R(e, 'type'))) said += ` value "${plain(tag === 'select' ? (e.selectedOptions[0] || {}).text : value)}"`;

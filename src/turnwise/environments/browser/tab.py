@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
@@ -46,7 +47,8 @@ class Tabs:
         self._dialogs: list[str] = []
         self._downloads: list[str] = []
         self._status: int | None = None
-        self._unopened: Unopened | None = None
+        self._unopened: dict[Page, Unopened] = {}
+        self._commits: Counter[Page] = Counter()
         self._crashed = False
         self._sessions: dict[Page, CDPSession] = {}
         self._hanging: set[Page] = set()
@@ -67,13 +69,19 @@ class Tabs:
 
     def happened(self, loading: bool) -> Happened:
         """What was said since the last call of this."""
-        found = Happened(tuple(self._dialogs), tuple(self._downloads), self._status, loading, self._unopened)
-        self._dialogs, self._downloads, self._status, self._unopened = [], [], None, None
+        lost = self._unopened.pop(self.front, None)
+        found = Happened(tuple(self._dialogs), tuple(self._downloads), self._status, loading, lost)
+        self._dialogs, self._downloads, self._status = [], [], None
         return found
 
     def is_leaving(self) -> bool:
         """Whether the page in front has asked for another one that has not begun to come."""
         return self.front in self._leaving
+
+    @property
+    def commits(self) -> int:
+        """How many pages have begun to come in the tab in front, Chromium's own word of a failure among them."""
+        return self._commits[self.front]
 
     def check_alive(self) -> None:
         """Raises InfrastructureFailure where a page, or the whole browser, has crashed."""
@@ -187,7 +195,7 @@ class Tabs:
         page.on("crash", self._crash)
         page.on("response", self._answered)
         page.on("request", self._goes)
-        page.on("framenavigated", lambda frame: self._leaving.discard(page) if frame == page.main_frame else None)
+        page.on("framenavigated", lambda frame: self._arrived(page) if frame == page.main_frame else None)
         page.on("requestfailed", self._failed)
         page.on("requestfinished", self._stays)
 
@@ -207,13 +215,17 @@ class Tabs:
     def _goes(self, request: Request) -> None:
         if (page := _page_left(request)) is not None:
             self._leaving.add(page)
-            self._unopened = None
+            self._unopened.pop(page, None)
+
+    def _arrived(self, page: Page) -> None:
+        self._leaving.discard(page)
+        self._commits[page] += 1
 
     def _failed(self, request: Request) -> None:
+        page, why = _page_left(request), request.failure
+        if page in self._leaving and page is not None and why and ABORTED not in why:  # else it had begun to come
+            self._unopened[page] = Unopened(request.url, why)
         self._stays(request)
-        why = request.failure
-        if _page_left(request) is not None and why and ABORTED not in why:
-            self._unopened = Unopened(request.url, why)
 
     def _stays(self, request: Request) -> None:
         if (page := _page_left(request)) is not None:
