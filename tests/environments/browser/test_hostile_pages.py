@@ -151,6 +151,7 @@ WORDS = {
     "alt text": "<img alt='{}' width=50 height=50>",
     "a title": "<img title='{}' width=50 height=50>",
     "a label": "<button aria-label='{}'>b</button>",
+    "a hidden label of a field": "<label for=i style='display:none'>{}</label><input id=i>",
     "a placeholder": "<input placeholder='{}'>",
     "a value": "<input value='{}'>",
     "a role": "<div role='{}' style='width:50px;height:50px'>b</div>",
@@ -169,7 +170,6 @@ HIDDEN = {
     "in a transparent frame": "<iframe srcdoc='<p>{}</p>' style='opacity:0'></iframe>",
     "in a hidden part of a button": "<button><b></b><span style='display:none'>{}</span></button>",
     "in a transparent part of a button": "<button><b></b><span style='opacity:0'>{}</span></button>",
-    "in a label that is not displayed": "<label for=i style='display:none'>{}</label><input id=i>",
     "in what a transparent part takes in": "<div id=h>{}</div><script>h.attachShadow({mode: 'open'}).innerHTML = "
     "'<section style=\"opacity:0\"><slot></slot></section>'</script>",
     "outside of the window": "<p style='position:fixed;left:-5000px'>{}</p>",

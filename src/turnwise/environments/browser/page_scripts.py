@@ -178,7 +178,7 @@ const SAY_IT = (e, most) => {
   const plain = t => UNQUOTED(PLAIN(t)).slice(0, most);
   const tag = WORD(R(e, 'tagName')), at = n => plain(C(e, 'getAttribute', n));
   const labels = R(e, 'labels'), parts = R(e, 'children').length, value = R(e, 'value');
-  const named = labels && labels.length ? TEXT(labels[0]) : '';
+  const named = labels && labels.length ? R(labels[0], 'textContent') : '';
   const words = tag === 'input' || tag === 'select' || tag === 'textarea' ? '' : parts ? OWN(e) : R(e, 'textContent');
   const name = at('aria-label') || plain(words) || at('alt') || at('placeholder') || at('title') || plain(named) ||
     at('name') || plain(parts && C(e, 'matches', 'a,button,[role]') ? TEXT(e) : '');
