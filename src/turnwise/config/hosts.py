@@ -42,7 +42,7 @@ def host_of_any_port(entry: str) -> tuple[str, int | None]:
     below, bare = entry.startswith("*."), entry.removeprefix("*.")
     if "*" in bare:
         raise SandboxError(f"{entry!r} has a star that does not stand for all in front of a dot")
-    if ":" in bare.removeprefix("[").partition("]")[2] or (":" in bare and not bare.startswith("[")):
+    if ":" in bare.rpartition("]")[2]:
         host, port = host_and_port(bare)
     else:
         (host, _), port = host_and_port(f"{bare}:1"), None

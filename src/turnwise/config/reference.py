@@ -79,8 +79,8 @@ def _section(field: FieldInfo) -> type[BaseModel] | None:
 def _table(fields: dict[str, FieldInfo]) -> str:
     rows = ["| key | default | meaning |", "| --- | --- | --- |"]
     for name, field in fields.items():
-        default = "the user's data folder" if field.default_factory else _shown(field.default)
-        default = "`[]`" if field.default_factory is list else default
+        made = "`[]`" if field.default_factory is list else "the user's data folder"
+        default = made if field.default_factory else _shown(field.default)
         rows.append(f"| `{name}` | {default} | {field.description} |")
     return "\n".join(rows) + "\n"
 
