@@ -22,7 +22,7 @@ from turnwise.config import load_config
 from turnwise.demo.streams.figures import StreamExam, by_family, change, round_played, share
 from turnwise.demo.streams.play import StreamPlay, run_stream_demo
 from turnwise.demo.streams.recipe import AS_IT_IS, FIRST_EXAMINED, FIRST_SHOWN, FIRST_TRIED, Switches, read_switches
-from turnwise.demo.streams.report import StreamReport, as_data, as_markdown, write
+from turnwise.demo.streams.report import StreamReport, as_data, as_markdown, was_stopped, write
 from turnwise.demo.streams.table import STREAMS, stream_recipe
 from turnwise.demo.streams.together import as_table, draw_runs, read_runs
 from turnwise.demo.streams.tools import SOLVED
@@ -124,7 +124,11 @@ def test_a_run_goes_on_as_what_it_was(tmp_path: Path) -> None:
     taken = report_of("m")
     taken.take_up(tmp_path)
     assert as_data(taken) == as_data(report) and taken.exams[0].sampled[0].family == "a"
-    with pytest.raises(ConfigError, match="--go-on"):
+    assert was_stopped(tmp_path)
+    report.exams.append(StreamExam("control", "v1", [], [], []))
+    write(report, tmp_path)
+    assert not was_stopped(tmp_path) and not was_stopped(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="give --out another folder"):
         report_of("another").take_up(tmp_path)
     with pytest.raises(ConfigError, match="--go-on"):
         taken.take_up(tmp_path / "nowhere")
@@ -134,7 +138,8 @@ def test_a_run_goes_on_as_what_it_was(tmp_path: Path) -> None:
 def test_a_report_that_is_cut_or_of_something_else_is_told(tmp_path: Path, text: str) -> None:
     write(report_of("m"), tmp_path)
     (tmp_path / "report.json").write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match="leave out --go-on"):
+    assert not was_stopped(tmp_path)
+    with pytest.raises(ConfigError, match="give --out another folder"):
         report_of("m").take_up(tmp_path)
 
 
@@ -147,7 +152,7 @@ def test_episodes_that_are_cut_are_told_and_words_may_have_any_line_ends(tmp_pat
     assert as_data(taken) == as_data(report)
     lines = (tmp_path / "episodes.jsonl").read_bytes()
     (tmp_path / "episodes.jsonl").write_bytes(lines[:-20])
-    with pytest.raises(ConfigError, match="leave out --go-on"):
+    with pytest.raises(ConfigError, match="give --out another folder"):
         report_of("m").take_up(tmp_path)
 
 
@@ -250,6 +255,8 @@ def test_the_web_goes_on_where_it_was_stopped(tmp_path: Path, model_dir: Path) -
     told["rounds"], told["played"] = [], 0
     (out / "report.json").write_text(json.dumps(told))
     shown = (out / "solutions.jsonl").read_bytes()
+    with pytest.raises(ConfigError, match="stopped before its end; --go-on goes on with it"):
+        run_stream_demo(recipe, options, Console(file=io.StringIO()))
     again = run_stream_demo(recipe, replace(options, go_on=True), Console(file=io.StringIO()))
     assert [(exam.name, exam.version) for exam in again.exams] == [(exam.name, exam.version) for exam in whole.exams]
     assert (out / "solutions.jsonl").read_bytes() == shown and len(shown.splitlines()) == 4
@@ -259,7 +266,7 @@ def test_the_web_goes_on_where_it_was_stopped(tmp_path: Path, model_dir: Path) -
     (out / "report.json").write_text(json.dumps(told))
     once_more = run_stream_demo(recipe, replace(options, go_on=True), Console(file=io.StringIO()))
     assert once_more.exam("sft") is not None and len((out / "solutions.jsonl").read_text().splitlines()) == 4
-    with pytest.raises(ConfigError, match="--go-on"):
+    with pytest.raises(ConfigError, match="give --out another folder"):
         run_stream_demo(recipe, replace(options, go_on=True, seed=1), Console(file=io.StringIO()))
 
 

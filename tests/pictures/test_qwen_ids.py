@@ -134,6 +134,21 @@ def test_thoughts_since_the_last_question_stay_as_their_template_has_it(thinker:
 
 
 @pytest.mark.parametrize("thought", ["It is red.", ""])
+def test_earlier_thoughts_stay_where_they_are_asked_for_as_they_were_sampled(thinker: Path, thought: str) -> None:
+    """A prompt that is written anew has the ids of the one that was gone on with."""
+    renderer, answer = load_renderer(thinker), from_chat(THOUGHT | {"reasoning_content": thought})
+    asked, more = [from_chat(ASKED[0])], [Message("user", (Text("three"),))]
+    before, ids = renderer.render(asked, None), renderer.answer(asked, answer, None)
+    assert ids is not None
+    gone_on = renderer.bridge(before.ids, ids, before.hint_at, more, None)
+    kept = renderer.render([*asked, answer, *more], None, keep_thinking=True)
+    assert gone_on is not None and (kept.ids == gone_on.ids) is bool(thought)
+    dropped = renderer.render([*asked, answer, *more], None)
+    assert "It is red." not in renderer.decode(dropped.ids)
+    assert dropped.ids == kept.ids or thought
+
+
+@pytest.mark.parametrize("thought", ["It is red.", ""])
 def test_an_answer_of_a_file_closes_its_thoughts(thinker: Path, thought: str) -> None:
     renderer, answer = load_renderer(thinker), THOUGHT | {"reasoning_content": thought}
     asked = [from_chat(message) for message in ASKED]

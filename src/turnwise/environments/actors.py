@@ -9,7 +9,7 @@ import openai
 
 from turnwise.environments.base import Action, CutOff, InfrastructureFailure, Instructions, Kind, Observation, Task
 from turnwise.environments.reading import called
-from turnwise.environments.transcript import Form, RolloutTranscript, instructions_of
+from turnwise.environments.transcript import KEPT_THINKING, Form, RolloutTranscript, instructions_of
 from turnwise.trajectories.record import AnswerCost
 
 REQUEST_S = 600.0
@@ -108,6 +108,8 @@ class ModelActor:
 
     def _ask(self, observation: Observation) -> Any:
         asked: dict[str, Any] = {"tools": self.transcript.tools} if self.transcript.tools else {}
+        if self.transcript.thought:
+            asked["extra_body"] = KEPT_THINKING
         answer = self._client.chat.completions.create(
             model=self._model, messages=self.transcript.messages, **asked, **self._asked
         )

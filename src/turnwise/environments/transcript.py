@@ -18,6 +18,8 @@ from turnwise.messages import LEFT_OUT
 Form = Literal["calls", "blocks"]
 """How a model acts: by calls of tools, or by text in which no tool is offered."""
 NOT_RUN = "Not run."
+KEPT_THINKING = {"chat_template_kwargs": {"preserve_thinking": True}}
+"""Beside a conversation: all that was thought stays in its prompts (OpenWebRL §4.2)."""
 JPEG = b"\xff\xd8"
 """How such a file begins."""
 
@@ -71,6 +73,8 @@ class RolloutTranscript:
         """Of each message that had pictures its words and the names of their files, by where it stands."""
         self._with_pictures: deque[tuple[int, str, int]] = deque()
         """Messages that have pictures, oldest first, each with its words and their number."""
+        self.thought = False
+        """Whether an answer came with thoughts."""
         self._ended_at = 0
         """How many messages there were with the last answer."""
         self._calls: Sequence[str] = ()
@@ -115,6 +119,7 @@ class RolloutTranscript:
         self._calls = [str(call["id"]) for call in calls]
         more: dict[str, Any] = {"tool_calls": list(calls)} if calls else {}
         more |= {"reasoning_content": thought} if thought else {}
+        self.thought = self.thought or bool(thought)
         self.messages.append({"role": "assistant", "content": content} | more)
         self.answers, self._ended_at = self.answers + 1, len(self.messages)
         self.answered += len(content) + sum(len(str(call["function"]["arguments"])) for call in calls)
@@ -140,6 +145,7 @@ class RolloutTranscript:
             messages[at] = {"role": "user", "content": [*_words(text), *pictures]}
         more: dict[str, Any] = {"tools": self.tools} if self.tools else {}
         more |= {"keep_pictures": self._keep} if self._heard else {}
+        more |= KEPT_THINKING if self.thought else {}
         return json.dumps({"messages": messages[: self._ended_at], **more}, ensure_ascii=False)
 
     def _filed(self, data: bytes) -> str:

@@ -6,6 +6,7 @@ picture's mark, or end a turn, are only words.
 
 from __future__ import annotations
 
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +105,20 @@ class QwenSeeingRenderer(Qwen25Renderer):
 
 class QwenThinkingRenderer(QwenSeeingRenderer):
     """The same of its thinking models: the prompt opens the thoughts of an answer. Those from before the last question
-    are left out of a prompt that is written anew."""
+    are left out of a prompt that is written anew, as its template has it, but where they are asked for."""
+
+    _keeps_all = False
 
     def __init__(self, tokenizer_file: Path, layout: PatchLayout) -> None:
         super().__init__(tokenizer_file, layout)
         self._opening = [*self._opening, *self.encode("<think>\n")]
+
+    def keeping_all(self) -> QwenThinkingRenderer:
+        """The same with all thoughts, each as it was sampled: what was seen before is told by them alone where its
+        picture is left out (OpenWebRL §4.2)."""
+        keeping = copy(self)
+        keeping._keeps_all = True
+        return keeping
 
     def answer_ids(self, message: Message) -> list[int]:
         """The ids with which the model would have given this answer, whose thoughts the prompt has opened."""
@@ -131,7 +141,7 @@ class QwenThinkingRenderer(QwenSeeingRenderer):
     def _said(self, message: Message, lately: bool) -> str:
         said, thought = super()._said(message, lately), _thought(message)
         kept = "<think>\n{}\n</think>\n\n{}"
-        return kept.format(thought, said.lstrip("\n")) if lately and thought else said
+        return kept.format(thought, said.lstrip("\n")) if (lately or self._keeps_all) and thought else said
 
 
 def _thought(message: Message) -> str:

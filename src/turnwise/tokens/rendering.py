@@ -24,7 +24,7 @@ from turnwise.pictures.placed import PlacedPicture, inserted
 from turnwise.tokens.answer_parser import CLOSE_THINK, OPEN_THINK, AnswerGrammar
 from turnwise.tokens.chatml import ChatMLRenderer
 from turnwise.tokens.pictured import IMAGE
-from turnwise.tokens.qwen_seeing import QwenSeeingRenderer
+from turnwise.tokens.qwen_seeing import QwenSeeingRenderer, QwenThinkingRenderer
 from turnwise.tokens.renderer_choice import qwen25_renderer, renderer_config, seeing_renderer, thinking_switch
 from turnwise.tokens.smolvlm import SmolVLMRenderer
 from turnwise.types import Message
@@ -147,14 +147,19 @@ class PromptRenderer:
         return self._renderer_of(prompt_ids).parse_response(response_ids, tools=_shown(tools), prompt_ids=prompt_ids)
 
     def render(
-        self, messages: list[Message], tools: list[dict[str, Any]] | None, thinking: bool | None = None
+        self,
+        messages: list[Message],
+        tools: list[dict[str, Any]] | None,
+        thinking: bool | None = None,
+        keep_thinking: bool = False,
     ) -> Prompt:
         """The whole conversation as a prompt. `thinking`: whether the model is asked to think first (None: its way).
+        `keep_thinking`: thoughts from before the last question stay, of Qwen3-VL's thinking models.
 
         Raises EngineError (400) for a conversation that the family has no prompt for: some want a user's message.
         """
         try:
-            rendered = self._asking(thinking).render(
+            rendered = self._asking(thinking, keep_thinking).render(
                 _shown_messages(messages),
                 tools=_shown(tools),
                 add_generation_prompt=True,
@@ -232,7 +237,9 @@ class PromptRenderer:
                 return self._thinking[wish]
         return self.renderer
 
-    def _asking(self, thinking: bool | None) -> Renderer:
+    def _asking(self, thinking: bool | None, keep_thinking: bool = False) -> Renderer:
+        if keep_thinking and isinstance(self.renderer, QwenThinkingRenderer):
+            return self.renderer.keeping_all()
         return self.renderer if thinking is None else self._thinking.get(thinking, self.renderer)
 
     def _hint_at(self, rendered: RenderedTokens, messages: list[Message]) -> int | None:

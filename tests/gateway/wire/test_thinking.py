@@ -33,6 +33,7 @@ ON: dict[str, list[dict[str, Any]]] = {
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("chat", {"enable_thinking": "no"}, "enable_thinking"),
     ("chat", {"chat_template_kwargs": {"enable_thinking": 0}}, "chat_template_kwargs.enable_thinking"),
+    ("chat", {"chat_template_kwargs": {"preserve_thinking": 1}}, "chat_template_kwargs.preserve_thinking"),
     ("chat", {"chat_template_kwargs": {"add_vision_id": True}}, "chat_template_kwargs.add_vision_id"),
     ("chat", {"chat_template_kwargs": []}, "chat_template_kwargs"),
     ("chat", {"enable_thinking": False, "thinking": {"type": "enabled"}}, "thinking"),

@@ -232,16 +232,23 @@ def test_ids_are_those_of_the_models_own_processor(tmp_path: Path, vision: Path,
             assert picture.places(told.prompt_ids), "it stands where the model sees it"
 
 
+@pytest.fixture(scope="module")
+def thinker(tmp_path_factory: pytest.TempPathFactory) -> PromptRenderer:
+    return load_renderer(tiny_qwen_vl.make_model(tmp_path_factory.mktemp("thinks") / "model", thinks=True))
+
+
+@pytest.mark.parametrize("thinks", [False, True])
 @pytest.mark.parametrize("keep", [1, 2])
 def test_each_answer_is_learned_from_the_pictures_that_it_was_given_with(
-    tmp_path: Path, renderer: PromptRenderer, keep: int
+    tmp_path: Path, renderer: PromptRenderer, thinker: PromptRenderer, keep: int, thinks: bool
 ) -> None:
     """A rollout's recorded line gives, for each step, the prompt that the gateway made of what the agent sent."""
+    renderer = thinker if thinks else renderer
     told, sent = RolloutTranscript(Instructions("Look.", ()), keep), []
     for n, seen in enumerate([(RED,), (BLUE, GREEN), (), (GREEN,)]):
         told.hear(Observation(f"page {n}", images=seen))
         sent.append(json.loads(json.dumps(told.messages)))
-        told.say(f"step {n}")
+        told.say(f"step {n}", thought=f"thought {n}" if thinks else "")
     told.hear(Observation("the end", images=(RED,)))  # behind the last answer
     (tmp_path / "shots").mkdir()
     for name, data in told.files.items():
@@ -252,9 +259,10 @@ def test_each_answer_is_learned_from_the_pictures_that_it_was_given_with(
     take = FilePictures(tmp_path, None).take
     assert len(found) == 4
     for text, messages in zip(found, sent, strict=True):
-        served = renderer.render([with_images(from_chat(m), take) for m in messages], None)
+        served = renderer.render([with_images(from_chat(m), take) for m in messages], None, keep_thinking=thinks)
         assert (text.prompt_ids, text.pictures) == (served.ids, served.pictures)
-    assert LEFT_OUT in renderer.decode(found[-1].prompt_ids)
+    last = renderer.decode(found[-1].prompt_ids)
+    assert LEFT_OUT in last and ("thought 0" in last) is thinks
 
 
 def test_two_conversations_that_differ_in_a_picture_alone_are_two(tmp_path: Path, renderer: PromptRenderer) -> None:

@@ -80,6 +80,11 @@ def run_stream_demo(recipe: StreamRecipe, options: StreamPlay, console: Console)
             found = report.StreamReport(recipe, model, options.seed, scale, options.switches)
             if options.go_on:
                 found.take_up(out)
+            elif report.was_stopped(out):
+                raise ConfigError(
+                    f"{out} holds a run that was stopped before its end; --go-on goes on with it. To begin another, "
+                    "give --out another folder, or delete this one"
+                )
             else:
                 shutil.rmtree(home, ignore_errors=True)  # of an earlier demo in this folder, which has ended: the lock
             told = recipe.settings(scale, options.seed, options.switches) | {"model": {"path": model}}

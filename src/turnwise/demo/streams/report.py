@@ -26,6 +26,7 @@ from turnwise.environments.reports.episodes import as_json, shown, table, to_rea
 from turnwise.errors import ConfigError
 
 PARTS = ("sampled", "greedy", "unseen")
+LAST_EXAM = "control"
 _COLORS = ("#303030", "#b06a1f", "#1f5fa8", "#8a8a8a")
 
 
@@ -66,12 +67,12 @@ class StreamReport:
         except OSError as e:
             raise ConfigError(f"there is no run to go on with in {out} ({e}); leave out --go-on") from None
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
-            text = f"the run in {out} cannot be read ({type(e).__name__}: {str(e)[:80]}); leave out --go-on"
+            text = f"the run in {out} cannot be read ({type(e).__name__}: {str(e)[:80]}); give --out another folder"
             raise ConfigError(text) from None
 
     def _take(self, told: dict[str, Any], episodes: list[dict[str, Any]], out: Path) -> None:
         if told["played_as"] != _played_as(self):
-            raise ConfigError(f"the run in {out} has other flags, model, seed or sizes; leave out --go-on")
+            raise ConfigError(f"the run in {out} has other flags, model, seed or sizes; give --out another folder")
         self.exams = [StreamExam(name, each["version"]) for name, each in told["exams"].items()]
         self.rounds = [RoundPlayed(**each | {"ci95": tuple(each["ci95"])}) for each in told["rounds"]]
         self.warm, self.played, self.solutions = told["warm"], told["played"], told["solutions"]
@@ -90,6 +91,15 @@ class StreamReport:
             if before is not None and after is not None:
                 found[f"{one} → {two}"] = {part: change(before.parts[part], after.parts[part]) for part in PARTS}
         return found
+
+
+def was_stopped(out: Path) -> bool:
+    """Whether a run in ``out`` has results, and not yet its last ones."""
+    try:
+        exams = json.loads((out / "report.json").read_text(encoding="utf-8"))["exams"]
+        return bool(exams) and LAST_EXAM not in exams
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return False  # none that could be gone on with
 
 
 def write(report: StreamReport, out: Path) -> None:

@@ -13,6 +13,7 @@ from turnwise.gateway.lineage.placement import Claim
 from turnwise.gateway.wire.http_request import Caller
 from turnwise.gateway.wire.request import ModelRequest, check_conversation, without_prefill
 from turnwise.gateway.wire.responses.named_items import can_be_named, with_named_items
+from turnwise.gateway.wire.thinking import keeps_thinking
 from turnwise.journal import Journal
 from turnwise.types import TurnKind
 
@@ -95,6 +96,7 @@ def _apart_from_history(request: ModelRequest, kind: TurnKind) -> list[Any]:
     wishes = (request.tool_choice, request.structured, request.thinking)
     parts: list[Any] = [json.dumps(request.tools), request.model, kind, request.session]
     parts += [json.dumps(wishes)] if wishes != (None, None, None) else []
+    parts += ["keeps thinking"] if keeps_thinking(request) else []
     return parts + ([json.dumps(request.grammar)] if request.grammar is not None else [])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from turnwise.config import Config
 from turnwise.engines.base import SamplingParams
 from turnwise.gateway.wire.request import ModelRequest, unsupported, without_prefill
-from turnwise.gateway.wire.thinking import is_bound, thinking_of
+from turnwise.gateway.wire.thinking import is_bound, keeps_thinking, thinking_of
 from turnwise.journal import Journal, Turn
 from turnwise.models import answer_defaults
 from turnwise.pictures.placed import PlacedPicture
@@ -34,7 +34,7 @@ class Prompting:
         if self._renderer is None:
             raise unsupported("count_tokens", "this engine does not take token ids, so there is nothing to count")
         asked = without_prefill(request)
-        prompt = self._renderer.render(asked.messages, asked.tools, thinking_of(asked))
+        prompt = self._renderer.render(asked.messages, asked.tools, thinking_of(asked), keeps_thinking(asked))
         return self._begun(self._placed(prompt, behind), asked)
 
     def prompt(
@@ -57,7 +57,9 @@ class Prompting:
                 pictures = (*self._pictures(parent), *prompt.pictures)
                 prompt = replace(prompt, placed=parent.placed, pictures=pictures)
                 prompt = self._placed(prompt, behind if asked_anew else "")
-        prompt = prompt or self._placed(renderer.render(request.messages, tools, thinking), behind)
+        if prompt is None:
+            prompt = renderer.render(request.messages, tools, thinking, keeps_thinking(request))
+            prompt = self._placed(prompt, behind)
         if is_bound(request) and renderer.ends_in_reasoning(prompt.ids):
             bonds = {request.structured_field: request.structured, "structured_outputs": request.grammar}
             field = next((name for name, bond in bonds.items() if bond is not None), "tool_choice")

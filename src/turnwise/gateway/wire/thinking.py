@@ -1,4 +1,4 @@
-"""Whether a client wants the model to think first, in the words of any wire format.
+"""Whether a client wants the model to think first, in the words of any wire format, and to see its earlier thoughts.
 
 A model whose template has such a switch is asked so; any other does as it always does, and the wish is in the record.
 """
@@ -11,6 +11,9 @@ from turnwise.gateway.wire.request import ModelRequest, invalid, unsupported
 
 _SWITCHES = ("enable_thinking", "thinking")
 """What templates call their switch."""
+
+_PRESERVE = "preserve_thinking"
+"""What templates call the argument that keeps the thoughts from before the last question."""
 
 _TYPES = {"enabled": True, "adaptive": None, "auto": None, "disabled": False}
 
@@ -44,11 +47,17 @@ def thinking_of(request: ModelRequest) -> bool | None:
     return False if is_bound(request) or request.prefill else request.thinking
 
 
+def keeps_thinking(request: ModelRequest) -> bool:
+    """Whether thoughts from before the last question are to stay in a prompt that is written anew."""
+    return bool((request.record.get("chat_template_kwargs") or {}).get(_PRESERVE))
+
+
 def refuse_template_arguments(request: ModelRequest) -> None:
     """For prompts that are rendered here, where a template's other arguments change nothing. Raises ApiError (400)."""
     given = request.record.get("chat_template_kwargs") or {}
-    if other := given.keys() - set(_SWITCHES):
-        raise unsupported(f"chat_template_kwargs.{min(other)}", "only 'enable_thinking' is; leave it out")
+    if other := given.keys() - {*_SWITCHES, _PRESERVE}:
+        only = f"only 'enable_thinking' and '{_PRESERVE}' are; leave it out"
+        raise unsupported(f"chat_template_kwargs.{min(other)}", only)
 
 
 def _flag(fields: dict[str, Any], name: str, within: str = "") -> bool | None:
@@ -64,6 +73,7 @@ def _template_flag(given: Any) -> bool | None:
     name = "chat_template_kwargs"
     if not isinstance(given, dict):
         raise invalid(name, "must be an object")
+    _flag(given, _PRESERVE, f"{name}.")
     wishes = {_flag(given, key, f"{name}.") for key in _SWITCHES} - {None}
     if len(wishes) > 1:
         raise invalid(name, "'enable_thinking' and 'thinking' differ")

@@ -43,6 +43,7 @@ class Dialogue:
     """``messages`` of line ``line``; the answers at the places ``taught`` are learned, all else is context.
 
     ``keep_pictures``: of how many messages, the latest ones, an answer's prompt shows the pictures; None: of all.
+    ``keep_thinking``: what was thought before the last question stays in a prompt whose template drops it.
     """
 
     line: int
@@ -50,6 +51,7 @@ class Dialogue:
     tools: list[dict[str, Any]] | None
     taught: frozenset[int]
     keep_pictures: int | None = None
+    keep_thinking: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,9 @@ def _conversation(number: int, line: bytes | None, take: Take | None) -> Dialogu
     keep = row.get("keep_pictures")
     if keep is not None and not (type(keep) is int and keep >= 1):
         raise Unfit('"keep_pictures" is the number of messages whose pictures are shown: 1 or more')
-    return Dialogue(number, _seen(messages, take), _tools(row.get("tools")), frozenset(taught), keep)
+    asked = row.get("chat_template_kwargs")
+    thoughts = bool(asked.get("preserve_thinking")) if isinstance(asked, dict) else False
+    return Dialogue(number, _seen(messages, take), _tools(row.get("tools")), frozenset(taught), keep, thoughts)
 
 
 def _seen(messages: list[Message], take: Take | None) -> list[Message]:

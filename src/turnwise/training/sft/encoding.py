@@ -12,7 +12,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from turnwise.errors import DataError, EngineError
 from turnwise.messages import thinking_in, with_latest_pictures
@@ -127,7 +126,7 @@ def encode(renderer: PromptRenderer, conversation: Dialogue, context: int, told:
         before = messages[:at]
         if conversation.keep_pictures is not None:
             before = with_latest_pictures(before, conversation.keep_pictures)
-        prompt = _prompt(renderer, before, tools, last)
+        prompt = _prompt(renderer, before, conversation, last)
         answer = renderer.answer(before, message, tools)
         if answer is None:
             told.unwritten += at in conversation.taught
@@ -175,18 +174,16 @@ def texts_of(encoded: Encoded, number: int) -> list[TokenText]:
     ]
 
 
-def _prompt(
-    renderer: PromptRenderer, before: list[Message], tools: list[dict[str, Any]] | None, last: _Turn | None
-) -> Prompt:
+def _prompt(renderer: PromptRenderer, before: list[Message], conversation: Dialogue, last: _Turn | None) -> Prompt:
     """The prompt that these messages make, bridged from the turn before where they only go on from it."""
     if last is not None:
         known = len(last.messages)
         added = before[known:]
         if added and before[:known] == last.messages:
-            bridged = renderer.bridge(last.prompt.ids, last.answer, None, added, tools)
+            bridged = renderer.bridge(last.prompt.ids, last.answer, None, added, conversation.tools)
             if bridged is not None:
                 return replace(bridged, pictures=(*last.prompt.pictures, *bridged.pictures))
-    return renderer.render(before, tools)
+    return renderer.render(before, conversation.tools, keep_thinking=conversation.keep_thinking)
 
 
 def _add(texts: list[LearnedText], prompt: Prompt, answer: list[int], learned: bool) -> None:
