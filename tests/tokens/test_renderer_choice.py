@@ -21,10 +21,10 @@ from transformers import PreTrainedTokenizerFast
 
 from tests.support.models import QWEN3_TOKENS, make_qwen3, make_tokenizer
 from turnwise.errors import EngineError
-from turnwise.messages import calls_of, from_chat, history_to_chat, saying, text_of, thinking_in, with_calls
+from turnwise.messages import answer_of, calls_of, from_chat, history_to_chat, saying, text_of, thinking_in, with_calls
 from turnwise.tokens.answer_parser import AnswerParser, AnswerParts
 from turnwise.tokens.qwen25 import Qwen25Renderer
-from turnwise.tokens.renderer_choice import thinking_switch
+from turnwise.tokens.renderer_choice import keeping_thinking, thinking_switch
 from turnwise.tokens.rendering import GRAMMARS, PromptRenderer, load_renderer
 from turnwise.types import Message, ToolCall
 
@@ -93,6 +93,12 @@ FAMILIES = {
 }
 
 
+DROPPING = {"Qwen3", "Qwen3.5", "Qwen3.6", "GLM-4.5", "GLM-5"}
+"""Those whose templates take past thoughts out of a history when the user speaks again."""
+ASKED_BY_THEIR_TEMPLATE = {"Qwen3.6", "Qwen3.8", "GLM-5"}
+"""Those whose templates have an argument for thoughts that stay."""
+
+
 @cache
 def renderer_of(name: str) -> tuple[PromptRenderer, Any]:
     family = FAMILIES[name]
@@ -106,10 +112,9 @@ def renderer_of(name: str) -> tuple[PromptRenderer, Any]:
             ours = Qwen25Renderer(file, "You help.")
         return PromptRenderer(ours, lambda ids: str(tokenizer.decode(ids)), ours.encode), tokenizer
     own = create_renderer(tokenizer, family.config())
-    switch = thinking_switch(tokenizer, own)
-    return PromptRenderer(
-        own, lambda ids: str(tokenizer.decode(ids)), partial(tokenizer.encode, add_special_tokens=False), switch
-    ), tokenizer
+    switch, keeping = thinking_switch(tokenizer, own), partial(keeping_thinking, tokenizer)
+    encode = partial(tokenizer.encode, add_special_tokens=False)
+    return PromptRenderer(own, lambda ids: str(tokenizer.decode(ids)), encode, switch, keeping), tokenizer
 
 
 def read(renderer: PromptRenderer, prompt: list[int], answer: list[int]) -> tuple[Message, list[AnswerParts]]:
@@ -211,6 +216,26 @@ def test_a_prompt_asks_for_no_thinking_where_the_family_can(name: str) -> None:
     answer = renderer_of(name)[1].encode("By the door.<|im_end|>", add_special_tokens=False)
     for before, after in ((quiet, True), (loud, False)):  # a template writes a past of the other kind otherwise
         assert renderer.bridge(before, answer, None, said, TOOLS, after) is None
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {"Qwen2.5"}))  # which has no thoughts
+@pytest.mark.parametrize("thinking", [None, True])
+def test_a_prompt_goes_on_behind_thoughts_that_are_to_stay(name: str, thinking: bool | None) -> None:
+    """A template may drop them when the user speaks again: then only who asks for them gets a prompt that goes on."""
+    renderer, tokenizer = renderer_of(name)
+    asked, said = renderer.render(ASKED, None, thinking), [saying("user", "And now?")]
+    opened = "" if renderer.ends_in_reasoning(asked.ids) else "<think>\n"
+    answer = tokenizer.encode(f"{opened}I look.\n</think>\n\nThere.", add_special_tokens=False)
+    answer.append(renderer.stop_token_ids[0])
+    gone_on = renderer.bridge(asked.ids, answer, asked.hint_at, said, None, thinking, keep_thinking=True)
+    assert gone_on is not None and gone_on.ids[: len(asked.ids) + len(answer)] == [*asked.ids, *answer]
+    assert renderer.decode(gone_on.ids).rpartition("now?")[2] == renderer.decode(asked.ids).rpartition("it?")[2]
+    by_itself = renderer.bridge(asked.ids, answer, asked.hint_at, said, None, thinking)
+    assert by_itself is None or by_itself.ids == gone_on.ids
+    assert (by_itself is None) is (name in DROPPING)
+    thought = answer_of("There.", "I look.")
+    anew = renderer.render([*ASKED, thought, *said], None, thinking, keep_thinking=True)
+    assert ("I look." in renderer.decode(anew.ids)) is (name in ASKED_BY_THEIR_TEMPLATE)
 
 
 def test_a_model_folder_is_asked_not_to_think_as_its_own_template_asks(tmp_path: Path) -> None:

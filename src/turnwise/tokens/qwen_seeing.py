@@ -114,8 +114,7 @@ class QwenThinkingRenderer(QwenSeeingRenderer):
         self._opening = [*self._opening, *self.encode("<think>\n")]
 
     def keeping_all(self) -> QwenThinkingRenderer:
-        """The same with all thoughts, each as it was sampled: what was seen before is told by them alone where its
-        picture is left out (OpenWebRL §4.2)."""
+        """The same with all thoughts, each as it was sampled."""
         keeping = copy(self)
         keeping._keeps_all = True
         return keeping

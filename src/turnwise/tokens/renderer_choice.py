@@ -32,6 +32,15 @@ QWEN25_TYPES = frozenset({"qwen2", "qwen2_moe"})
 SWITCH = "enable_thinking"
 """What templates call the argument that says whether to think."""
 
+KEEP = {
+    "preserve_thinking": True,
+    "clear_thinking": False,
+    "auto_drop_analysis": False,
+    "truncate_history_thinking": False,
+    "drop_thinking": False,
+}
+"""What templates call the argument that keeps past thoughts, and the value that does."""
+
 _CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": {"at": "it"}}}
 _TOOL = {"type": "function", "function": {"name": "look", "description": "looks", "parameters": {"type": "object"}}}
 Probe = tuple[list[dict[str, Any]], list[dict[str, Any]] | None]
@@ -147,6 +156,20 @@ def _writes_the_template(renderer: Any, tokenizer: Any, more: Sequence[Probe] = 
         if tokenizer.decode(ids) != text:
             return False
     return True
+
+
+def keeping_thinking(tokenizer: Any, renderer: Renderer) -> Renderer:
+    """The same with all thoughts that were sampled in its prompts (OpenWebRL §4.2): what was seen before may be told by
+    them alone. A family whose template has no argument for it keeps them where a prompt goes on from the turn before,
+    and not in one that is written anew. The renderer itself where it cannot be asked so."""
+    if isinstance(renderer, QwenThinkingRenderer):
+        return renderer.keeping_all()
+    config: Any = getattr(renderer, "config", None)
+    if not isinstance(config, BaseRendererConfig) or isinstance(config, DefaultRendererConfig):
+        return renderer
+    kept = {name: value for name, value in KEEP.items() if name in config.template_field_names()}
+    asked: Any = type(config).model_validate(config.model_dump() | (kept or {"thinking_retention": "all"}))
+    return create_renderer(tokenizer, asked)
 
 
 def thinking_switch(tokenizer: Any, renderer: Renderer) -> dict[bool, Renderer]:

@@ -24,8 +24,14 @@ from turnwise.pictures.placed import PlacedPicture, inserted
 from turnwise.tokens.answer_parser import CLOSE_THINK, OPEN_THINK, AnswerGrammar
 from turnwise.tokens.chatml import ChatMLRenderer
 from turnwise.tokens.pictured import IMAGE
-from turnwise.tokens.qwen_seeing import QwenSeeingRenderer, QwenThinkingRenderer
-from turnwise.tokens.renderer_choice import qwen25_renderer, renderer_config, seeing_renderer, thinking_switch
+from turnwise.tokens.qwen_seeing import QwenSeeingRenderer
+from turnwise.tokens.renderer_choice import (
+    keeping_thinking,
+    qwen25_renderer,
+    renderer_config,
+    seeing_renderer,
+    thinking_switch,
+)
 from turnwise.tokens.smolvlm import SmolVLMRenderer
 from turnwise.types import Message
 
@@ -85,7 +91,8 @@ class Prompt:
 class PromptRenderer:
     """The one renderer of a served model. Its methods take CPU time: call them off the event loop.
 
-    `thinking` has the renderers that ask the model to think first, and not to, where its template has such a switch.
+    `thinking` has the renderers that ask the model to think first, and not to, where its template has such a switch;
+    `keeping` gives, of any of them, the one whose prompts keep all that was thought.
     """
 
     def __init__(
@@ -94,11 +101,14 @@ class PromptRenderer:
         decode: Callable[[list[int]], str],
         encode: Callable[[str], list[int]],
         thinking: dict[bool, Renderer] | None = None,
+        keeping: Callable[[Renderer], Renderer] | None = None,
     ) -> None:
         self.renderer = renderer
         self.decode = decode
         self.encode = encode
         self._thinking = thinking or {}
+        wishes = (None, True, False)
+        self._keeping = {wish: keeping(self._asking(wish)) for wish in wishes} if keeping is not None else {}
         self._openings = {wish: _opening(r) for wish, r in self._thinking.items()}
         self.stop_token_ids = renderer.get_stop_token_ids()
         self._closers = set(self.stop_token_ids)
@@ -154,7 +164,7 @@ class PromptRenderer:
         keep_thinking: bool = False,
     ) -> Prompt:
         """The whole conversation as a prompt. `thinking`: whether the model is asked to think first (None: its way).
-        `keep_thinking`: thoughts from before the last question stay, of Qwen3-VL's thinking models.
+        `keep_thinking`: thoughts from before the last question stay, where the family can write them.
 
         Raises EngineError (400) for a conversation that the family has no prompt for: some want a user's message.
         """
@@ -202,14 +212,16 @@ class PromptRenderer:
         added: list[Message],
         tools: list[dict[str, Any]] | None,
         thinking: bool | None = None,
+        keep_thinking: bool = False,
     ) -> Prompt | None:
-        """The previous turn's ids extended by `added`, or None when that cannot be proven.
+        """The previous turn's ids extended by `added`, or None when that cannot be proven: where the family's template
+        drops what was thought before a question, only if that is to stay (`keep_thinking`).
 
         `hint_at` is the previous turn's: it still holds when `added` has no user message. Of the pictures it has those
         of `added`: who keeps the previous turn knows its own.
         """
-        renderer = self._asking(thinking)
-        opening = next((self._openings[wish] for wish, r in self._thinking.items() if r is renderer), None)
+        renderer, asked = self._asking(thinking, keep_thinking), self._asking(thinking)
+        opening = next((self._openings[wish] for wish, r in self._thinking.items() if r is asked), None)
         if opening is not None and prompt_ids[-len(opening) :] != opening:
             return None  # the previous answer was asked for in the other way, and a template writes its past otherwise
         try:
@@ -238,8 +250,8 @@ class PromptRenderer:
         return self.renderer
 
     def _asking(self, thinking: bool | None, keep_thinking: bool = False) -> Renderer:
-        if keep_thinking and isinstance(self.renderer, QwenThinkingRenderer):
-            return self.renderer.keeping_all()
+        if keep_thinking and thinking in self._keeping:
+            return self._keeping[thinking]
         return self.renderer if thinking is None else self._thinking.get(thinking, self.renderer)
 
     def _hint_at(self, rendered: RenderedTokens, messages: list[Message]) -> int | None:
@@ -268,14 +280,16 @@ def load_renderer(model: Path | str) -> PromptRenderer:
         tokenizer = load_tokenizer(str(model))
         if layout is not None:
             seeing = seeing_renderer(folder, tokenizer, layout)
-            return PromptRenderer(seeing, seeing.tokenizer.decode, seeing.encode)
+            keeping = partial(keeping_thinking, tokenizer)
+            return PromptRenderer(seeing, seeing.tokenizer.decode, seeing.encode, None, keeping)
         own = qwen25_renderer(folder, tokenizer) if folder.is_dir() else None
         if own is not None:
             return PromptRenderer(own, own.tokenizer.decode, own.encode)
         config = renderer_config(folder, tokenizer) if folder.is_dir() else None
         renderer = create_renderer(tokenizer, config)
         encode = partial(tokenizer.encode, add_special_tokens=False)
-        return PromptRenderer(renderer, tokenizer.decode, encode, thinking_switch(tokenizer, renderer))
+        switch, keeping = thinking_switch(tokenizer, renderer), partial(keeping_thinking, tokenizer)
+        return PromptRenderer(renderer, tokenizer.decode, encode, switch, keeping)
     except Exception as e:
         raise ModelError(f"no renderer for the model {model}: {e}") from e
 

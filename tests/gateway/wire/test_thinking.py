@@ -74,6 +74,18 @@ def test_a_conversation_without_thinking_is_extended_and_one_that_changes_is_not
     assert not third.bridged and third.session_id == first.session_id and third.parent_id == second.id
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_was_thought_stays_where_a_client_asks_for_it(qwen: Agents, keep: bool) -> None:
+    """The template drops it when the user speaks again, so that no prompt could go on from the one before."""
+    fields: dict[str, Any] = {"chat_template_kwargs": {"preserve_thinking": True}} if keep else {}
+    talk = Talk(Caller(qwen, "chat", False), [user(f"say: <think>\nhm\n</think>\n\none {keep}")])
+    first = talk.ask(**fields)
+    talk.say("say: two")
+    second = talk.ask(**fields)
+    assert second.session_id == first.session_id and second.parent_id == first.id
+    assert second.bridged is keep and ("assistant\n<think>\nhm\n</think>\n\none" in shown(qwen, second)) is keep
+
+
 @pytest.mark.parametrize(("name", "field", "param"), WRONG)
 def test_what_is_no_answer_to_whether_to_think_is_refused(
     qwen: Agents, name: str, field: dict[str, Any], param: str

@@ -46,11 +46,11 @@ class Prompting:
         renderer, tools = self._renderer, request.tools
         if renderer is None:
             return Prompt([], None, False), False
-        thinking = thinking_of(request)
+        thinking, keep = thinking_of(request), keeps_thinking(request)
         prompt, extends = None, False
         if parent is not None and _bridgeable(parent) and self._journal.lookups.same_tools(parent, tools):
             prompt_ids, response_ids = self._journal.lookups.ids(parent)
-            prompt = renderer.bridge(prompt_ids, response_ids, parent.hint_at, added, tools, thinking)
+            prompt = renderer.bridge(prompt_ids, response_ids, parent.hint_at, added, tools, thinking, keep)
             extends = prompt is not None and parent.session_id == session_id
             if prompt is not None:
                 asked_anew = any(message.role == "user" for message in added)
@@ -58,7 +58,7 @@ class Prompting:
                 prompt = replace(prompt, placed=parent.placed, pictures=pictures)
                 prompt = self._placed(prompt, behind if asked_anew else "")
         if prompt is None:
-            prompt = renderer.render(request.messages, tools, thinking, keeps_thinking(request))
+            prompt = renderer.render(request.messages, tools, thinking, keep)
             prompt = self._placed(prompt, behind)
         if is_bound(request) and renderer.ends_in_reasoning(prompt.ids):
             bonds = {request.structured_field: request.structured, "structured_outputs": request.grammar}

@@ -180,7 +180,8 @@ def _prompt(renderer: PromptRenderer, before: list[Message], conversation: Dialo
         known = len(last.messages)
         added = before[known:]
         if added and before[:known] == last.messages:
-            bridged = renderer.bridge(last.prompt.ids, last.answer, None, added, conversation.tools)
+            keep = conversation.keep_thinking
+            bridged = renderer.bridge(last.prompt.ids, last.answer, None, added, conversation.tools, keep_thinking=keep)
             if bridged is not None:
                 return replace(bridged, pictures=(*last.prompt.pictures, *bridged.pictures))
     return renderer.render(before, conversation.tools, keep_thinking=conversation.keep_thinking)
