@@ -139,7 +139,7 @@ class RolloutTranscript:
         it was given with. Raises ValueError where there are some, and no folder."""
         if self.files and folder is None:
             raise ValueError("the pictures of this conversation need a folder beside its line")
-        messages = list(self.messages)
+        messages = [_learned(message) for message in self.messages]
         for at, (text, names) in self._heard.items():
             pictures = [_at(f"{folder}/{name}") for name in names]
             messages[at] = {"role": "user", "content": [*_words(text), *pictures]}
@@ -152,6 +152,12 @@ class RolloutTranscript:
         name = f"{hashlib.sha256(data).hexdigest()}.{_kind_of(data)}"
         self.files[name] = data
         return name
+
+
+def _learned(message: dict[str, Any]) -> dict[str, Any]:
+    """A message for `turnwise sft`: an answer that says nothing (it ended in its thoughts) is context alone."""
+    empty = message["role"] == "assistant" and not message["content"] and not message.get("tool_calls")
+    return message | {"weight": 0} if empty else message
 
 
 def _words(text: str) -> list[dict[str, Any]]:

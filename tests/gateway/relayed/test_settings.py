@@ -30,6 +30,18 @@ ANTHROPIC_OWN = {"model", "messages", "stream"}
         ("chat/completions", {"max_completion_tokens": 7}, {"max_completion_tokens": 7}, {"max_tokens": 7}),
         ("chat/completions", {}, {}, {"max_tokens": DEFAULT_MAX_TOKENS}),
         ("chat/completions", {"top_k": -1}, {}, {"max_tokens": DEFAULT_MAX_TOKENS}),
+        (  # it is told no earlier thoughts, and some refuse the field
+            "chat/completions",
+            {"chat_template_kwargs": {"preserve_thinking": True}},
+            {},
+            {"max_tokens": DEFAULT_MAX_TOKENS},
+        ),
+        (
+            "chat/completions",
+            {"chat_template_kwargs": {"preserve_thinking": True, "enable_thinking": False}, "max_tokens": 7},
+            {"chat_template_kwargs": {"enable_thinking": False}, "max_tokens": 7},
+            {"max_tokens": 7},
+        ),
         ("responses", {"top_k": 0, "max_output_tokens": 7}, {"max_tokens": 7}, {"max_tokens": 7}),
         ("responses", SAMPLING, SAMPLING, SAMPLING | {"max_tokens": DEFAULT_MAX_TOKENS}),
         (

@@ -131,6 +131,32 @@ def test_too_long_a_trajectory_is_asked_with_less_of_it() -> None:
     assert len(bodies) > 2
 
 
+@pytest.mark.parametrize("most", [1, 0])
+@pytest.mark.parametrize("status", [400, 413])
+def test_more_pictures_than_fit_are_left_out_the_older_ones_first(most: int, status: int) -> None:
+    """A proxy refuses so many bytes, a small model so many tokens. Pictures of the next trajectory are shown again."""
+
+    def reply(body: dict[str, Any]) -> tuple[int, Any]:
+        long = (
+            status,
+            {"error": {"message": "Request Entity Too Large" if status == 413 else "maximum context length"}},
+        )
+        return long if pictures_in(body) > most else says("Verdict: SUCCESS")
+
+    with endpoint(reply) as (url, bodies):
+        judge = judge_at(url)
+        for _ in range(2):
+            asked = len(bodies)
+            said = judge.judge(TRAIL)
+            assert (said.success, said.pictures, said.refused) == (True, most, False)
+            assert pictures_in(bodies[asked]) == 3
+    shown = str(bodies[-1]["messages"][1]["content"])
+    assert "page 1" in shown and ("page 2" in shown) is (most == 0), "in place of a picture the page is told"
+    if not most:
+        with endpoint(reply) as (url, bodies), pytest.raises(JudgeUnavailable, match="does not fit the context"):
+            judge_at(url, pictures="require").judge(TRAIL)
+
+
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_an_outage_is_no_verdict(status: int) -> None:
     with (

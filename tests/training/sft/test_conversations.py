@@ -103,6 +103,8 @@ def test_answers_in_a_prompt_are_context(tmp_path: Path) -> None:
         ({"messages": [USER]}, "no answer to learn"),
         ({"messages": [USER, ANSWER | {"weight": 0}]}, "no answer to learn"),
         ({"messages": [USER, ANSWER | {"weight": 0.5}]}, "has the weight 0.5"),
+        ({"messages": [USER, ANSWER], "chat_template_kwargs": []}, "is an object, as"),
+        ({"messages": [USER, ANSWER], "chat_template_kwargs": {"preserve_thinking": "no"}}, "is true or false"),
         ({"messages": [ANSWER]}, "messages[0] answers nothing"),
         ({"messages": [USER, {"role": "model", "content": "x"}]}, "messages[1] has the role 'model'"),
         ({"messages": [USER, {"role": "assistant", "content": ""}]}, "without words and calls"),

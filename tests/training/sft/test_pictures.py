@@ -265,6 +265,24 @@ def test_each_answer_is_learned_from_the_pictures_that_it_was_given_with(
     assert LEFT_OUT in last and ("thought 0" in last) is thinks
 
 
+@pytest.mark.parametrize("thought", ["and on, and on", ""])
+def test_an_answer_that_ended_in_its_thoughts_is_context(tmp_path: Path, thinker: PromptRenderer, thought: str) -> None:
+    told = RolloutTranscript(Instructions("Look.", ()))
+    for n, words in enumerate(["", "a step"]):
+        told.hear(Observation(f"page {n}", images=(RED,)))
+        sent = json.loads(json.dumps(told.messages))
+        told.say(words, thought=thought if not words else "a thought")
+    (tmp_path / "shots").mkdir()
+    for name, data in told.files.items():
+        (tmp_path / "shots" / name).write_bytes(data)
+    dialogue = one(tmp_path, json.loads(told.line("shots")))
+    [text] = texts_of(encoded(thinker, dialogue), 0)
+    take = FilePictures(tmp_path, None).take
+    served = thinker.render([with_images(from_chat(m), take) for m in sent], None, keep_thinking=True)
+    assert text.prompt_ids == served.ids and thought in thinker.decode(text.prompt_ids)
+    assert thinker.decode(text.response_ids).startswith("a thought")
+
+
 def test_two_conversations_that_differ_in_a_picture_alone_are_two(tmp_path: Path, renderer: PromptRenderer) -> None:
     same = png((1, 2, 3), 100, 60)
     red, again, other = (

@@ -82,8 +82,8 @@ def run_stream_demo(recipe: StreamRecipe, options: StreamPlay, console: Console)
                 found.take_up(out)
             elif report.was_stopped(out):
                 raise ConfigError(
-                    f"{out} holds a run that was stopped before its end; --go-on goes on with it. To begin another, "
-                    "give --out another folder, or delete this one"
+                    f"{out} holds a stream's run that was stopped before its end; --go-on goes on with it. To begin "
+                    "another, give --out another folder, or delete this one"
                 )
             else:
                 shutil.rmtree(home, ignore_errors=True)  # of an earlier demo in this folder, which has ended: the lock

@@ -24,9 +24,11 @@ from turnwise.demo.streams.figures import (
 from turnwise.demo.streams.recipe import AS_IT_IS, StreamRecipe, StreamScale, Switches
 from turnwise.environments.reports.episodes import as_json, shown, table, to_read
 from turnwise.errors import ConfigError
+from turnwise.files import write_atomically
 
 PARTS = ("sampled", "greedy", "unseen")
 LAST_EXAM = "control"
+READABLE = 0o644
 _COLORS = ("#303030", "#b06a1f", "#1f5fa8", "#8a8a8a")
 
 
@@ -94,24 +96,30 @@ class StreamReport:
 
 
 def was_stopped(out: Path) -> bool:
-    """Whether a run in ``out`` has results, and not yet its last ones."""
+    """Whether a run of a stream in ``out`` has results, and not yet its last ones, or none that can be read."""
     try:
-        exams = json.loads((out / "report.json").read_text(encoding="utf-8"))["exams"]
+        told = json.loads((out / "report.json").read_text(encoding="utf-8"))
+        exams = told["exams"] if isinstance(told, dict) and "played_as" in told else {}  # else of another demo
         return bool(exams) and LAST_EXAM not in exams
+    except FileNotFoundError:
+        return False
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return False  # none that could be gone on with
+        return True
 
 
 def write(report: StreamReport, out: Path) -> None:
-    """Write all files; what is not measured yet is not in them."""
-    (out / "report.json").write_text(json.dumps(as_data(report), indent=2), encoding="utf-8")
-    (out / "report.md").write_text(as_markdown(report), encoding="utf-8")
-    with (out / "episodes.jsonl").open("w", encoding="utf-8") as lines:
-        for exam in report.exams:
-            for part, episodes in exam.parts.items():
-                for episode in episodes:
-                    line = {"exam": exam.name, "part": part} | as_json(episode)
-                    lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+    """Write all files; what is not measured yet is not in them. A process that is killed meanwhile leaves what a run
+    can go on with: the report that counts its episodes comes behind them."""
+    lines = [
+        {"exam": exam.name, "part": part} | as_json(episode)
+        for exam in report.exams
+        for part, episodes in exam.parts.items()
+        for episode in episodes
+    ]
+    told = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    write_atomically(out / "episodes.jsonl", told.encode(), READABLE)
+    write_atomically(out / "report.json", json.dumps(as_data(report), indent=2).encode(), READABLE)
+    write_atomically(out / "report.md", as_markdown(report).encode(), READABLE)
     if report.exams:
         draw(report, out / "curve.png")
 

@@ -52,6 +52,14 @@ def keeps_thinking(request: ModelRequest) -> bool:
     return bool((request.record.get("chat_template_kwargs") or {}).get(_PRESERVE))
 
 
+def upstreams_arguments(given: Any) -> Any:
+    """Of `chat_template_kwargs` those for an upstream, None for none: it is told no earlier thoughts that it could
+    keep, and some refuse the field."""
+    if not isinstance(given, dict):
+        return given
+    return {name: value for name, value in given.items() if name != _PRESERVE} or None
+
+
 def refuse_template_arguments(request: ModelRequest) -> None:
     """For prompts that are rendered here, where a template's other arguments change nothing. Raises ApiError (400)."""
     given = request.record.get("chat_template_kwargs") or {}

@@ -23,15 +23,16 @@ from turnwise.access_tokens import Scope, load_or_make_token, token_path
 from turnwise.config import LOOPBACK, Config, TrajectoryJudgeConfig
 from turnwise.home import running_url
 from turnwise.judges.model import CALL_ATTEMPTS, FIRST_BACKOFF_S, NO_KEY, JudgeUnavailable
-from turnwise.judges.trajectory.prompt import LEAST_ROOM, judge_prompt
+from turnwise.judges.trajectory.prompt import judge_prompt
 from turnwise.judges.trajectory.verdict import parse_verdict, score_of
 from turnwise.messages import storable
 from turnwise.trajectories.trail import Trail
 
-SHOULD_BE_SHORTER = 4
-"""How often the material is halved for a model that says it is too long."""
-FIRST_ROOM = 12_000
-"""Tokens of material that are sent at first where that is refused as too long."""
+ROOMS = (None, 12_000, 6_000, 3_000, 1_500)
+"""Tokens of material that are sent, one after the other, where the one before is refused as too long; None: all of it."""
+ROOMS_BESIDE_PICTURES = (None, 12_000, 3_000)
+"""The same beside all screenshots, and beside the last one alone; then there are none."""
+TOO_LARGE = 413
 REFUSALS = (400, 404, 415, 422)
 """With one of these an endpoint may say that it takes no pictures."""
 
@@ -113,14 +114,16 @@ class TrajectoryJudge:
         return replace(verdict, refused=refused, seconds=time.monotonic() - started)
 
     def _asked(self, trail: Trail, pictures: bool) -> TrajectoryVerdict:
-        room: int | None = None
-        for _ in range(SHOULD_BE_SHORTER + 1):
+        """The verdict on as much of it as the model's context takes: the older screenshots are left out first."""
+        views = [(trail, pictures, room) for room in (ROOMS_BESIDE_PICTURES if pictures else ROOMS)]
+        if pictures:
+            views += [(_with_last_picture(trail), True, room) for room in ROOMS_BESIDE_PICTURES[1:]]
+            views += [(trail, False, room) for room in ROOMS] if self._settings.pictures != "require" else []
+        for shown, seen, room in views:
             try:
-                return self._call(judge_prompt(trail, pictures, room=room), pictures, trail)
+                return self._call(judge_prompt(shown, seen, room=room), seen, shown)
             except _TooLong:
-                room = FIRST_ROOM if room is None else room // 2
-                if room < LEAST_ROOM:
-                    break
+                continue
         raise JudgeUnavailable(
             f"the trajectory does not fit the context of {self.model}; judge with one of a longer one"
         )
@@ -139,7 +142,8 @@ class TrajectoryJudge:
                 fault = e
             except openai.APIStatusError as e:
                 said = self._without_key(str(e))[:300]
-                if e.status_code == 400 and ("context" in said.lower() or "too long" in said.lower()):
+                long = e.status_code == 400 and ("context" in said.lower() or "too long" in said.lower())
+                if long or e.status_code == TOO_LARGE:
                     raise _TooLong(said) from e
                 if e.status_code in REFUSALS:
                     raise _Refused(said) from e
@@ -190,8 +194,13 @@ def is_loopback(url: str) -> bool:
     return (urlsplit(url).hostname or "") in LOOPBACK
 
 
+def _with_last_picture(trail: Trail) -> Trail:
+    older = [replace(page, picture=None) for page in trail.pages[:-1]]
+    return replace(trail, pages=(*older, *trail.pages[-1:]))
+
+
 class _TooLong(Exception):
-    """The endpoint says that the prompt does not fit its context."""
+    """The endpoint says that the prompt does not fit its context, or the request its limit of bytes."""
 
 
 class _Refused(Exception):

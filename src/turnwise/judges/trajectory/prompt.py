@@ -20,8 +20,6 @@ MOST_OF_A_STEP = 600
 """Characters of what one answer said, and of what was said to one call."""
 MOST_STEPS = 60
 """Answers that are shown; of a longer trajectory the first and the last of them."""
-LEAST_ROOM = 400
-"""Tokens of material below which asking is not worth it."""
 _SUCCESS = pattern(r"\bsuccess", IGNORECASE)
 
 SYSTEM = (

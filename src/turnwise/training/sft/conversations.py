@@ -153,7 +153,11 @@ def _conversation(number: int, line: bytes | None, take: Take | None) -> Dialogu
     if keep is not None and not (type(keep) is int and keep >= 1):
         raise Unfit('"keep_pictures" is the number of messages whose pictures are shown: 1 or more')
     asked = row.get("chat_template_kwargs")
-    thoughts = bool(asked.get("preserve_thinking")) if isinstance(asked, dict) else False
+    if asked is not None and not isinstance(asked, dict):
+        raise Unfit('"chat_template_kwargs" is an object, as {"preserve_thinking": true}')
+    thoughts = False if asked is None else asked.get("preserve_thinking", False)
+    if not isinstance(thoughts, bool):
+        raise Unfit('"preserve_thinking" in "chat_template_kwargs" is true or false')
     return Dialogue(number, _seen(messages, take), _tools(row.get("tools")), frozenset(taught), keep, thoughts)
 
 
@@ -241,8 +245,9 @@ def _message(given: Any, where: str) -> tuple[Message, bool]:
             "tool_calls": [_call(call, f"{where}.tool_calls[{k}]") for k, call in enumerate(_list(calls, where))],
         }
     )
-    if role == "assistant" and not any(type(part) in (Text, ToolCall) for part in message.parts):
-        raise Unfit(f"{where} is an answer without words and calls; take it out, or say what was answered")
+    said = any(type(part) in (Text, ToolCall) for part in message.parts)
+    if role == "assistant" and not said and weight:
+        raise Unfit(f"{where} is an answer without words and calls; take it out, give it weight 0, or say what it was")
     return message, bool(weight)
 
 

@@ -27,7 +27,7 @@ from turnwise.gateway.wire.request import (
     take_tool_marks,
 )
 from turnwise.gateway.wire.servers_own import SERVERS_OWN
-from turnwise.gateway.wire.thinking import asked_thinking
+from turnwise.gateway.wire.thinking import asked_thinking, upstreams_arguments
 from turnwise.gateway.wire.tool_choice import openai_choice
 from turnwise.messages import Content
 from turnwise.types import Message, Text, Thinking, ToolCall, ToolResult
@@ -167,6 +167,7 @@ def parse_request(body: bytes, *, choices: bool = False) -> ModelRequest:
     named_tool = function.get("name") if isinstance(function, dict) else None
     stop = [given.stop] if isinstance(given.stop, str) else given.stop or []
     as_given = {name: kept[name] for name in UPSTREAMS_OWN & kept.keys()} | {name: getattr(given, name) for name in own}
+    as_given["chat_template_kwargs"] = upstreams_arguments(kept.get("chat_template_kwargs"))
     if given.structured_outputs is not None:
         as_given["structured_outputs"] = given.structured_outputs
     limit = given.max_completion_tokens if given.max_completion_tokens is not None else given.max_tokens
