@@ -4,107 +4,82 @@ its pictures do not. Agent, renderer, template and gateway are real; the engine 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI, Request
-from fastapi.responses import StreamingResponse
-from tokenizers import Tokenizer
 
-from tests.conftest import GatewayThread
-from tests.support.servers import running
-from tests.support.tiny_qwen_vl import make_model
+from tests.support.thinker import Thinking, thinking_gateway
 from tests.support.tiny_vision import png
-from turnwise.config import load_config
-from turnwise.engines.token_route import ROUTE
 from turnwise.environments.actors import ModelActor
 from turnwise.environments.base import Action, Instructions, Observation
 from turnwise.messages import LEFT_OUT
-from turnwise.pictures.layout import layout_of
-from turnwise.pictures.patches import PatchLayout
 from turnwise.types import MODEL_NAME
 
 SIDE = 20
 RED = png((200, 20, 20), SIDE, SIDE)
 STEPS = 4
-
-
-class Thinker:
-    """A stand-in for a vLLM server: it puts placeholders in as that does, and thinks of the page that it saw."""
-
-    def __init__(self, model: Path) -> None:
-        layout = layout_of(model)
-        assert isinstance(layout, PatchLayout)
-        grid = layout.grid(SIDE, SIDE)
-        self._of_a_picture = grid.rows * grid.columns
-        self.tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
-        self._placeholder = self.tokenizer.token_to_id("<|image_pad|>")
-        self.prompts: list[list[int]] = []
-        self._steps = count()
-
-    def app(self) -> FastAPI:
-        app = FastAPI()
-
-        @app.get("/v1/models")
-        async def models() -> dict[str, Any]:
-            return {"data": [{"id": "base", "max_model_len": 4096}]}
-
-        @app.post(ROUTE)
-        async def generate(request: Request) -> StreamingResponse:
-            once = (await request.json())["token_ids"]
-            ids = [id for each in once for id in [each] * (self._of_a_picture if each == self._placeholder else 1)]
-            self.prompts.append(ids)
-            step = next(self._steps)
-            text = f"saw page {step}\n</think>\n\nstep {step}"
-            said = [
-                *self.tokenizer.encode(text, add_special_tokens=False).ids,
-                self.tokenizer.token_to_id("<|im_end|>"),
-            ]
-            choice = {"index": 0, "text": text, "token_ids": said, "finish_reason": "stop"}
-            choice["logprobs"] = {"content": [{"logprob": -0.5} for _ in said]}
-            event = {"prompt_token_ids": ids, "choices": [choice]}
-            return StreamingResponse(iter([f"data: {json.dumps(event)}\n\n", "data: [DONE]\n\n"]))
-
-        return app
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("thinks") / "model", thinks=True)
+CLICK = {
+    "type": "function",
+    "function": {
+        "name": "click",
+        "description": "clicks",
+        "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}},
+    },
+}
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, model: Path) -> Iterator[tuple[str, str, Thinker]]:
-    config = load_config(overrides={"home": tmp_path / "home", "server.port": 0, "model.path": str(model)})
-    thinker = Thinker(model)
-    with running(thinker.app()) as engine_url:
-        thread = GatewayThread(config, engine_url)
-        thread.start(config)
-        yield thread.url, (config.home / "token").read_text().strip(), thinker
-        thread.stop()
+def gateway(tmp_path: Path) -> Iterator[Thinking]:
+    with thinking_gateway(tmp_path, (SIDE, SIDE)) as thinking:
+        yield thinking
+
+
+def played(gateway: Thinking, keep: int, tools: tuple[dict[str, Any], ...] = ()) -> ModelActor:
+    """Steps of an agent that is shown a page with a picture at each."""
+    url = f"{gateway.url}/s/a/v1"
+    actor = ModelActor(
+        url, gateway.token, MODEL_NAME, {}, Instructions("Look.", tools), lambda text: Action((), text), None, keep
+    )
+    for page in range(STEPS):
+        assert actor.act(Observation(f"page {page}", (f"result {page}",) if page else (), (RED,))) is not None
+    assert len(gateway.thinker.prompts) == STEPS
+    return actor
 
 
 @pytest.mark.parametrize("keep", [1, 2])
-def test_what_was_thought_at_a_step_stays_in_the_prompts_of_later_ones(
-    gateway: tuple[str, str, Thinker], keep: int
-) -> None:
-    url, token, thinker = gateway
-    told = Instructions("Look.", ())
-    actor = ModelActor(f"{url}/s/a/v1", token, MODEL_NAME, {}, told, lambda text: Action((), text), None, keep)
-    for page in range(STEPS):
-        action = actor.act(Observation(f"page {page}", images=(RED,)))
-        assert action is not None and action.text == f"step {page}"
-        assert actor.spent[page].thought.strip() == f"saw page {page}"
-    assert len(thinker.prompts) == STEPS
-    for step, ids in enumerate(thinker.prompts):
-        shown = thinker.tokenizer.decode(ids, skip_special_tokens=False)
+def test_what_was_thought_at_a_step_stays_in_the_prompts_of_later_ones(gateway: Thinking, keep: int) -> None:
+    actor, prompts = played(gateway, keep), gateway.thinker.prompts
+    assert [answer.thought.strip() for answer in actor.spent] == [f"saw page {page}" for page in range(STEPS)]
+    for step, ids in enumerate(prompts):
+        shown = gateway.thinker.prompt(step)
         assert shown.count(LEFT_OUT) == max(0, step + 1 - keep)
         for before in range(step):
             assert f"<think>\nsaw page {before}\n</think>\n\nstep {before}<|im_end|>" in shown
         assert shown.endswith("<|im_start|>assistant\n<think>\n")
-        went_on = step and ids[: len(thinker.prompts[step - 1])] == thinker.prompts[step - 1]
+        went_on = step and ids[: len(prompts[step - 1])] == prompts[step - 1]
         assert went_on == (0 < step < keep)
+
+
+def test_thoughts_before_calls_of_tools_stay_as_they_were_sampled(gateway: Thinking) -> None:
+    call = '<tool_call>\n{{"name": "click", "arguments": {{"x": {}}}}}\n</tool_call>'
+    gateway.thinker.says = lambda step: f"saw page {step}\n</think>\n\n{call.format(step)}"
+    actor = played(gateway, 1, (CLICK,))
+    assert all(message["tool_calls"] for message in actor.transcript.messages if message["role"] == "assistant")
+    last = gateway.thinker.prompt(STEPS - 1)
+    for before in range(STEPS - 1):
+        told = f"<think>\nsaw page {before}\n</think>\n\n{call.format(before)}<|im_end|>"
+        result = f"<tool_response>\nresult {before + 1}\n</tool_response>"
+        assert told in last and last.index(told) < last.index(result)
+
+
+def test_thoughts_without_an_end_stay_and_are_closed(gateway: Thinking) -> None:
+    """An answer that was cut in its thoughts says nothing; in a prompt that is written anew they have their end."""
+    gateway.thinker.says = lambda step: f"and on {step}" if step < 2 else f"saw page {step}\n</think>\n\nstep {step}"
+    actor = played(gateway, 1)
+    assert [message["content"] for message in actor.transcript.messages if message["role"] == "assistant"] == [
+        "", "", "step 2", "step 3",
+    ]  # fmt: skip
+    last = gateway.thinker.prompt(STEPS - 1)
+    assert all(f"<think>\nand on {before}\n</think>\n\n<|im_end|>" in last for before in range(2))

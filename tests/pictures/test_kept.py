@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.support.rows import turn_row
+from tests.support.thinker import thinking_gateway
 from tests.support.tiny_vision import make_model, png
 from tests.support.versions import answered, new_turn
 from tests.training.homes import Bench, settings
 from turnwise.config import Config
 from turnwise.errors import PictureLost
+from turnwise.gateway.turn.seeing import Seeing
+from turnwise.gateway.wire.request import ModelRequest
 from turnwise.journal import Answer, Journal
 from turnwise.journal.deletion.forgetting import forget
 from turnwise.journal.deletion.retention import prune
@@ -25,6 +31,7 @@ from turnwise.pictures.store import PictureStore
 from turnwise.tokens.rendering import load_renderer
 from turnwise.types import FinishReason, Image, Message, Text, TurnState
 
+TAKE_IN = Seeing.take_in
 RED, BLUE = png((200, 20, 20), 100, 60), png((10, 20, 220), 100, 60)
 
 
@@ -54,6 +61,26 @@ def test_a_turn_has_its_pictures_although_a_sweep_came_between(journal: Journal)
     assert kept(journal) == {sha256_of_bytes(RED)} and sweep_pictures(journal.store) == 0
     [sample] = journal.batches.read([turn])
     assert [(p.start, p.end, p.sha256) for p in sample.pictures] == [(0, 2, sha256_of_bytes(RED))]
+
+
+def test_a_request_is_answered_although_a_sweep_came_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its picture is in the home before any turn has it, and the engine is told it before it is recorded."""
+    with thinking_gateway(tmp_path, (100, 60)) as thinking, closing(Journal.open(thinking.config)) as journal:
+        swept: list[int] = []
+
+        def take_in_and_sweep(self: Seeing, *given: Any, **more: Any) -> ModelRequest:
+            found = TAKE_IN(self, *given, **more)
+            swept.append(sweep_pictures(journal.store))
+            return found
+
+        monkeypatch.setattr(Seeing, "take_in", take_in_and_sweep)
+        url = f"data:image/png;base64,{base64.b64encode(RED).decode()}"
+        asked = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
+        headers = {"Authorization": f"Bearer {thinking.token}"}
+        body = {"model": "turnwise", "messages": asked}
+        answer = httpx.post(f"{thinking.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+        assert (answer.status_code, swept) == (200, [1]), answer.text
+        assert kept(journal) == {sha256_of_bytes(RED)}
 
 
 def test_a_turn_that_is_made_whole_keeps_the_pictures_of_before(journal: Journal) -> None:

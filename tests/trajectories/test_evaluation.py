@@ -13,9 +13,12 @@ from typer.testing import CliRunner, Result
 
 from tests.conftest import Running
 from tests.environments.browser.conftest import needs_browser, site
+from tests.support.thinker import thinking_gateway
 from turnwise.cli.main import app
+from turnwise.environments.browser.web_task import WINDOW
 from turnwise.errors import ConfigError
 from turnwise.judges.trajectory.collecting import verdicts_in
+from turnwise.messages import LEFT_OUT
 from turnwise.trajectories.record import SavedTrajectory, saved_trajectories, written_trajectory
 from turnwise.trajectories.trail import ShownPage, Trail, TrailStep
 
@@ -123,3 +126,46 @@ def test_the_gateway_of_a_home_is_its_judge_where_none_is_named(gateway: Running
     assert verdict.tokens[0] > 0
     with gateway.journal.store.reading() as c:
         assert c.exec_driver_sql("SELECT DISTINCT kind FROM turns").scalars().all() == ["side"]
+
+
+def test_a_run_is_played_by_the_version_that_served_when_it_began(gateway: Running, site: str, tmp_path: Path) -> None:
+    gateway.stub.reply = lambda prompt: RIGHT
+    tasks = suite(tmp_path, site, "a", "b")
+    done = evaluated(gateway, tasks)
+    assert done.exit_code == 0 and "played by turnwise@base" in done.output
+    assert report(tasks)["version"] == "turnwise@base"
+    begun = json.loads((tasks.parent / "eval" / "run.json").read_text())
+    (tasks.parent / "eval" / "trajectories.jsonl").unlink()
+    (tasks.parent / "eval" / "run.json").write_text(json.dumps(begun | {"run": "eval-9", "version": "turnwise@v9"}))
+    assert evaluated(gateway, tasks).exit_code == 0
+    assert report(tasks)["version"] == "turnwise@v9"
+    assert report(tasks)["figures"]["success_without_aborted"]["of"] == 0, "there is no such version"
+    assert [model for *_, model in gateway.stub.sampled] == ["base", "base"], "and what serves now is not asked instead"
+    other = evaluated(gateway, tasks, "--set", "streams.web.max_steps=3")
+    assert other.exit_code != 0 and "another max_steps" in str(other.exception)
+
+
+def test_a_model_that_sees_nothing_is_shown_text_and_that_is_said(gateway: Running, site: str, tmp_path: Path) -> None:
+    gateway.stub.reply = lambda prompt: RIGHT
+    done = evaluated(gateway, suite(tmp_path, site, "a"), "--observe", "screenshot")
+    assert done.exit_code == 0 and "sees no pictures: 1 tasks are shown as text" in done.output
+    assert report(tmp_path / "suite.jsonl")["figures"]["success"]["hits"] == 1
+
+
+def test_pages_are_shown_as_they_are_in_training(site: str, tmp_path: Path) -> None:
+    tasks, window = suite(tmp_path, site, "a"), WINDOW
+    with thinking_gateway(tmp_path / "thinks", window) as thinking:
+        thinking.thinker.says = lambda step: f"saw {step}\n</think>\n\n```web\nscroll down\n```"
+        sets = ("max_steps=4", "keep_pictures=2", "pictures=true")
+        asked = ["eval", "web", str(tasks), "--home", str(thinking.config.home), "--out", str(tmp_path / "eval")]
+        asked += [
+            "--form",
+            "blocks",
+            "--set",
+            f"model.path={thinking.config.model.path}",
+            *(word for one in sets for word in ("--set", f"streams.web.{one}")),
+        ]
+        done = CliRunner().invoke(app, asked)
+        assert done.exit_code == 0, done.output
+        shown = [thinking.thinker.prompt(step) for step in range(4)]
+    assert [one.count(LEFT_OUT) for one in shown] == [0, 0, 1, 2]

@@ -1,5 +1,5 @@
-"""How the agents of `turnwise rollout` are shown their tasks: as was asked for, where the policy sees; and what of it
-came to be in the journal."""
+"""How agents of `turnwise rollout` and `turnwise eval web` are shown their tasks: as was asked for, where the policy
+sees; and what of it came to be in the journal."""
 
 from __future__ import annotations
 

@@ -6,10 +6,12 @@ import hashlib
 import json
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import httpx
 import typer
 from rich.table import Table
 
@@ -20,7 +22,7 @@ from turnwise.types import MODEL_NAME
 
 if TYPE_CHECKING:
     from turnwise.environments.actors import ModelActor, RecordedActor
-    from turnwise.environments.rollout import Ended, Play
+    from turnwise.environments.rollout import Ended, GatewayAt, Play
 
 eval_app = typer.Typer(help="Evaluate what is served; nothing is learned from it.", no_args_is_help=True)
 KEPT, RUN, REPORT = "trajectories.jsonl", "run.json", "report.json"
@@ -41,12 +43,17 @@ def eval_web(
     parallel: Annotated[int, typer.Option(min=1, max=64, help="Episodes at a time.")] = 2,
     temperature: Annotated[float, typer.Option(min=0, max=2, help="Sampling temperature.")] = 0.0,
     form: Annotated[str, typer.Option(help="calls, blocks, or auto: what the model is able to.")] = "auto",
+    observe: Annotated[
+        str | None,
+        typer.Option(help="How pages are shown: text, screenshot, marks or both. Default: as the tasks say."),
+    ] = None,
     config: ConfigFile = None,
     home: Home = None,
     sets: Set = None,
     as_json: Json = False,
 ) -> None:
     """Play a suite of web tasks; success, lengths, signs of reasoning, faults and cost go to OUT/report.json."""
+    from turnwise.cli.environments.observing import Observing
     from turnwise.cli.environments.outcomes import judge_of, saved_of
     from turnwise.cli.environments.progress import shown
     from turnwise.environments.actors import ModelActor, RecordedActor, ScriptedActor
@@ -61,15 +68,21 @@ def eval_web(
 
     if agent not in ("minimal", *SCRIPTED) or form not in FORMS:
         raise ConfigError(f"--agent is one of minimal, {', '.join(SCRIPTED)}, and --form one of {', '.join(FORMS)}")
-    settings = read_config(config, home, sets)
-    tasks = read_tasks(suite)
-    if others := sorted({task.environment for task in tasks} - {"web"}):
+    read = read_tasks(suite)
+    if others := sorted({task.environment for task in read} - {"web"}):
         raise ConfigError(f"{suite} has tasks of {others[0]}; `turnwise eval web` plays tasks of the web alone")
+    observing = Observing(read, read_config(config, home, sets), observe, agent not in SCRIPTED)
+    tasks, settings = observing.tasks, observing.settings
     kind_of("web").check_machine(settings)
     judge, gateway = judge_of(settings, tasks), None if agent in SCRIPTED else gateway_of(settings)
-    said = {"agent": agent, "model": model, "temperature": temperature, "repeats": repeats}
-    run = _run_of(folder, suite, said if gateway else {"agent": agent, "repeats": repeats})
     shape, kept, tag = form_of(settings, form), folder / KEPT, uuid.uuid4().hex[:6]
+    ours = settings.streams.web
+    limits = {"max_steps": ours.max_steps, "max_tokens": ours.max_tokens, "keep_pictures": ours.keep_pictures}
+    said = {"agent": agent, "repeats": repeats, "observe": observe}
+    if gateway is not None:
+        said |= {"model": model, "temperature": temperature, "form": shape} | limits
+    known = _run_of(folder, suite, said, lambda: model if gateway is None else _version_of(gateway, model))
+    run, version = known["run"], known["version"]
     ready_for_lines(kept)
     done = {saved.session for saved in saved_trajectories(kept)} if kept.exists() else set()
     played: dict[str, tuple[ModelActor | RecordedActor, float]] = {}
@@ -78,13 +91,13 @@ def eval_web(
         kind = kind_of("web")
         if gateway is None:
             script = ScriptedActor(kind.oracle(play.task) if agent == "oracle" else ())
-            made = RecordedActor(script, kind, play.task, shape)
+            made = RecordedActor(script, kind, play.task, shape, ours.keep_pictures)
         else:
             # A session of its own for each try; a side turn is recorded and never learned from.
             url, headers = f"{gateway.url}/s/{play.session}.{tag}/v1", {"X-Turn-Type": "side"}
-            asked = {"temperature": temperature, "max_tokens": settings.streams.web.max_tokens}
+            asked = {"temperature": temperature, "max_tokens": ours.max_tokens}
             told = instructions_of(kind, play.task, shape)
-            made = ModelActor(url, gateway.agent, model, headers, told, kind.read, asked)
+            made = ModelActor(url, gateway.agent, version, headers, told, kind.read, asked, ours.keep_pictures)
         played[play.session] = made, time.monotonic()
         return made
 
@@ -104,11 +117,14 @@ def eval_web(
             closing(environments_host(settings, journal, parallel)) as host,
         ):
             rollouts = Rollouts(host, journal.environments, None, player, None, judge)
-            out.print(f"run {run}: {len(plays)} episodes of {len(every)}", highlight=False, markup=False)
+            who = f", played by {version}" if gateway is not None else ""
+            out.print(f"run {run}: {len(plays)} episodes of {len(every)}{who}", highlight=False, markup=False)
+            if observing.said is not None:
+                out.print(observing.said, highlight=False, markup=False, soft_wrap=True)
             again = "the same command"
             left = len(plays) - sum(not each.open for each in shown(rollouts, plays, parallel, keep, again))
     figures = run_figures(list(saved_trajectories(kept))) if kept.exists() else run_figures([])
-    report = {"run": run, "suite": suite.name, **said, "form": shape, "figures": figures}
+    report = {"run": run, "suite": suite.name, **said, "version": version, "form": shape, "figures": figures}
     write_atomically(folder / REPORT, json.dumps(report, indent=1).encode())
     if as_json:
         print_json(report)
@@ -119,8 +135,27 @@ def eval_web(
         raise TurnwiseError(f"{left} episodes are not done; the same command goes on with them")
 
 
-def _run_of(folder: Path, suite: Path, asked: dict[str, Any]) -> str:
-    """The name of the run in this folder, begun or gone on with. Raises ConfigError where it is another one."""
+def _version_of(gateway: GatewayAt, model: str) -> str:
+    """What the whole run is played by: a version that is published meanwhile is another one. Raises TurnwiseError."""
+    if model != MODEL_NAME:
+        return model
+    until = time.monotonic() + gateway.patience_s
+    while True:
+        try:
+            ready = httpx.get(f"{gateway.url}/readyz", timeout=30, trust_env=False)
+            ready.raise_for_status()
+            number = int(ready.json()["version"])
+            return f"{MODEL_NAME}@v{number}" if number else f"{MODEL_NAME}@base"
+        except (httpx.HTTPError, ValueError, LookupError, TypeError) as e:
+            if time.monotonic() > until:
+                why = f"the server at {gateway.url} is not ready ({str(e)[:200]}); see `turnwise doctor`"
+                raise TurnwiseError(why) from e
+        time.sleep(1.0)
+
+
+def _run_of(folder: Path, suite: Path, asked: dict[str, Any], version: Callable[[], str]) -> dict[str, str]:
+    """`run`, the name of the run in this folder, begun or gone on with, and the `version` that plays it, which is asked
+    for where it begins. Raises ConfigError where it is another one."""
     from turnwise.environments.tasks import is_plain
     from turnwise.files import write_atomically
 
@@ -137,7 +172,7 @@ def _run_of(folder: Path, suite: Path, asked: dict[str, Any]) -> str:
     except (OSError, ValueError, RecursionError) as e:
         raise ConfigError(f"{place} cannot be read ({e}); give another --out") from None
     if known is None:
-        known = {"run": f"eval-{uuid.uuid4().hex[:8]}", **told}
+        known = {"run": f"eval-{uuid.uuid4().hex[:8]}", **told, "version": version()}
         try:
             write_atomically(place, json.dumps(known).encode())
         except OSError as e:
@@ -146,7 +181,7 @@ def _run_of(folder: Path, suite: Path, asked: dict[str, Any]) -> str:
         raise ConfigError(f"{place} is not of an evaluation; give another --out")
     elif differ := [key for key, value in told.items() if known.get(key) != value]:
         raise ConfigError(f"{folder} holds an evaluation with another {differ[0]}; give another --out")
-    return str(known["run"])
+    return {"run": str(known["run"]), "version": str(known.get("version"))}
 
 
 def _print(figures: dict[str, Any]) -> None:

@@ -212,7 +212,7 @@ class TurnOpener:
             thread=asked.history.thread,
             session_done=asked.caller.session_done,
             supersedes=None if found.earlier is None else found.earlier.id,
-            pictures=self._seeing.shown(told.prompt.pictures),
+            pictures=self._seeing.shown(told.prompt.pictures, told.request.files),
             lineage=found.lineage,
             in_hand=self.in_hand,
             leaving=self.leaving,

@@ -7,7 +7,7 @@ Nothing is fetched, and nobody's file is shown to a model that cannot see it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from threading import Lock
 
@@ -71,10 +71,12 @@ class Seeing:
                 self._store.keep(sha256, data)
         return replace(request, messages=messages, files=files)
 
-    def shown(self, pictures: Iterable[PlacedPicture]) -> list[ShownPicture]:
-        """The pictures of a prompt with their files. Raises ApiError (400) where one of an earlier turn is gone."""
+    def shown(self, pictures: Iterable[PlacedPicture], files: Mapping[str, bytes]) -> list[ShownPicture]:
+        """The pictures of a prompt with their files: those that came with the request (``files``), which a sweep of the
+        home may have taken by now, since no turn has them yet, and else those of the home. Raises ApiError (400) where
+        one of an earlier turn is gone."""
         try:
-            return self._store.shown(pictures)
+            return [ShownPicture(one, files.get(one.sha256) or self._store.read(one.sha256)) for one in pictures]
         except PictureLost as e:
             raise ApiError(400, f"{e}; send the conversation with its pictures", code="picture_lost") from e
 

@@ -29,7 +29,7 @@ from turnwise.messages import storable
 from turnwise.trajectories.trail import Trail
 
 ROOMS = (None, 12_000, 6_000, 3_000, 1_500)
-"""Tokens of material that are sent, one after the other, where the one before is refused as too long; None: all of it."""
+"""Tokens of material that are sent, one after the other where the one before is refused as too long; None: all."""
 ROOMS_BESIDE_PICTURES = (None, 12_000, 3_000)
 """The same beside all screenshots, and beside the last one alone; then there are none."""
 TOO_LARGE = 413
