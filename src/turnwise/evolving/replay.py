@@ -28,6 +28,7 @@ from turnwise.evolving.evidence import ShownTurn
 from turnwise.gateway.turn.injecting import with_block
 from turnwise.gateway.versions import adapter_name
 from turnwise.gateway.wire.request import ModelRequest
+from turnwise.gateway.wire.thinking import asked_thinking, keeps_thinking
 from turnwise.journal import Journal, WholeTurn
 from turnwise.journal.skills.replays import ReplayResult, ReplayState
 from turnwise.judges.sources.commands import shell_command
@@ -184,8 +185,10 @@ class Replayer:
         def made() -> Prompt:
             named = sorted(skills, key=lambda skill: skill.name)
             block = block_of(named, self._settings.max_tokens) if named else ""
-            request = with_block(ModelRequest(MODEL_NAME, messages, turn.tools), block, renderer.default_system)
-            return renderer.render(request.messages, turn.tools)
+            request = ModelRequest(MODEL_NAME, messages, turn.tools, record=turn.params)
+            request = with_block(request, block, renderer.default_system)
+            thinking = asked_thinking(turn.params)
+            return renderer.render(request.messages, turn.tools, thinking, keeps_thinking(request))
 
         prompt = await asyncio.to_thread(made)
         return prompt.ids if len(prompt.ids) <= MOST_TOKENS and not prompt.pictures else None

@@ -168,7 +168,10 @@ def keeping_thinking(tokenizer: Any, renderer: Renderer) -> Renderer:
     if not isinstance(config, BaseRendererConfig) or isinstance(config, DefaultRendererConfig):
         return renderer
     kept = {name: value for name, value in KEEP.items() if name in config.template_field_names()}
-    asked: Any = type(config).model_validate(config.model_dump() | (kept or {"thinking_retention": "all"}))
+    try:
+        asked: Any = type(config).model_validate(config.model_dump() | (kept or {"thinking_retention": "all"}))
+    except ValueError:  # an argument of its template says the opposite, and we know no other for it
+        return renderer
     return create_renderer(tokenizer, asked)
 
 

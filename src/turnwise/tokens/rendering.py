@@ -107,8 +107,8 @@ class PromptRenderer:
         self.decode = decode
         self.encode = encode
         self._thinking = thinking or {}
-        wishes = (None, True, False)
-        self._keeping = {wish: keeping(self._asking(wish)) for wish in wishes} if keeping is not None else {}
+        self._keeping = keeping
+        self._kept: dict[bool | None, Renderer] = {}
         self._openings = {wish: _opening(r) for wish, r in self._thinking.items()}
         self.stop_token_ids = renderer.get_stop_token_ids()
         self._closers = set(self.stop_token_ids)
@@ -250,9 +250,12 @@ class PromptRenderer:
         return self.renderer
 
     def _asking(self, thinking: bool | None, keep_thinking: bool = False) -> Renderer:
-        if keep_thinking and thinking in self._keeping:
-            return self._keeping[thinking]
-        return self.renderer if thinking is None else self._thinking.get(thinking, self.renderer)
+        asked = self.renderer if thinking is None else self._thinking.get(thinking, self.renderer)
+        if not keep_thinking or self._keeping is None:
+            return asked
+        if thinking not in self._kept:  # made once it is asked for: most models never are
+            self._kept[thinking] = self._keeping(asked)
+        return self._kept[thinking]
 
     def _hint_at(self, rendered: RenderedTokens, messages: list[Message]) -> int | None:
         """The offset just before the token that closes the last user message, or behind a message that has none."""

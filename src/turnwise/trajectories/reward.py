@@ -1,7 +1,9 @@
 """What a trajectory of the web is worth, by rule (OpenWebRL, A.4): format, how it ended, and whether a judge is asked.
 
-Pure. `by_rule` says what needs no judge, `final` puts the judge's word to it. What fails that is not the policy's doing
-(the judge among it) has no reward at all: it raises where it happens, and the rollout is masked.
+Pure. `by_rule` says what needs no judge. Where it is the judge's to say, its word is the reward
+(`cli/environments/outcomes.py`), but of an episode that a full context ended, which is 0 (`environments/rollout.py`).
+What fails that is not the policy's doing (the judge among it) has no reward at all: it raises where it happens, and the
+rollout is masked.
 """
 
 from __future__ import annotations
@@ -9,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-How = Literal["done", "page", "format", "steps", "context", "stopped"]
+How = Literal["done", "page", "format", "steps", "stopped"]
 """How an episode ended: by `done`, by the page's own script, by answers in a row without a call that can be read, by
-the limit of steps, by a full context, or by an agent that just stopped."""
+the limit of steps, or because nobody went on (an agent that just stopped, or one whose context is full)."""
 FORMAT_REWARD = -1.0
 
 
@@ -37,14 +39,3 @@ def by_rule(end: EndedSo) -> float | None:
     if end.how != "done" or end.answer is None or not end.answer.strip():
         return 0.0
     return None
-
-
-def final(end: EndedSo, judged: float | None) -> float:
-    """R of A.4. ``judged``: the judge's J, 1 or 0; None where it was not asked, which is only right where `by_rule`
-    decides. Raises ValueError otherwise."""
-    ruled = by_rule(end)
-    if ruled is not None:
-        return ruled
-    if judged is None:
-        raise ValueError("this trajectory is the judge's to decide, and it was not asked")
-    return float(judged)

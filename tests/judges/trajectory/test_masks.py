@@ -48,6 +48,10 @@ class Row:
     well_formed: bool = True
     reply: Reply = lambda _: YES
     settings: tuple[tuple[str, Any], ...] = ()
+    more: str = ""
+    """What the episode's first step shows, which goes on then."""
+    aborted: bool = False
+    """Whether the policy's engine breaks off in the middle of its answer."""
 
 
 TABLE = {
@@ -63,11 +67,13 @@ TABLE = {
     "the browser crashes": Row("the browser crashed", fails_at="step", failure="the browser crashed"),
     "the browser fails at its end": Row("the browser failed", fails_at="score", failure="the browser failed (look)"),
     "an error that nobody foresaw": Row("ValueError: odd", fails_at="step", failure="ValueError"),
+    "a generation is aborted": Row("the gateway cannot be asked", aborted=True),
     # "malformed tool calls": -1 where they end it, else the format's 0; the judge is not asked
     "repeated format errors": Row(None, -1.0, how="format", well_formed=False),
     "one answer out of form": Row(None, 0.0, well_formed=False),
     # "context-length truncation […] or exhausting the maximum number of browser steps": J = 0 by rule
     "the limit of steps": Row(None, 0.0, how="steps"),
+    "a full context": Row(None, 0.0, more="word " * 40_000),
     "an agent that stops": Row(None, 0.0, how="stopped"),
     # a judge that was reached has judged, also with words that are no verdict
     "the judge says SUCCESS": Row(None, 1.0),
@@ -90,7 +96,7 @@ class Staged:
 
     def step(self, action: Action) -> tuple[Observation, bool]:
         self._fail("step")
-        return Observation(""), True
+        return Observation(self._row.more), not self._row.more
 
     def score(self) -> TaskOutcome:
         self._fail("score")
@@ -110,6 +116,7 @@ class Staged:
 @pytest.mark.parametrize("what", TABLE)
 def test_a_line_of_the_table(what: str, gateway: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = TABLE[what]
+    gateway.stub.die_after = 1 if row.aborted else None
     with endpoint(row.reply) as (url, bodies):
         judge = judge_at(url, **dict(row.settings))
         monkeypatch.setattr(TrajectoryJudge, "from_config", lambda config: judge)
@@ -139,5 +146,5 @@ def test_a_line_of_the_table(what: str, gateway: Running, tmp_path: Path, monkey
         assert ended.failure is not None and ended.failure.startswith(row.masked)
         assert all(each[0] == Exclusion.INFRASTRUCTURE for each in turns), "it is in no update"
         assert bool(turns) == (row.fails_at != "reset")
-    asked = not row.fails_at and row.how == "done" and row.well_formed
+    asked = not (row.fails_at or row.more or row.aborted) and row.how == "done" and row.well_formed
     assert bool(bodies) == asked, "the judge is asked where A.4 asks it, and nowhere else"

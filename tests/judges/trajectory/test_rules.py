@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from turnwise.judges.trajectory.verdict import as_words, parse_verdict, score_of
-from turnwise.trajectories.reward import EndedSo, How, by_rule, final
+from turnwise.trajectories.reward import EndedSo, How, by_rule
 
-DONE = EndedSo("done", True, "42")
 PARSER = [
     # "1, if the judge output contains SUCCESS"
     ("The order was placed.\nVerdict: SUCCESS", True),
@@ -57,7 +56,6 @@ GATE: list[tuple[How, bool, str | None, float | None]] = [
     # "if the rollout terminates because of […] context-length truncation, […] or exhausting the maximum number of
     # browser steps, the judge score is set to zero by rule"
     ("steps", True, None, 0.0),
-    ("context", True, None, 0.0),
     ("stopped", True, None, 0.0),
     ("page", True, None, 0.0),
     # "If the final answer is missing, we set J = 0 without querying the judge"
@@ -73,11 +71,3 @@ GATE: list[tuple[How, bool, str | None, float | None]] = [
 def test_the_gate(how: How, well_formed: bool, answer: str | None, reward: float | None) -> None:
     end = EndedSo(how, well_formed, answer)
     assert by_rule(end) == reward
-    if reward is not None:
-        assert final(end, 1.0) == reward, "a judge that was asked all the same changes nothing"
-
-
-def test_the_judges_word_is_the_reward_where_no_rule_decides() -> None:
-    assert [final(DONE, judged) for judged in (1.0, 0.0)] == [1.0, 0.0]
-    with pytest.raises(ValueError, match="judge's to decide"):
-        final(DONE, None)
