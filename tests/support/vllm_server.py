@@ -27,6 +27,7 @@ ENVIRONMENT = {
     "OMP_WAIT_POLICY": "PASSIVE",
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
+    "PYTHONPATH": str(Path(__file__).parent / "torchvision_ops"),
 }
 
 
