@@ -75,6 +75,8 @@ class RolloutTranscript:
         """Messages that have pictures, oldest first, each with its words and their number."""
         self.thought = False
         """Whether an answer came with thoughts."""
+        self._silent: set[int] = set()
+        """Where the answers stand that say nothing, as one that ended in its thoughts: nothing is learned of them."""
         self._ended_at = 0
         """How many messages there were with the last answer."""
         self._calls: Sequence[str] = ()
@@ -119,6 +121,8 @@ class RolloutTranscript:
         self._calls = [str(call["id"]) for call in calls]
         more: dict[str, Any] = {"tool_calls": list(calls)} if calls else {}
         more |= {"reasoning_content": thought} if thought else {}
+        if not content and not calls:
+            self._silent.add(len(self.messages))
         self.thought = self.thought or bool(thought)
         self.messages.append({"role": "assistant", "content": content} | more)
         self.answers, self._ended_at = self.answers + 1, len(self.messages)
@@ -139,7 +143,9 @@ class RolloutTranscript:
         it was given with. Raises ValueError where there are some, and no folder."""
         if self.files and folder is None:
             raise ValueError("the pictures of this conversation need a folder beside its line")
-        messages = [_learned(message) for message in self.messages]
+        messages = list(self.messages)
+        for at in self._silent:
+            messages[at] = messages[at] | {"weight": 0}
         for at, (text, names) in self._heard.items():
             pictures = [_at(f"{folder}/{name}") for name in names]
             messages[at] = {"role": "user", "content": [*_words(text), *pictures]}
@@ -152,12 +158,6 @@ class RolloutTranscript:
         name = f"{hashlib.sha256(data).hexdigest()}.{_kind_of(data)}"
         self.files[name] = data
         return name
-
-
-def _learned(message: dict[str, Any]) -> dict[str, Any]:
-    """A message for `turnwise sft`: an answer that says nothing (it ended in its thoughts) is context alone."""
-    empty = message["role"] == "assistant" and not message["content"] and not message.get("tool_calls")
-    return message | {"weight": 0} if empty else message
 
 
 def _words(text: str) -> list[dict[str, Any]]:
