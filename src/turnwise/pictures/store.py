@@ -8,14 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from turnwise.errors import PictureLost
 from turnwise.files import write_atomically
 from turnwise.patterns import anchored
-from turnwise.pictures.placed import PlacedPicture, ShownPicture
 
 _NAME = anchored(r"[0-9a-f]{64}\Z")
 
@@ -46,10 +45,6 @@ class PictureStore:
         if hashlib.sha256(data).hexdigest() != sha256:
             raise PictureLost(f"the picture {short}… in {self.folder} is not what was served: its file was changed")
         return data
-
-    def shown(self, pictures: Iterable[PlacedPicture]) -> list[ShownPicture]:
-        """Placed pictures with their bytes. Raises PictureLost."""
-        return [ShownPicture(picture, self.read(picture.sha256)) for picture in pictures]
 
     def share(self, other: PictureStore) -> None:
         """Have all that another home has, as the same files where the system has links: nothing is written to them."""
