@@ -21,7 +21,10 @@ from tests.evolving.endpoint import ScriptedEndpoint
 from tests.evolving.hostile import reply
 from tests.evolving.scripted_engine import ScriptedEngine
 from tests.evolving.test_evolver import say
+from tests.support.models import make_qwen3
 from tests.support.servers import running, wait_until
+from tests.support.tiny_qwen_vl import make_model
+from tests.support.versions import new_turn
 from turnwise.cli.main import app
 from turnwise.config import Config, load_config
 from turnwise.evolving import worker
@@ -32,6 +35,7 @@ from turnwise.journal import Journal, schema
 from turnwise.journal.skills.replays import ReplayResult
 from turnwise.messages import answer_of, saying
 from turnwise.skills.library import KnownSkill, Library
+from turnwise.tokens.rendering import load_renderer
 from turnwise.types import SkillState, ToolCall, TurnState
 
 SHORTER = "no, that is far too long, give me the number only"
@@ -122,6 +126,24 @@ def test_one_that_changes_nothing_is_given_up_and_costs_no_sample(
     asked = len(engine.asked)
     evolve(told, journal)
     assert len(engine.asked) == asked, "and nothing is asked once more"
+
+
+@pytest.mark.parametrize(("thinking", "kept"), [(True, True), (True, False), (False, False)])
+def test_a_turn_is_asked_again_as_it_was_asked(tmp_path: Path, thinking: bool, kept: bool) -> None:
+    """Whether the model was to think, and whether its earlier thoughts stood in the prompt, is in the turn's record."""
+    model = make_model(tmp_path / "model", thinks=True) if thinking else make_qwen3(tmp_path / "model")
+    config = load_config(overrides={"home": tmp_path / "home", "model.path": str(model)})
+    asked = {"enable_thinking": thinking, "preserve_thinking": kept}
+    said = [saying("user", "Where?"), answer_of("There.", "It is far."), saying("user", "And now?")]
+    with closing(Journal.open(config)) as journal:
+        journal.turns.begin(new_turn("turn-1", messages=said, params={"chat_template_kwargs": asked}))
+        turn = journal.turns.get("turn-1")
+        assert turn is not None
+        ids = asyncio.run(Replayer(config, journal, [])._prompt(turn, [], turn.messages))
+    assert ids is not None
+    shown = load_renderer(model).decode(ids)
+    assert ("It is far." in shown) is kept
+    assert shown.endswith("<think>\n" if thinking else "<think>\n\n</think>\n\n")
 
 
 def test_one_that_makes_a_turn_worse_is_given_up(told: Config, journal: Journal, engine: ScriptedEngine) -> None:
