@@ -106,12 +106,25 @@ def test_a_little_in_common_is_no_reason_to_look_over_all_the_rest() -> None:
     assert all(len(row.ids) <= WIDEST_FORKED for row in rows if row.forks)
 
 
+def test_by_text_a_wide_row_takes_what_saves_a_good_part_and_a_narrow_one_whatever_it_saves() -> None:
+    def rows(shared: int, length: int, count: int) -> list[Row]:
+        trunk = ids(1, shared)
+        texts = [TokenText(n, [*trunk, *ids(2 + n, length - shared - 20)], ids(50 + n, 20)) for n in range(count)]
+        return merge_prefixes(texts, by_text=True)
+
+    assert len(rows(20, 900, 4)) == 1, "some tokens less"
+    assert len(rows(200, 2000, 3)) == 2, "a tenth less, in a row of more than 4,096"
+    assert len(rows(500, 2000, 3)) == 1, "a quarter less"
+    assert [len(row.ids) for row in rows(1000, 3000, 6)] == [7000, 7000]
+    assert len(merge_prefixes([TokenText(n, ids(n, 900), ids(9, 20)) for n in range(2)], by_text=True)) == 2
+
+
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.text("ab", min_size=1, max_size=9), st.text("ab", min_size=1, max_size=5)), max_size=12))
 def test_every_answer_is_there_once_behind_the_ids_of_its_own_prompt(texts: list[tuple[str, str]]) -> None:
     given_texts = [TokenText(i, [ord(c) for c in p], [ord(c) for c in r]) for i, (p, r) in enumerate(texts)]
-    for forks in (True, False):
-        rows = merge_prefixes(given_texts, forks)
+    for forks, by_text in ((True, False), (True, True), (False, False)):
+        rows = merge_prefixes(given_texts, forks, by_text)
         found = {span.sample: read_back(row, span) for row in rows for span in row.spans}
         assert found == {t.sample: (list(t.prompt_ids), list(t.response_ids)) for t in given_texts}
         assert sum(len(row.spans) for row in rows) == len(texts)

@@ -200,3 +200,35 @@ def test_a_pass_on_a_gpu_holds_more_tokens_than_one_on_a_processor(monkeypatch: 
 def test_a_device_that_is_not_there_is_a_model_error() -> None:
     with pytest.raises(ModelError, match=r"train\.device"):
         pick_device("cuda")
+
+
+def test_looking_by_text_gives_what_a_mask_over_the_whole_row_gives(tiny_dir: Path) -> None:
+    """Forks of forks, a text that goes on in a fork, rows of several lengths side by side, layers computed twice."""
+    policy = Policy(tiny_dir, train_config())
+    shake(policy)
+    trunk, branch = ids(3, 40), ids(21, 30)
+    texts = [
+        TokenText(0, trunk, ids(20, 6)),
+        TokenText(1, [*trunk, *branch], ids(21, 9)),
+        TokenText(2, [*trunk, *branch[:20], *ids(22, 7)], ids(23, 5)),
+        TokenText(3, [*trunk, *branch[:20], *ids(22, 7), *ids(23, 5), *ids(24, 8)], ids(25, 4)),
+        TokenText(4, [*trunk[:30], *ids(28, 4)], ids(29, 1)),
+        TokenText(5, ids(26, 12), ids(27, 3)),
+        TokenText(6, ids(26, 12), ids(31, 3)),
+    ]
+    rows = policy.rows_of(texts)
+    assert policy.looks_by_text and sorted(len(row.forks) for row in rows) == [1, 3]
+
+    def computed(by_text: bool, recompute: bool) -> list[torch.Tensor]:
+        policy.looks_by_text = by_text
+        hidden = policy.hidden(rows, recompute)
+        (hidden * torch.linspace(-1, 1, hidden.numel()).view_as(hidden)).sum().backward()
+        gradients = [p.grad for p in policy.parameters() if p.grad is not None]
+        policy.model.zero_grad()
+        return [hidden.detach(), *gradients]
+
+    expected = computed(False, False)
+    assert len(expected) == 1 + len(policy.parameters())
+    for recompute in (False, True):
+        for one, other in zip(computed(True, recompute), expected, strict=True):
+            assert (one - other).norm() < 1e-5 * other.norm()

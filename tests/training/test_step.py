@@ -12,7 +12,6 @@ from torch import Tensor
 
 from tests.training.stepping import assert_close, gradient, taught, update
 from tests.training.tiny import batch, ids, no_tick, sample, train_config
-from turnwise.training import step
 from turnwise.training.batching import Row, row_of
 from turnwise.training.policy import Policy
 from turnwise.training.step import (
@@ -178,9 +177,9 @@ def test_what_the_turns_share_is_read_once_and_the_gradient_is_that_of_each_alon
     shared, together = gradient(tiny_dir, forked(), config, chosen), sum(read)
     read.clear()
     monkeypatch.setattr(
-        step,
-        "merge_prefixes",
-        lambda texts, forks: [row_of(text.sample, text.prompt_ids, text.response_ids) for text in texts],
+        Policy,
+        "rows_of",
+        lambda self, texts: [row_of(text.sample, text.prompt_ids, text.response_ids) for text in texts],
     )
     assert_close(shared, gradient(tiny_dir, forked(), config, chosen), 1e-5)
     assert together < sum(read) / 2

@@ -21,7 +21,6 @@ from turnwise.training.batching import (
     Row,
     TokenText,
     distinct_tokens,
-    merge_prefixes,
     microbatches,
     padded_tokens,
     row_of,
@@ -34,6 +33,9 @@ from turnwise.types import Batch, Sample
 SESSIONS = (1, 5, 20)
 """Turns of a session."""
 SYSTEM_TOKENS, QUESTION_TOKENS, THINKING_TOKENS, ANSWER_TOKENS = 60, 16, 10, 12
+TRIES, STEPS = 4, 3
+"""Rollouts of a group, and their steps."""
+PAGE_TOKENS, CALL_TOKENS, SHOWN_TOKENS = 900, 20, 220
 PROMPT_TOKENS = 120
 RESPONSE_TOKENS = 96
 HINT = "Answer in two plain sentences, without a list, bold or headings."
@@ -68,6 +70,7 @@ def bench_training(config: Config, samples: int, repeats: int) -> BenchReport:
             Figure(f"optimiser steps ({train.epochs} epoch)", f"{update:.1f} s", "the limit", f"{update / limit:.2f}"),
             Figure("a whole update without the gate", f"{total:.1f} s", "the limit", f"{total / limit:.2f}"),
             *(figure for turns in SESSIONS for figure in _session(policy, train, turns, repeats)),
+            *_group(policy, train),
             Figure("peak memory of the process", f"{peak:.2f} GB"),
         ],
         notes=[
@@ -78,6 +81,8 @@ def bench_training(config: Config, samples: int, repeats: int) -> BenchReport:
             f"{ANSWER_TOKENS} behind {THINKING_TOKENS} of thinking, which the next prompts leave out. A unique token "
             "is one that no other turn has read behind the same beginning; padding counts as computed. Time: forward "
             "and backward pass over all turns, beside the same with each turn in a row of its own.",
+            f"A group: {TRIES} rollouts of {STEPS} steps that begin with the same {PAGE_TOKENS} tokens; each step "
+            f"answers with {CALL_TOKENS} and is shown {SHOWN_TOKENS} more. One pass each.",
         ],
     )
 
@@ -118,11 +123,7 @@ def _session(policy: Policy, train: TrainConfig, turns: int, repeats: int) -> li
         context = [*asked, *answer]
 
     def groups(of: list[TokenText], merged: bool) -> list[list[Row]]:
-        rows = (
-            merge_prefixes(of, policy.reads_forks)
-            if merged
-            else [row_of(t.sample, t.prompt_ids, t.response_ids) for t in of]
-        )
+        rows = policy.rows_of(of) if merged else [row_of(t.sample, t.prompt_ids, t.response_ids) for t in of]
         return microbatches(rows, train.microbatch_tokens)
 
     def computed(of: list[TokenText], merged: bool) -> int:
@@ -149,6 +150,38 @@ def _session(policy: Policy, train: TrainConfig, turns: int, repeats: int) -> li
             f"{times[True] / times[False]:.2f}",
         ),
     ]
+
+
+def _group(policy: Policy, train: TrainConfig) -> list[Figure]:
+    """A group of rollouts in which each step sees all that came before it: what it costs beside each step alone."""
+    rng = random.Random(TRIES)
+    page, texts = [rng.randrange(policy.vocabulary) for _ in range(PAGE_TOKENS)], list[TokenText]()
+    for _ in range(TRIES):
+        context = page
+        for _ in range(STEPS):
+            call, shown = ([rng.randrange(policy.vocabulary) for _ in range(n)] for n in (CALL_TOKENS, SHOWN_TOKENS))
+            texts.append(TokenText(len(texts), context, call))
+            context = [*context, *call, *shown]
+
+    def seconds(rows: list[Row]) -> float:
+        return _limit(policy, microbatches(rows, train.microbatch_tokens), train.microbatch_tokens)
+
+    kind, together = f"group of {TRIES} rollouts, {STEPS} steps", policy.rows_of(texts)
+    alone = seconds([row_of(t.sample, t.prompt_ids, t.response_ids) for t in texts])
+    ours = seconds(together)
+    figures = [
+        Figure(
+            f"{kind}: forward and backward", f"{ours:.1f} s", f"each step alone {alone:.1f} s", f"{ours / alone:.2f}"
+        )
+    ]
+    if policy.looks_by_text:
+        policy.looks_by_text = False
+        masked = seconds(together)
+        policy.looks_by_text = True
+        figures.append(
+            Figure(f"{kind}: by text", f"{ours:.1f} s", f"a mask over the row {masked:.1f} s", f"{ours / masked:.2f}")
+        )
+    return figures
 
 
 def _limit(policy: Policy, groups: Sequence[Sequence[Row]], microbatch_tokens: int) -> float:

@@ -22,6 +22,8 @@ REACH = 4096
 """Length of a row at which looking over all of it costs a token as much as its projections do (the 135M model)."""
 WIDEST_FORKED = 8192
 """Tokens of a row with forks: each has a line of its own in the mask, which is 256 MiB here."""
+GOOD_PART = 0.25
+"""Share of a text that a wide row has to save it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,27 +125,29 @@ def texts_of(samples: Sequence[Sample], chosen: Sequence[int]) -> list[TokenText
     return [TokenText(i, samples[i].prompt_ids, samples[i].response_ids, samples[i].pictures) for i in chosen]
 
 
-def merge_prefixes(texts: Sequence[TokenText], forks: bool = True) -> list[Row]:
+def merge_prefixes(texts: Sequence[TokenText], forks: bool = True, by_text: bool = False) -> list[Row]:
     """Rows for these texts in which what they have in common at their beginnings stands once, where that costs less.
 
     A text that extends another one goes on in its row; causal attention gives it the log-probs of a row of its own.
     One that differs from some id on becomes a fork of that row, unless ``forks`` is False (a model that cannot read
     them), the row would be wider than WIDEST_FORKED, or looking over the whole row cost more than the ids that it
-    saves. Where the same placeholders show different pictures, nothing is in common. The order of ``texts`` does not
-    matter.
+    saves. With ``by_text`` each id looks at its own text alone; a fork then costs what is new in it, and a row wider
+    than REACH takes one that saves a good part of its text. Where the same placeholders show different pictures,
+    nothing is in common. The order of ``texts`` does not matter.
     """
     growing: list[_Growing] = []
     # In the order of their ids a text has its longest common beginning with the one before it.
     for keys, _, text in sorted(((text.keys, text.sample, text) for text in texts), key=lambda t: t[:2]):
         if not growing or not growing[-1].take(text, keys, forks):
-            growing.append(_Growing(text, keys))
+            growing.append(_Growing(text, keys, by_text))
     return [one.row for one in growing]
 
 
 class _Growing:
     """A row, and where in it the text stands that it took last, whose keys are ``_last``."""
 
-    def __init__(self, text: TokenText, keys: list[Key]) -> None:
+    def __init__(self, text: TokenText, keys: list[Key], by_text: bool) -> None:
+        self._by_text = by_text
         self.row = row_of(text.sample, text.prompt_ids, text.response_ids)
         self._last, self._places = keys, list(range(len(keys)))
         self._show(text, 0)
@@ -176,6 +180,8 @@ class _Growing:
 
     def _worth(self, length: int, shared: int) -> bool:
         wide = len(self.row.ids) + length - shared
+        if self._by_text:  # it never costs more, but a wide row takes memory
+            return wide <= REACH or (wide <= WIDEST_FORKED and shared >= GOOD_PART * length)
         return wide <= WIDEST_FORKED and _cost(wide) < _cost(len(self.row.ids)) + _cost(length)
 
 

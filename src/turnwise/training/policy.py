@@ -28,6 +28,7 @@ from turnwise.errors import ModelError
 from turnwise.loops.lifeline import beat
 from turnwise.pictures.store import PictureStore
 from turnwise.training.batching import Fork, Row, Span, TokenText, merge_prefixes
+from turnwise.training.weights.attention import added_to, hiding, look_by_text, seen_by, stretches_of
 from turnwise.training.weights.base import State, TrainedWeights, Whose, check_shapes
 from turnwise.training.weights.devices import pick_device, pick_dtype
 from turnwise.training.weights.eyes import PolicyEyes
@@ -110,7 +111,12 @@ class Policy:
             if isinstance(layer, GradientCheckpointingLayer):
                 layer.forward = self._sparing(layer.forward)
         self._known_states: dict[tuple[float | None, tuple[tuple[int, ...], ...]], Tensor] = {}
+        # Elsewhere than on a CPU many small kernels may cost more than what a mask hides.
+        self.looks_by_text = self.device.type == "cpu" and look_by_text(self._config)
         self.reads_forks = self._reads_forks()
+        if self.looks_by_text and not self.reads_forks:  # its layers do not hand on what they are told
+            self.looks_by_text = False
+            self.reads_forks = self._reads_forks()
         if self.ranks.size > 1:  # what was looked at so far is of a whole model
             sharded = ShardedWeights(weights, base, dtype, self.device)
             self.weights, self._backbone, self._computes = sharded, sharded.backbone, dtype
@@ -129,6 +135,10 @@ class Policy:
             return False
         alone = self.hidden([Row([1, 2, 3, 4], [Span(0, 2, 4)]), Row([1, 2, 5, 6], [Span(1, 2, 4)])])
         return bool((together - alone).norm() < 0.05 * alone.norm())
+
+    def rows_of(self, texts: Sequence[TokenText]) -> list[Row]:
+        """The rows in which this model reads these texts."""
+        return merge_prefixes(texts, self.reads_forks, self.looks_by_text)
 
     def _refuse_unusual_head(self) -> None:
         """Some models scale or cap logits after the projection; training them as if not would be silently wrong."""
@@ -218,14 +228,17 @@ class Policy:
         for i, row in enumerate(rows):
             ids[i, : len(row.ids)] = torch.tensor(row.ids)
         positions = self._positions(rows)
-        if forked := any(row.forks for row in rows):
-            mask = _hiding(rows, width, self._computes or self._embeddings.weight.dtype)
+        dtype, places = self._computes or self._embeddings.weight.dtype, {}
+        if (forked := any(row.forks for row in rows)) and self.looks_by_text:
+            mask = torch.zeros(1, 1, 1, 1, dtype=dtype)  # it is not read; without one, one of the whole row is made
+            places = {"stretches": stretches_of(rows, dtype, self.device)}
+        elif forked:
+            mask = hiding(rows, width, dtype)
         else:
             mask = torch.tensor([[1] * len(row.ids) + [0] * (width - len(row.ids)) for row in rows])
-        places = {}
         if forked or positions[0].ndim > 1:
             padded = [F.pad(each, (0, width - each.shape[-1])) for each in positions]
-            places = {"position_ids": torch.stack(padded, dim=-2).to(self.device)}
+            places |= {"position_ids": torch.stack(padded, dim=-2).to(self.device)}
         said = self._said(ids.to(self.device), rows, [(line, 0) for line in range(len(rows))])
         asked = {"use_cache": False, "output_hidden_states": depth is not None}
         made = self._backbone(attention_mask=mask.to(self.device), **asked, **said, **places)
@@ -246,8 +259,8 @@ class Policy:
         positions = torch.cat(self._positions(rows), dim=-1).unsqueeze(-2)
         mask = None  # a mask is given only for rows with forks, where positions do not say it all
         if any(row.forks for row in rows):
-            seen = torch.block_diag(*[_seen(row, len(row.ids)) for row in rows]).bool()
-            mask = _added(seen.unsqueeze(0), self._computes or self._embeddings.weight.dtype).to(self.device)
+            seen = torch.block_diag(*[seen_by(row, len(row.ids)) for row in rows]).bool()
+            mask = added_to(seen.unsqueeze(0), self._computes or self._embeddings.weight.dtype).to(self.device)
         starts = list(accumulate((len(row.ids) for row in rows), initial=0))
         said = self._said(ids.to(self.device), rows, [(0, start) for start in starts[:-1]])
         out = self._backbone(
@@ -348,7 +361,7 @@ class Policy:
         """Those after these prompts, read together: the base model stays as it is, so what was asked is remembered."""
         key = depth, tuple(tuple(ids) for ids in prompts)
         if key not in self._known_states:
-            rows = merge_prefixes([TokenText(n, ids, ids[-1:]) for n, ids in enumerate(prompts)], self.reads_forks)
+            rows = self.rows_of([TokenText(n, ids, ids[-1:]) for n, ids in enumerate(prompts)])
             with self.reference():
                 found = torch.cat([self.hidden([row], depth=depth).float().cpu() for row in rows])
             order = torch.tensor([span.sample for row in rows for span in row.spans]).argsort()
@@ -374,25 +387,3 @@ def at_temperature(logits: Tensor, temperature: Tensor) -> Tensor:
 def sampling_temperature(temperature: float) -> float:
     """Greedy answers (T = 0) are scored at T = 1: every log-prob must be of one proper distribution."""
     return temperature if temperature > 0 else 1.0
-
-
-def _hiding(rows: Sequence[Row], width: int, dtype: torch.dtype) -> Tensor:
-    """What is added to the attention of rows with forks [B, 1, W, W]: 0 where an id is seen, else a huge negative."""
-    return _added(torch.stack([_seen(row, width) for row in rows]), dtype)
-
-
-def _seen(row: Row, width: int) -> Tensor:
-    """Which ids of a row see which [W, W]. Padding sees itself, so that the mask has no empty line."""
-    mine = torch.eye(width, dtype=torch.bool)
-    trunk = row.forks[0].at if row.forks else len(row.ids)
-    mine[:trunk, :trunk] = torch.ones(trunk, trunk, dtype=torch.bool).tril()
-    for fork, end in zip(row.forks, row.ends(), strict=True):
-        length = end - fork.at
-        mine[fork.at : end, : fork.at] = mine[fork.after, : fork.at]
-        mine[fork.at : end, fork.at : end] = torch.ones(length, length, dtype=torch.bool).tril()
-    return mine
-
-
-def _added(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to the attention [B, 1, W, W] for what is seen [B, W, W]: 0, else a huge negative."""
-    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min).unsqueeze(1)

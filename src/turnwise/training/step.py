@@ -29,7 +29,6 @@ from turnwise.training.batching import (
     Row,
     TokenText,
     group_minibatches,
-    merge_prefixes,
     microbatches,
     minibatches,
     texts_of,
@@ -351,7 +350,7 @@ def _gradient(
 
 
 def _micro(policy: Policy, texts: Sequence[TokenText], config: TrainConfig) -> list[list[Row]]:
-    return microbatches(merge_prefixes(texts, policy.reads_forks), config.microbatch_tokens)
+    return microbatches(policy.rows_of(texts), config.microbatch_tokens)
 
 
 def hinted_text(tokenizer: Tokenizer, sample: Sample, index: int) -> TokenText:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from turnwise.training import losses
-from turnwise.training.batching import Row, TokenText, merge_prefixes, microbatches
+from turnwise.training.batching import Row, TokenText, microbatches
 from turnwise.training.policy import HEAD_CHUNK, Policy
 from turnwise.training.step import NotFinite, Tick
 from turnwise.training.weights.ranks import IDLE
@@ -27,7 +27,7 @@ def rows_of(policy: Policy, texts: Sequence[TokenText]) -> list[Row]:
     of: dict[int, list[TokenText]] = {}
     for text in texts:
         of.setdefault(text.sample, []).append(text)
-    return [row for together in of.values() for row in merge_prefixes(together, policy.reads_forks)]
+    return [row for together in of.values() for row in policy.rows_of(together)]
 
 
 def packs_of(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:

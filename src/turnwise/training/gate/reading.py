@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from turnwise.training.batching import TokenText, merge_prefixes, microbatches
+from turnwise.training.batching import TokenText, microbatches
 from turnwise.training.gate.probes import Probe
 from turnwise.training.policy import HEAD_CHUNK, Policy
 from turnwise.training.weights.base import Whose
@@ -24,7 +24,7 @@ Alive = Callable[[], None]
 def read(policy: Policy, probes: Sequence[Probe], microbatch_tokens: int, alive: Alive) -> list[Tensor]:
     """Hidden states [R, H] at the positions that predict each probe's answer, under the weights now in ``policy``."""
     found: dict[int, Tensor] = {}
-    rows = merge_prefixes([TokenText(i, p.prompt_ids, p.answer_ids) for i, p in enumerate(probes)], policy.reads_forks)
+    rows = policy.rows_of([TokenText(i, p.prompt_ids, p.answer_ids) for i, p in enumerate(probes)])
     for group in microbatches(rows, microbatch_tokens):
         alive()
         spans = [span for row in group for span in row.spans]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from turnwise.training.asking import repetition
-from turnwise.training.batching import TokenText, merge_prefixes, microbatches
+from turnwise.training.batching import TokenText, microbatches
 from turnwise.training.lessons.questions import OpenQuestion, told
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -35,7 +35,7 @@ def token_likelihoods(
     """log p [R] of the R tokens of each answer in its context, in nats, on the CPU; [0] for an empty answer."""
     found = [torch.zeros(0)] * len(answers)
     texts = [TokenText(i, c.ids, a) for i, (c, a) in enumerate(zip(contexts, answers, strict=True)) if a]
-    rows = merge_prefixes(texts, policy.reads_forks)
+    rows = policy.rows_of(texts)
     groups = microbatches(rows, at_once)
     for done, group in enumerate(groups):
         tick("comparing", done, len(groups))
