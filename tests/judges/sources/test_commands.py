@@ -66,7 +66,8 @@ def test_a_program_on_the_list_is_of_its_kind(kind: str, command: str) -> None:
     [
         # Readers, fetchers, scripts, and programs that we do not know.
         "cat report.txt", "curl https://example.org", "grep -r passed .", "python run.py", "python -c 'print(1)'",
-        "python -m http.server", "python -m", "python -q -m pytest", "python run.py pytest", "node app.js", "node", "bash test.sh", "./run.sh",
+        "python -m http.server", "python -m", "python -q -m pytest", "python run.py pytest", "node app.js", "node",
+        "bash test.sh", "./run.sh",
         "head -3 a", "git log", "git", "git diff", "git show HEAD", "cargo run", "cargo", "cargo --list", "go run .",
         "npm run dev", "npm run", "npm", "npm start", "npm lint", "bun lint", "yarn dev", "yarn run dev", "pip list",
         "yarn dev test", "npm exec test", "go generate test", "bun run", "pnpm exec vitest", "tests", "dotnet run",
@@ -189,7 +190,8 @@ def test_what_only_starts_a_program_is_passed_over(command: str, program: str) -
         "PATH=/tmp pytest", "PATH+=:/tmp pytest", "PYTHONPATH=x pytest", "LD_PRELOAD=a.so pytest",
         "DYLD_INSERT_LIBRARIES=a pytest", "NODE_OPTIONS=-ra jest", "PYTEST_ADDOPTS=-pfake pytest",
         "CI=1 RUSTC_WRAPPER=x cargo test", "export PATH=/tmp:$PATH; pytest", "export CI=1 BASH_ENV=x && pytest",
-        "export PYTHONSTARTUP && pytest", "export PATH+=:/tmp; pytest", "RUBYOPT=-rx rspec", "JAVA_TOOL_OPTIONS=x mvn test", "NODE_PATH=x jest",
+        "export PYTHONSTARTUP && pytest", "export PATH+=:/tmp; pytest", "RUBYOPT=-rx rspec",
+        "JAVA_TOOL_OPTIONS=x mvn test", "NODE_PATH=x jest",
         "PYTHONHOME=x pytest", "PYTEST_PLUGINS=x pytest", "env LD_AUDIT=x pytest",
         # A script that is read in, and is no environment of the project.
         "source setup.sh && pytest", ". ./setup.sh && pytest", "source /tmp/.venv/bin/activate; pytest",
@@ -204,7 +206,8 @@ def test_where_it_is_not_sure_what_is_started_the_line_is_content(command: str) 
     "command",
     [
         "source .venv/bin/activate && pytest", ". venv/bin/activate; pytest", "source ./.venv/bin/activate && pytest",
-        ". ./venv/bin/activate && pytest", "export CI=1 && pytest", "export MY_PATH=/x; pytest", "unset PYTHONPATH; pytest",
+        ". ./venv/bin/activate && pytest", "export CI=1 && pytest", "export MY_PATH=/x; pytest",
+        "unset PYTHONPATH; pytest",
         "pushd a && pytest && popd", "set -e; pytest", "sleep 1; pytest", ": && pytest", "OLD_LD_PATH=x pytest",
     ],
 )  # fmt: skip
