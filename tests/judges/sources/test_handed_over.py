@@ -26,7 +26,7 @@ HANDS_OVER = [
     ("I want to see this in the log:\nIt is wrong.", "I want to see this in the log:"),
     ("In this text, it should:\nIt is wrong.", "In this text, it should:"),
     ("Add the following:\n- It is wrong.", "Add the following:"),
-    ("Fix all below:\n- It is wrong.", "Fix all below:"),
+    ("Fix below:\n- It is wrong.", "Fix below:"),
     ("Please translate, and note:\nIt is wrong.", "Please translate, and note:"),
     ("The following must:\n- go", "The following must:"),
     ("What I got, the output:\n- wrong", "What I got, the output:"),
