@@ -10,7 +10,9 @@ from turnwise.judges.sources.commands import Diagnostic, read_command
 from turnwise.judges.sources.reports import MAX_CODES, MAX_LINE, MAX_LINES, MAX_READ, codes, outcome
 
 CODEX = "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code {}\nOriginal token count: 3\nOutput:\n{}"
-QWEN = "Command: x\nDirectory: (root)\nOutput: {1}\nError: (none)\nExit Code: {0}\nSignal: (none)"
+QWEN = (
+    "Command: x\nDirectory: (root)\nOutput: {1}\nError: (none)\nExit Code: {0}\nSignal: (none)\nProcess Group PGID: 1"
+)
 
 
 def run(command: str) -> Diagnostic:
@@ -78,6 +80,7 @@ def test_each_tool_with_a_header_has_it_taken_off(tool: str) -> None:
         ("shell", "Exit code: 1\n\nOutput:\n3 passed in 0.1s", "tests_failed"),
         ("shell", "Exit code: 1\n3 passed in 0.1s", "tests_passed"),
         ("shell", "Wall time: 1 s\nOutput:\n3 passed in 0.1s", "tests_passed"),
+        ("shell", "Wall time: 1 s\nProcess exited with code 1\nOriginal token count: 3", "content"),
         ("shell", "Exit code: none\nOutput:\nsome words", "content"),
         ("shell", "Exit code: 1\nOutput:\nsome words\nOutput:\n3 passed in 0.1s", "tests_failed"),
         ("shell", "Exit code: -\nOutput:\nsome words", "content"),
@@ -86,6 +89,7 @@ def test_each_tool_with_a_header_has_it_taken_off(tool: str) -> None:
         ("shell", "Exit code: ²\nOutput:\nsome words", "content"),
         # What was printed may hold the words of the harness: the last ones are its own.
         ("run_shell_command", QWEN.format(1, "a\nError: b\nExit Code: 0\n3 passed in 0.1s"), "tests_failed"),
+        ("run_shell_command", QWEN.format(1, "bash: pytest: command not found\nOutput: b"), "command_not_found"),
         ("run_shell_command", QWEN.format(1, "Output: a\nOutput: b"), "exit_nonzero"),
         ("run_shell_command", "Commands: x" + QWEN.format(1, "3 passed in 0.1s"), "content"),
         ("run_shell_command", QWEN.format("(none)", "some words"), "content"),
@@ -101,6 +105,7 @@ def test_each_tool_with_a_header_has_it_taken_off(tool: str) -> None:
         ("bash", '{"returncode": 1}', "content"),
         ("bash", '{"output": "3 passed in 0.1s"}', "content"),
         ("bash", '{"returncode": 1, "output": "some words"', "content"),
+        ("bash", '["returncode"]', "content"),
         ("bash", '"returncode"\n3 passed in 0.1s', "tests_passed"),
         ("bash", '{"returncode": ' + "[" * 50_000, "content"),
         # An error of the tool itself is told before what was printed.
@@ -162,9 +167,12 @@ def test_of_a_long_line_the_beginning_is_read() -> None:
 
 def test_of_a_long_report_whole_lines_at_both_ends_are_read() -> None:
     half = MAX_READ // 2
-    first, last = "a.py:1:1: F401 unused\n", "a.py:1:1: E501 too long\n3 passed in 0.1s"
+    first, last = "Some words\na.py:1:1: F401 unused\n", "a.py:1:1: E501 too long\n3 passed in 0.1s"
     long = first + "x" * MAX_READ + "\n" + last
     assert codes(long) == ["F401", "E501"]
+    head = f"{'x' * (half - 40)}\na.py:1:1: F401 unused\nso"
+    tail = f"so\na.py:1:1: E501 too long\n{'x' * (half - 40)}"
+    assert codes(head + "y" * half + tail) == ["F401", "E501"]
     assert kind("pytest", long) == "tests_passed"
     # A line that is cut could pass for one that the program wrote.
     cut_tail = "y" * MAX_READ + "a.py:1:1: F401 " + "x" * (half - len("a.py:1:1: F401 "))
@@ -173,7 +181,7 @@ def test_of_a_long_report_whole_lines_at_both_ends_are_read() -> None:
     assert codes(cut_head + "x" * MAX_READ) == []
     assert kind("pytest", "x\n" * half + "3 passed in 0.1s") == "tests_passed"
     # At the limit nothing is cut.
-    whole = first.ljust(half, "w") + "\na.py:2:2: E999 in the middle\n"
+    whole = first.ljust(half - 10, "w") + "\na.py:2:2: E999 in the middle\n"
     whole += "v" * (MAX_READ - len(whole))
     assert codes(whole) == ["F401", "E999"]
     assert codes(whole + "v") == ["F401"]

@@ -139,6 +139,8 @@ def test_the_last_line_of_a_report_says_how_it_went(command: str, said: str, lin
         ("jest", "Test Suites: 1 of 3 total\nTests:       9 passed, 9 total", "tests_passed"),
         # A block says each thing once: what stands above was printed before.
         ("jest", "Tests:       2 failed, 2 total\nTests:       9 passed, 9 total\nTime: 1 s", "tests_passed"),
+        ("jest", "Test Suites: 1 failed, 1 passed, 2 total\nTests:       2 failed, 2 total\n"
+         "Tests:       9 passed, 9 total\nTime: 1 s", "tests_passed"),
         ("jest", "Tests:       9 passed, 9 total\nTests:       2 failed, 2 total\nTime: 1 s", "tests_failed"),
         ("jest", "Tests:       2 failed, 2 total\n" + "Time: 1 s\n" * (LAST_LINES - 1), "tests_failed"),
         ("jest", "Tests:       2 failed, 2 total\n" + "Time: 1 s\n" * LAST_LINES, "content"),
@@ -219,6 +221,7 @@ def test_what_counts_of_a_report_of_several_lines(command: str, output: str, sai
         ("mypy src; echo $?", "1000", "content"),
         ("pytest; echo $?", "1 failed in 0.1s\n1", "tests_failed"),
         ("pytest; echo $?", "3 passed in 0.1s\n0", "tests_passed"),
+        ("pytest; echo $?", "..\n1 failed in 0.1s\n1", "tests_failed"),
         ("mypy src; pytest; echo $?", "..\n1", "content"),
         ("mypy src; echo $?", "", "content"),
         ("mypy src", "", "content"),
@@ -230,6 +233,8 @@ def test_what_counts_of_a_report_of_several_lines(command: str, output: str, sai
         (".venv/bin/pytest", "bash: .venv/bin/pytest: not found", "command_not_found"),
         ("pytest", "dash: -c: line 3: pytest: not found\nexit code: 127", "command_not_found"),
         ("pytest", "bash: pytest: command not found\nmore", "command_not_found"),
+        ("pytest", "exit code: 127\nbash: pytest: command not found\nmore", "command_not_found"),
+        ("pytest", "exit code: 0\nbash: pytest: command not found\nmore\nexit code: 127", "command_not_found"),
         ("pytest", "bash: pytest: command not found\nmore\nand more", "content"),
         ("pytest", "more\nbash: pytest: command not found", "content"),
         ("pytest", "bash: python: command not found", "content"),
