@@ -171,8 +171,9 @@ def test_of_a_long_report_whole_lines_at_both_ends_are_read() -> None:
     long = first + "x" * MAX_READ + "\n" + last
     assert codes(long) == ["F401", "E501"]
     head = f"{'x' * (half - 40)}\na.py:1:1: F401 unused\nso"
-    tail = f"so\na.py:1:1: E501 too long\n{'x' * (half - 40)}"
-    assert codes(head + "y" * half + tail) == ["F401", "E501"]
+    middle = f"{'y' * half}\na.py:1:1: E999 in the middle\n{'y' * half}"
+    tail = f"so\nerror[E0308]: mismatched types\n{'x' * (half - 40)}"
+    assert codes(head + middle + tail) == ["F401", "E0308"]
     assert kind("pytest", long) == "tests_passed"
     # A line that is cut could pass for one that the program wrote.
     cut_tail = "y" * MAX_READ + "a.py:1:1: F401 " + "x" * (half - len("a.py:1:1: F401 "))
