@@ -34,8 +34,8 @@ def left(text: str) -> str:
         ("Use `<div>` and `[a]` here.", "Use `<div>` and `[a]` here."),
         ("Use `a` <x>wrong</x> `b`.", "Use `a` `b`."),
         ("Use ` here\n<x>wrong</x>` and.", "Use ` here ` and."),
-        (f"Use `{'a' * 194} <x>` here.", f"Use `{'a' * 194}"),
-        (f"Use `{'a' * 193} <x>` here.", f"Use `{'a' * 193} <x>` here."),
+        (f"Use `{'a' * 195} <x>` here.", f"Use `{'a' * 195}"),
+        (f"Use `{'a' * 194} <x>` here.", f"Use `{'a' * 194} <x>` here."),
     ],
 )
 def test_fenced_text_goes_and_a_span_of_code_stays(text: str, own: str) -> None:
