@@ -33,6 +33,10 @@ def left(text: str) -> str:
         # A span of code on one line stays, and what stands in it is no tag.
         ("Use `<div>` and `[a]` here.", "Use `<div>` and `[a]` here."),
         ("Use `a` <x>wrong</x> `b`.", "Use `a` `b`."),
+        ("Use `` and <x>wrong</x> and ` here.", "Use `` and and ` here."),
+        ("No.\nUse `<div>` here.\nThanks.", "No. Use `<div>` here. Thanks."),
+        ("Use `a`<x>wrong</x> Thanks.", "Use `a` Thanks."),
+        ("Use `<x>wrong\nwrong</x>` here.", "Use ` ` here."),
         ("Use ` here\n<x>wrong</x>` and.", "Use ` here ` and."),
         (f"Use `{'a' * 195} <x>` here.", f"Use `{'a' * 195}"),
         (f"Use `{'a' * 194} <x>` here.", f"Use `{'a' * 194} <x>` here."),
@@ -40,6 +44,7 @@ def left(text: str) -> str:
 )
 def test_fenced_text_goes_and_a_span_of_code_stays(text: str, own: str) -> None:
     assert left(text) == own
+    assert left(text.replace(" Thanks.", "Thanks.")) == own
 
 
 @pytest.mark.parametrize(
@@ -73,6 +78,7 @@ def test_fenced_text_goes_and_a_span_of_code_stays(text: str, own: str) -> None:
         ("Use a <3 and <-- and <= here.", "Use a <3 and <-- and <= here."),
         ("It is a<b.", "It is a<b."),
         (f"No. <a_b {'x' * MAX_TAG}> wrong", "No."),
+        (f"No. <br {'x' * MAX_TAG}> so.", f"No. <br {'x' * MAX_TAG}> so."),
         # Tags in which agents set the person's own words hold them.
         ("<user_query>Too long.</user_query>", "Too long."),
         ("<x>wrong</x><user_query>Too long.</user_query>", "Too long."),
@@ -85,6 +91,10 @@ def test_fenced_text_goes_and_a_span_of_code_stays(text: str, own: str) -> None:
         ("No.</b> Thanks.", "No. Thanks."),
         ("No.</br> Thanks.", "No. Thanks."),
         ("No.</think> Thanks.", "No. Thanks."),
+        ("</b>No. <x>wrong</x> Thanks.", "No. Thanks."),
+        ("No.</b> Use a > b.", "No. Use a > b."),
+        (f"No.</b {'x' * MAX_TAG}> wrong", "No."),
+        (f"No. <x>wrong</x {'x' * MAX_TAG}> wrong", "No."),
         ("Use </ and not </3.", "Use </ and not </3."),
         # A few words of the person's own are set in a tag.
         ("No, <b>much</b> shorter.", "No, much shorter."),
@@ -96,7 +106,11 @@ def test_fenced_text_goes_and_a_span_of_code_stays(text: str, own: str) -> None:
         (f"No, <b>{'x' * MAX_EMPHASIS}</b> shorter.", f"No, {'x' * MAX_EMPHASIS} shorter."),
         (f"No, <b>{'x' * (MAX_EMPHASIS + 1)}</b> shorter.", "No, shorter."),
         ("No, <b>a</b> and <b>b</b> shorter.", "No, a and b shorter."),
+        ("No, <b>wrong</b > shorter.", "No, shorter."),
+        ("No, <b>wrong</b", "No,"),
+        ("Use <3.\nMake it <b>much</b> shorter.\nUse <3.", "Use <3. Make it much shorter. Use <3."),
         # A type with a parameter.
+        ("Use List<String><x>wrong</x> Thanks.", "Use List<String> Thanks."),
         ("Use List<String> here.", "Use List<String> here."),
         ("Use List<user_info> wrong", "Use List"),
         ("Use List<String wrong> wrong", "Use List"),
@@ -105,6 +119,7 @@ def test_fenced_text_goes_and_a_span_of_code_stays(text: str, own: str) -> None:
         ("Use <div> tags.", "Use <div> tags."),
         ("Don't use this (<table> or <td>) here.", "Don't use this (<table> or <td>) here."),
         ("Use <p>, <li>! <h1>? Or <h2>; <td>", "Use <p>, <li>! <h1>? Or <h2>;"),
+        ("A <div>. So.", "A <div>. So."),
         ("Use <div>.\nThanks.", "Use <div>. Thanks."),
         ("Use <span> for it", "Use <span> for it"),
         ("Use <div>.wrong", "Use"),
@@ -118,14 +133,21 @@ def test_fenced_text_goes_and_a_span_of_code_stays(text: str, own: str) -> None:
         # An address, or a sign of comparison.
         ("Mail <ann@example.org> then.", "Mail then."),
         ("Ann <a, b c> then.", "Ann then."),
+        ("Ann<ann@example.org> Thanks.", "Ann Thanks."),
+        ("Mail <ann@example.org> Thanks.", "Mail Thanks."),
+        ("It is a > b, mail <ann@example.org> if c > d.", "It is a > b, mail if c > d."),
+        ("No.\nAnn <a, b c> then.\nThanks.", "No. Ann then. Thanks."),
+        ("See <[wrong](b) there.", "See < there."),
         ("It is a<b,c and d>e here.", "It is a<b,c and d>e here."),
         ("Ann <a,\nb> then.", "Ann <a, b> then."),
-        (f"Mail <a@{'x' * 300}> then.", f"Mail <a@{'x' * 300}> then."),
+        (f"Mail <a@{'x' * 296}> then.", "Mail then."),
+        (f"Mail <a@{'x' * 297}> then.", f"Mail <a@{'x' * 297}> then."),
         ("Use <@ann> then.", "Use <@ann> then."),
     ],
 )
 def test_what_stands_between_tags_goes_and_what_a_person_names_stays(text: str, own: str) -> None:
     assert left(text) == own
+    assert left(text.replace(" Thanks.", "Thanks.")) == own
 
 
 @pytest.mark.parametrize("tag", sorted(EMPHASIS))
@@ -151,28 +173,38 @@ def test_each_tag_of_the_person_keeps_its_words(tag: str) -> None:
         ("No. <|a <|b|> c|> Thanks.", "No. Thanks."),
         ("No. <|a<|b<|c|>|>|> Thanks.", "No. Thanks."),
         ("No. <|a<|b<|c<|d|>|>|>|> no.", "No. <|a |> no."),
-        ("No. <|a Thanks.", "No. <|a Thanks."),
-        ("No. <| " + "x" * 190 + "|> no.", "No. no."),
-        ("No. <| " + "x" * 200 + "|> no.", "No. <| " + "x" * 200 + "|> no."),
-        ("<s>No.</s> Thanks.", "No. Thanks."),
+        ("No. <|a so.", "No. <|a so."),
+        ("No. <|" + "x" * 197 + "|> no.", "No. no."),
+        ("No. <|" + "x" * 198 + "|> no.", "No. <|" + "x" * 198 + "|> no."),
+        ("No. <||> Thanks.", "No. Thanks."),
+        ("No. <eos>X user no", "No. X user no"),
+        ("No. <eos>user", "No."),
+        ("<s>No.</s> So.", "No. So."),
         ("No. <bos> Thanks.", "No. Thanks."),
         ("No. <end_of_turn>\n<start_of_turn>model\nwrong", "No."),
         ("No. <start_of_turn>user wrong", "No."),
-        ("No. <eos>" + " " * 41 + "user no", "No. user no"),
+        ("No. <eos>" + " " * 36 + "user wrong", "No."),
+        ("No. <eos>" + " " * 37 + "user no", "No. user no"),
         ("[INST]No.[/INST] Thanks.", "Thanks."),
         ("[INST] No.", "No."),
         ("No.[/INST] Thanks.", "No. Thanks."),
         ("No.[/INST", "No."),
+        ("[a] No.[/INST] See [b].", "[a] No. See [b]."),
+        ("No, [think twice] again.", "No, [think twice] again."),
         ("[INST]user: wrong", ""),
         ("<<SYS>>wrong<</SYS>> Thanks.", "Thanks."),
         ("<<SYS>>wrong<</SYS>>wrong<</SYS>> Thanks.", "Thanks."),
         ("No. <<SYS>> Thanks.", "No. Thanks."),
+        ("No. <<SYS>>wrong<</SYS>> if a >> b.", "No. if a >> b."),
+        ("<<SYS>>wrong<</SYS>> No. <x>wrong wrong</x> Thanks.", "No. Thanks."),
+        ("<</SYS>>No. <x>wrong wrong</x> Thanks.", "No. Thanks."),
         ("No. <</SYS>> Thanks.", "No. Thanks."),
         ("No. <</SYS>> Thanks. <<SYS>> And more.", "No. Thanks. And more."),
     ],
 )
 def test_the_marks_of_a_chat_template_hold_nothing_but_before_a_role(text: str, own: str) -> None:
     assert left(text) == own
+    assert left(text.replace(" Thanks.", "Thanks.")) == own
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -189,6 +221,8 @@ def test_behind_a_mark_each_role_speaks(role: str) -> None:
         ("No. <<<EXTERNAL>>>wrong>> wrong <<<END>>> Thanks.", "No. Thanks."),
         ("No. <<<EXTERNAL wrong>>> wrong", "No."),
         ("No. <<<EXTERNAL wrong", "No."),
+        ("No. <<<A wrong >> wrong", "No."),
+        ("No. <<A wrong>> Thanks.", "No. Thanks."),
         ("No. <<< wrong >>> Thanks.", "No. Thanks."),
         ("No. <<<1 wrong>> Thanks.", "No. Thanks."),
         ("No. <<EOF wrong>> Thanks.", "No. Thanks."),
@@ -205,6 +239,7 @@ def test_behind_a_mark_each_role_speaks(role: str) -> None:
 )
 def test_other_marks_in_angles_hold_all_up_to_their_last_end(text: str, own: str) -> None:
     assert left(text) == own
+    assert left(text.replace(" Thanks.", "Thanks.")) == own
 
 
 @pytest.mark.parametrize(
@@ -232,6 +267,20 @@ def test_other_marks_in_angles_hold_all_up_to_their_last_end(text: str, own: str
         ("See ![wrong](a.png) a\nand b](c) here.", "See a and b](c) here."),
         ("See ![wrong\n](a) and\nb](c) here.", "See and b](c) here."),
         ("See [wrong](a and wrong", "See"),
+        ("See [wrong](", "See"),
+        ("See [a] there.\nSee [wrong](b) here.\nThanks.", "See [a] there. See here. Thanks."),
+        (f"See [a] {'x' * MAX_TAG}](b)\nThanks.", f"See [a] {'x' * MAX_TAG}](b) Thanks."),
+        ("[a\nb](c) is it!", "[a b](c) is it!"),
+        ("See [![wrong](a.png)](https://example.org) there.", "See there."),
+        ("See ![wrong [b](a) wrong](c.png) there.", "See there."),
+        ("Use `[a](b)` for [c] there.", "Use `[a](b)` for [c] there."),
+        ("Use `[a](b)` for ![wrong\nwrong](c) there.", "Use `[a](b)` for there."),
+        (f"See ![wrong\n{'x' * MAX_TAG}](c) wrong", "See"),
+        ("(So) see [wrong](b) there.", "(So) see there."),
+        (f"See [wrong]({'x' * MAX_TAG}) wrong", "See"),
+        ("See:[wrong](b) there.", "See: there."),
+        ("See![wrong](a.png) Thanks.", "See Thanks."),
+        ("See [`<x>`] there.", "See [`<x>`] there."),
         ("See ![wrong", "See"),
         ("See [a] (b) there.", "See [a] (b) there."),
         ("No! [wrong](b) there.", "No! there."),
@@ -239,3 +288,4 @@ def test_other_marks_in_angles_hold_all_up_to_their_last_end(text: str, own: str
 )
 def test_what_square_brackets_hold(text: str, own: str) -> None:
     assert left(text) == own
+    assert left(text.replace(" Thanks.", "Thanks.")) == own
