@@ -34,6 +34,8 @@ LINES = [
     ("one\n [x]two\n[/x] three\nfour", ["one", "four"]),
     ("[Image: two] three\nfour", ["four"]),
     ("[Image: two]\nthree [four]\nfive", ["five"]),
+    ("[cron:daily] two\nthree", []),
+    ("[Summary so far]\nthree", []),
     ("one [Image: two] three\nfour", ["one [Image: two] three", "four"]),
     ("one <x>two\n</x> three\nfour", ["one <x>two", "four"]),
     # A bracket that is no block begins a line as any other word.

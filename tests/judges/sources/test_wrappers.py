@@ -133,7 +133,7 @@ def test_fenced_text_goes_and_a_span_of_code_stays(text: str, own: str) -> None:
         # An address, or a sign of comparison.
         ("Mail <ann@example.org> then.", "Mail then."),
         ("Ann <a, b c> then.", "Ann then."),
-        ("Ann<ann@example.org> Thanks.", "Ann Thanks."),
+        ("Mail Ann<ann@example.org> Thanks.", "Mail Ann Thanks."),
         ("Mail <ann@example.org> Thanks.", "Mail Thanks."),
         ("It is a > b, mail <ann@example.org> if c > d.", "It is a > b, mail if c > d."),
         ("No.\nAnn <a, b c> then.\nThanks.", "No. Ann then. Thanks."),
