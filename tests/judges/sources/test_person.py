@@ -23,6 +23,8 @@ LABELLED = [
     "Read HEARTBEAT.md wrong", "[note: tool output: wrong", "[WARN] wrong", "TRACE: wrong",
     "Tool-output: wrong", "tool_output: wrong",
     "Result: Wrong", "Result:", "Human: wrong", "User: wrong", "# Result: wrong", "From: wrong", "Subject: Wrong",
+    "* [tool] wrong", "- [tool result] wrong", "[X tool] wrong", "SQL: wrong", "Result:Wrong it is", "(12: tool: wrong",
+    "{note: tool output: wrong", "(note: tool: it is: wrong", "File for Ann Lee: wrong", "So one tool does it: wrong",
     # Quotes of mails, programs, files, headers.
     "On Tuesday Ann wrote:\nwrong", "Ann schrieb:\nfalsch", "Ann a écrit :\nfaux", "Ann escribió:\nmal",
     "Ann ha scritto:\nmale", "On 2024-05-03 Ann:\nwrong", "PreToolUse:Bash hook wrong", "# MEMORY.md (loaded)\nwrong",
@@ -32,6 +34,8 @@ LABELLED = [
     "BEGIN_INTERNAL_CONTEXT\nwrong", "START_OF_PAGE\nwrong", "*** tool output. ***\nwrong",
     "[START OF PAGE]\nwrong", "### Files ***\nwrong", "=== BEGIN A ===\nwrong\n=== END B ===\nwrong",
     "=== END A ===\n=== BEGIN A ===\nwrong", "***Here is the tool output.***\nwrong", "***TOO LONG!***\nwrong",
+    "=== X ===", "=== BEGIN PAGE", "--- START OF PAGE", "## START_PAGE",
+    "*** Some notice. ***", "***Files***",
 ]  # fmt: skip
 
 
@@ -55,6 +59,11 @@ def test_each_word_of_a_label_is_known(word: str) -> None:
         "Subject: too vague.",
         "Tone: too formal.", "NOTE: too long.", "PS: too long.", "TODO: shorten it.", "WRONG: it is 5.",
         "PLEASE: shorter.",
+        "Results", "## X", "Xtool: no.", "Tone: tool: no.", "Tool:3 is wrong.", "MY TEXT: too long.",
+        "Results (3) are not what I want to see: no.", "Result: wrong, Ann.", "Result: iPhone is wrong.",
+        "(note: tool is wrong)", "Note: tool: no.", "(note: too long: no)", "Some for user Ann: too long.",
+        "File is too long: no.", "I want one tool and no more words: no.", "So one tool should do it: no.",
+        "So one document: no.", "BEGIN with Dear Ann -", "No tool for it!***",
         "FYI: too long.", "Tool at 10:30 is wrong.", "tool 10:30 is too late", "10:30 is wrong.", "# Too long",
         "## My tool", "START_DATE is wrong.", "END_DATE is wrong.", "BEGIN with Dear Ann.", "Begin: too late.",
         "START OF the text is wrong.", "***Too long, make it shorter!***", "***it is bold.***", "---", "Too long ---",
@@ -93,6 +102,7 @@ def test_a_line_of_code_or_of_a_log_goes_and_no_other_with_it(line: str) -> None
     "line",
     [
         "An ERROR it is.",
+        "ERRORX is wrong.",
         "Error handling is wrong.",
         "Info is missing.",
         "10:30 is too late.",
@@ -125,6 +135,7 @@ def test_something_pasted_goes_on_to_the_next_empty_line(first: str) -> None:
     pasted = f"Too long.\n{first}\nwrong"
     assert lines(own_words(f"{pasted}\nwrong\n\nThanks.\n\nBye.")) == ["Too long.", "Thanks.", "Bye."]
     assert lines(own_words(f"{pasted}\n \t\nThanks.")) == ["Too long.", "Thanks."]
+    assert lines(own_words(f"No.\n\n{pasted}\n\nThanks.")) == ["No.", "Too long.", "Thanks."]
     assert own_words(pasted) == "Too long."
 
 
@@ -157,6 +168,10 @@ def test_a_line_that_only_looks_like_something_pasted_stays(text: str) -> None:
         ("=== BEGIN PAGE ===\nwrong\n=== END OTHER ===\nwrong", ""),
         ("=== PAGE ===\nwrong\n=== END PAGE ===\nwrong", ""),
         ("=== END PAGE ===\nwrong", ""),
+        ("=== PAGE ===\nwrong\n=== END ===\n\nwrong", ""),
+        ("=== BEGIN X ===\nwrong\n=== END X ===\n\nThanks.", "Thanks."),
+        ("START_PAGE_CONTEXT\nwrong\nEND_PAGE_CONTEXT\nThanks.", "Thanks."),
+        ("***A bit long!***\nThanks.", "***A bit long!***\nThanks."),
         # Tables, in columns that commas or tabs part.
         ("No.\nand, a, b\n1, 2, 3\n4, 5, 6\nThanks.", "No.\nThanks."),
         ("No.\nand; a; b\n1; 2; 3\n4; 5; 6", "No."),
@@ -220,6 +235,7 @@ def test_a_text_is_read_up_to_a_length() -> None:
         (["--- END FILES ---\n", "Thanks."], "Thanks."),
         (["--- Files: ---\nso", "Thanks."], "Thanks."),
         (["See: a", "Thanks."], "See: a\nThanks."),
+        (["It is 3:X", "Thanks."], "It is 3:X\nThanks."),
         (["=== X END ===", "wrong"], ""),
         # Parts that begin alike, as rows do.
         (["[1] wrong", "[2] wrong", "Thanks."], "Thanks."),
