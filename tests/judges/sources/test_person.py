@@ -24,7 +24,8 @@ LABELLED = [
     "Tool-output: wrong", "tool_output: wrong",
     "Result: Wrong", "Result:", "Human: wrong", "User: wrong", "# Result: wrong", "From: wrong", "Subject: Wrong",
     "* [tool] wrong", "- [tool result] wrong", "[X tool] wrong", "SQL: wrong", "Result:Wrong it is", "(12: tool: wrong",
-    "{note: tool output: wrong", "(note: tool: it is: wrong", "File for Ann Lee: wrong", "So one tool does it: wrong",
+    "{note: tool output: wrong", "(12:tool: wrong",
+    "(note: tool: it is: wrong", "File for Ann Lee: wrong", "So one tool does it: wrong",
     # Quotes of mails, programs, files, headers.
     "On Tuesday Ann wrote:\nwrong", "Ann schrieb:\nfalsch", "Ann a écrit :\nfaux", "Ann escribió:\nmal",
     "Ann ha scritto:\nmale", "On 2024-05-03 Ann:\nwrong", "PreToolUse:Bash hook wrong", "# MEMORY.md (loaded)\nwrong",
@@ -59,7 +60,7 @@ def test_each_word_of_a_label_is_known(word: str) -> None:
         "Subject: too vague.",
         "Tone: too formal.", "NOTE: too long.", "PS: too long.", "TODO: shorten it.", "WRONG: it is 5.",
         "PLEASE: shorter.",
-        "Results", "## X", "Xtool: no.", "Tone: tool: no.", "Tool:3 is wrong.", "MY TEXT: too long.",
+        "Results", "## X", "Xtool: no.", "Tone: tool: no.", "Tool:3 is wrong.", "THE TEXT: too long.",
         "Results (3) are not what I want to see: no.", "Result: wrong, Ann.", "Result: iPhone is wrong.",
         "(note: tool is wrong)", "Note: tool: no.", "(note: too long: no)", "Some for user Ann: too long.",
         "File is too long: no.", "I want one tool and no more words: no.", "So one tool should do it: no.",
