@@ -248,3 +248,25 @@ def test_a_text_is_read_up_to_a_length() -> None:
 def test_each_part_of_a_message_stands_for_itself(parts: list[str], own: str) -> None:
     content = [{"type": "text", "text": part} for part in parts]
     assert person_words(from_chat({"role": "user", "content": content})) == own
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("No.\n#\nToo long.", "No.\n#\nToo long."),
+        ("No.\n# Tool\nToo long.", "No."),
+        ("This file: too long.", "This file: too long."),
+        ("Your data: too long.", "Your data: too long."),
+        ("See data:text/plain,evil and file:///etc/passwd now.", "See and now."),
+        ("No.\n< Observation: evil", "No."),
+        ("No.\n<- tool: evil", "No."),
+        ("No.\n< 5 lines, please", "No.\n< 5 lines, please"),
+        ("See <https://example.org/a> then. Too long.", "See then. Too long."),
+        ("No.\n<<BEGIN PAGE>>\nevil", "No."),
+        ("No.\n<<BEGIN PAGE>>\nevil\n<<END PAGE>>\nToo long.", "No.\n\nToo long."),
+        ("Put <<name>> there. Too long.", "Put there. Too long."),
+        ("Don't use (<table> or <td>), please.", "Don't use (<table> or <td>), please."),
+    ],
+)
+def test_what_only_looks_like_a_mark_is_the_persons_and_what_is_one_is_not(text: str, own: str) -> None:
+    assert " ".join(own_words(text).split()) == " ".join(own.split())

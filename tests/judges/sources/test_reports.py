@@ -244,3 +244,28 @@ def test_what_counts_of_a_report_of_several_lines(command: str, output: str, sai
 )  # fmt: skip
 def test_what_the_status_beside_a_report_says(command: str, output: str, said: str) -> None:
     assert kind(command, output) == said
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "said"),
+    [
+        # one file fails to load: all tests that ran passed
+        ("vitest run", "Test Files  1 failed | 2 passed (3)\nTests  5 passed (5)\nDuration  1s", "tests_failed"),
+        ("vitest run", "Test Files  3 passed (3)\nTests  5 passed (5)\nDuration  1s", "tests_passed"),
+        # a test prints what looks like a runner's count
+        ("jest", "Tests: 1 failed\nTest Suites: 1 passed, 1 total\nTests:       5 passed, 5 total", "tests_passed"),
+        ("jest", "Tests:       5 passed, 5 total\nTests:       1 failed, 5 total", "tests_failed"),
+        ("node --test", "# fail 1\n# tests 5\n# pass 5\n# fail 0\n# cancelled 0", "tests_passed"),
+        ("mocha", "5 passing (20ms)\n1 failing", "tests_failed"),
+        # of tests and checks the one is told that wrote the last line
+        ("pytest && mypy src", "5 passed in 0.3s\nFound 1 error in 1 file (checked 3 source files)", "check_failed"),
+        ("pytest && mypy src", "5 passed in 0.3s\nSuccess: no issues found in 3 source files", "check_passed"),
+        ("pytest && mypy src", "1 failed, 4 passed in 0.3s", "tests_failed"),
+        ("pytest && pyright", "5 passed in 0.3s\n1 error, 0 warnings, 0 informations", "check_failed"),
+        ("pytest && pyright", "1 error in 0.3s", "tests_failed"),
+        ("mypy src && pytest", "Success: no issues found in 3 source files\n5 passed in 0.3s", "tests_passed"),
+        ("mypy src && pytest", "src/a.py:3: error: Name is not defined", "check_failed"),
+    ],
+)
+def test_whose_count_it_is(command: str, output: str, said: str) -> None:
+    assert kind(command, output) == said

@@ -174,7 +174,8 @@ def _is_label(bare: str) -> bool:
     """Whether the line begins by saying who speaks: ``Observation:``, ``[tool result]``, ``### Human:``."""
     if bare.startswith(("【", "HEARTBEAT", "Read HEARTBEAT")):
         return True
-    if bare.startswith("#") and LABELS.issuperset(bare.strip("#* ").lower().split()):
+    heading = bare.strip("#* ").lower().split() if bare.startswith("#") else []
+    if heading and LABELS.issuperset(heading):
         return True
     core = bare.lstrip("#*-_=>([{<|/ \t")
     in_brackets = bare[: len(bare) - len(core)].endswith(("[", "(", "{"))
@@ -265,7 +266,10 @@ def _without_data(bare: str) -> str:
     if len(bare) < LONG_WORD and ":" not in bare:
         return bare
     foreign = ("data:", "http://", "https://", "blob:", "file:")
-    return " ".join(w for w in bare.split() if not w.lower().startswith(foreign) and not _is_data(w))
+    # "This file: too long" names no address.
+    return " ".join(
+        w for w in bare.split() if (w.endswith(":") or not w.lower().startswith(foreign)) and not _is_data(w)
+    )
 
 
 def _is_data(word: str) -> bool:

@@ -76,7 +76,7 @@ _NOTHING = tuple(
 )
 # Jest, Vitest, Mocha, surefire: a block of several lines of which one counts the failures.
 _COUNTS = anchored(
-    r"(?:Tests:? +|Test Files +|Test Suites: +)(?:(?P<f>\d+) failed[,|] ?)?.{0,20}?(?P<p>\d+) passed.{0,80}"
+    r"(?:Tests:? +|Test Files +|Test Suites: +)(?:(?P<f>\d+) failed ?[,|] ?)?.{0,20}?(?P<p>\d+) passed.{0,80}"
     r"|(?P<mf>[1-9]\d*) failing|(?P<mp>[1-9]\d*) passing \(.{0,20}\)"
     r"|(?:\[\w+\] )?Tests run: \d+, Failures: (?P<sf>\d+), Errors: (?P<se>\d+), Skipped: \d+.{0,80}"
     r"|# fail (?P<nf>\d+)"
@@ -86,6 +86,11 @@ _BESIDE_COUNTS = anchored(
     r"|# (?:tests|suites|pass|cancelled|skipped|todo|duration_ms) [\d.]+"
 )
 _ONLY_FAILED = anchored(r"Tests:? +(?:\d+ skipped, )?[1-9]\d* failed.{0,80}")
+_OF_CHECKS = anchored(
+    r"Found \d|✖ |error: (?:could not compile|aborting) |\d+ errors?(?:$| generated|, \d+ warnings?, \d+ \w+\s?$)"
+    r"|ninja: |Oh no! |nginx: |Success: |All checks |All done! |\d+ files? (?:would|left|already) "
+)
+"""How the last line of a checker begins, which no runner of tests writes."""
 # A compiler's or linter's line about a place: nothing but the place and its own word for it is read.
 _AT_PLACE = anchored(
     r"(?:[\w./+-]{1,200}:\d{1,6}:\d{1,6}: (?:fatal )?error: |[\w./+-]{1,200}:\d{1,6}: error: "
@@ -111,28 +116,25 @@ def outcome(tool: str, run: Diagnostic, text: str) -> str:
     lines = [line.strip()[:MAX_LINE] for line in _ends(body)]
     lines = [line for line in lines if line]
     status, lines = _status(run, lines)
-    if run.echoes and not lines and status is None:
-        status = sure
     if RECIPE in run.kinds:
         if not run.echoes:
             status = None
         lines = []  # a recipe may print any report
     if missing := _missing(run, lines):
         return missing
-    said = _said(run, lines)
+    said, whose = _said(run, lines)
     status = None if run.status_lost else sure if sure is not None else status
-    kinds = set(run.kinds)
     if said == "nothing_ran":
         return "tool.nothing_ran"
     if sure is not None and not run.status_lost and said is not None:
         said = "failed" if sure else said  # the harness's own word decides
     if said is not None:
-        return f"tool.{'tests' if TEST in kinds else 'check'}_{said}"
+        return f"tool.{whose}_{said}"
     if status is not None and status != 0:
         return "tool.nothing_ran" if status == 5 and "pytest" in run.programs else "tool.exit_nonzero"
     if status == 0:
         # A checker that is silent found nothing. That a folder was made, or a recipe or help ended well, says nothing.
-        silent = CHECK in kinds and RECIPE not in kinds
+        silent = CHECK in run.kinds and RECIPE not in run.kinds
         return "tool.check_passed" if silent else "tool.exit_zero"
     return "tool.content"
 
@@ -210,29 +212,31 @@ def _status(run: Diagnostic, lines: list[str]) -> tuple[int | None, list[str]]:
     return _number(match[1]), lines[:-1] if last else lines[1:]
 
 
-def _said(run: Diagnostic, lines: list[str]) -> str | None:
-    """``failed``, ``passed`` or ``nothing_ran`` as the last program put it; None where it did not."""
+def _said(run: Diagnostic, lines: list[str]) -> tuple[str | None, str]:
+    """``failed``, ``passed`` or ``nothing_ran`` as the last program put it, None where it did not; and which it was:
+    ``tests`` or ``check``."""
     kinds = set(run.kinds)
     if kinds == {EFFECT} or not lines:
-        return None
+        return None, ""
     last = lines[-1]
+    whose = "check" if TEST not in kinds or (CHECK in kinds and _OF_CHECKS.match(last)) else "tests"
     for said, forms in (("nothing_ran", _NOTHING), ("failed", _FAILED), ("passed", _PASSED)):
         if _any(forms, last):
-            return said
+            return said, whose
     if TEST in kinds:
         counted = _closing_block(lines)
         if counted:
-            return "failed" if "failed" in counted else "passed"
+            return "failed" if "failed" in counted else "passed", "tests"
     if CHECK in kinds and any(_AT_PLACE.match(line) for line in lines):
-        return "failed"
-    return None
+        return "failed", "check"
+    return None, ""
 
 
 def _closing_block(lines: list[str]) -> list[str]:
     """What the counting lines of the runner's last block say; the block ends at the first line that is none of it."""
     found: dict[str, str] = {}
     for line in reversed(lines[-LAST_LINES:]):
-        said, name = _counted(line), line[:8]
+        said, name = _counted(line), next((word for word in line.split() if word.strip(":").isalpha()), "")
         if said is not None and name in found:
             break  # a block says each thing once: what stands above was printed before
         if said is not None:

@@ -26,7 +26,7 @@ TEMPLATE_MARKS = frozenset(
 )
 """Marks of a chat template: alone they hold nothing and are dropped; before a role, somebody else speaks."""
 ROLES = ("user", "assistant", "system", "tool", "model", "developer", "human", "function", "observation")
-_NAMED = anchored(r"[,.!?;)](?:\s|$)| (?:tags?|elements?|instead|for|and|or|not|here|please)\b")
+_NAMED = anchored(r"[,.!?;)]{1,2}(?:\s|$)| (?:tags?|elements?|instead|for|and|or|not|here|please)\b")
 """What stands behind a tag that is named in a sentence."""
 MAX_EMPHASIS = 80
 MAX_NESTED = 3
@@ -35,6 +35,8 @@ MAX_TAG = 2000
 FENCES = ("```", "~~~", "'''", '"""')
 PERSONS = frozenset(["user_query", "user_message", "userrequest", "feedback"])
 """Tags in which agents set the person's own words. Whatever else is put in has its own block, label or place."""
+_ALONE = anchored(r"<<[A-Za-z][^<>\n]{0,80}>>[ \t]*(?:\n|$)")
+"""A mark that has its line for itself."""
 _MARK = pattern(r"[<\[`\n]|~~~|'''|\"\"\"")
 
 
@@ -90,7 +92,9 @@ class _Scan:
             at += 1
         if text[at : at + 1] == "[":
             return f"[{_name(text, at + 1)[0]}" in self.closed_at or bracket_end(text, at, True) > at
-        return text.startswith(("<", *FENCES), at)
+        if text[at : at + 1] == "<":
+            return text[at + 1 : at + 2].isalpha() or text[at + 1 : at + 2] in tuple("<|!?/")  # "< " begins none
+        return text.startswith(FENCES, at)
 
     def _keep(self, end: int) -> None:
         self.kept.append(self.text[self.at : end])
@@ -129,6 +133,8 @@ class _Scan:
             self._drop(at + 8)
         elif text.startswith("<<<", at) and text[at + 3 : at + 4].isalpha() and text.find("<<<", at + 3) < 0:
             self._drop(len(text))  # opened and never closed
+        elif _ALONE.match(text, at) and self._begins_line() and text.find("<<", at + 2) < 0:
+            self._drop(len(text))  # the same
         elif text.startswith("<<<", at) or (text.startswith("<<", at) and text[at + 2 : at + 3].isalpha()):
             self._drop_to(">>")
         elif text.startswith("<!--", at):
@@ -182,7 +188,8 @@ class _Scan:
         text, at = self.text, self.at
         name, after = _name(text, at + 1)
         follows = text[after : after + 1]
-        if not name or (follows and follows not in "/>" and not follows.isspace()):
+        address = name.endswith(":") and follows == "/"
+        if not name or address or (follows and follows not in "/>" and not follows.isspace()):
             end = text.find(">", at, at + 300)  # an address in angle brackets, or a sign of comparison
             quoted = end >= 0 and "\n" not in text[at:end] and not text[at - 1 : at].isalnum()
             link = name and end >= 0 and (len(text[at:end].split()) == 1 or quoted)
