@@ -21,7 +21,7 @@ STEPS = 60
 class LogisticRegression:
     """``coef_`` [1, D] for two classes and [K, D] for more."""
 
-    def __init__(self, C: float = 1.0, max_iter: int = 100) -> None:  # noqa: N803  scikit-learn's name
+    def __init__(self, C: float = 1.0, max_iter: int = 100) -> None:
         self._c = C
 
     def fit(self, x: Any, y: Any, sample_weight: Any = None) -> LogisticRegression:
@@ -48,7 +48,7 @@ class LogisticRegression:
             bend += np.diag(np.tile(ridge, k)) + 1e-9 * np.eye(k * d)
             step = np.linalg.solve(bend, slope.reshape(-1)).reshape(k, d)
             found -= step / max(1.0, float(np.abs(step).max()) / 4)
-            if np.abs(step).max() < 1e-7:
+            if np.abs(step).max() < 1e-5:
                 break
         self.coef_, self.intercept_ = found[:, :-1] @ turned, found[:, -1]
         return self

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.judges.signals.regression import scikit_learn
 from turnwise.judges.cases import Case
@@ -38,11 +40,11 @@ def case(label: int, directive: bool = False, name: str = "c") -> Case:
 
 def rows_of(
     labels: Sequence[int],
-    whole: Vector,
+    whole: NDArray[Any],
     each: list[Vector] | None = None,
     directive: Sequence[bool] | None = None,
     readings: list[Reading] | None = None,
-    groups: Sequence[int] | None = None,
+    groups: Sequence[int] | NDArray[np.int64] | None = None,
 ) -> Rows:
     n = len(labels)
     return Rows(
