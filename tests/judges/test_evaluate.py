@@ -250,13 +250,13 @@ OTHER = {**ROW, "id": "other", "next_state": [{"role": "tool", "content": "fnord
 
 
 def votes(body: dict[str, Any], _: int) -> Any:
-    """Two votes of three say 1; of one case nothing can be had."""
+    """Two votes of three say 1, the third cannot be read; of one case nothing can be had."""
     if "fnord" in str(body["messages"]):
         return JSONResponse({"error": {"message": "no"}}, 400)
     return good(body, 0) if is_hint(body) else f"\\boxed{{{next(turns)}}}"
 
 
-turns = itertools.cycle([1, 1, 0])
+turns = itertools.cycle([1, 1, "nothing"])
 
 
 def settings(home: Path, url: str, **judge: Any) -> Config:

@@ -175,6 +175,20 @@ def test_the_head_over_words_judges_as_its_rows_say_and_tells_what_it_was_made_o
         assert {f["score"].dtype, f["directive"].dtype} == {np.dtype(np.float16)}, "it has many weights and is shipped"
 
 
+def test_what_is_written_is_calibrated_and_so_are_its_figures(
+    made: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a temperature that leaves nothing sure, and a slope that makes every sentence directive."""
+    monkeypatch.setattr(program, "temperature", lambda odds, labels: 1e6)
+    monkeypatch.setattr(program, "slope", lambda odds, directive: (0.0, 5.0))
+    printed = made("--words", "--out", tmp_path)
+    opinion = Head.read(tmp_path / "words.npz").opinion_of_words(("perfect cheers",))
+    assert opinion.score == pytest.approx([1 / 3] * 3, abs=1e-3)
+    assert opinion.directive == pytest.approx([1 / (1 + np.exp(-5))], abs=1e-3)
+    assert "'sure': (0, None)" in printed
+    assert "'hints 0.7': (0.32, 1.0)" in printed, "of 25 replies 8 are directive"
+
+
 # -- the head of a model ----------------------------------------------------------------------------------------------
 
 

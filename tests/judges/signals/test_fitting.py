@@ -222,18 +222,34 @@ def test_of_a_directive_reply_the_sentence_that_is_like_other_directive_ones_is_
     directive = [True] * 40 + [False] * 30
     rows = rows_of([1, -1] * 35, whole, each, directive)
     odds = fit(rows, "states").directives(rows)
-    assert all(x[0] > 0 > x[1] for x in odds[:40])
-    assert all(x[0] < 0 for x in odds[40:])
+    assert all(x[0] > 1.5 and x[1] < -1.5 for x in odds[:40]), "thanks teach nothing of a directive reply"
+    assert all(x[0] < -1.5 for x in odds[40:])
 
 
 @pytest.mark.usefixtures("weak_ridge")
 def test_a_directive_reply_of_which_every_sentence_looks_directive_teaches_by_all_of_them() -> None:
-    """Two wishes in each directive reply, in different words: neither is given up for the likelier one."""
-    wish, other, thanks = [2.0, 0.0], [0.0, 1.5], [-2.0, -2.0]
-    each = [np.array([wish, other], np.float32)] * 30 + [np.array([thanks], np.float32)] * 30
-    rows = rows_of([1, 0, -1] * 20, np.stack([x.mean(0) for x in each]), each, [True] * 30 + [False] * 30)
+    """Two wishes in each directive reply, in different words, of which one stands alone in other replies as well: the
+    other one is not given up for it."""
+    wish, other, thanks = np.eye(3, dtype=np.float32)
+    each = [np.stack([wish, other])] * 30 + [wish[None]] * 30 + [thanks[None]] * 60
+    rows = rows_of([1, 0, -1] * 40, np.stack([x.mean(0) for x in each]), each, [True] * 60 + [False] * 60)
     odds = fit(rows, "states").directives(rows)
-    assert (odds[0] > 0).all() and odds[-1][0] < 0
+    assert odds[0][1] > 0.85 * odds[0][0] > 0 > odds[-1][0]
+
+
+@pytest.mark.usefixtures("weak_ridge")
+def test_of_a_directive_reply_that_looks_like_thanks_the_likeliest_sentence_is_learned_from() -> None:
+    """So many thanks stand beside a few wishes that every sentence is unlikely at first; one of each two is a wish."""
+    random = np.random.default_rng(9)
+
+    def sentence(x: float) -> list[float]:
+        return [x + 0.2 * float(random.standard_normal())]
+
+    each = [np.array([sentence(1), sentence(-1)], np.float32) for _ in range(10)]
+    each += [np.array([sentence(0)], np.float32) for _ in range(150)]
+    rows = rows_of([1, -1] * 80, np.stack([x.mean(0) for x in each]), each, [True] * 10 + [False] * 150)
+    odds = fit(rows, "states").directives(rows)
+    assert np.mean([x[0] for x in odds[:10]]) > 0 > np.mean([x[1] for x in odds[:10]])
 
 
 REPLIES = ["perfect, thank you so much", "great, works now", "lovely, exactly right"], [

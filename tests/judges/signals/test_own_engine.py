@@ -72,6 +72,8 @@ def test_it_serves_the_model_on_a_socket_of_its_own_until_the_block_ends(
             assert client.get("/health").status_code == 200
         pid, arguments = json.loads(said.read_text())
         assert psutil.pid_exists(pid)
+        ends = time.monotonic()
+    assert time.monotonic() - ends < 15, "it is asked to end, and not killed after a while"
     assert not psutil.pid_exists(pid)
     assert not Path(path).exists()
     fd = arguments.pop(arguments.index("--fd") + 1)
