@@ -57,6 +57,70 @@ async def test_a_child_gives_results_and_the_words_of_faults(child: Child) -> No
     assert await child(len, "x" * 9_000_000) == 9_000_000  # larger than any pipe
 
 
+async def test_calls_wait_for_each_other_and_each_has_its_own_result(child: Child) -> None:
+    found = await asyncio.gather(*(child(divmod, n, 7) for n in range(30)), child(sorted, "cab", reverse=True))
+    assert found == [*(divmod(n, 7) for n in range(30)), ["c", "b", "a"]]
+
+
+async def test_what_is_printed_in_a_child_stands_between_no_results(child: Child) -> None:
+    assert await child(print, "x" * 9000, flush=True) is None
+    assert await child(os.write, 1, b"more of it") == 10
+    assert await child(len, "four") == 4
+
+
+async def test_a_pressed_control_c_is_the_judges_to_handle(child: Child) -> None:
+    await child(len, "")
+    pid = child.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGINT)
+    assert await child(len, "four") == 4
+    assert child.pid == pid
+
+
+async def test_a_closed_child_is_gone_and_the_next_call_has_another(child: Child) -> None:
+    assert child.pid is None and await child.close() is None, "none is started before there is work"
+    assert await child(len, "four") == 4
+    pid = child.pid
+    assert pid is not None
+    assert await child.close() == -signal.SIGKILL
+    assert child.pid is None and gone(pid)
+    assert await child(len, "four") == 4
+    assert child.pid != pid
+
+
+async def test_a_deadline_is_of_one_call_and_not_of_all_of_them() -> None:
+    child = Child(deadline_s=1.2)
+    try:
+        await child(len, "")
+        pid = child.pid
+        for _ in range(3):
+            await child(time.sleep, 0.45)
+        assert child.pid == pid
+    finally:
+        await child.close()
+
+
+async def test_the_childs_own_alarm_ends_it_where_its_judge_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The grace is made negative, so that the alarm comes before the judge's deadline."""
+    monkeypatch.setattr("turnwise.judges.child.ALARM_GRACE_S", -19.5)
+    child = Child(deadline_s=20)
+    try:
+        assert await child(len, "four") == 4
+        await asyncio.sleep(0.7)
+        assert await child(len, "four") == 4, "no alarm rings for a call that has ended"
+        with pytest.raises(TooSlow, match=f"ended with code {-signal.SIGALRM}: "):
+            await child(*HANGS)
+    finally:
+        await child.close()
+
+
+async def test_a_child_of_another_parent_ends_at_once() -> None:
+    command = [sys.executable, "-P", "-m", "turnwise.judges.child", "0"]
+    process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    out, _ = await asyncio.wait_for(process.communicate(), 20)
+    assert (process.returncode, out) == (0, b"")
+
+
 async def test_a_child_is_small(child: Child) -> None:
     heavy = {"torch", "openai", "sqlalchemy", "numpy", "pydantic"}
     assert await child(eval, f"{heavy!r} & set(__import__('sys').modules)") == set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,6 +68,60 @@ def test_the_error_of_a_call_that_was_cut_is_left_out() -> None:
     assert apart_from_the_cut(task([error], '{"path": "/tm')) is None
     whole = task([error], '{"path": "/tmp"}')
     assert apart_from_the_cut(whole) == whole, "a whole call answers for its error"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "broken"),
+    [
+        ("", True),
+        ('{"a": 1', True),
+        ('"{}"', True),
+        ("[1]", True),
+        ("[" * 9000, True),
+        ("{}", False),
+        (' {"a": 1} ', False),
+    ],
+)
+def test_a_call_is_whole_when_its_arguments_are_one_object(arguments: str, broken: bool) -> None:
+    error = from_chat({"role": "tool", "tool_call_id": "c1", "content": "no such file"})
+    assert (apart_from_the_cut(task([error], arguments)) is None) is broken
+
+
+def test_only_what_came_back_of_the_cut_is_left_out_and_all_else_keeps_its_order() -> None:
+    asked = task([])
+    answer = answer_of("x", calls=[ToolCall("f", '{"a": 1}', "whole"), ToolCall("f", '{"a"', "cut")])
+    whole, cut = (from_chat({"role": "tool", "tool_call_id": name, "content": "continue"}) for name in ("whole", "cut"))
+    state = [whole, cut, user("go on"), user("that is wrong.\nwhere is the rest?"), user("Perfect")]
+    rest = apart_from_the_cut(replace(asked, answer=answer, next_state=state))
+    assert rest is not None
+    assert rest.next_state == [whole, user("that is wrong."), user("Perfect")], "a tool's words are not a person's"
+    assert replace(rest, next_state=state) == replace(asked, answer=answer, next_state=state)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "you cut yourself short", "that was cut off", "it ends mid sentence", "half-way through it just ends",
+        "it breaks off in the middle of the second list", "your answer looks incomplete", "it's not finished",
+        "you suddenly broke off", "you did not finish", "you didn't finish", "what is the rest", "the rest is missing",
+        "the rest please", "and the rest of your answer?", "yes, carry on", "Could you please keep going",
+        "...finish it", "can you finish that",
+    ],
+)  # fmt: skip
+def test_ways_to_say_that_an_answer_ended_early(reply: str) -> None:
+    assert apart_from_the_cut(task([user(reply)])) is None
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "cut the costs, off you go", "the rest was fine", "I went on without it", "we finish at six",
+        "in the middle of the night", "you stop too late", "it is complete", "please finish early next time",
+    ],
+)  # fmt: skip
+def test_words_like_these_that_say_something_else(reply: str) -> None:
+    asked = task([user(reply)])
+    assert apart_from_the_cut(asked) == asked
 
 
 def test_an_answer_that_ended_by_itself_is_judged_by_every_reply() -> None:

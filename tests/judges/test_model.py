@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
+from tests.support.servers import QuickServer
 from turnwise.config import Config, JudgeConfig
 from turnwise.judges.choice import SignalJudge, SignalsThenModelJudge
 from turnwise.judges.model import CALL_ATTEMPTS, JudgeUnavailable, ModelJudge
@@ -75,7 +76,7 @@ async def serving(behave: Behaviour) -> AsyncIterator[Endpoint]:
     app.add_api_route("/v1/chat/completions", endpoint.reply, methods=["POST"])
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    server = QuickServer(uvicorn.Config(app, log_level="error"))
     running = asyncio.create_task(server.serve(sockets=[sock]))
     try:
         await until(lambda: server.started)

@@ -66,6 +66,51 @@ def test_what_is_short_stays_whole_and_leaves_its_room_to_what_is_long() -> None
     assert len(came_back[0]) > 1.5 * len(came_back[1])
 
 
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("abcd efghi", 4),  # ten letters and spaces, 0.35 each: 3.5
+        ("12345", 5),
+        ("a1b2", 3),
+        ("x = [1, 2];", 8),
+        ("é", 2),
+        ("水", 3),
+        ("🌿", 4),
+        ("line\nline", 4),
+        ("\ud83d", 1),  # half of a pair, which no tokenizer is given
+    ],
+)
+def test_tokens_are_bounded_by_letters_signs_and_bytes(text: str, tokens: int) -> None:
+    assert token_bound(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("needs", "room", "given_"),
+    [
+        ([10, 20, 30], 60, [10, 20, 30]),
+        ([10, 20, 30], 59, [10, 20, 29]),
+        ([100, 10, 100], 90, [40, 10, 40]),
+        ([100, 10, 100], 91, [40, 10, 41]),
+        ([100, 100], 0, [0, 0]),
+        ([100, 100], -5, [0, 0]),
+        ([7], 3, [3]),
+        ([], 9, []),
+    ],
+)
+def test_what_small_parts_leave_goes_to_the_large_ones(needs: list[int], room: int, given_: list[int]) -> None:
+    assert shares(needs, room) == given_
+
+
+def test_a_shortened_text_has_as_much_of_each_end_as_fits() -> None:
+    text = "".join(str(n % 10) for n in range(200))  # each digit is a token
+    assert shorten(text, 200) == text
+    assert shorten(text, 126) == f"{text[:50]}\n(… 100 characters left out …)\n{text[-50:]}"
+    assert shorten(text, 127) == shorten(text, 126), "what is left of an odd number is given to no end"
+    assert shorten(text, 26) == shorten(text, 0) == "\n(… 200 characters left out …)\n"
+    assert token_bound("\n(… 999999 characters left out …)\n") <= NOTE_TOKENS
+
+
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=5), st.integers(-10, 9000))
 def test_shares_never_exceed_the_room_and_waste_none(needs: list[int], room: int) -> None:
     given_ = shares(needs, room)

@@ -15,7 +15,7 @@ import uvicorn
 from turnwise.journal import Journal
 
 
-class _Server(uvicorn.Server):
+class QuickServer(uvicorn.Server):
     """Looks ten times as often whether it is to end."""
 
     async def main_loop(self) -> None:
@@ -29,7 +29,7 @@ def running(app: Any, port: int = 0, **options: Any) -> Iterator[str]:
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", port))
-    server = _Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2, **options))
+    server = QuickServer(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2, **options))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
     thread.start()
     deadline = time.monotonic() + 20

@@ -43,8 +43,9 @@ def endpoint(reply: Reply) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
     class Served(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            status, answer = reply(bodies[-1])
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            bodies.append(body | {"headers": {name.lower(): value for name, value in self.headers.items()}})
+            status, answer = reply(body)
             data = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -57,7 +58,7 @@ def endpoint(reply: Reply) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Served)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1", bodies
     finally:
@@ -84,6 +85,8 @@ def test_it_is_sent_the_task_the_actions_the_pages_and_the_answer() -> None:
     assert "page 2" not in text, "what a picture shows is not told again"
     assert pictures_in(bodies[0]) == 3
     assert (bodies[0]["model"], bodies[0]["max_tokens"], bodies[0]["temperature"]) == ("judge-1", 77, 0.0)
+    assert bodies[0]["headers"]["x-turn-type"] == "side", "the gateway records it, and never trains on it"
+    assert 0 < said.seconds < 60
 
 
 def test_pages_without_a_picture_are_shown_as_text() -> None:
