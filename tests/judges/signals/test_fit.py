@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.judges.signals.regression import scikit_learn
 from tests.judges.signals.small_model import WIDTH, Pooling, small_model, states
 from tests.support.servers import running
 from turnwise.config import Config
@@ -64,7 +63,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(program, "DATA", folder)
     monkeypatch.setattr(program, "SET_ASIDE", folder / "set-aside.txt")
     (folder / "set-aside.txt").write_text("ours-1\nours-9\n", encoding="utf-8")
-    scikit_learn(monkeypatch)
     return folder
 
 

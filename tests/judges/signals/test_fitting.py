@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.judges.signals.regression import scikit_learn
 from turnwise.judges.cases import Case
 from turnwise.judges.signals.fitting import (
     NEVER,
@@ -161,11 +160,6 @@ def test_a_calibrated_head_gives_the_calibrated_log_odds() -> None:
 
 
 # -- the fit ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def _learning(monkeypatch: pytest.MonkeyPatch) -> None:
-    scikit_learn(monkeypatch)
 
 
 @pytest.fixture
