@@ -273,6 +273,8 @@ def test_a_file_that_is_not_there_yet_has_no_verdicts_and_one_that_cannot_be_rea
         '{"session": "a", "judge": null, "success": true, "label": null}',
         '{"session": "a", "judge": "b", "success": "yes", "label": null}',
         '{"session": "a", "judge": "b", "success": true, "label": 0}',
+        '{"session": "a", "judge": "b", "success": true, "label": 1.0}',
+        '{"session": "a", "judge": "b", "success": 1.0, "label": null}',
         '{"session": "a", "judge": "b", "success": true}',
         '{"session": "a", "judge": "b", "success": true, "label": null, "tokens": [1]}',
         '{"session": "a", "judge": "b", "success": true, "label": null, "tokens": ["x", 0]}',

@@ -112,7 +112,7 @@ def _verdict(row: Any) -> CollectedVerdict:
     if not isinstance(row, dict) or not all(isinstance(row[key], str) for key in ("session", "judge")):
         raise TypeError("session and judge are texts")
     for key in ("success", "label"):
-        if row[key] not in (True, False, None) or (isinstance(row[key], int) and not isinstance(row[key], bool)):
+        if row[key] is not None and not isinstance(row[key], bool):
             raise TypeError(f"{key} is true, false or null")
     tokens = row.get("tokens", [0, 0])
     return CollectedVerdict(
