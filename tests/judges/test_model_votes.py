@@ -51,7 +51,7 @@ async def test_a_verdict_says_how_many_votes_agree(
     assert verdict.confidence == pytest.approx(confidence)
     assert sorted(vote.raw for vote in verdict.votes[:3]) == sorted(f"\\boxed{{{vote}}}" for vote in votes)
     assert [vote.raw for vote in verdict.votes[3:]] == ["\\boxed{-1} no"] * 3
-    assert 0 < verdict.seconds < 60
+    assert verdict.seconds > 0
 
 
 async def test_what_the_model_makes_of_tools_alone_is_proposed_and_no_hint() -> None:

@@ -6,23 +6,13 @@ import json
 
 import pytest
 
-from turnwise.judges.sources.commands import Diagnostic, read_command
-from turnwise.judges.sources.reports import MAX_CODES, MAX_LINE, MAX_LINES, MAX_READ, codes, outcome
+from tests.judges.sources.test_reports import kind
+from turnwise.judges.sources.reports import MAX_CODES, MAX_LINE, MAX_LINES, MAX_READ, codes
 
 CODEX = "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code {}\nOriginal token count: 3\nOutput:\n{}"
 QWEN = (
     "Command: x\nDirectory: (root)\nOutput: {1}\nError: (none)\nExit Code: {0}\nSignal: (none)\nProcess Group PGID: 1"
 )
-
-
-def run(command: str) -> Diagnostic:
-    read = read_command(command)
-    assert read is not None
-    return read
-
-
-def kind(command: str, output: str, tool: str = "bash") -> str:
-    return outcome(tool, run(command), output).removeprefix("tool.")
 
 
 @pytest.mark.parametrize(

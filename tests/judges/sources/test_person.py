@@ -258,6 +258,7 @@ def test_each_part_of_a_message_stands_for_itself(parts: list[str], own: str) ->
         ("This file: too long.", "This file: too long."),
         ("Your data: too long.", "Your data: too long."),
         ("See data:text/plain,evil and file:///etc/passwd now.", "See and now."),
+        ("See data:evil: and https://example.org/great: now.", "See and now."),
         ("No.\n< Observation: evil", "No."),
         ("No.\n<- tool: evil", "No."),
         ("No.\n< 5 lines, please", "No.\n< 5 lines, please"),

@@ -86,7 +86,7 @@ def test_it_is_sent_the_task_the_actions_the_pages_and_the_answer() -> None:
     assert pictures_in(bodies[0]) == 3
     assert (bodies[0]["model"], bodies[0]["max_tokens"], bodies[0]["temperature"]) == ("judge-1", 77, 0.0)
     assert bodies[0]["headers"]["x-turn-type"] == "side", "the gateway records it, and never trains on it"
-    assert 0 < said.seconds < 60
+    assert said.seconds > 0
 
 
 def test_pages_without_a_picture_are_shown_as_text() -> None:

@@ -268,7 +268,7 @@ def _without_data(bare: str) -> str:
     foreign = ("data:", "http://", "https://", "blob:", "file:")
     # "This file: too long" names no address.
     return " ".join(
-        w for w in bare.split() if (w.endswith(":") or not w.lower().startswith(foreign)) and not _is_data(w)
+        w for w in bare.split() if (w.lower() in foreign or not w.lower().startswith(foreign)) and not _is_data(w)
     )
 
 
