@@ -7,7 +7,7 @@ import functools
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
 def _is_on_postgres(item: pytest.Item) -> bool:
     given: Any = getattr(item, "callspec", None)
     return given is not None and given.params.get("place") == "postgres"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Half of a character in what a test logged (hostile text is what many of them are about) ends pytest-xdist."""
+    return _whole((yield))
+
+
+def _whole(data: Any) -> Any:
+    if isinstance(data, str):
+        return data.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(data, dict):
+        return {_whole(key): _whole(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return type(data)(_whole(each) for each in data)
+    return data
 
 
 def scripted(prompt: str) -> str:
