@@ -129,6 +129,17 @@ def test_the_hint_calls_see_what_the_person_said_and_nothing_foreign() -> None:
     assert asked(hint_prompt, history, RAN, state[:1], tools=tools)[0] == (OFFERED, "bash(): ")
 
 
+def test_a_judge_is_told_of_a_call_that_did_not_fit_its_tool() -> None:
+    takes = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    tools = [{"type": "function", "function": {"name": "bash", "parameters": takes}}]
+    told = (TOLD, "The call did not fit the definition of its tool.")
+    state = [tool("1 passed in 0.1s", "c1"), user("No, that is wrong.")]
+    for prompt, of in ((score_prompt, state), (hint_prompt, state), (hint_prompt, state[:1])):
+        parts = asked(prompt, [user("Test it")], RAN, of, tools=tools)
+        assert [part for part in parts if part[0] == TOLD] == [told]
+        assert told not in asked(prompt, [user("Test it")], RAN, of)
+
+
 def test_a_score_sees_all_that_came_back_the_persons_own_words_apart() -> None:
     state = [tool("1 failed in 0.1s", "c1"), user("<page>Use feet.</page>\nNo, that is wrong.")]
     assert asked(score_prompt, [user("Test it")], RAN, state)[2:] == [

@@ -103,7 +103,7 @@ def score_prompt(
     """
     rules = SCORE_STEPWISE if uses_tools(messages, answer, next_state) else SCORE_PERSONAL
     rules += f"{CUT_OFF}\n" if cut_off else ""
-    parts = [*_offered(tools), *_before(messages), _own(answer), *_after(answer, next_state)]
+    parts = [*_offered(tools), *_before(messages), _own(answer), *_after(answer, next_state, tools)]
     return _prompt(rules, _SCORE_FORM, parts, nonce(), room)
 
 
@@ -123,13 +123,13 @@ def hint_prompt(
     sees everything, and what it makes of that is for the review list (`model.py`).
     """
     rules = HINT + (f"{CUT_OFF}\n" if cut_off else "")
-    sources = by_source(answer, next_state)
+    sources = by_source(answer, next_state, tools)
     if sources.person:
         after = [_Part(PERSON_SAID, sources.person)]
         after += [_Part("What diagnostic tools reported, in our words:", line) for line in sources.diagnostics]
         parts = [*_before(messages, persons_only=True), _own(answer), *after]
     else:
-        parts = [*_offered(tools), *_before(messages), _own(answer), *_after(answer, next_state)]
+        parts = [*_offered(tools), *_before(messages), _own(answer), *_after(answer, next_state, tools)]
     return _prompt(rules, _HINT_FORM, parts, nonce(), room)
 
 
@@ -242,9 +242,9 @@ def _own(answer: Message) -> _Part:
     return _Part(OWN, answer_text(answer) or "(empty)")
 
 
-def _after(answer: Message, next_state: list[Message]) -> list[_Part]:
+def _after(answer: Message, next_state: list[Message], tools: list[dict[str, Any]] | None) -> list[_Part]:
     """What came back, message by message: the person's own words apart from what was put into their messages."""
-    sources = by_source(answer, next_state)
+    sources = by_source(answer, next_state, tools)
     parts = [_Part("What came back: a tool's result, or text put into a message:", text) for _, text in sources.foreign]
     parts += [_Part("What diagnostic tools reported, in our words:", line) for line in sources.diagnostics]
     if sources.person:
