@@ -13,6 +13,7 @@ MAY_IMPORT_TORCH = {
     "local_engine",
     "versions",
     "pictures/sight.py",
+    "models/number_format.py",
     "bench/peer.py",
     "bench/training.py",
     "bench/beside_trl",

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from turnwise.models.number_format import AUTO, processor_format
 from turnwise.training.weights.laid_out import LEAST, laid_out
 
 WIDE = LEAST * 2
@@ -19,11 +20,13 @@ def _model(dtype: torch.dtype) -> tuple[nn.Sequential, nn.Linear]:
     return model, nn.Linear(WIDE, 1000, bias=False).to(dtype)
 
 
-@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU has no bfloat16 products")
+OURS = processor_format(AUTO)
+
+
 @pytest.mark.parametrize("rows", [1, 7, 16, 40])
 def test_they_give_what_the_plain_ones_give(rows: int) -> None:
-    model, head = _model(torch.bfloat16)
-    x = torch.randn(rows, 1, WIDE, dtype=torch.bfloat16)
+    model, head = _model(OURS)
+    x = torch.randn(rows, 1, WIDE, dtype=OURS)
     exact, exact_head = copy.deepcopy(model).float(), copy.deepcopy(head).float()
     with torch.no_grad(), laid_out(model, (head.weight, None)) as project:
         assert project is not None
@@ -35,17 +38,17 @@ def test_they_give_what_the_plain_ones_give(rows: int) -> None:
 
 
 def test_other_number_formats_and_a_full_memory_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, head = _model(torch.float32)
+    model, head = _model(torch.float64)
     with laid_out(model, (head.weight, None)) as project:
         assert project is None and not any("forward" in vars(linear) for linear in model)
-    model, head = _model(torch.bfloat16)
+    model, head = _model(OURS)
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 1000}))
     with laid_out(model, (head.weight, None)) as project:
         assert project is None and not any("forward" in vars(linear) for linear in model)
 
 
 def test_a_fault_meanwhile_leaves_the_model_as_it_was() -> None:
-    model, head = _model(torch.bfloat16)
+    model, head = _model(OURS)
     with pytest.raises(RuntimeError, match="in the middle"), laid_out(model, (head.weight, head.bias)):
         raise RuntimeError("in the middle")
     assert not any("forward" in vars(linear) for linear in model)

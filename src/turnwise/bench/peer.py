@@ -1,7 +1,7 @@
 """The peer of the engine bench, in a process of its own: `transformers.generate` on the same model and prompts.
 
-`python -m turnwise.bench.peer MODEL --adapter DIR` prints tokens/s as JSON, and leaves a random adapter in DIR, with
-which the engine's speed under an adapter is measured.
+`python -m turnwise.bench.peer MODEL --adapter DIR --dtype NAME` prints tokens/s in that number format as JSON, and
+leaves a random adapter in DIR, with which the engine's speed under an adapter is measured.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import time
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
+
+from turnwise.models.number_format import processor_format
 
 PROMPT_TOKENS = 120
 NEW_TOKENS = 96
@@ -39,8 +41,9 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--adapter", required=True)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--dtype", required=True)
     args = parser.parse_args()
-    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=processor_format(args.dtype))
     generate_speed(model, 1)
     speeds = {n: max(generate_speed(model, n) for _ in range(args.repeats)) for n in (1, 8)}
     lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)

@@ -29,10 +29,13 @@ from turnwise.net import bind
 
 def bench_engine(config: Config, repeats: int) -> BenchReport:
     """All figures of the engine. Raises TurnwiseError when a process does not start."""
+    from turnwise.models.number_format import processor_format  # with torch
+
     model = Path(resolve_model(config.model.path))
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as scratch:
-        peer = _peer(model, Path(scratch) / "adapter", repeats)
+        dtype = str(processor_format(config.engine.dtype)).removeprefix("torch.")
+        peer = _peer(model, Path(scratch) / "adapter", repeats, dtype)
         figures += _engine_figures(config, model, Path(scratch) / "adapter", peer, repeats)
         figures += _serve_figures(config, Path(scratch) / "served")
     return BenchReport(
@@ -40,13 +43,13 @@ def bench_engine(config: Config, repeats: int) -> BenchReport:
         figures=figures,
         notes=[
             f"{engine_speed.__name__.rsplit('.', 1)[-1]}: random prompts of 120 tokens, 96 new tokens, "
-            f"{config.engine.dtype}; best of {repeats}. The peer is `transformers.generate` in bfloat16, in a process "
+            f"{dtype}; best of {repeats}. The peer is `transformers.generate` in {dtype}, in a process "
             "of its own, just before.",
         ],
     )
 
 
-def _peer(model: Path, adapter: Path, repeats: int) -> dict[int, float]:
+def _peer(model: Path, adapter: Path, repeats: int, dtype: str) -> dict[int, float]:
     done = subprocess.run(
         [
             sys.executable,
@@ -58,6 +61,8 @@ def _peer(model: Path, adapter: Path, repeats: int) -> dict[int, float]:
             str(adapter),
             "--repeats",
             str(repeats),
+            "--dtype",
+            dtype,
         ],
         capture_output=True,
         text=True,

@@ -128,7 +128,11 @@ class EngineConfig(Section):
     api_key_env: str = Field(
         default="TURNWISE_ENGINE_API_KEY", description="Environment variable with the key of the server at engine.url."
     )
-    dtype: Literal["bfloat16", "float32"] = Field(default="bfloat16", description="Number format of the local engine.")
+    dtype: Literal["auto", "bfloat16", "float32"] = Field(
+        default="auto",
+        description="Number format of the local engine; 'auto' is bfloat16 where the processor has it, with half the "
+        "memory.",
+    )
     threads: int = Field(
         default=0,
         ge=0,
@@ -141,7 +145,9 @@ class EngineConfig(Section):
         ge=64,
         description="Longest prompt plus answer, in tokens; an 'upstream' has none unless it is set.",
     )
-    kv_cache_mb: int = Field(default=192, ge=16, description="Memory for keys and values, in megabytes.")
+    kv_cache_mb: int = Field(
+        default=0, ge=0, description="Memory for keys and values, in megabytes; 0: 192, and 384 where they are float32."
+    )
     priority_scheduling: bool = Field(
         default=False,
         description="Whether the 'vllm' server was started with --scheduling-policy priority: then a person's requests "

@@ -65,10 +65,12 @@ def _score(task: Path, result: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from turnwise.models.number_format import AUTO, processor_format
+
     job = json.loads(task.read_text(encoding="utf-8"))
     tokenizer = AutoTokenizer.from_pretrained(job["model"])
-    # bf16 halves the time on CPUs that have it; its rounding error averages out over thousands of tokens.
-    model = AutoModelForCausalLM.from_pretrained(job["model"], dtype=torch.bfloat16).eval()
+    # bfloat16 halves the time on CPUs that have it; its rounding error averages out over thousands of tokens.
+    model = AutoModelForCausalLM.from_pretrained(job["model"], dtype=processor_format(AUTO)).eval()
     means: dict[str, float] = {}
     with torch.inference_mode():
         for name, texts in job["groups"].items():

@@ -24,6 +24,10 @@ from turnwise.local_engine.registry import WeightsRegistry
 from turnwise.local_engine.scheduler import Scheduler
 from turnwise.local_engine.server import EngineApp, make_app
 from turnwise.loops.process import die_with_parent
+from turnwise.models.number_format import processor_format
+
+KV_CACHE_MB = 192
+"""Memory for keys and values in bfloat16, where nobody says how much; in float32 as many tokens take twice that."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -52,13 +56,14 @@ def build(args: argparse.Namespace) -> EngineApp:
     """Load the model and start the compute thread. Raises ModelError."""
     threads = args.threads or torch.get_num_threads()
     torch.set_num_threads(threads)
-    model = load(args.model, getattr(torch, args.dtype), args.max_model_len)
-    runner = model.runner
+    dtype = processor_format(args.dtype)
+    model = load(args.model, dtype, args.max_model_len)
+    runner, kv_cache_mb = model.runner, args.kv_cache_mb or KV_CACHE_MB * dtype.itemsize // 2
     max_model_len = min(args.max_model_len, runner.max_positions)
     need = rounded(max_model_len + 1) * runner.kv_shape.bytes_per_token
-    if need > args.kv_cache_mb * 2**20:
+    if need > kv_cache_mb * 2**20:
         raise ModelError(
-            f"--kv-cache-mb {args.kv_cache_mb} does not hold one request of {max_model_len} tokens; "
+            f"--kv-cache-mb {kv_cache_mb} does not hold one request of {max_model_len} tokens; "
             f"give at least {-(-need // 2**20)}, or a smaller --max-model-len"
         )
     scheduler = Scheduler(
@@ -67,7 +72,7 @@ def build(args: argparse.Namespace) -> EngineApp:
         max_num_seqs=args.max_num_seqs,
         max_queue=args.max_queue,
         max_model_len=max_model_len,
-        kv_bytes=args.kv_cache_mb * 2**20,
+        kv_bytes=kv_cache_mb * 2**20,
         threads=threads,
     )
     registry = WeightsRegistry(runner, scheduler.forget, adapters_dir=args.adapters_dir)
@@ -151,12 +156,14 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help="environment variable with the key that requests must carry; needed to listen beyond loopback",
     )
     parser.add_argument("--adapters-dir", type=Path, help="adapters are loaded from below this folder alone")
-    parser.add_argument("--dtype", choices=["bfloat16", "float32"], default="bfloat16")
+    parser.add_argument("--dtype", choices=["auto", "bfloat16", "float32"], default="auto")
     parser.add_argument("--threads", type=int, default=0, help="most CPU threads of a step; 0: all cores")
     parser.add_argument("--max-num-seqs", type=int, default=16, help="requests computed together")
     parser.add_argument("--max-queue", type=int, default=64, help="requests that may wait; more get a 429")
     parser.add_argument("--max-model-len", type=int, default=4096, help="longest prompt plus answer, in tokens")
-    parser.add_argument("--kv-cache-mb", type=int, default=512, help="memory for keys and values")
+    parser.add_argument(
+        "--kv-cache-mb", type=int, default=0, help="memory for keys and values; 0: as in engine.kv_cache_mb"
+    )
     parser.add_argument("--grace", type=float, default=5.0, help="seconds that answers in flight get at the end")
     return parser.parse_args(argv)
 

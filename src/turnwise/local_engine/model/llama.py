@@ -23,6 +23,7 @@ from turnwise.local_engine.model.checkpoint import StoredWeights
 from turnwise.local_engine.model.kv import KVShape
 from turnwise.local_engine.model.whole import WholeModel
 from turnwise.models.architectures import LEAN, LEAN_BEHIND_EYES
+from turnwise.models.number_format import native_bfloat16
 
 _STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -256,6 +257,6 @@ def _axes(config: Any, dim: int) -> Tensor:
 
 
 def _can_pack(dtype: torch.dtype) -> bool:
-    if not torch.backends.mkldnn.is_available():
-        return False
-    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if dtype == torch.float32:
+        return torch.backends.mkldnn.is_available()
+    return dtype == torch.bfloat16 and native_bfloat16()

@@ -6,6 +6,7 @@ import torch
 
 from turnwise.config import TrainConfig
 from turnwise.errors import ModelError
+from turnwise.models.number_format import AUTO, processor_format
 
 
 def pick_device(name: str) -> torch.device:
@@ -19,13 +20,10 @@ def pick_device(name: str) -> torch.device:
 def pick_dtype(name: str, device: torch.device) -> torch.dtype:
     """The base model's number format; the adapter is float32 in any case.
 
-    In bfloat16 an update takes two thirds of the time and half the memory for activations, where the processor has
-    instructions for it; elsewhere it would be emulated, and slower than float32.
+    In bfloat16 an update takes two thirds of the time and half the memory for activations, where the device has
+    instructions for it.
     """
-    if name != "auto":
-        return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
-    native = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return torch.bfloat16 if native else torch.float32
+    return torch.bfloat16 if name == AUTO and device.type != "cpu" else processor_format(name)
 
 
 def with_passes(config: TrainConfig) -> TrainConfig:

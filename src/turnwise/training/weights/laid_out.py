@@ -14,6 +14,8 @@ import psutil
 import torch
 from torch import Tensor, nn
 
+from turnwise.models.number_format import AUTO, processor_format
+
 ROWS = 16
 """The batch that the order is chosen for; any other gives the same numbers."""
 LEAST = 128
@@ -27,7 +29,8 @@ def laid_out(model: nn.Module, head: tuple[Tensor, Tensor | None]) -> Iterator[P
     """Let the model's projections use laid out copies of their weights, which must not change meanwhile.
 
     Gives the vocabulary's projection ``head`` (weight [V, H] and bias) in that form. None, and nothing is done, where
-    it would not help: on a GPU, in another number format, or where the memory for a second copy is not free.
+    it would not help: on a GPU, in another number format than the processor's, or where the memory for a second copy is
+    not free.
     """
     linears = [m for m in model.modules() if type(m) is nn.Linear and "forward" not in vars(m) and _worth_it(m.weight)]
     room = sum(m.weight.nbytes for m in linears) + head[0].nbytes
@@ -46,7 +49,7 @@ def laid_out(model: nn.Module, head: tuple[Tensor, Tensor | None]) -> Iterator[P
 def _worth_it(weight: Tensor) -> bool:
     if weight.device.type != "cpu" or min(weight.shape) < LEAST or not torch.backends.mkldnn.is_available():
         return False
-    return weight.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return weight.dtype == processor_format(AUTO)
 
 
 def _laid_out(weight: Tensor, bias: Tensor | None) -> Projection:
