@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.support.servers import wait_until
 from tests.training.tiny import make_model
@@ -22,6 +23,7 @@ from turnwise.errors import ModelError
 from turnwise.models import EMBEDDED, TABLE, fetch, pull, resolve_model
 from turnwise.models.architectures import supported_model, unsupported
 from turnwise.models.convert import converted_name, unpaired
+from turnwise.models.number_format import processor_format
 from turnwise.models.table import EmbeddedModel, WheelPart, fitting
 
 
@@ -248,6 +250,14 @@ def test_a_name_that_is_not_in_the_table_is_refused_with_those_that_are() -> Non
 )
 def test_auto_takes_the_largest_model_that_a_machine_trains_in_good_time(memory: float, cores: int, name: str) -> None:
     assert fitting(memory, cores).name == name
+
+
+@pytest.mark.parametrize(("native", "name"), [(True, "qwen2.5-coder-0.5b-instruct"), (False, EMBEDDED)])
+def test_weights_in_float32_need_twice_the_memory(native: bool, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwise.models.number_format.native_bfloat16", lambda: native)
+    assert fitting(8, 2).name == name
+    assert processor_format("auto") is (torch.bfloat16 if native else torch.float32)
+    assert fitting(16, 2).name == "qwen2.5-coder-0.5b-instruct"
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,9 @@ class EmbeddedModel:
     """A model that `turnwise pull` makes: its ``parts`` in a row are a GGUF file, which is dequantised to ``dtype``.
 
     ``embedding`` is the tensor of that file that becomes input embedding and output head alike. ``engine_gb`` and
-    ``trainer_gb`` are resident memory while it serves, and at the worst moment of an update of 8 samples; ``update_s``
-    is how long that takes on two cores (docs/models.md says how these were measured). ``wishes``: where in a prompt it
-    follows what a person wishes (docs/decisions/0014-placing.md).
+    ``trainer_gb`` are resident memory in bfloat16 while it serves, and at the worst moment of an update of 8 samples;
+    ``update_s`` is how long that takes on two cores (docs/models.md says how these were measured). ``wishes``: where in
+    a prompt it follows what a person wishes (docs/decisions/0014-placing.md).
     """
 
     name: str
@@ -79,8 +79,14 @@ class EmbeddedModel:
 
     @property
     def needs_gb(self) -> float:
-        """Memory that a machine should have to serve and train it: the other loops and the system take 2 GB."""
-        return self.engine_gb + self.trainer_gb + 2.0
+        """Memory that this machine should have to serve and train it: the other loops and the system take 2 GB.
+
+        Where it computes in float32, the engine's base and version and the trainer's base take twice as much.
+        """
+        from turnwise.models.number_format import native_bfloat16  # with torch, which takes seconds
+
+        in_bfloat16 = self.weights_mb / (1 if self.dtype == "bfloat16" else 2) / 1000
+        return self.engine_gb + self.trainer_gb + 2.0 + (0.0 if native_bfloat16() else 3 * in_bfloat16)
 
 
 _SMOLLM2 = EmbeddedModel(
