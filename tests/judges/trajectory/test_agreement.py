@@ -208,6 +208,13 @@ def test_verdicts_become_conversations_that_can_be_learned(tmp_path: Path) -> No
     assert json.loads(said.stdout)["judges"][VERIFIER]["labels"]["accuracy"] == 1.0
 
 
+def test_a_file_that_is_not_there_and_one_without_a_verdict_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    for name, words in (("gone.jsonl", "is no file"), ("empty.jsonl", "has no verdict in it")):
+        refused = CliRunner().invoke(app, ["judge", "agreement", str(tmp_path / name)])
+        assert refused.exit_code != 0 and words in str(refused.exception)
+
+
 def test_a_judge_that_sees_learns_from_the_last_screenshots(tmp_path: Path) -> None:
     shown = replace(GOOD, trail=replace(TRAIL, pages=(ShownPage("the words of it", png((9, 9, 9))),)))
     (tmp_path / "run.jsonl").write_text(f"{written_trajectory(shown)}\n")

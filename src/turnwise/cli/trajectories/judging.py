@@ -84,6 +84,8 @@ def judge_agreement(
     from turnwise.errors import DataError
     from turnwise.judges.trajectory.collecting import agreement, verdicts_in
 
+    if not file.is_file():
+        raise DataError(f"{file} is no file; `turnwise judge collect` writes one with verdicts")
     verdicts = verdicts_in(file)
     if not verdicts:
         raise DataError(f"{file} has no verdict in it; `turnwise judge collect` writes them")
