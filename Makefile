@@ -120,12 +120,16 @@ verifiers: ## install verifiers, whose tasksets agents play, in an environment o
 	  touch $(VERIFIERS)/.installed; } || echo "verifiers did not come, so the tests of its tasksets are skipped"
 
 .PHONY: test
-test: pull postgres sandbox display desktop swe browser sites openenv verifiers ## what the project promises, with the real model and real processes: under half an hour
-	$(PYTEST) -m "not slow and not long and not clients and not tinker and not attacks and not widest" -n 2
-	$(PYTEST) -m "slow and not long and not clients and not tinker and not attacks and not gate and not widest"
+test: pull postgres sandbox display desktop swe browser sites openenv verifiers ## what the project promises, with the real model and real processes: about half an hour
+	$(PYTEST) --durations=25 -m "not slow and not long and not clients and not tinker and not attacks and not widest" -n 2
+	$(PYTEST) --durations=25 tests/e2e -m "slow and not long and not clients and not tinker and not attacks and not gate and not widest"
+
+.PHONY: test-slow
+test-slow: pull postgres sandbox desktop swe browser sites ## the same of each part alone, with real models and processes: a quarter of an hour; CI runs them after `make test`
+	$(PYTEST) --durations=25 --ignore=tests/e2e -m "slow and not long and not clients and not tinker and not attacks and not gate and not widest"
 
 .PHONY: test-long
-test-long: pull postgres sandbox desktop swe browser sites ## the widest tests of the same promises, a minute or more each; CI runs them after `make test`
+test-long: pull postgres sandbox desktop swe browser sites ## the widest tests of the same promises, a minute or more each; CI runs them last
 	$(PYTEST) -m "long and not gate and not clients and not tinker and not attacks and not widest"
 
 .PHONY: test-widest
