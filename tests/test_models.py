@@ -23,8 +23,8 @@ from turnwise.errors import ModelError
 from turnwise.models import EMBEDDED, TABLE, fetch, pull, resolve_model
 from turnwise.models.architectures import supported_model, unsupported
 from turnwise.models.convert import converted_name, unpaired
-from turnwise.models.number_format import processor_format
-from turnwise.models.table import EmbeddedModel, WheelPart, fitting
+from turnwise.models.number_format import native_bfloat16, processor_format
+from turnwise.models.table import EmbeddedModel, WheelPart, fitting, has_bfloat16
 
 
 @pytest.fixture
@@ -254,10 +254,16 @@ def test_auto_takes_the_largest_model_that_a_machine_trains_in_good_time(memory:
 
 @pytest.mark.parametrize(("native", "name"), [(True, "qwen2.5-coder-0.5b-instruct"), (False, EMBEDDED)])
 def test_weights_in_float32_need_twice_the_memory(native: bool, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwise.models.table.has_bfloat16", lambda: native)
     monkeypatch.setattr("turnwise.models.number_format.native_bfloat16", lambda: native)
     assert fitting(8, 2).name == name
     assert processor_format("auto") is (torch.bfloat16 if native else torch.float32)
     assert fitting(16, 2).name == "qwen2.5-coder-0.5b-instruct"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no /proc/cpuinfo, and more memory is asked for")
+def test_what_the_processor_has_is_told_as_torch_tells_it() -> None:
+    assert has_bfloat16() == native_bfloat16()
 
 
 @pytest.mark.parametrize(

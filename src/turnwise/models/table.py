@@ -83,10 +83,8 @@ class EmbeddedModel:
 
         Where it computes in float32, the engine's base and version and the trainer's base take twice as much.
         """
-        from turnwise.models.number_format import native_bfloat16  # with torch, which takes seconds
-
         in_bfloat16 = self.weights_mb / (1 if self.dtype == "bfloat16" else 2) / 1000
-        return self.engine_gb + self.trainer_gb + 2.0 + (0.0 if native_bfloat16() else 3 * in_bfloat16)
+        return self.engine_gb + self.trainer_gb + 2.0 + (0.0 if has_bfloat16() else 3 * in_bfloat16)
 
 
 _SMOLLM2 = EmbeddedModel(
@@ -168,6 +166,23 @@ TABLE = {model.name: model for model in (_SMOLLM2, _QWEN)}
 
 EMBEDDED = _SMOLLM2.name
 """The default: the model of `serve` and of the tests."""
+
+
+def has_bfloat16() -> bool:
+    """Whether this processor computes in bfloat16, as far as that can be told without torch, which takes seconds.
+
+    `number_format` asks torch itself, and decides. Where nothing is known it is False: that asks for more memory.
+    """
+    try:
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    flags = next((line.split() for line in told.splitlines() if line.startswith(("flags", "Features"))), [])
+    return any(needed <= set(flags) for needed in _BFLOAT16_FLAGS)
+
+
+_BFLOAT16_FLAGS = ({"avx512f", "avx512bw", "avx512dq", "avx512vl"}, {"avx_ne_convert"}, {"bf16"})
+"""Of an x86 processor with AVX-512, of one with AVX2 that converts, and of an ARM one."""
 
 
 def machine() -> tuple[float, int]:
