@@ -1,8 +1,8 @@
 """The number format that a processor computes fastest in.
 
 In bfloat16 a product reads half the memory, where the processor has instructions for it (AVX-512, AMX). Elsewhere it is
-emulated: on two cores with AVX2 alone a step of 8 answers took twice to five times as long as in float32, and the
-reading of a prompt ten times (docs/models.md).
+emulated: on two cores with AVX2 alone eight answers were written in two and a half times the time of float32, and their
+prompts read in four times (docs/models.md).
 """
 
 from __future__ import annotations
