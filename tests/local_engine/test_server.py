@@ -311,7 +311,7 @@ def test_sigterm_aborts_what_takes_longer_than_the_grace(model: Path, tmp_path: 
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [(("--kv-cache-mb", "-1"), "--kv-cache-mb"), (("--model", "/nowhere"), "no model folder at /nowhere")],
+    [(("--kv-cache-mb", "0"), "--kv-cache-mb"), (("--model", "/nowhere"), "no model folder at /nowhere")],
 )
 def test_a_start_that_cannot_work_says_why(model: Path, tmp_path: Path, options: tuple[str, str], says: str) -> None:
     command = [sys.executable, "-m", "turnwise.local_engine", "--model", str(model), "--port", "0", *options]

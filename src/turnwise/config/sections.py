@@ -145,8 +145,10 @@ class EngineConfig(Section):
         ge=64,
         description="Longest prompt plus answer, in tokens; an 'upstream' has none unless it is set.",
     )
-    kv_cache_mb: int = Field(
-        default=0, ge=0, description="Memory for keys and values, in megabytes; 0: 192, and 384 where they are float32."
+    kv_cache_mb: int | None = Field(
+        default=None,
+        ge=16,
+        description="Memory for keys and values, in megabytes; unset: 192, and 384 where they are float32.",
     )
     priority_scheduling: bool = Field(
         default=False,

@@ -58,7 +58,9 @@ def build(args: argparse.Namespace) -> EngineApp:
     torch.set_num_threads(threads)
     dtype = processor_format(args.dtype)
     model = load(args.model, dtype, args.max_model_len)
-    runner, kv_cache_mb = model.runner, args.kv_cache_mb or KV_CACHE_MB * dtype.itemsize // 2
+    runner, kv_cache_mb = model.runner, args.kv_cache_mb
+    if kv_cache_mb is None:
+        kv_cache_mb = KV_CACHE_MB * dtype.itemsize // torch.bfloat16.itemsize
     max_model_len = min(args.max_model_len, runner.max_positions)
     need = rounded(max_model_len + 1) * runner.kv_shape.bytes_per_token
     if need > kv_cache_mb * 2**20:
@@ -162,7 +164,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--max-queue", type=int, default=64, help="requests that may wait; more get a 429")
     parser.add_argument("--max-model-len", type=int, default=4096, help="longest prompt plus answer, in tokens")
     parser.add_argument(
-        "--kv-cache-mb", type=int, default=0, help="memory for keys and values; 0: as in engine.kv_cache_mb"
+        "--kv-cache-mb", type=int, help=f"memory for keys and values; unset: {KV_CACHE_MB}, in float32 twice that"
     )
     parser.add_argument("--grace", type=float, default=5.0, help="seconds that answers in flight get at the end")
     return parser.parse_args(argv)

@@ -139,7 +139,8 @@ def engine_command(
         *(("--api-key-env", key_variable) if key_variable is not None else ()),
         *("--dtype", engine.dtype, "--threads", str(engine.threads)),
         *("--max-num-seqs", str(engine.max_num_seqs), "--max-queue", str(engine.max_queue)),
-        *("--max-model-len", str(engine.max_model_len), "--kv-cache-mb", str(engine.kv_cache_mb)),
+        *("--max-model-len", str(engine.max_model_len)),
+        *(("--kv-cache-mb", str(engine.kv_cache_mb)) if engine.kv_cache_mb is not None else ()),
     ]
 
 
