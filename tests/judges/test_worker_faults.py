@@ -110,7 +110,14 @@ async def test_whatever_a_turn_makes_of_the_judge_is_a_try_of_that_turn(
 # -- a fault of the machine's ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", [StatesUnavailable("the engine is busy"), ChildUnavailable("no memory")])
+MACHINE_FAULTS = [StatesUnavailable("the engine is busy"), ChildUnavailable("no memory")]
+
+
+def said_error(journal: Journal) -> str | None:
+    return (journal.status.last("judge") or ({},))[0].get("error")
+
+
+@pytest.mark.parametrize("fault", MACHINE_FAULTS)
 async def test_a_turn_waits_for_the_machine_uncounted_and_so_do_the_next_ones(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
@@ -119,15 +126,32 @@ async def test_a_turn_waits_for_the_machine_uncounted_and_so_do_the_next_ones(
     turn = add_turn(journal, "aaa", "hm")
     judge = raising(fault)
     claims = failing(journal.judging, "claim")
+    beats = failing(journal.status, "say")
     stop = asyncio.Event()
-    running = asyncio.create_task(Worker(settings(tmp_path, retry_s=0.6), journal, judge).run(stop))
-    await until(lambda: (journal.status.last("judge") or ({},))[0].get("error") == str(fault))
-    before = len(claims)
-    assert turn_row(journal, turn) == (0, None)
-    await asyncio.sleep(0.2)
+    running = asyncio.create_task(Worker(settings(tmp_path, retry_s=600), journal, judge).run(stop))
+    await until(lambda: said_error(journal) == str(fault))
+    await until(lambda: turn_row(journal, turn) == (0, None))
+    before, turns_of_the_loop = len(claims), len(beats) + 5
+    await until(lambda: len(beats) >= turns_of_the_loop)
     assert len(claims) == before, "nothing is taken meanwhile"
+    stop.set()
+    await asyncio.wait_for(running, 10)
+    assert (len(judge.calls), state(journal, turn)) == (1, TurnState.JUDGING)
+
+
+@pytest.mark.parametrize("fault", MACHINE_FAULTS)
+async def test_a_turn_is_judged_once_the_machine_can_and_the_fault_is_said_no_more(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    monkeypatch.setattr("turnwise.judges.worker.HEARTBEAT_S", 0.02)
+    turn = add_turn(journal, "aaa", "hm")
+    judge = raising(fault)
+    stop = asyncio.Event()
+    running = asyncio.create_task(Worker(settings(tmp_path, retry_s=0.05), journal, judge).run(stop))
     await until(ready(journal, turn))
-    await until(lambda: (journal.status.last("judge") or ({},))[0].get("error") is None)
+    beats = failing(journal.status, "say")
+    await until(lambda: len(beats) >= 3)
+    assert said_error(journal) is None
     stop.set()
     await asyncio.wait_for(running, 10)
     assert (len(judge.calls), turn_row(journal, turn)) == (2, (1, None))
