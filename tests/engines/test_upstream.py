@@ -167,10 +167,10 @@ async def test_silence_is_a_timeout_before_and_after_the_first_event() -> None:
 
 async def test_comments_are_signs_of_life() -> None:
     parts: list[Part] = [sse()[0]]
-    for _ in range(4):
-        parts += [b": still here\n\n", 0.2]
+    for _ in range(6):
+        parts += [b": still here\n\n", 0.4]
     async with plays([*parts, *sse(content("ok", "stop"))[1:]]) as played:
-        assert [event.text for event in await ask(played, stall_s=0.5)] == ["ok"]
+        assert [event.text for event in await ask(played, stall_s=2.0)] == ["ok"]
 
 
 @pytest.mark.parametrize("line", [b"data: {not json\n\n", b"data: []\n\n", b"data: 7\n\n", b'data: {"choices": 7}\n\n'])
