@@ -15,6 +15,7 @@ from turnwise.cli.main import app
 from turnwise.environments.base import Task
 from turnwise.environments.reports.run import MOST_BYTES, RunReport
 from turnwise.environments.rollout import Ended, Play
+from turnwise.errors import DataError
 
 
 def ended(number: int, reward: float | None, steps: int, **more: Any) -> Ended:
@@ -92,3 +93,13 @@ def test_each_run_says_where_its_report_is(tmp_path: Path, agent: str, reward: i
     assert "rollouts/one/report.md" in done.output.replace("\n", "") and f"| t | {reward} {reward} |" in page
     assert ("echo b > a" in page) == (agent == "oracle")
     assert os.getpriority(os.PRIO_PROCESS, 0) >= 10, "a run takes the processor from a person's answers"
+
+
+@needs_box
+def test_an_oracle_of_a_task_without_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"id": "t", "prompt": "Write b to a.", "expect": {"a": "b"}}))
+    asked = ["rollout", str(tmp_path / "tasks.jsonl"), "--agent", "oracle", "--home", str(tmp_path / "home")]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code != 0
+    assert isinstance(done.exception, DataError), done.output
+    assert "the task t names no commands that solve it" in str(done.exception)

@@ -320,6 +320,18 @@ def test_a_start_that_cannot_work_says_why(model: Path, tmp_path: Path, options:
     assert says in done.stderr
 
 
+@pytest.mark.parametrize(("number_format", "mib"), [("bfloat16", 192), ("float32", 384)])
+def test_as_many_tokens_are_cached_in_either_format(model: Path, tmp_path: Path, number_format: str, mib: int) -> None:
+    longer = tmp_path / "longer"
+    shutil.copytree(model, longer)
+    config = json.loads((longer / "config.json").read_text())
+    (longer / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 1_000_000}))
+    command = [sys.executable, "-m", "turnwise.local_engine", "--model", str(longer), "--port", "0"]
+    command += ["--dtype", number_format, "--max-model-len", "1000000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, f"--kv-cache-mb {mib} does not hold" in done.stderr) == (1, True), done.stderr
+
+
 def test_a_port_in_use_is_said(url: str, model: Path) -> None:
     port = url.rsplit(":", 1)[1]
     command = [sys.executable, "-m", "turnwise.local_engine", "--model", str(model), "--port", port]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 
-from turnwise.environments.base import Kind
+from turnwise.environments.base import Kind, Task
 from turnwise.errors import DataError
 
 KINDS = {
@@ -33,3 +34,9 @@ def kind_of(name: str) -> Kind:
         raise DataError(
             f"the environment {name!r} needs the package {e.name}; install it: pip install 'turnwise[{EXTRAS[name]}]'"
         ) from None
+
+
+def check_oracles(tasks: Iterable[Task]) -> None:
+    """Raises DataError where no solution of a task is known: an oracle would play it as one that does nothing."""
+    for task in tasks:
+        kind_of(task.environment).oracle(task)

@@ -233,6 +233,19 @@ def test_a_suite_is_played_and_judged(tmp_path: Path, mirror: str) -> None:
 
 
 @needs_browser
+@pytest.mark.parametrize("command", [["rollout"], ["eval", "web"]])
+def test_an_oracle_without_a_solution_is_none_that_does_nothing(tmp_path: Path, command: list[str]) -> None:
+    task = {"id": "mugs-1", "environment": "web", "prompt": "What is it?", "url": "http://a.example/", "answer": "1"}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(task))
+    more = ["--out", str(tmp_path / "out")] if command == ["eval", "web"] else []
+    asked = [*command, str(tmp_path / "tasks.jsonl"), "--agent", "oracle", "--home", str(tmp_path / "home"), *more]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code != 0
+    assert isinstance(done.exception, DataError), done.output
+    assert "mugs-1" in str(done.exception) and "turnwise tasks web --record" in str(done.exception)
+
+
+@needs_browser
 @pytest.mark.slow
 def test_without_an_answer_no_judge_is_asked(tmp_path: Path, mirror: str) -> None:
     with endpoint(lambda body: says("Verdict: SUCCESS")) as (url, bodies):

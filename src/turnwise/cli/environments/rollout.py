@@ -75,7 +75,7 @@ def rollout(
     from turnwise.cli.environments.recording import SolvedFile
     from turnwise.environments.actors import ModelActor, RecordedActor, ScriptedActor
     from turnwise.environments.curation import RecordedEpisode, curated, family_of, read_curation
-    from turnwise.environments.kinds import kind_of
+    from turnwise.environments.kinds import check_oracles, kind_of
     from turnwise.environments.programs.player import ProgramPlayer
     from turnwise.environments.programs.table import PROGRAMS
     from turnwise.environments.reports.run import RunReport
@@ -106,6 +106,8 @@ def rollout(
         ready_for_lines(save)
     for kind in sorted({task.environment for task in read}):
         kind_of(kind).check_machine(settings)
+    if agent == "oracle":
+        check_oracles(read)
     program = PROGRAMS.get(agent)
     if program is not None:
         program.places()

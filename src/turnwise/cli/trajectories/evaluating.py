@@ -57,7 +57,7 @@ def eval_web(
     from turnwise.cli.environments.outcomes import judge_of, saved_of
     from turnwise.cli.environments.progress import shown
     from turnwise.environments.actors import ModelActor, RecordedActor, ScriptedActor
-    from turnwise.environments.kinds import kind_of
+    from turnwise.environments.kinds import check_oracles, kind_of
     from turnwise.environments.rollout import Play, Rollouts
     from turnwise.environments.tasks import read_tasks
     from turnwise.environments.transcript import instructions_of
@@ -74,6 +74,8 @@ def eval_web(
     observing = Observing(read, read_config(config, home, sets), observe, agent not in SCRIPTED)
     tasks, settings = observing.tasks, observing.settings
     kind_of("web").check_machine(settings)
+    if agent == "oracle":
+        check_oracles(tasks)
     judge, gateway = judge_of(settings, tasks), None if agent in SCRIPTED else gateway_of(settings)
     shape, kept, tag = form_of(settings, form), folder / KEPT, uuid.uuid4().hex[:6]
     ours = settings.streams.web

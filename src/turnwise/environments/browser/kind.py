@@ -14,6 +14,7 @@ from turnwise.environments.browser.lines import block_of, calls_in
 from turnwise.environments.browser.web_task import View, web_task
 from turnwise.environments.failing_hosts import failing_hosts
 from turnwise.environments.sites.keepers import sites_folder
+from turnwise.errors import DataError
 
 SYSTEM = (
     "You act in a web browser to do what the user asks. In each answer call one or more tools; they are done in order, "
@@ -65,7 +66,12 @@ class WebKind:
         return calls_in(text)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        return web_task(task.data).oracle
+        if not (known := web_task(task.data).oracle):
+            raise DataError(
+                f"the task {task.id} has no recorded solution; MiniWoB++ and sites have one with "
+                "`turnwise tasks web --record`"
+            )
+        return known
 
     def instructions_in_blocks(self, task: Task) -> Instructions:
         return Instructions(SYSTEM_IN_BLOCKS.format(sees=SEES_IN_BLOCKS[web_task(task.data).observe]), ())

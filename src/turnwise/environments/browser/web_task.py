@@ -110,13 +110,13 @@ def web_task(data: Mapping[str, object]) -> WebTask:
 
 
 def _of_miniwob(data: Mapping[str, object], oracle: tuple[Action, ...]) -> WebTask:
+    if odd := sorted({"judge", "mirrors"} & set(data)):
+        raise DataError(f"a page of MiniWoB++ has a verifier and no site: leave out {odd[0]!r}")
     name, seed = data.get("miniwob"), data.get("seed", 0)
     if not isinstance(name, str) or name not in page_names():
         raise DataError(f"there is no task {str(name)[:60]!r} in MiniWoB++; `turnwise tasks web --list` shows them")
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise DataError("'seed' is a whole number")
-    if odd := sorted({"judge", "mirrors"} & set(data)):
-        raise DataError(f"a page of MiniWoB++ has a verifier and no site: leave out {odd[0]!r}")
     more: dict[str, Any] = {"oracle": oracle, "observe": _view(data)}
     return WebTask(None, (HOST,), MINIWOB_WINDOW, miniwob=name, seed=seed, **more)
 

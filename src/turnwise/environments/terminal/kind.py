@@ -12,6 +12,7 @@ from turnwise.environments.reading import fenced, function_tool
 from turnwise.environments.terminal.environment import SUBMIT, TerminalEnvironment
 from turnwise.environments.terminal.files_task import FilesTask, files_task
 from turnwise.environments.terminal.harbor.task import HarborTask, harbor_task
+from turnwise.errors import DataError
 from turnwise.sandbox.choice import Sandboxes
 
 SYSTEM = (
@@ -47,7 +48,11 @@ class TerminalKind:
         return run(fenced(text, SHELLS), text)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        return [run(command) for command in (*task_of(task.data).oracle, SUBMIT)]
+        if not (known := task_of(task.data).oracle):
+            raise DataError(
+                f"the task {task.id} names no commands that solve it; give it an oracle, or solution/solve.sh"
+            )
+        return [run(command) for command in (*known, SUBMIT)]
 
     def instructions_in_blocks(self, task: Task) -> Instructions:
         return Instructions(SYSTEM_IN_BLOCKS, ())
