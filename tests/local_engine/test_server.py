@@ -326,9 +326,9 @@ def test_as_many_tokens_are_cached_in_either_format(model: Path, tmp_path: Path,
     longer = tmp_path / "longer"
     shutil.copytree(model, longer)
     config = json.loads((longer / "config.json").read_text())
-    (longer / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 1_000_000}))
+    (longer / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 4_000_000}))
     command = [sys.executable, "-m", "turnwise.local_engine", "--model", str(longer), "--port", "0"]
-    command += ["--dtype", number_format, "--max-model-len", "1000000"]
+    command += ["--dtype", number_format, "--max-model-len", "4000000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, f"--kv-cache-mb {mib} does not hold" in done.stderr) == (1, True), done.stderr
 
