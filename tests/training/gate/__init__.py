@@ -1,0 +1,1 @@
+"""The gate: its figures by hand, its decision, and parts of a step."""

@@ -1,0 +1,243 @@
+"""What a refusal says, to the letter; and what weights make of probes: in which order, in which chunks, how often."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.training.tiny import by_the_model, plain_model, sample, shake, train_config
+from turnwise.config import GateConfig
+from turnwise.training.gate import reading
+from turnwise.training.gate.examination import BaseReader
+from turnwise.training.gate.figures import FIGURES, Measurements, decide, limit_of
+from turnwise.training.gate.probes import Probe, probe_of
+from turnwise.training.gate.reading import distances, log_likelihoods, read
+from turnwise.training.policy import Policy
+
+LIMITS = GateConfig()
+FINE = Measurements(**{f.name: getattr(LIMITS, f.limit) / 2 for f in FIGURES})
+
+
+# -- what a refusal says ----------------------------------------------------------------------------------------
+
+SMALLER = "lower train.lr, or raise gate."
+LOOK = "look at what the batch was judged by (`turnwise sessions list`), or raise gate."
+SAID = {
+    "step_kl": ("the step is 4.00 nats per token from its parent", "max_step_kl = 0.5", SMALLER),
+    "drift_kl": (
+        "the policy is 4.00 nats per token from the base model, told the hints or not",
+        "max_drift_kl = 0.8",
+        "raise train.beta_kl, or go back with `turnwise versions rollback`, or raise gate.",
+    ),
+    "nll_rise": ("well-judged answers lost 4.00 nats per token", "max_nll_rise = 0.5", SMALLER),
+    "general_rise": ("the general probe lost 4.00 nats per token", "max_general_rise = 0.5", SMALLER),
+    "answer_drift": (
+        "its answers are 4.00 nats per token less likely to the base",
+        "max_answer_drift = 0.8",
+        LOOK,
+    ),
+    "off_topic": ("its answers lost 400% of what ties them to the question", "max_off_topic = 0.85", LOOK),
+    "lost_right": ("400% of what the base model answers right it answers wrong", "max_lost_right = 0.25", LOOK),
+    "echo": ("400% more of its answers say a wish of the person back", "max_echo = 0.3", LOOK),
+    "repetition": ("400% of its 4-grams are repetitions", "max_repetition = 0.35", LOOK),
+    "length_ratio": (
+        "its answers are 4.00 times longer or shorter than all others",
+        "max_length_ratio = 2.5",
+        LOOK,
+    ),
+    "unended": ("400% more of its answers go on without an end", "max_unended = 0.5", LOOK),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_refusal_says_what_and_what_to_do(name: str) -> None:
+    said, limit, advice = SAID[name]
+    result = decide(replace(FINE, **{name: 4.0}), LIMITS)
+    assert result["reasons"] == [f"{said} (gate.{limit})"]
+    assert result["advice"] == [advice + limit.split(" ")[0]]
+    assert result["accepted"] is False and result["unmeasured"] == [] and result["held"] is False
+
+
+HOPELESS = {
+    "step_kl": None,
+    "drift_kl": None,
+    "nll_rise": 2.0,
+    "general_rise": 2.0,
+    "answer_drift": 2.0,
+    "off_topic": None,
+    "lost_right": None,
+    "echo": 2.0,
+    "repetition": 1.0,
+    "length_ratio": 2.0,
+    "unended": None,
+}
+
+
+@pytest.mark.parametrize("name", HOPELESS)
+def test_from_where_no_part_of_a_step_will_do(name: str) -> None:
+    [figure], times = [f for f in FIGURES if f.name == name], HOPELESS[name]
+    limit = getattr(LIMITS, figure.limit)
+    if times is None:
+        assert decide(replace(FINE, **{name: 1e6 * limit}), LIMITS)["hopeless"] is False
+    else:
+        assert decide(replace(FINE, **{name: times * limit}), LIMITS)["hopeless"] is False
+        assert decide(replace(FINE, **{name: times * limit * 1.001}), LIMITS)["hopeless"] is True
+
+
+def test_all_that_is_against_a_step_is_said_in_one_order() -> None:
+    m = replace(FINE, step_kl=4.0, repetition=4.0, echo=None)
+    result = decide(m, GateConfig(unmeasured="hold"))
+    assert [reason.split(" (")[0] for reason in result["reasons"]] == [
+        SAID["step_kl"][0],
+        SAID["repetition"][0],
+        "not measured: echo",
+    ]
+    assert result["reasons"][-1] == "not measured: echo (gate.unmeasured = hold)"
+    assert result["advice"][-1] == 'set gate.unmeasured = "pass"' and len(result["advice"]) == 3
+    assert (result["hopeless"], result["held"], result["unmeasured"]) == (True, False, ["echo"])
+    assert {f.name: result[f.name] for f in fields(Measurements)} == {
+        f.name: getattr(m, f.name) for f in fields(Measurements)
+    }
+
+
+def test_a_result_where_nothing_was_measured() -> None:
+    result = decide(Measurements(), LIMITS)
+    assert result["accepted"] is True and result["held"] is False and result["hopeless"] is False
+    assert result["unmeasured"] == [f.name for f in FIGURES]
+    held = decide(Measurements(), GateConfig(unmeasured="hold"))
+    assert held["accepted"] is False and held["held"] is True and len(held["reasons"]) == 1
+
+
+def test_a_limit_is_what_the_parent_had_where_that_is_more() -> None:
+    of = {f.name: f for f in FIGURES}
+    m = replace(FINE, parents_drift_kl=0.9, parents_lost_right=0.1)
+    assert limit_of(of["drift_kl"], m, LIMITS) == 0.9
+    assert limit_of(of["lost_right"], m, LIMITS) == LIMITS.max_lost_right
+    assert limit_of(of["step_kl"], m, LIMITS) == LIMITS.max_step_kl
+
+
+# -- reading ----------------------------------------------------------------------------------------------------
+
+
+def known(*numbers: int) -> list[Probe]:
+    return [probe_of(sample(n)) for n in numbers]
+
+
+def test_each_probe_is_read_in_its_place_however_they_are_put_into_passes(policy: Policy) -> None:
+    shake(policy)
+    several = [*known(3, 0, 2), replace(known(0)[0], answer_ids=[5, 6, 7]), *known(1)]
+    beats: list[int] = []
+    at_once = read(policy, several, 4096, lambda: beats.append(1))
+    assert len(beats) == 1
+    each = read(policy, several, 1, lambda: beats.append(1))
+    assert len(beats) > 2
+    assert [len(h) for h in at_once] == [len(p.answer_ids) for p in several]
+    for one, other in zip(at_once, each, strict=True):
+        assert torch.allclose(one, other, atol=1e-5) and not one.requires_grad
+    assert read(policy, [], 64, lambda: None) == []
+
+
+def test_likelihoods_are_those_of_the_whole_model_at_temperature_1(policy: Policy, tiny_dir: Any) -> None:
+    state, some = shake(policy), known(0, 1, 2)
+    hidden = read(policy, some, 64, lambda: None)
+    said = log_likelihoods(policy, hidden, some)
+    model = plain_model(tiny_dir, state, train_config())
+    for probe, tokens in zip(some, said, strict=True):
+        assert torch.allclose(tokens, by_the_model(model, probe.prompt_ids, probe.answer_ids, 1.0), atol=1e-4)
+        assert not tokens.requires_grad
+    assert log_likelihoods(policy, [], []) == []
+
+
+class Tables:
+    """A policy whose hidden states are log-probs, each moved by whose they are."""
+
+    device = "cpu"
+
+    def log_softmax(self, hidden: Tensor, temperature: Tensor, whose: str) -> Tensor:
+        assert (temperature == 1).all() and len(temperature) == len(hidden)
+        return (hidden + torch.tensor([{"policy": 0.0, "base": 0.5, "parent": 1.0}[whose], 0.0])).log_softmax(-1)
+
+    def token_logprobs(self, hidden: Tensor, temperature: Tensor, tokens: Tensor, whose: str) -> Tensor:
+        return self.log_softmax(hidden, temperature, whose)[torch.arange(len(tokens)), tokens]
+
+
+def by_hand(ours: Tensor, other: Tensor) -> float:
+    return float((ours.exp() * (ours - other)).sum(-1).mean())
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 100])
+def test_distances_are_the_same_in_chunks_of_any_size(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "HEAD_CHUNK", chunk)
+    generator = torch.Generator().manual_seed(1)
+    ours, base, parent = ([torch.randn(n, 2, generator=generator) for n in (5, 1)] for _ in range(3))
+    policy: Any = Tables()
+    found = distances(policy, ("policy", ours), [("base", base), ("parent", parent)])
+    for i in range(2):
+        one = torch.ones(len(ours[i]))
+        us, a, b = (
+            policy.log_softmax(states[i], one, whose)
+            for states, whose in ((ours, "policy"), (base, "base"), (parent, "parent"))
+        )
+        mixed = ((a.exp() + b.exp()) / 2).log()
+        assert found[i] == pytest.approx([by_hand(us, a), by_hand(us, b), by_hand(us, mixed)], abs=1e-6)
+    alone = distances(policy, ("policy", ours), [("base", base)])
+    assert [each[0] for each in alone] == pytest.approx([each[1] for each in alone], abs=1e-6), "it is its own mixture"
+
+
+def test_likelihoods_are_of_whose_states_they_are() -> None:
+    policy: Any = Tables()
+    hidden, probe = [torch.zeros(1, 2)], [Probe([1], [0], None, "turn")]
+    assert log_likelihoods(policy, hidden, probe)[0].item() == pytest.approx(math.log(0.5))
+    moved = math.log(math.exp(0.5) / (math.exp(0.5) + 1))
+    assert log_likelihoods(policy, hidden, probe, "base")[0].item() == pytest.approx(moved)
+
+
+# -- the base model, which is read once -------------------------------------------------------------------------
+
+
+def test_the_base_model_reads_only_what_it_has_not_read_and_forgets_what_is_not_asked_again(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[Probe]] = []
+
+    def counted(of: Policy, some: Sequence[Probe], tokens: int, alive: Any) -> list[Tensor]:
+        assert of is policy and tokens == 64
+        asked.append(list(some))
+        alive()
+        return read(of, some, tokens, alive)
+
+    inside: list[bool] = []
+    reference = policy.reference
+
+    @contextmanager
+    def as_base() -> Iterator[None]:
+        inside.append(True)
+        with reference():
+            yield
+
+    monkeypatch.setattr(policy, "reference", as_base)
+    monkeypatch.setattr("turnwise.training.gate.examination.read", counted)
+    base, beats = BaseReader(policy, 64), []
+    alive = lambda: beats.append(1)  # noqa: E731
+    plain = read(policy, known(0, 1, 2), 64, lambda: None)
+    shake(policy)
+    first = base.read(known(0, 1), alive)
+    again = base.read([*known(2, 0)], alive)
+    assert asked == [known(0, 1), known(2)] and inside == [True, True]
+    assert base.read(known(1), alive)[0] is first[1] and len(asked) == 2
+    for found, of in ((first[0], 0), (first[1], 1), (again[0], 2), (again[1], 0)):
+        assert torch.allclose(found, plain[of], atol=1e-5), "it is the base model that reads"
+    other = replace(known(0)[0], answer_ids=[1, 2])
+    assert len(base.read([other], alive)[0]) == 2, "another answer to the same prompt is another probe"
+    base.keep_only(known(1))
+    assert base.read(known(1), alive)[0] is first[1]
+    base.read(known(0), alive)
+    assert asked[-1] == known(0)
+    assert beats and base.right is None
