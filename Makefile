@@ -213,7 +213,8 @@ mutate: install ## change training/ and judges/ a line at a time: does a test no
 	@# it finds torch and all else in the project's own environment, and turnwise in its folder of mutants
 	@$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' \
 	  > "$$($(MUTATE)/bin/python -c 'import site; print(site.getsitepackages()[0])')/turnwise-tools.pth"
-	@# programs that the tests start find the changed turnwise by PYTHONPATH
+	@# programs that the tests start find the changed turnwise by PYTHONPATH; a folder that is not there yet is never looked into again
+	@mkdir -p mutants/src
 	PYTHONPATH=$(CURDIR)/mutants/src OMP_NUM_THREADS=1 $(MUTATE)/bin/mutmut run $(if $(ONLY),'$(ONLY)')
 	@$(MUTATE)/bin/mutmut results
 
