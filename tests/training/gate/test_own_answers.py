@@ -236,6 +236,8 @@ def test_what_the_hints_cost_the_base_model_is_asked_for_only_beyond_the_limit()
     assert better == (0.5, 0.0, ["base", "policy", "told verse"]), "more than the base model's is not asked for"
     none = lost_right({"base": 10, "told verse": 0, "policy": 0}, tellings=[["verse"]])
     assert none[0] == 1.0
+    one = lost_right({"base": 10, "told verse": 1, "policy": 1}, tellings=[["verse"]])
+    assert one[0] == 0.0, "of one that it answers right, one is left"
 
 
 def test_what_the_parent_had_lost_is_asked_for_only_beyond_the_limit() -> None:

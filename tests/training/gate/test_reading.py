@@ -14,8 +14,10 @@ from torch import Tensor
 
 from tests.training.tiny import by_the_model, plain_model, sample, shake, train_config
 from turnwise.config import GateConfig
+from turnwise.training.asking import GivenAnswer
 from turnwise.training.gate import reading
-from turnwise.training.gate.examination import BaseReader
+from turnwise.training.gate.answers import Material
+from turnwise.training.gate.examination import BaseReader, Examination
 from turnwise.training.gate.figures import FIGURES, Measurements, decide, limit_of
 from turnwise.training.gate.probes import Probe, probe_of
 from turnwise.training.gate.reading import distances, log_likelihoods, read
@@ -241,3 +243,67 @@ def test_the_base_model_reads_only_what_it_has_not_read_and_forgets_what_is_not_
     base.read(known(0), alive)
     assert asked[-1] == known(0)
     assert beats and base.right is None
+
+
+# -- the examination of weights ---------------------------------------------------------------------------------
+
+
+def examined(policy: Policy, parent: Any, of: Material, **more: Any) -> Examination:
+    train, config = train_config(seed=11), GateConfig(answer_tokens=40, answers_s=7.0)
+    return Examination(policy, BaseReader(policy, 64), parent, of, train, config, more.pop("alive", print), 321)
+
+
+def test_answers_are_asked_for_as_the_settings_say_and_of_whom_they_are_to_be(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, parent = policy.state(), shake(policy, seed=1)
+    ours = shake(policy, seed=2)
+    asked: list[dict[str, Any]] = []
+    weights: list[dict[str, Tensor]] = []
+    within: list[bool] = []
+    reference = policy.reference
+
+    @contextmanager
+    def as_base() -> Iterator[None]:
+        within.append(True)
+        with reference():
+            yield
+        within.pop()
+
+    def answered(of: Policy, prompts: Any, longest: int, seed: int, **more: Any) -> list[GivenAnswer]:
+        assert of is policy and prompts == [p.prompt_ids for p in known(0, 1)]
+        asked.append({"longest": longest, "seed": seed, "base": bool(within), **more})
+        weights.append(policy.state())
+        return []
+
+    monkeypatch.setattr(policy, "reference", as_base)
+    monkeypatch.setattr("turnwise.training.gate.examination.sample_answers", answered)
+    look = examined(policy, parent, Material([], [], known(0, 1), [], []), alive=print)
+    assert look._sample(known(0, 1)) == []
+    look._sample(known(0, 1), "parent")
+    look._sample(known(0, 1), "base", greedy=True)
+    each = {"seed": 11, "time_s": 7.0, "alive": print, "at_once": 321}
+    assert asked == [
+        {"longest": 40, "temperature": 1.0, "base": False, **each},
+        {"longest": 40, "temperature": 1.0, "base": False, **each},
+        {"longest": 64, "temperature": 0.0, "base": True, **each},
+    ]
+    for seen, expected in zip(weights, (ours, parent, ours), strict=True):
+        assert all(torch.equal(seen[name], expected[name]) for name in base)
+    assert all(torch.equal(policy.state()[name], ours[name]) for name in base)
+
+
+def test_what_is_general_and_what_a_person_judged_well_are_two_figures(policy: Policy) -> None:
+    parent = shake(policy, seed=1)
+    general, turns = known(0, 1, 2), known(3, 4)
+    shake(policy, seed=2, size=0.2)
+    both = examined(policy, parent, Material(general, turns, [], [], [])).at_known_answers()
+    alone = examined(policy, parent, Material(general, [], [], [], [])).at_known_answers()
+    other = examined(policy, parent, Material([], turns, [], [], [])).at_known_answers()
+    assert both.general_rise == pytest.approx(alone.general_rise, abs=1e-5) and alone.nll_rise is None
+    assert both.nll_rise == pytest.approx(other.nll_rise, abs=1e-5) and other.general_rise is None
+    assert both.general_rise != pytest.approx(both.nll_rise, abs=1e-3)
+    for name in ("step_kl", "drift_kl", "parents_drift_kl"):
+        mixed = (3 * getattr(alone, name) + 2 * getattr(other, name)) / 5
+        assert getattr(both, name) == pytest.approx(mixed, abs=1e-5)
+    assert examined(policy, parent, Material([], [], [], [], [])).at_known_answers() == Measurements()
