@@ -227,7 +227,10 @@ def test_the_base_model_reads_only_what_it_has_not_read_and_forgets_what_is_not_
     monkeypatch.setattr(policy, "reference", as_base)
     monkeypatch.setattr("turnwise.training.gate.examination.read", counted)
     base, beats = BaseReader(policy, 64), []
-    alive = lambda: beats.append(1)  # noqa: E731
+
+    def alive() -> None:
+        beats.append(1)
+
     plain = read(policy, known(0, 1, 2), 64, lambda: None)
     shake(policy)
     first = base.read(known(0, 1), alive)
@@ -307,3 +310,30 @@ def test_what_is_general_and_what_a_person_judged_well_are_two_figures(policy: P
         mixed = (3 * getattr(alone, name) + 2 * getattr(other, name)) / 5
         assert getattr(both, name) == pytest.approx(mixed, abs=1e-5)
     assert examined(policy, parent, Material([], [], [], [], [])).at_known_answers() == Measurements()
+
+
+def kl_of(model: Any, other: Any, probe: Probe) -> float:
+    """KL(model ‖ other) in nats per token of an answer, by the plain models."""
+    with torch.no_grad():
+        tables = [m(input_ids=torch.tensor([probe.prompt_ids + probe.answer_ids])).logits[0] for m in (model, other)]
+    ours, theirs = (t[len(probe.prompt_ids) - 1 : -1].log_softmax(-1) for t in tables)
+    return by_hand(ours, theirs)
+
+
+def test_distances_are_those_of_whole_models_whatever_is_trained(both_weights: str, tiny_dir: Any) -> None:
+    """Each with its own head: where every weight is trained, parent, base and candidate have three."""
+    policy = Policy(tiny_dir, train_config())
+    parent = shake(policy, seed=1)
+    generator = torch.Generator().manual_seed(2)
+    ours = {name: t + 0.05 * torch.randn(t.shape, generator=generator) for name, t in parent.items()}
+    policy.load(ours)
+    m = examined(policy, parent, Material([], known(0, 1, 2), [], [], [])).at_known_answers()
+    candidate, before, base = (plain_model(tiny_dir, state, train_config()) for state in (ours, parent, None))
+    expected = {
+        "step_kl": [kl_of(candidate, before, p) for p in known(0, 1, 2)],
+        "drift_kl": [kl_of(candidate, base, p) for p in known(0, 1, 2)],
+        "parents_drift_kl": [kl_of(before, base, p) for p in known(0, 1, 2)],
+    }
+    for name, each in expected.items():
+        assert getattr(m, name) == pytest.approx(sum(each) / 3, rel=1e-3), name
+    assert min(map(min, expected.values())) > 0.001
