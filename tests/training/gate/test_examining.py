@@ -49,8 +49,8 @@ class Played:
         self.policy = Weights()
         self.gate = Gate(self.policy, "/nowhere", train_config(microbatch_tokens=512), LIMITS)  # type: ignore[arg-type]
         self.gate.__dict__ |= {"_general": [], "_questions": []}
-        self.kept: list[Any] = []
-        self.gate._base.keep_only = self.kept.append  # type: ignore[method-assign]
+        self.forgot: list[float] = []
+        self.gate._base.forget_others = self._forgets  # type: ignore[method-assign]
         self.made: list[tuple[Any, ...]] = []
         self.thorough: list[bool] = []
         left = iter(results)
@@ -72,6 +72,9 @@ class Played:
         monkeypatch.setattr(gate, "look", looked)
         self.ticks: list[tuple[str, int, int]] = []
 
+    def _forgets(self) -> None:
+        self.forgot.append(float(self.policy.now["w"]))
+
     def examine(self, parent: Any = None, **more: Any) -> dict[str, Any]:
         of_batch = batch([sample(1, hint="shorter, please")])
         turns = [sample(n) for n in range(2, 5)]
@@ -88,8 +91,7 @@ def test_the_whole_step_is_left_where_it_passes(monkeypatch: pytest.MonkeyPatch)
     assert result == said(True, n=1) | {"probes": 3, "general": 0, "answers": 3, "alpha": 1.0}
     assert played.policy.loaded == [9.0] and played.thorough == [True]
     assert played.ticks == [("gate", 0, 4)]
-    [known] = played.kept
-    assert [p.prompt_ids for p in known] == [sample(n).prompt_ids for n in range(2, 5)]
+    assert len(played.forgot) == 1
 
 
 def test_smaller_parts_are_tried_until_one_passes_and_why_not_all_is_kept(
@@ -101,14 +103,14 @@ def test_smaller_parts_are_tried_until_one_passes_and_why_not_all_is_kept(
     assert played.policy.loaded == [9.0, 5.0, 3.0] and float(played.policy.now["w"]) == 3.0
     assert played.thorough == [True, False, False]
     assert played.ticks == [("gate", 0, 4), ("gate", 1, 4), ("gate", 2, 4)]
-    assert len(played.made) == 1 and len(played.kept) == 1
+    assert len(played.made) == 1 and len(played.forgot) == 1
 
 
 def test_of_a_step_of_which_no_part_passes_the_first_result_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch, *[said(False, n=n) for n in range(4)])
     result = played.examine({"w": torch.tensor([5.0])})
     assert result == said(False, n=0) | {"probes": 3, "general": 0, "answers": 3, "alpha": 0.0}
-    assert played.policy.loaded == [9.0, 7.0, 6.0, 5.5, 9.0] and len(played.kept) == 1
+    assert played.policy.loaded == [9.0, 7.0, 6.0, 5.5, 9.0] and len(played.forgot) == 1
     assert PARTS == (1.0, 0.5, 0.25, 0.125)
 
 
@@ -116,7 +118,7 @@ def test_of_a_step_of_which_no_part_passes_the_first_result_stands(monkeypatch: 
 def test_what_no_part_can_mend_is_not_tried_in_parts(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     played = Played(monkeypatch, said(False, **{why: True}))
     assert played.examine()["alpha"] == 0.0
-    assert played.policy.loaded == [9.0, 9.0] and len(played.kept) == 1
+    assert played.policy.loaded == [9.0, 9.0] and len(played.forgot) == 1
 
 
 def test_only_the_whole_step_says_that_there_is_no_hope(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +131,7 @@ def test_a_full_memory_leaves_the_whole_step_to_be_examined_again(monkeypatch: p
     played = Played(monkeypatch, *[said(False)] * parts, torch.OutOfMemoryError("full"))
     with pytest.raises(torch.OutOfMemoryError):
         played.examine()
-    assert float(played.policy.now["w"]) == 9.0 and played.kept == []
+    assert float(played.policy.now["w"]) == 9.0 and played.forgot == []
 
 
 def test_what_the_examination_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,8 +321,8 @@ def test_a_hint_is_read_at_its_place() -> None:
     assert replace(plain, hint_at=None).told(["be brief"], Letters()).prompt_ids == [1, 2, 3]  # type: ignore[arg-type]
 
 
-def test_without_turns_that_are_set_aside_nothing_is_kept_for_later_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_turns_that_are_set_aside_there_is_an_examination_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch, said(True))
     played.gate.examine(None, batch([sample(1)]), [], [], no_tick)
     [(_, _, parent, *_)] = played.made
-    assert parent is None and played.kept == [[]]
+    assert parent is None and len(played.forgot) == 1

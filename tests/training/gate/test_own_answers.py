@@ -116,12 +116,13 @@ def drifting(likes: dict[tuple[bool, str], float]) -> Callable[[str, str], float
 def test_drift_is_from_the_base_told_or_not_whichever_finds_an_answer_likelier() -> None:
     likes = drifting({(False, "a"): -3.0, (False, "b"): -2.5, (True, "a"): -4.0, (True, "b"): -2.25})
     script = Script({"policy": [given("a", -1.0), given("b", -2.0)]}, likes=likes)
-    look = Scripted(script, material(tellings=[["brief"]]), max_answer_drift=50.0)
-    own, to_base, drift = look._drift_of(script.answers["policy"] or [])
+    look = Scripted(script, material(tellings=[["brief"]], recorded=[[5]]), max_answer_drift=50.0)
+    answers = script.answers["policy"] or []
+    own = look._given(answers)
     assert [TOKENIZER.decode(p.answer_ids) for p in own] == ["a", "b"]
     assert [p.prompt_ids for p in own] == [p.prompt_ids for p in ASKED]
-    assert to_base == [[-3.0, -2.5], [-4.0, -2.25]]
-    assert drift == pytest.approx((2.0 + 0.25) / 2)
+    assert look._drift_of(answers, own, [-3.0, -2.5]) == pytest.approx((2.0 + 0.25) / 2)
+    assert look.at_its_answers(Measurements()).answer_drift == pytest.approx((2.0 + 0.25) / 2)
 
 
 def parents_drift(of_base: bool, parent: list[GivenAnswer] | None, most: float) -> tuple[float | None, float, Script]:

@@ -241,11 +241,72 @@ def test_the_base_model_reads_only_what_it_has_not_read_and_forgets_what_is_not_
         assert torch.allclose(found, plain[of], atol=1e-5), "it is the base model that reads"
     other = replace(known(0)[0], answer_ids=[1, 2])
     assert len(base.read([other], alive)[0]) == 2, "another answer to the same prompt is another probe"
-    base.keep_only(known(1))
+    base.forget_others()
+    assert base.read(known(1), alive)[0] is first[1], "what was asked for since the start is kept"
+    base.forget_others()
     assert base.read(known(1), alive)[0] is first[1]
     base.read(known(0), alive)
-    assert asked[-1] == known(0)
+    assert asked[-1] == known(0), "what was not asked for between two calls is forgotten"
     assert beats and base.right is None
+
+
+def test_what_is_known_is_read_by_the_base_model_once_for_all_updates(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Distances, likelihoods and ties of good answers need no second look; what was answered just now does."""
+    reads: list[tuple[bool, list[Probe]]] = []
+    within: list[bool] = []
+    reference = policy.reference
+
+    @contextmanager
+    def as_base() -> Iterator[None]:
+        within.append(True)
+        with reference():
+            yield
+        within.pop()
+
+    def counted(of: Policy, some: Sequence[Probe], tokens: int, alive: Any) -> list[Tensor]:
+        reads.append((bool(within), list(some)))
+        return read(of, some, tokens, alive)
+
+    monkeypatch.setattr(policy, "reference", as_base)
+    monkeypatch.setattr("turnwise.training.gate.examination.read", counted)
+    parent = shake(policy, seed=1)
+    shake(policy, seed=2)
+    of = Material(known(0, 1, 2), known(3), known(4, 5), [], [["shorter, please"]])
+    base = BaseReader(policy, 64)
+
+    def figures() -> Measurements:
+        reads.clear()
+        look = Examination(policy, base, parent, of, train_config(), GateConfig(answer_tokens=16), lambda: None)
+        m = look.at_its_answers(look.at_known_answers())
+        base.forget_others()
+        return m
+
+    first = figures()
+    told = [p.told(["shorter, please"], policy.tokenizer) for p in of.known]
+    good = [*of.turns, of.general[0]]
+    tied = [replace(good[0], prompt_ids=good[1].prompt_ids), replace(good[1], prompt_ids=good[0].prompt_ids)]
+    assert [some for by_base, some in reads if by_base][:3] == [of.known, told, tied]
+    again = figures()
+    assert again == first
+    answered = [[p.prompt_ids for p in some] for by_base, some in reads if by_base]
+    own = [p.prompt_ids for p in of.asked]
+    tie = [own] if first.off_topic is None else [[*own, own[1], own[0]]]
+    assert answered == [*tie, [p.told(["shorter, please"], policy.tokenizer).prompt_ids for p in of.asked]]
+
+
+def test_how_likely_known_answers_are_to_the_base_model_is_as_if_it_read_them_now(
+    both_weights: str, tiny_dir: Any
+) -> None:
+    policy = Policy(tiny_dir, train_config())
+    shake(policy, seed=2, size=0.2)
+    look = examined(policy, None, Material([], [], [], [], []))
+    said = look._known_to_base(known(0, 1, 2))
+    assert said == pytest.approx(look._to_base(known(0, 1, 2)), abs=1e-5)
+    model = plain_model(tiny_dir, None, train_config())
+    by_plain = [by_the_model(model, p.prompt_ids, p.answer_ids, 1.0).mean().item() for p in known(0, 1, 2)]
+    assert said == pytest.approx(by_plain, abs=1e-4)
 
 
 # -- the examination of weights ---------------------------------------------------------------------------------

@@ -74,6 +74,10 @@ class OwnAnswers:
         """For each answer, the mean log-prob of its tokens to the base model."""
         raise NotImplementedError
 
+    def _known_to_base(self, probes: Sequence[Probe]) -> list[float]:
+        """The same of answers that later examinations ask of as well."""
+        return self._to_base(probes)
+
     def _told(self, probes: Sequence[Probe]) -> list[list[Probe]]:
         """The probes as they are, and with the hints in their prompts, once for each telling."""
         return [list(probes), *([p.told(hints, self._tokenizer) for p in probes] for hints in self._material.tellings)]
@@ -84,7 +88,10 @@ class OwnAnswers:
         answers = self._sample(asked) if asked else None
         if not answers:
             return m
-        own, to_base, drift = self._drift_of(answers)
+        own = self._given(answers)
+        swapped = behind_others(own) if len(own) > 1 and self._usual_tie is not None else []
+        said = self._to_base([*own, *swapped])  # in one reading, since each question is there twice
+        drift = self._drift_of(answers, own, said[: len(own)])
         beyond = drift > self._gate.max_answer_drift
         lost = self._lost_right("policy")
         wrong = lost is not None and lost > self._gate.max_lost_right
@@ -92,7 +99,7 @@ class OwnAnswers:
             m,
             answer_drift=drift,
             parents_answer_drift=self._parents_answer_drift if beyond else 0.0,
-            off_topic=self._off_topic(own, to_base[0]),
+            off_topic=self._off_topic(said) if swapped else None,
             lost_right=lost,
             parents_lost_right=self._parents_lost_right if wrong else 0.0,
             echo=self._echo(answers),
@@ -101,43 +108,38 @@ class OwnAnswers:
             unended=self._unended(answers),
         )
 
-    def _drift_of(self, answers: Sequence[GivenAnswer]) -> tuple[list[Probe], list[list[float]], float]:
-        """The answers as probes, what the base model, told or not, makes of them, and how far they are from it."""
-        own = [replace(p, answer_ids=a.ids) for p, a in zip(self._material.asked, answers, strict=True)]
-        to_base = [self._to_base(probes) for probes in self._told(own)]
+    def _given(self, answers: Sequence[GivenAnswer]) -> list[Probe]:
+        """The answers behind the prompts that they were given to."""
+        return [replace(p, answer_ids=a.ids) for p, a in zip(self._material.asked, answers, strict=True)]
+
+    def _drift_of(self, answers: Sequence[GivenAnswer], own: Sequence[Probe], said: Sequence[float]) -> float:
+        """How far answers are from the base model, told or not. ``own``: as probes; ``said``: how likely they are to it
+        untold."""
+        to_base = [said, *(self._to_base(probes) for probes in self._told(own)[1:])]
         nearest = [max(each) for each in zip(*to_base, strict=True)]
-        return own, to_base, mean_of([mean_of(a.logprobs) - s for a, s in zip(answers, nearest, strict=True)])
+        return mean_of([mean_of(a.logprobs) - s for a, s in zip(answers, nearest, strict=True)])
 
     @cached_property
     def _parents_answer_drift(self) -> float:
         """The same of the parent's own answers; 0 where it is the base model, or had no time."""
-        if self._of_base:
+        answers = None if self._of_base else self._sample(self._material.asked, "parent")
+        if not answers:
             return 0.0
-        answers = self._sample(self._material.asked, "parent")
-        return self._drift_of(answers)[2] if answers else 0.0
+        own = self._given(answers)
+        return self._drift_of(answers, own, self._to_base(own))
 
-    def _off_topic(self, own: Sequence[Probe], said: Sequence[float]) -> float | None:
+    def _off_topic(self, said: Sequence[float]) -> float:
         """1 − how much the answers are tied to their questions, over how much good answers are."""
-        known = self._usual_tie
-        return None if known is None or len(own) < 2 else max(0.0, 1 - self._tie(own, said) / known)
-
-    def _tie(self, probes: Sequence[Probe], said: Sequence[float]) -> float:
-        """By how much the base model finds answers more likely behind their own questions than behind another's.
-
-        Of refusals, praise and word salad it is near 0: they would do for any question. ``said`` is how likely they are
-        behind their own.
-        """
-        turned = [*probes[1:], probes[0]]
-        others = [replace(p, prompt_ids=other.prompt_ids) for p, other in zip(probes, turned, strict=True)]
-        return mean_of([mine - other for mine, other in zip(said, self._to_base(others), strict=True)])
+        assert self._usual_tie is not None
+        return max(0.0, 1 - tie_of(said) / self._usual_tie)
 
     @cached_property
     def _usual_tie(self) -> float | None:
-        """The same of answers that are known to be good."""
+        """How much answers that are known to be good are tied to their questions; None where too few are, or not."""
         known = [*self._material.turns, *self._material.general[::3]]
         if len(known) < 2:
             return None
-        tie = self._tie(known, self._to_base(known))
+        tie = tie_of(self._known_to_base([*known, *behind_others(known)]))
         return tie if tie > 0 else None
 
     # -- what is right ------------------------------------------------------------------------------------------
@@ -236,6 +238,22 @@ def choose_asked(turns: Sequence[Probe], batch: Sequence[Probe], general: Sequen
     left = count - len(chosen)
     every = max(1, len(general) // left) if left > 0 else 1
     return [*chosen, *general[::every][: max(0, left)]][:count]
+
+
+def behind_others(probes: Sequence[Probe]) -> list[Probe]:
+    """Each answer behind the question of the next one."""
+    turned = [*probes[1:], *probes[:1]]
+    return [replace(p, prompt_ids=other.prompt_ids) for p, other in zip(probes, turned, strict=True)]
+
+
+def tie_of(said: Sequence[float]) -> float:
+    """By how much the base model finds answers more likely behind their own questions than behind another's.
+
+    Of refusals, praise and word salad it is near 0: they would do for any question. ``said`` is how likely they are
+    behind their own, and then, as many again, `behind_others`.
+    """
+    half = len(said) // 2
+    return mean_of([mine - other for mine, other in zip(said[:half], said[half:], strict=True)])
 
 
 def rises(said: Sequence[float], parents: Sequence[float], bases: Sequence[Sequence[float]]) -> list[float]:

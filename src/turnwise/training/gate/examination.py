@@ -34,12 +34,13 @@ _Key = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class BaseReader:
-    """What the base model makes of probes: it never changes, so it is kept from update to update."""
+    """What the base model makes of probes: it never changes, so it is kept while each update asks for it."""
 
     def __init__(self, policy: Policy, microbatch_tokens: int) -> None:
         self._policy = policy
         self.microbatch_tokens = microbatch_tokens
         self._kept: dict[_Key, Tensor] = {}
+        self._asked: set[_Key] = set()
         self.right: int | None = None
         """How many of the known questions it answers right, once it was asked."""
 
@@ -49,12 +50,13 @@ class BaseReader:
         with self._policy.reference():
             found = read(self._policy, missing, self.microbatch_tokens, alive) if missing else []
         self._kept |= {_key(p): hidden for p, hidden in zip(missing, found, strict=True)}
+        self._asked |= {_key(p) for p in probes}
         return [self._kept[_key(p)] for p in probes]
 
-    def keep_only(self, probes: Sequence[Probe]) -> None:
-        """Forget what no later update asks for again."""
-        keys = {_key(p) for p in probes}
-        self._kept = {key: hidden for key, hidden in self._kept.items() if key in keys}
+    def forget_others(self) -> None:
+        """Forget what was not asked for since the last call of this: most is asked for at each update."""
+        self._kept = {key: hidden for key, hidden in self._kept.items() if key in self._asked}
+        self._asked = set()
 
 
 class Examination(OwnAnswers):
@@ -171,6 +173,10 @@ class Examination(OwnAnswers):
         with self._policy.reference():
             hidden = read(self._policy, probes, self._train.microbatch_tokens, self._alive)
             return [said.mean().item() for said in log_likelihoods(self._policy, hidden, probes)]
+
+    def _known_to_base(self, probes: Sequence[Probe]) -> list[float]:
+        hidden = self._reader.read(probes, self._alive)
+        return [said.mean().item() for said in log_likelihoods(self._policy, hidden, probes, "base")]
 
 
 def _key(probe: Probe) -> _Key:

@@ -82,7 +82,7 @@ class Gate:
                 policy.load(whole)
                 raise
             if result["accepted"]:
-                self._base.keep_only(material.known)
+                self._base.forget_others()
                 cut = {} if first is None else {"whole": first}
                 return result | about | cut | {"alpha": alpha}
             first = first or result
@@ -90,7 +90,7 @@ class Gate:
             if first["hopeless"] or first["held"]:
                 break
         policy.load(whole)
-        self._base.keep_only(material.known)
+        self._base.forget_others()
         assert first is not None
         return first | about | {"alpha": 0.0}
 
