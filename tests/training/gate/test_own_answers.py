@@ -270,7 +270,13 @@ def test_lengths_are_beside_recorded_ones_and_others_answer_only_if_needed() -> 
     assert length_ratio([8, 8], [4, 4]) == (2.0, []), "at its limit it is not beyond it"
     assert length_ratio([9, 9], [4, 4], base=[9, 9]) == (1.0, ["base"])
     assert length_ratio([9, 9], [4, 4], base=[6, 6]) == (1.5, ["base"])
-    assert length_ratio([1, 1], [9, 9], base=[3, 3], told_brief=[1, 1]) == (1.0, ["base", "told brief"])
+    assert length_ratio([1, 1], [9, 9], base=[3, 3], told_brief=[3, 3]) == (3.0, ["told brief", "base"])
+    told = ["told brief"]
+    assert length_ratio([1, 1], [9, 9], base=[3, 3], told_brief=[2, 2]) == (2.0, told), "whoever explains it is enough"
+    assert length_ratio([9, 9], [4, 4], told_brief=[1], of_base=False, base=[2], parent=[9]) == (
+        1.0,
+        [*told, "base", "parent"],
+    )
     assert length_ratio([9, 9], [4, 4], of_base=False, base=[4], parent=[9]) == (1.0, ["base", "parent"])
     assert length_ratio([9, 9], [4, 4], base=None) == (2.25, ["base"])
     assert length_ratio([9, 9], [], base=[6, 6]) == (1.5, ["base"])
@@ -302,11 +308,12 @@ def echo(ours: list[str], most: float, **others: list[str]) -> tuple[float, list
 
 
 def test_echoes_count_beyond_those_of_others_who_answer_only_if_needed() -> None:
-    both = ["base", f"told {WISH}"]
+    told = f"told {WISH}"
     assert echo([BACK, PLAIN], 0.5) == (0.5, [])
-    assert echo([BACK, PLAIN], 0.4, base=[PLAIN]) == (0.5, both)
-    assert echo([BACK, PLAIN], 0.4, base=[PLAIN], told=[BACK, PLAIN, PLAIN, PLAIN]) == (0.25, both)
-    assert echo([BACK, PLAIN], 0.4, base=[PLAIN], told=[BACK]) == (0.0, both)
+    assert echo([BACK, PLAIN], 0.4, base=[PLAIN]) == (0.5, [told, "base"])
+    assert echo([BACK, PLAIN], 0.4, base=[BACK, PLAIN, PLAIN, PLAIN], told=[PLAIN]) == (0.25, [told, "base"])
+    assert echo([BACK, PLAIN], 0.4, base=[PLAIN], told=[BACK, PLAIN, PLAIN, PLAIN]) == (0.25, [told])
+    assert echo([BACK, PLAIN], 0.4, base=[PLAIN], told=[BACK]) == (0.0, [told])
 
 
 def test_where_nobody_else_has_time_echoes_count_whole() -> None:
@@ -339,15 +346,15 @@ def test_answers_without_an_end_count_beyond_those_of_others_who_answer_only_if_
     assert unended(ours, [longer_with_an_end, ended]) == (0.0, [])
 
 
-def test_others_are_the_base_as_it_is_and_told_in_each_way_and_a_parent_that_is_another() -> None:
+def test_others_are_the_base_told_in_each_way_and_as_it_is_and_a_parent_that_is_another() -> None:
     a, b, c = [given("a")], [given("b")], [given("c")]
     script = Script({"base": a, "told brief verse": None, "told brief": b, "parent": c})
     of = material(tellings=[["brief", "verse"], ["brief"]])
     look = Scripted(script, of, of_base=False)
-    assert look._others == [a, b, c]
-    assert script.asked == ["base", "told brief verse", "told brief", "parent"]
-    assert look._others is look._others
-    assert Scripted(script, of)._others == [a, b]
+    assert next(look._others()) == b and script.asked == ["told brief verse", "told brief"]
+    assert list(look._others()) == [b, a, c] == list(look._others())
+    assert script.asked == ["told brief verse", "told brief", "base", "parent"], "each once, also who had no time"
+    assert list(Scripted(script, of)._others()) == [b, a]
 
 
 # -- small ones -------------------------------------------------------------------------------------------------

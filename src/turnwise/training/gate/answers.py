@@ -6,9 +6,10 @@ model. What belongs to others than the candidate is taken once, and only where i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 from tokenizers import Tokenizer
 from torch import Tensor
@@ -58,6 +59,7 @@ class OwnAnswers:
     ) -> None:
         self._material, self._gate = material, gate
         self._tokenizer, self._ends, self._of_base = tokenizer, ends, of_base
+        self._answered: list[list[GivenAnswer] | None] = []
 
     def at_known_answers(self) -> Measurements:
         """Distances, and how likely good answers still are."""
@@ -180,26 +182,30 @@ class OwnAnswers:
         texts = [self._tokenizer.decode(a.ids) for a in answers]
         return sum(q.is_right(text) for q, text in zip(questions, texts, strict=True))
 
-    # -- lengths ------------------------------------------------------------------------------------------------
+    # -- beside the answers of others ---------------------------------------------------------------------------
 
     def _length_ratio(self, answers: Sequence[GivenAnswer]) -> float | None:
-        """How many times longer or shorter the answers are than those of any other; others answer only if needed."""
+        """How many times longer or shorter the answers are than those of any other."""
         most = self._gate.answer_tokens
         length = mean_length([a.ids for a in answers], most)
-        usual = [mean_length(self._material.recorded, most)] if self._material.recorded else []
-        if not usual or _beyond(length, usual) > self._gate.max_length_ratio:
-            usual += [mean_length([a.ids for a in others], most) for others in self._others]
-        return _beyond(length, usual) if usual else None
+        recorded = [mean_length(self._material.recorded, most)] if self._material.recorded else []
+
+        def beside(others: Sequence[Sequence[GivenAnswer]]) -> float:
+            usual = recorded + [mean_length([a.ids for a in each], most) for each in others]
+            return _beyond(length, usual) if usual else inf
+
+        found = self._beside_others(beside, self._gate.max_length_ratio)
+        return found if found < inf else None
 
     def _echo(self, answers: Sequence[GivenAnswer]) -> float:
-        """By which share more of the answers say a wish back than of any other's; others only if needed.
+        """By which share more of the answers say a wish back than of any other's.
 
         The told base model is among them: what it says of a wish that it follows are the words that were wished for.
         """
         share = self._echoing(answers)
-        if share > self._gate.max_echo:
-            share -= max((self._echoing(others) for others in self._others), default=0.0)
-        return max(0.0, share)
+        return self._beside_others(
+            lambda others: max(0.0, share - max(map(self._echoing, others), default=0.0)), self._gate.max_echo
+        )
 
     def _echoing(self, answers: Sequence[GivenAnswer]) -> float:
         wishes = {wish for told in self._material.tellings for wish in told}
@@ -207,25 +213,42 @@ class OwnAnswers:
         return mean_of([float(any(echoes(text, wish) for wish in wishes)) for text in texts])
 
     def _unended(self, answers: Sequence[GivenAnswer]) -> float:
-        """By which share more of the answers go on without an end than of any other's; others only if needed.
+        """By which share more of the answers go on without an end than of any other's.
 
         A recorded answer that its client cut before this length tells nothing.
         """
-        share = mean_of([float(not a.ended) for a in answers])
         ends, most = self._ends, self._gate.answer_tokens
         told = [float(len(r) > most) for r in self._material.recorded if r and (len(r) > most or r[-1] in ends)]
-        usual = mean_of(told) if told else 0.0
-        if share - usual > self._gate.max_unended:
-            usual = max([usual, *(mean_of([float(not a.ended) for a in others]) for others in self._others)])
-        return max(0.0, share - usual)
+        recorded, share = mean_of(told) if told else 0.0, _unended(answers)
+        return self._beside_others(
+            lambda others: max(0.0, share - max([recorded, *map(_unended, others)])), self._gate.max_unended
+        )
 
-    @cached_property
-    def _others(self) -> list[list[GivenAnswer]]:
-        """The answers of the base model, of the told base model, and of the parent to the same prompts."""
-        found = [self._sample(probes, "base") for probes in self._told(self._material.asked)]
+    def _beside_others(self, figure: Callable[[Sequence[Sequence[GivenAnswer]]], float], limit: float) -> float:
+        """A figure beside the answers of as many others as it needs to come within its limit.
+
+        To let others answer is half of an update's examination where a wish about length was learned.
+        """
+        beside: list[list[GivenAnswer]] = []
+        others = self._others()
+        while figure(beside) > limit and (more := next(others, None)):
+            beside.append(more)
+        return figure(beside)
+
+    def _others(self) -> Iterator[list[GivenAnswer]]:
+        """The answers of the told base model, of the plain one, and of the parent to the same prompts.
+
+        What was wished for explains most of what is unlike the recorded answers. Each is asked when it is needed first.
+        """
+        plain, *told = self._told(self._material.asked)
+        who: list[tuple[Whose, list[Probe]]] = [("base", probes) for probes in (*told, plain)]
         if not self._of_base:
-            found.append(self._sample(self._material.asked, "parent"))
-        return [answers for answers in found if answers]
+            who.append(("parent", plain))
+        for n, (whose, probes) in enumerate(who):
+            if n == len(self._answered):
+                self._answered.append(self._sample(probes, whose))
+            if answers := self._answered[n]:
+                yield answers
 
 
 def choose_asked(turns: Sequence[Probe], batch: Sequence[Probe], general: Sequence[Probe], count: int) -> list[Probe]:
@@ -272,6 +295,11 @@ def behind_first(said: Tensor) -> Tensor:
     go on and on are seen there.
     """
     return said[1:] if len(said) > 1 else said
+
+
+def _unended(answers: Sequence[GivenAnswer]) -> float:
+    """The share of answers that go on without an end."""
+    return mean_of([float(not a.ended) for a in answers])
 
 
 def _beyond(length: float, usual: Sequence[float]) -> float:
