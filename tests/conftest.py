@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import socket
 import ssl
 import threading
@@ -27,6 +28,9 @@ from turnwise.net import bind
 
 # Every HTTP client reads the machine's certificates, a thirtieth of a second each time: once is enough for thousands.
 ssl.create_default_context = functools.cache(ssl.create_default_context)
+
+# A command that a test plays in its own process would make that process, and all it starts later, nice for good.
+os.nice = lambda _by: 0  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="session")

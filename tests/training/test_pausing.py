@@ -210,12 +210,6 @@ def loop(bench: Bench, leave: Leave | None = None) -> threading.Thread:
     return thread
 
 
-@pytest.fixture
-def nice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker.os, "nice", lambda n: worker.NICENESS)  # a test's own priority is not lowered
-
-
-@pytest.mark.usefixtures("nice")
 def test_a_shut_window_takes_no_batch_and_says_why(make: Callable[..., Bench]) -> None:
     window = Window()
     window.open = False
@@ -230,7 +224,6 @@ def test_a_shut_window_takes_no_batch_and_says_why(make: Callable[..., Bench]) -
     thread.join(30)
 
 
-@pytest.mark.usefixtures("nice")
 @pytest.mark.parametrize("when", ["manual", "idle", "always"])
 def test_asked_for_it_trains_at_once_also_less_than_a_batch(make: Callable[..., Bench], when: str) -> None:
     window = Window()
@@ -257,7 +250,6 @@ def test_asked_for_it_trains_at_once_also_less_than_a_batch(make: Callable[..., 
     thread.join(30)
 
 
-@pytest.mark.usefixtures("nice")
 def test_asked_for_it_is_not_done_while_a_killed_trainers_batch_is_open(make: Callable[..., Bench]) -> None:
     bench = make("manual", **{"train.when": "manual", "train.max_age_s": 1e9, "train.lease_s": 4.0})
     feed(bench.journal, range(2))
