@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.asking import sample_answers
-from turnwise.training.lessons.comparing import follows, gains, loops
+from turnwise.training.lessons.comparing import follows, loops, token_likelihoods
 from turnwise.training.lessons.questions import OpenQuestion, everyday_questions, told
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -36,10 +36,12 @@ def kept_shares(
     answers = [[] if loops(answer.ids) else answer.ids for answer in given]
     shares = []
     with policy.reference():
+        bare = token_likelihoods(policy, questions, answers, tick)
         for wish in wishes:
             knowing = [told(question, wish, policy.tokenizer) for question in questions]
-            gained = gains(policy, questions, knowing, answers, tick)
-            shares.append(sum(map(follows, gained)) / len(gained))
+            said = token_likelihoods(policy, knowing, answers, tick)
+            followed = [follows(with_wish - without) for with_wish, without in zip(said, bare, strict=True)]
+            shares.append(sum(followed) / len(followed))
     return shares
 
 
