@@ -60,7 +60,8 @@ SEEN = """
     let at = e;
     while (at && !faint.has(at)) {
       open.push(at);
-      at = around(at);
+      const root = C(at, 'getRootNode');
+      at = R(at, 'assignedSlot') || R(at, 'parentElement') || R(root, 'host') || OUTSIDE(root);
     }
     let through = at ? faint.get(at) : 1;
     for (const each of open.reverse()) {
@@ -68,50 +69,6 @@ SEEN = """
       faint.set(each, through *= s.display === 'contents' ? 1 : +s.opacity);
     }
     return through;
-  };
-  const around = e => {
-    const root = C(e, 'getRootNode');
-    return R(e, 'assignedSlot') || R(e, 'parentElement') || R(root, 'host') || OUTSIDE(root);
-  };
-  const grounds = new Map();
-  const ground = e => {  // the colour behind its words as far as it, and what it stands in, say; null: not one colour
-    if (!e) return [255, 255, 255, 1];
-    if (!grounds.has(e)) {
-      const s = getComputedStyle(e), own = COLOUR(s.backgroundColor);
-      const mixed = !own || s.backgroundImage !== 'none' || s.colorScheme.includes('dark');
-      grounds.set(e, mixed || (own[3] > 0.05 && own[3] < 0.95) ? null : own[3] >= 0.95 ? own : ground(around(e)));
-    }
-    return grounds.get(e);
-  };
-  const paints = e => {
-    const s = getComputedStyle(e), own = COLOUR(s.backgroundColor);
-    return ['IMG', 'CANVAS', 'VIDEO', 'SVG', 'IFRAME', 'OBJECT', 'EMBED'].includes(TAG(e)) || !own || own[3] > 0.05 ||
-      s.backgroundImage !== 'none';
-  };
-  const legible = (e, s, r) => {  // whether a person could read its words
-    if (parseFloat(s.fontSize) < 3 || /^(inset\\((50|100)%|circle\\(0)/.test(s.clipPath)) return false;
-    if (s.clip === 'rect(0px, 0px, 0px, 0px)' && ['absolute', 'fixed'].includes(s.position)) return false;
-    let box = [r.left, r.top, r.right, r.bottom], placed = s.position;
-    if (s.overflowX !== 'visible' && s.overflowY !== 'visible' && (r.width < 2 || r.height < 2)) return false;
-    for (let p = R(e, 'parentElement'); p && placed !== 'fixed' && TAG(p) !== 'BODY'; p = R(p, 'parentElement')) {
-      const its = getComputedStyle(p);
-      if (placed === 'absolute' && its.position === 'static' && its.transform === 'none') continue;
-      placed = its.position;
-      const c = C(p, 'getBoundingClientRect'), cuts = o => o === 'hidden' || o === 'clip';
-      if (cuts(its.overflowX)) box = [Math.max(box[0], c.left), box[1], Math.min(box[2], c.right), box[3]];
-      if (cuts(its.overflowY)) box = [box[0], Math.max(box[1], c.top), box[2], Math.min(box[3], c.bottom)];
-      if (box[2] - box[0] < 2 || box[3] - box[1] < 2) return false;
-    }
-    if (s.textShadow !== 'none' || s.webkitBackgroundClip === 'text' || parseFloat(s.webkitTextStrokeWidth) > 0)
-      return true;
-    const ink = COLOUR(s.webkitTextFillColor);
-    if (!ink) return true;
-    if (ink[3] < 0.05) return false;
-    const behind = ground(e);
-    if (!behind || [0, 1, 2].some(n => ink[3] * Math.abs(ink[n] - behind[n]) > 12)) return true;
-    const at = [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2];
-    const under = [...C(C(e, 'getRootNode'), 'elementsFromPoint', ...at)];  // what lies there, the uppermost first
-    return under.slice(under.indexOf(e) + 1).some(o => !C(o, 'contains', e) && paints(o));
   };
   const acts = e => C(e, 'matches', 'a[href],button,input,select,textarea,summary,option,label,[role],[onclick],' +
     '[tabindex],[contenteditable],svg *,canvas,img') || getComputedStyle(e).cursor === 'pointer';
@@ -127,7 +84,6 @@ SEEN = """
     if (r.width < 1 || r.height < 1 || box[2] <= box[0] || box[3] <= box[1]) return;
     const s = getComputedStyle(e);
     if (s.visibility !== 'visible' || s.display === 'none' || shown(e) < 0.05) return;
-    if (!frame && !acts(e) && !legible(e, s, r)) return;
     if (frame && INSIDE(e)) {
       const [x, y] = CORNER(e);
       visit(INSIDE(e), dx + x, dy + y, box);
@@ -193,10 +149,6 @@ const ACTIVE = () => {
     if (!within) break;
   }
   return e;
-};
-const COLOUR = t => {
-  const found = /^rgba?\\(([^)]*)\\)$/.exec(t), n = found ? found[1].split(/[ ,\\/]+/).map(parseFloat) : [];
-  return n.length < 3 ? null : [n[0], n[1], n[2], n.length > 3 ? n[3] : 1];
 };
 const UNQUOTED = t => t.replace(/"/g, "'");
 const WORD = t => t.toLowerCase().replace(/[^a-z0-9-]/g, '').slice(0, 30);
