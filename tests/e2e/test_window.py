@@ -93,7 +93,6 @@ def test_a_request_stops_a_step_between_two_micro_batches_and_quiet_lets_it_go_o
         return real(*args, **options)
 
     monkeypatch.setattr(step, "backward", counted)
-    monkeypatch.setattr(worker.os, "nice", lambda n: worker.NICENESS)
     judged_turns(server, 6)
     journal = Journal.open(server.config)
     leave = Leave(server.config, journal, watch_ahead(server.config, journal))

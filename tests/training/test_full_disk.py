@@ -23,7 +23,6 @@ __all__ = ["small_disk"]
 def test_a_full_disk_spends_nothing_and_training_goes_on_when_there_is_room(
     small_disk: SmallDisk, tmp_path: Path, tiny_dir: Path, monkeypatch: pytest.MonkeyPatch, full_at: str
 ) -> None:
-    monkeypatch.setattr(worker.os, "nice", lambda n: worker.NICENESS)  # a test's own priority is not lowered
     monkeypatch.setattr(worker, "ROOM_S", 0.2)
     reference = Bench(settings(tmp_path / "reference", tiny_dir))
     bench = Bench(settings(small_disk.path / "home", tiny_dir))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
@@ -259,6 +261,29 @@ def test_the_real_model_keeps_a_wish_when_it_is_told_and_not_when_it_is_bare(
         monkeypatch.setattr(keeping, "sample_answers", answers(text))
         shares += kept_shares(policy, renderer, [wish], 32, no_tick)
     assert shares == [1.0, 0.0, 0.0], "who goes on saying the same keeps nothing"
+
+
+def test_each_wish_is_looked_for_in_the_same_answers_which_are_read_untold_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What answers gain is scripted: one of two gains 5 nats by the first wish, and none enough by the second."""
+    questions = [OpenQuestion([n], "", 0) for n in (1, 2)]
+    answers, reads = [[5, 6], [7, 8]], []
+
+    def likely(_policy: Any, contexts: Any, asked_of: Any, _tick: Any) -> list[Tensor]:
+        assert asked_of == answers
+        reads.append(contexts)
+        wish = contexts[0].text
+        gained = {"": [0.0, 0.0], "close": [5.0, 0.0], "rhyme": [0.0, 3.9]}[wish]
+        return [torch.tensor([-7.0 + gain, -1.0]) for gain in gained]
+
+    monkeypatch.setattr(keeping, "_questions", lambda _: questions)
+    monkeypatch.setattr(keeping, "sample_answers", lambda *_, **__: [GivenAnswer(a, [0.0, 0.0], True) for a in answers])
+    monkeypatch.setattr(keeping, "told", lambda question, wish, _: OpenQuestion(question.ids, wish, 0))
+    monkeypatch.setattr(keeping, "token_likelihoods", likely)
+    policy: Any = SimpleNamespace(reference=contextlib.nullcontext, tokenizer=None)
+    assert kept_shares(policy, cast(Any, None), ["close", "rhyme"], 32, no_tick) == [0.5, 0.0]
+    assert [contexts[0].text for contexts in reads] == ["", "close", "rhyme"] and reads[0] == questions
 
 
 def test_one_lesson_in_four_is_set_aside(policy: Policy) -> None:

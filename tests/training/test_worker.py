@@ -337,16 +337,14 @@ def test_the_gate_can_be_switched_off(make: Callable[..., Bench]) -> None:
 def test_the_loop_trains_what_is_ready_says_so_and_stops(make: Callable[..., Bench]) -> None:
     bench = make()
     feed(bench.journal, range(4))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker.os, "nice", lambda n: worker.NICENESS)  # a test's own priority is not lowered
-        thread = threading.Thread(target=run, args=(bench.config, bench.stop), daemon=True)
-        thread.start()
-        tries = 0
-        while bench.journal.versions.latest() == 0 and tries < 600:
-            threading.Event().wait(0.1)
-            tries += 1
-        bench.stop.set()
-        thread.join(timeout=30)
+    thread = threading.Thread(target=run, args=(bench.config, bench.stop), daemon=True)
+    thread.start()
+    tries = 0
+    while bench.journal.versions.latest() == 0 and tries < 600:
+        threading.Event().wait(0.1)
+        tries += 1
+    bench.stop.set()
+    thread.join(timeout=30)
     assert not thread.is_alive()
     assert bench.journal.versions.latest() == 1
     assert bench.journal.status.figures()["loops"]["trainer"]["state"] == "stopped"

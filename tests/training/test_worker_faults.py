@@ -130,7 +130,6 @@ def test_a_damaged_parent_spends_no_turns_and_a_rollback_helps(
         bench.clock.now += 1
     weights = version_dir(bench.config.versions_dir, 2) / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    monkeypatch.setattr(worker.os, "nice", lambda n: worker.NICENESS)  # a test's own priority is not lowered
     monkeypatch.setattr(worker, "HEARTBEAT_S", 0.1)
     thread = threading.Thread(target=run, args=(bench.config, bench.stop), daemon=True)
     thread.start()

@@ -91,7 +91,7 @@ def test_the_whole_step_is_left_where_it_passes(monkeypatch: pytest.MonkeyPatch)
     assert result == said(True, n=1) | {"probes": 3, "general": 0, "answers": 3, "alpha": 1.0}
     assert played.policy.loaded == [9.0] and played.thorough == [True]
     assert played.ticks == [("gate", 0, 4)]
-    assert len(played.forgot) == 1
+    assert played.forgot == [9.0]
 
 
 def test_smaller_parts_are_tried_until_one_passes_and_why_not_all_is_kept(
@@ -321,8 +321,9 @@ def test_a_hint_is_read_at_its_place() -> None:
     assert replace(plain, hint_at=None).told(["be brief"], Letters()).prompt_ids == [1, 2, 3]  # type: ignore[arg-type]
 
 
-def test_without_turns_that_are_set_aside_there_is_an_examination_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_turns_that_are_set_aside_the_batch_alone_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch, said(True))
-    played.gate.examine(None, batch([sample(1)]), [], [], no_tick)
-    [(_, _, parent, *_)] = played.made
-    assert parent is None and len(played.forgot) == 1
+    result = played.gate.examine(None, batch([sample(1)]), [], [], no_tick)
+    [(_, _, parent, material, *_)] = played.made
+    assert parent is None and material.known == [] and [p.prompt_ids for p in material.asked] == [sample(1).prompt_ids]
+    assert (result["probes"], result["answers"], played.forgot) == (0, 1, [9.0])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests.training.homes import NO_LIMITS
 from tests.training.tiny import batch, no_tick, sample, shake, train_config
@@ -384,6 +386,46 @@ def test_a_gate_without_anything_to_look_at_says_so(policy: Policy, tiny_dir: Pa
     assert result["accepted"] is True and set(result["unmeasured"]) == {f.name for f in FIGURES}
     held = gate_of(policy, tiny_dir, answers=0, unmeasured="hold").examine(None, batch([sample(1)]), [], [], no_tick)
     assert held["accepted"] is False
+
+
+def test_of_two_updates_the_second_has_the_base_model_read_only_what_is_new(
+    policy: Policy, tiny_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[list[int]] = []
+
+    def counted(of: Policy, probes: Sequence[Probe], *more: Any) -> list[Tensor]:
+        if within:
+            reads.extend(p.prompt_ids for p in probes)
+        return read(of, probes, *more)
+
+    within: list[bool] = []
+    reference = policy.reference
+
+    @contextlib.contextmanager
+    def as_base() -> Iterator[None]:
+        within.append(True)
+        with reference():
+            yield
+        within.pop()
+
+    monkeypatch.setattr(policy, "reference", as_base)
+    monkeypatch.setattr("turnwise.training.gate.examination.read", counted)
+    aside, gate = [sample(6), sample(7)], gate_of(policy, tiny_dir, answers=0)
+
+    def read_for(turns: list[Sample], hint: str) -> list[list[int]]:
+        reads.clear()
+        shake(policy, size=0.1)
+        gate.examine(None, batch([sample(1, hint=hint)]), turns, [], no_tick)
+        return list(reads)
+
+    def told(turns: list[Sample], hint: str) -> list[list[int]]:
+        return [probe_of(s).told([hint], policy.tokenizer).prompt_ids for s in turns]
+
+    plain = [s.prompt_ids for s in aside]
+    assert read_for(aside, "be brief") == [*plain, *told(aside, "be brief")]
+    assert read_for(aside, "be brief") == []
+    assert read_for([*aside, sample(8)], "be polite") == [sample(8).prompt_ids, *told([*aside, sample(8)], "be polite")]
+    assert read_for(aside, "be brief") == told(aside, "be brief"), "what an update did not ask for is forgotten"
 
 
 def test_a_part_is_between_two_adapters() -> None:

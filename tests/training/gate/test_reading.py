@@ -273,7 +273,7 @@ def test_what_is_known_is_read_by_the_base_model_once_for_all_updates(
     monkeypatch.setattr("turnwise.training.gate.examination.read", counted)
     parent = shake(policy, seed=1)
     shake(policy, seed=2)
-    of = Material(known(0, 1, 2), known(3), known(4, 5), [], [["shorter, please"]])
+    of = Material(known(0, 1, 2), known(5), known(4, 6), [], [["shorter, please"]])
     base = BaseReader(policy, 64)
 
     def figures() -> Measurements:
@@ -292,8 +292,11 @@ def test_what_is_known_is_read_by_the_base_model_once_for_all_updates(
     assert again == first
     answered = [[p.prompt_ids for p in some] for by_base, some in reads if by_base]
     own = [p.prompt_ids for p in of.asked]
-    tie = [own] if first.off_topic is None else [[*own, own[1], own[0]]]
-    assert answered == [*tie, [p.told(["shorter, please"], policy.tokenizer).prompt_ids for p in of.asked]]
+    assert first.off_topic is not None
+    assert answered == [
+        [*own, own[1], own[0]],
+        [p.told(["shorter, please"], policy.tokenizer).prompt_ids for p in of.asked],
+    ]
 
 
 def test_how_likely_known_answers_are_to_the_base_model_is_as_if_it_read_them_now(

@@ -26,8 +26,9 @@ class Measurements:
     right, and it does not any more. ``echo``: by which share more of its answers say a wish back.
     ``repetition``: share of 4-grams of its answers that were there before. ``length_ratio``: how many times its
     answers are longer or shorter than any of recorded, parent's and base's are. ``unended``: by which share more of
-    them go on without an end. ``parents_drift_kl``, ``parents_answer_drift``, ``parents_lost_right``: those of the
-    parent, where it has one; what it had already is not held against the step.
+    them go on without an end. For ``echo`` and these two, parent and base are asked only until the figure is within its
+    limit. ``parents_drift_kl``, ``parents_answer_drift``, ``parents_lost_right``: those of the parent, where it has
+    one; what it had already is not held against the step.
     """
 
     step_kl: float | None = None
