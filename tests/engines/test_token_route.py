@@ -1,6 +1,6 @@
 """Pictures to a vLLM server, by what is asked of it and how its answers are taken: servers played from bytes.
 
-A real server is met in tests/e2e/test_pictures.py.
+A real server is met in tests/pictures/test_served.py.
 """
 
 from __future__ import annotations

@@ -51,13 +51,17 @@ def test_a_client_is_told_that_the_server_stops(
         thread.start(config)
         headers = {"Authorization": f"Bearer {(config.home / 'token').read_text().strip()}"}
 
+        began = threading.Event()
+
         def ask() -> None:
-            answer = httpx.post(f"{thread.url}/v1/{path}", headers=headers, json=body | {"stream": stream}, timeout=30)
-            told.append((answer.status_code, answer.text))
+            asked = body | {"stream": stream}
+            with httpx.stream("POST", f"{thread.url}/v1/{path}", headers=headers, json=asked, timeout=30) as answer:
+                began.set()
+                told.append((answer.status_code, answer.read().decode()))
 
         asking = threading.Thread(target=ask)
         asking.start()
-        wait_until(lambda: stub.sampled)
+        wait_until(lambda: began.is_set() if stream else stub.sampled)
         thread.stop()
         asking.join(timeout=20)
     [(status, text)] = told

@@ -104,15 +104,30 @@ def plain(messages: list[ChatMessage]) -> list[ChatMessage]:
     return out
 
 
-@pytest.mark.parametrize("name", CODECS)
-@settings(max_examples=1000, deadline=None)
-@given(messages=conversations(), habits=HABITS)
-def test_a_request_says_what_the_client_meant(name: str, messages: list[ChatMessage], habits: Habits) -> None:
+def says_what_the_client_meant(name: str, messages: list[ChatMessage], habits: Habits) -> None:
     read = parsed(name, messages, habits)
     assert plain(read) == plain(messages)
     assert [canonical(from_chat(m)) for m in read] == [canonical(from_chat(m)) for m in messages]
     ids = [m["tool_call_id"] for m in read if m["role"] == "tool"]
     assert ids == [habits.ids + m["tool_call_id"] for m in messages if m["role"] == "tool"]
+
+
+SENT = {"messages": conversations(), "habits": HABITS}
+
+
+@pytest.mark.parametrize("name", CODECS)
+@settings(max_examples=200, deadline=None)
+@given(**SENT)
+def test_a_request_says_what_the_client_meant(name: str, messages: list[ChatMessage], habits: Habits) -> None:
+    says_what_the_client_meant(name, messages, habits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CODECS)
+@settings(max_examples=1000, deadline=None)
+@given(**SENT)
+def test_so_do_a_thousand_requests(name: str, messages: list[ChatMessage], habits: Habits) -> None:
+    says_what_the_client_meant(name, messages, habits)
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------
@@ -181,10 +196,7 @@ def comparable(name: str, answer: Any) -> Any:
     return data
 
 
-@pytest.mark.parametrize("name", CODECS)
-@settings(max_examples=1000, deadline=None)
-@given(answer=answers("x"), cuts=st.lists(st.integers(1, 30), min_size=1, max_size=20), cut_short=st.booleans())
-def test_an_answer_is_the_same_whole_and_streamed_and_when_it_comes_back(
+def is_the_same_whole_and_streamed_and_when_it_comes_back(
     name: str, answer: ChatMessage, cuts: list[int], cut_short: bool
 ) -> None:
     """Sampled as Qwen3 writes it, in pieces; whole and streamed; and as the history of the next request."""
@@ -226,3 +238,27 @@ def test_an_answer_is_the_same_whole_and_streamed_and_when_it_comes_back(
         assert [m.role for m in history] == ["user", "assistant", "user"]
         assert canonical(history[1]) == canonical(message)
         assert digest_of(history[1]) == digest_of(message)
+
+
+GIVEN = {
+    "answer": answers("x"),
+    "cuts": st.lists(st.integers(1, 30), min_size=1, max_size=20),
+    "cut_short": st.booleans(),
+}
+
+
+@pytest.mark.parametrize("name", CODECS)
+@settings(max_examples=200, deadline=None)
+@given(**GIVEN)
+def test_an_answer_is_the_same_whole_and_streamed_and_when_it_comes_back(
+    name: str, answer: ChatMessage, cuts: list[int], cut_short: bool
+) -> None:
+    is_the_same_whole_and_streamed_and_when_it_comes_back(name, answer, cuts, cut_short)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CODECS)
+@settings(max_examples=1000, deadline=None)
+@given(**GIVEN)
+def test_so_are_a_thousand_answers(name: str, answer: ChatMessage, cuts: list[int], cut_short: bool) -> None:
+    is_the_same_whole_and_streamed_and_when_it_comes_back(name, answer, cuts, cut_short)

@@ -23,7 +23,7 @@ from PIL import Image as Pixels
 from torch import Tensor
 from transformers import AutoImageProcessor
 
-from tests.e2e.test_pictures import processor_ids
+from tests.pictures.test_served import processor_ids
 from tests.support import tiny_qwen_vl
 from tests.support.tiny_vision import make_model, png
 from tests.training.sft.chat_model import sft_home, write

@@ -24,7 +24,7 @@ from torch import Tensor
 from transformers import AutoImageProcessor, AutoProcessor
 from typer.testing import CliRunner
 
-from tests.environments.browser.conftest import needs_browser, site  # noqa: F401  (a fixture)
+from tests.environments.browser.conftest import needs_browser
 from tests.pictures.test_qwen_ids import by_processor
 from tests.support import tiny_qwen_vl
 from tests.support.processes import Server, serving
