@@ -101,7 +101,7 @@ class Noted(ModelActor):
 def run(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
-    site: str,  # noqa: F811
+    site: str,
 ) -> Iterator[Run]:
     make = make_model if request.param == "idefics3" else tiny_qwen_vl.make_model
     model = make(tmp_path_factory.mktemp("vision") / "model")
