@@ -69,7 +69,11 @@ class GateConfig(Section):
         default=0.5, gt=0, description="Most the answers of the general probe may lose, in nats per token."
     )
     max_repetition: float = Field(
-        default=0.35, gt=0, le=1, description="Largest share of repeated 4-grams in sampled answers."
+        default=0.15,
+        gt=0,
+        le=1,
+        description="How many more of the 4-grams in its answers, as a share, may be repetitions than in recorded "
+        "ones, its parent's, the base model's and the told base model's.",
     )
     max_length_ratio: float = Field(
         default=2.5,

@@ -322,6 +322,25 @@ def test_where_nobody_else_has_time_echoes_count_whole() -> None:
     assert look._echo([given(BACK), given(BACK)]) == 1.0
 
 
+def repeated(ours: list[list[int]], recorded: list[list[int]], **others: list[list[int]]) -> tuple[Any, list[str]]:
+    script = Script({who: [GivenAnswer(ids, [], True) for ids in said] for who, said in others.items()})
+    look = Scripted(script, material(recorded=recorded), "parent" not in others, max_repetition=0.3, answer_tokens=16)
+    return look._repetition([GivenAnswer(ids, [], True) for ids in ours]), script.asked
+
+
+def test_repetitions_count_beyond_those_of_others_who_answer_only_if_needed() -> None:
+    none, some, most = [1, 2, 3, 4, 5, 6, 7], [1, 1, 1, 1, 1, 2, 3], [1, 1, 1, 1, 1, 1, 1]  # 0, 1/4 and 3/4
+    assert repeated([some], [none]) == (0.25, [])
+    assert repeated([most], [none], base=[none]) == (0.75, ["base"])
+    assert repeated([most], [none], base=[some], parent=[none]) == (0.5, ["base", "parent"])
+    assert repeated([most], [most]) == (0.0, []), "a person's agent may write what repeats itself"
+    assert repeated([most], [none], base=[none], parent=[most, most]) == (0.0, ["base", "parent"])
+    assert repeated([some], [most]) == (0.0, []), "never less than none"
+    assert repeated([most], [[*range(16), *[7] * 99]], base=[none]) == (0.75, ["base"]), "as far as ours may go"
+    assert repeated([[1, 2]], [none]) == (None, [])
+    assert repeated([most], [[1, 2]], base=[[3]]) == (0.75, ["base"])
+
+
 def unended(
     ours: list[bool], recorded: list[list[int]], *, most: float = 0.25, **others: list[bool]
 ) -> tuple[float, list[str]]:

@@ -105,7 +105,7 @@ class OwnAnswers:
             lost_right=lost,
             parents_lost_right=self._parents_lost_right if wrong else 0.0,
             echo=self._echo(answers),
-            repetition=repetition([a.ids for a in answers]),
+            repetition=self._repetition(answers),
             length_ratio=self._length_ratio(answers),
             unended=self._unended(answers),
         )
@@ -211,6 +211,18 @@ class OwnAnswers:
         wishes = {wish for told in self._material.tellings for wish in told}
         texts = [self._tokenizer.decode(a.ids) for a in answers]
         return mean_of([float(any(echoes(text, wish) for wish in wishes)) for text in texts])
+
+    def _repetition(self, answers: Sequence[GivenAnswer]) -> float | None:
+        """By how much more of their 4-grams are repetitions than of any other's; None where they have no 4-gram."""
+        share, most = repetition([a.ids for a in answers]), self._gate.answer_tokens
+        if share is None:
+            return None
+        recorded = repetition([r[:most] for r in self._material.recorded]) or 0.0
+
+        def beside(others: Sequence[Sequence[GivenAnswer]]) -> float:
+            return max(0.0, share - max([recorded, *(repetition([a.ids for a in each]) or 0.0 for each in others)]))
+
+        return self._beside_others(beside, self._gate.max_repetition)
 
     def _unended(self, answers: Sequence[GivenAnswer]) -> float:
         """By which share more of the answers go on without an end than of any other's.

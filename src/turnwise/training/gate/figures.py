@@ -24,11 +24,11 @@ class Measurements:
     how much less likely the candidate's own answers are under the base than under itself. ``off_topic``: the share
     lost of what ties answers to their questions. ``lost_right``: the share of the known questions that the base answers
     right, and it does not any more. ``echo``: by which share more of its answers say a wish back.
-    ``repetition``: share of 4-grams of its answers that were there before. ``length_ratio``: how many times its
-    answers are longer or shorter than any of recorded, parent's and base's are. ``unended``: by which share more of
-    them go on without an end. For ``echo`` and these two, parent and base are asked only until the figure is within its
-    limit. ``parents_drift_kl``, ``parents_answer_drift``, ``parents_lost_right``: those of the parent, where it has
-    one; what it had already is not held against the step.
+    ``repetition``: by which share more of the 4-grams of its answers were there before than of recorded, parent's and
+    base's. ``length_ratio``: how many times its answers are longer or shorter than any of these are. ``unended``: by
+    which share more of them go on without an end. For ``echo`` and these three, parent and base are asked only until
+    the figure is within its limit. ``parents_drift_kl``, ``parents_answer_drift``, ``parents_lost_right``: those of the
+    parent, where it has one; what it had already is not held against the step.
     """
 
     step_kl: float | None = None
@@ -85,7 +85,7 @@ FIGURES = (
         "lost_right", "max_lost_right", "{:.0%} of what the base model answers right it answers wrong", LOOK, None
     ),
     LimitedFigure("echo", "max_echo", "{:.0%} more of its answers say a wish of the person back", LOOK),
-    LimitedFigure("repetition", "max_repetition", "{:.0%} of its 4-grams are repetitions", LOOK, 1.0),
+    LimitedFigure("repetition", "max_repetition", "{:.0%} more of its 4-grams are repetitions", LOOK, 1.0),
     LimitedFigure(
         "length_ratio", "max_length_ratio", "its answers are {:.2f} times longer or shorter than all others", LOOK
     ),
