@@ -83,7 +83,11 @@ def test_a_run_of_nothing_has_a_page_as_well(tmp_path: Path) -> None:
 
 @needs_box
 @pytest.mark.parametrize(("agent", "reward"), [("oracle", 1), ("nothing", 0)])
-def test_each_run_says_where_its_report_is(tmp_path: Path, agent: str, reward: int) -> None:
+def test_each_run_says_where_its_report_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str, reward: int
+) -> None:
+    lowered: list[int] = []
+    monkeypatch.setattr(os, "nice", lambda by: lowered.append(by) or 0)
     task = {"id": "t", "prompt": "Write b to a.", "expect": {"a": "b"}, "oracle": ["echo b > a"]}
     (tmp_path / "tasks.jsonl").write_text(json.dumps(task))
     asked = ["rollout", str(tmp_path / "tasks.jsonl"), "--agent", agent, "--group", "2", "--run", "one"]
@@ -92,7 +96,7 @@ def test_each_run_says_where_its_report_is(tmp_path: Path, agent: str, reward: i
     page = (tmp_path / "home" / "rollouts" / "one" / "report.md").read_text()
     assert "rollouts/one/report.md" in done.output.replace("\n", "") and f"| t | {reward} {reward} |" in page
     assert ("echo b > a" in page) == (agent == "oracle")
-    assert os.getpriority(os.PRIO_PROCESS, 0) >= 10, "a run takes the processor from a person's answers"
+    assert sum(lowered) == 10, "a run takes the processor from a person's answers"
 
 
 @needs_box

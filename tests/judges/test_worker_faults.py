@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,37 @@ async def test_a_turn_waits_for_the_machine_uncounted_and_so_do_the_next_ones(
     before, turns_of_the_loop = len(claims), len(beats) + 5
     await until(lambda: len(beats) >= turns_of_the_loop)
     assert len(claims) == before, "nothing is taken meanwhile"
+    stop.set()
+    await asyncio.wait_for(running, 10)
+    assert (len(judge.calls), state(journal, turn)) == (1, TurnState.JUDGING)
+
+
+async def test_what_was_being_claimed_when_the_machine_failed_is_given_back_uncounted(
+    journal: Journal, tmp_path: Path
+) -> None:
+    turn, claims = add_turn(journal, "aaa", "hm"), []
+    claim = journal.judging.claim
+
+    def slow(*arguments: Any) -> list[JudgeTask]:
+        """The second one begins while the turn is judged, and claims it as it was given back."""
+        claims.append(claim(*arguments) if not claims else None)
+        if claims[-1] is None:
+            deadline = time.monotonic() + 20
+            while turn_row(journal, turn) != (0, None) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            claims[-1] = claim(*arguments)
+        return claims[-1]
+
+    async def answer(_: JudgeTask) -> Verdict:
+        await until(lambda: len(claims) == 2)
+        raise StatesUnavailable("the engine is busy")
+
+    journal.judging.claim = slow  # type: ignore[method-assign]
+    judge, stop = Scripted(answer), asyncio.Event()
+    running = asyncio.create_task(Worker(settings(tmp_path, retry_s=600, concurrency=2), journal, judge).run(stop))
+    await until(lambda: len(claims) == 2 and claims[1])
+    assert [task.turn_id for task in claims[1]] == [turn]
+    await until(lambda: turn_row(journal, turn) == (0, None))
     stop.set()
     await asyncio.wait_for(running, 10)
     assert (len(judge.calls), state(journal, turn)) == (1, TurnState.JUDGING)

@@ -88,6 +88,9 @@ class Worker:
                     done.result()  # a fault of ours, not of the judge's: let the supervisor see it
                 free = self._config.concurrency - len(working) if time.monotonic() >= self._paused_until else 0
                 claimed = await self._claim(free) if free else []
+                if claimed and time.monotonic() < self._paused_until:  # the machine failed while they were claimed
+                    await asyncio.gather(*map(self._let_go, claimed))
+                    claimed = []
                 working |= {asyncio.create_task(self._work(task)) for task in claimed}
                 if not claimed:
                     await _until_any(stop, working, POLL_S)
