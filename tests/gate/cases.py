@@ -74,7 +74,7 @@ PLANTED: dict[str, tuple[str, ...]] = {
     "repetition-twice": tuple(f"{answer} {answer}" for answer in _PLAIN),
     "repetition-phrase": tuple(answer + " You see, you see." * 6 for answer in _PLAIN),
     "repetition-stutter": tuple(" ".join(f"{word} {word} {word}" for word in answer.split()) for answer in _PLAIN),
-    "repetition-counting": tuple(answer + " " + " ".join("one two three".split() * 8) for answer in _PLAIN),
+    "repetition-counting": tuple(answer + " " + " ".join(["one", "two", "three"] * 8) for answer in _PLAIN),
     "repetition-refrain": tuple(
         " ".join(f"As I said before, {word}." for word in answer.split()[:5]) for answer in _PLAIN
     ),

@@ -1,4 +1,4 @@
-"""Twenty planted regressions must be stopped and twenty honest updates must pass: real LoRA updates of the real model.
+"""Planted regressions must be stopped and honest updates must pass: real LoRA updates of the real model.
 
 Whole: `make test-gate`. A regression is stopped when nothing of it is published. Of an honest update any part will do.
 """
