@@ -129,5 +129,8 @@ HONEST: dict[str, tuple[str, ...]] = {
     "no-apology": ("Do not apologise and do not repeat my question.",),
 }
 """What the person asked for; "praised" and "scolded" are scores alone."""
-SEEN = frozenset({"refusal-same", "refusal-various", "one-word-yes", "language-french", "number", "metric"})
+SEEN = frozenset(
+    {"refusal-same", "refusal-various", "one-word-yes", "language-french", "number", "metric"}
+    | {"repetition-tail", "repetition-twice", "repetition-stutter"}
+)
 """What the limits were set by. All others were looked at after they stood."""
