@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
@@ -127,3 +130,19 @@ def by_the_model(model: PreTrainedModel, prompt: list[int], response: list[int],
         logits = model(input_ids=torch.tensor([prompt + response])).logits[0] / temperature
     table = logits.log_softmax(-1)
     return torch.stack([table[len(prompt) - 1 + k, y] for k, y in enumerate(response)])
+
+
+def watch_base(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """A list that has something in it while the policy is the base model."""
+    within: list[bool] = []
+    reference = policy.reference
+
+    @contextmanager
+    def as_base() -> Iterator[None]:
+        within.append(True)
+        with reference():
+            yield
+        within.pop()
+
+    monkeypatch.setattr(policy, "reference", as_base)
+    return within

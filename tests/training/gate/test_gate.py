@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tests.training.homes import NO_LIMITS
-from tests.training.tiny import batch, no_tick, sample, shake, train_config
+from tests.training.tiny import batch, no_tick, sample, shake, train_config, watch_base
 from turnwise.config import GateConfig
 from turnwise.demo.questions import HELD_OUT, KEPT_ASIDE, TALKED
 from turnwise.training.asking import GivenAnswer, repetition, sample_answers
@@ -398,17 +397,7 @@ def test_of_two_updates_the_second_has_the_base_model_read_only_what_is_new(
             reads.extend(p.prompt_ids for p in probes)
         return read(of, probes, *more)
 
-    within: list[bool] = []
-    reference = policy.reference
-
-    @contextlib.contextmanager
-    def as_base() -> Iterator[None]:
-        within.append(True)
-        with reference():
-            yield
-        within.pop()
-
-    monkeypatch.setattr(policy, "reference", as_base)
+    within = watch_base(policy, monkeypatch)
     monkeypatch.setattr("turnwise.training.gate.examination.read", counted)
     aside, gate = [sample(6), sample(7)], gate_of(policy, tiny_dir, answers=0)
 

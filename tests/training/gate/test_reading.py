@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.training.tiny import by_the_model, plain_model, sample, shake, train_config
+from tests.training.tiny import by_the_model, plain_model, sample, shake, train_config, watch_base
 from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.gate import reading
@@ -255,21 +255,12 @@ def test_what_is_known_is_read_by_the_base_model_once_for_all_updates(
 ) -> None:
     """Distances, likelihoods and ties of good answers need no second look; what was answered just now does."""
     reads: list[tuple[bool, list[Probe]]] = []
-    within: list[bool] = []
-    reference = policy.reference
-
-    @contextmanager
-    def as_base() -> Iterator[None]:
-        within.append(True)
-        with reference():
-            yield
-        within.pop()
 
     def counted(of: Policy, some: Sequence[Probe], tokens: int, alive: Any) -> list[Tensor]:
         reads.append((bool(within), list(some)))
         return read(of, some, tokens, alive)
 
-    monkeypatch.setattr(policy, "reference", as_base)
+    within = watch_base(policy, monkeypatch)
     monkeypatch.setattr("turnwise.training.gate.examination.read", counted)
     parent = shake(policy, seed=1)
     shake(policy, seed=2)
@@ -327,15 +318,6 @@ def test_answers_are_asked_for_as_the_settings_say_and_of_whom_they_are_to_be(
     ours = shake(policy, seed=2)
     asked: list[dict[str, Any]] = []
     weights: list[dict[str, Tensor]] = []
-    within: list[bool] = []
-    reference = policy.reference
-
-    @contextmanager
-    def as_base() -> Iterator[None]:
-        within.append(True)
-        with reference():
-            yield
-        within.pop()
 
     def answered(of: Policy, prompts: Any, longest: int, seed: int, **more: Any) -> list[GivenAnswer]:
         assert of is policy and prompts == [p.prompt_ids for p in known(0, 1)]
@@ -343,7 +325,7 @@ def test_answers_are_asked_for_as_the_settings_say_and_of_whom_they_are_to_be(
         weights.append(policy.state())
         return []
 
-    monkeypatch.setattr(policy, "reference", as_base)
+    within = watch_base(policy, monkeypatch)
     monkeypatch.setattr("turnwise.training.gate.examination.sample_answers", answered)
     look = examined(policy, parent, Material([], [], known(0, 1), [], []), alive=print)
     assert look._sample(known(0, 1)) == []
