@@ -120,12 +120,12 @@ verifiers: ## install verifiers, whose tasksets agents play, in an environment o
 	  touch $(VERIFIERS)/.installed; } || echo "verifiers did not come, so the tests of its tasksets are skipped"
 
 .PHONY: test
-test: pull postgres sandbox display desktop swe browser sites openenv verifiers ## what the project promises, with the real model and real processes: half an hour to 40 minutes
+test: pull postgres sandbox display desktop swe browser sites openenv verifiers ## what the project promises, with the real model and real processes: half an hour
 	$(PYTEST) --durations=25 -m "not slow and not long and not clients and not tinker and not attacks and not widest" -n 2
 	$(PYTEST) --durations=25 tests/e2e -m "slow and not long and not clients and not tinker and not attacks and not gate and not widest"
 
 .PHONY: test-slow
-test-slow: pull postgres sandbox desktop swe browser sites ## the same of each part alone, with real models and processes: a quarter of an hour; CI runs them after `make test`
+test-slow: pull postgres sandbox desktop swe browser sites ## the same of each part alone, with real models and processes: half an hour; CI runs them after `make test`
 	$(PYTEST) --durations=25 --ignore=tests/e2e -m "slow and not long and not clients and not tinker and not attacks and not gate and not widest"
 
 .PHONY: test-long
