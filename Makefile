@@ -28,7 +28,7 @@ pull: install ## fetch the small model
 	@$(BIN)/turnwise pull
 
 .PHONY: demo
-demo: install ## the main job: a server, a simulated person, and what the model learned from them (12 to 20 minutes)
+demo: install ## the main job: a server, a simulated person, and what the model learned from them (12 to 26 minutes)
 	@$(BIN)/turnwise pull auto
 	$(BIN)/turnwise demo --out demo-out
 
@@ -125,7 +125,7 @@ test: pull postgres sandbox display desktop swe browser sites openenv verifiers 
 	$(PYTEST) --durations=25 tests/e2e -m "slow and not long and not clients and not tinker and not attacks and not gate and not widest"
 
 .PHONY: test-slow
-test-slow: pull postgres sandbox desktop swe browser sites ## the same of each part alone, with real models and processes: half an hour; CI runs them after `make test`
+test-slow: pull postgres sandbox desktop swe browser sites ## the same of each part alone, with real models and processes: some 25 minutes; CI runs them after `make test`
 	$(PYTEST) --durations=25 --ignore=tests/e2e -m "slow and not long and not clients and not tinker and not attacks and not gate and not widest"
 
 .PHONY: test-long

@@ -16,7 +16,7 @@ from turnwise.training.gate.probes import general_probes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 QUICK = ("refusal-same", "metric")
-"""What `make test` plays."""
+"""What `make test-slow` plays."""
 
 
 @pytest.fixture(scope="module")

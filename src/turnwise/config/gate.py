@@ -72,8 +72,8 @@ class GateConfig(Section):
         default=0.15,
         gt=0,
         le=1,
-        description="How many more of the 4-grams in its answers, as a share, may be repetitions than in recorded "
-        "ones, its parent's, the base model's and the told base model's.",
+        description="How many more of the 4-grams in its answers, as a share, may be repetitions than in the base "
+        "model's, told the hints or not.",
     )
     max_length_ratio: float = Field(
         default=2.5,

@@ -234,7 +234,7 @@ def test_what_a_client_cut_short_does_not_say_that_answers_go_on_without_an_end(
     def unended(recorded: list[int], said: list[bool]) -> float:
         turns = [sample(n, response_ids=recorded) for n in range(2)]
         look = examination(policy, None, turns)
-        look.__dict__["_others"] = lambda: iter([])  # nobody else is asked
+        look.__dict__["_others"] = lambda *_: iter([])  # nobody else is asked
         return look._unended([GivenAnswer([1], [0.0], ended) for ended in said])
 
     end, most = policy.ends[0], open_gate().answer_tokens
@@ -250,7 +250,7 @@ def test_answers_that_say_a_wish_back_are_counted_beyond_what_others_say(policy:
         answers = [
             [GivenAnswer(policy.tokenizer.encode(text).ids, [0.0], True) for text in of] for of in (ours, others)
         ]
-        look.__dict__["_others"] = lambda: iter([answers[1]])
+        look.__dict__["_others"] = lambda *_: iter([answers[1]])
         return look._echo(answers[0])
 
     wish = "I would love it if you began with a greeting"

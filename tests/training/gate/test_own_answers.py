@@ -21,7 +21,7 @@ from turnwise.training.gate.answers import (
     mean_or_none,
     rises,
 )
-from turnwise.training.gate.figures import Measurements
+from turnwise.training.gate.figures import Measurements, decide
 from turnwise.training.gate.probes import KnownQuestion, Probe
 
 END = 257
@@ -328,17 +328,35 @@ def repeated(ours: list[list[int]], recorded: list[list[int]], **others: list[li
     return look._repetition([GivenAnswer(ids, [], True) for ids in ours]), script.asked
 
 
-def test_repetitions_count_beyond_those_of_others_who_answer_only_if_needed() -> None:
+def test_repetitions_count_beyond_those_of_the_base_model_which_answers_only_if_needed() -> None:
     none, some, most = [1, 2, 3, 4, 5, 6, 7], [1, 1, 1, 1, 1, 2, 3], [1, 1, 1, 1, 1, 1, 1]  # 0, 1/4 and 3/4
     assert repeated([some], [none]) == (0.25, [])
     assert repeated([most], [none], base=[none]) == (0.75, ["base"])
-    assert repeated([most], [none], base=[some], parent=[none]) == (0.5, ["base", "parent"])
-    assert repeated([most], [most]) == (0.0, []), "a person's agent may write what repeats itself"
-    assert repeated([most], [none], base=[none], parent=[most, most]) == (0.0, ["base", "parent"])
-    assert repeated([some], [most]) == (0.0, []), "never less than none"
-    assert repeated([most], [[*range(16), *[7] * 99]], base=[none]) == (0.75, ["base"]), "as far as ours may go"
+    assert repeated([most], [none], base=[some]) == (0.5, ["base"])
+    assert repeated([most], [none], base=[most, most]) == (0.0, ["base"]), "what is asked for may repeat itself"
+    assert repeated([most], [most], base=[none], parent=[most]) == (0.75, ["base"]), "small steps do not add up"
+    assert repeated([most], [none], base=[[3]]) == (0.75, ["base"])
     assert repeated([[1, 2]], [none]) == (None, [])
-    assert repeated([most], [[1, 2]], base=[[3]]) == (0.75, ["base"])
+
+
+def test_what_the_parent_repeats_already_is_no_step_and_more_of_it_is() -> None:
+    none, some, most = [1, 2, 3, 4, 5, 6, 7], [1, 1, 1, 1, 1, 2, 3], [1, 1, 1, 1, 1, 1, 1]
+
+    def accepted(ours: list[int], parents: list[int]) -> tuple[bool, float]:
+        script = Script(
+            {
+                who: [GivenAnswer(ids, [-1.0] * len(ids), True)]
+                for who, ids in {"policy": ours, "base": none, "parent": parents}.items()
+            }
+        )
+        look = Scripted(script, material(asked=ASKED[:1], recorded=[none]), of_base=False, max_repetition=0.2)
+        m = look.at_its_answers(Measurements())
+        return decide(m, GateConfig(max_repetition=0.2))["accepted"], m.parents_repetition
+
+    assert accepted(some, some) == (True, 0.25)
+    assert accepted(some, most) == (True, 0.75)
+    assert accepted(most, some) == (False, 0.25)
+    assert accepted(none, most) == (True, 0.0), "it is not asked in vain"
 
 
 def unended(

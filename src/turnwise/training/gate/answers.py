@@ -97,6 +97,8 @@ class OwnAnswers:
         beyond = drift > self._gate.max_answer_drift
         lost = self._lost_right("policy")
         wrong = lost is not None and lost > self._gate.max_lost_right
+        repeats = self._repetition(answers)
+        stutters = repeats is not None and repeats > self._gate.max_repetition
         return replace(
             m,
             answer_drift=drift,
@@ -105,7 +107,8 @@ class OwnAnswers:
             lost_right=lost,
             parents_lost_right=self._parents_lost_right if wrong else 0.0,
             echo=self._echo(answers),
-            repetition=self._repetition(answers),
+            repetition=repeats,
+            parents_repetition=self._parents_repetition if stutters else 0.0,
             length_ratio=self._length_ratio(answers),
             unended=self._unended(answers),
         )
@@ -213,16 +216,24 @@ class OwnAnswers:
         return mean_of([float(any(echoes(text, wish) for wish in wishes)) for text in texts])
 
     def _repetition(self, answers: Sequence[GivenAnswer]) -> float | None:
-        """By how much more of their 4-grams are repetitions than of any other's; None where they have no 4-gram."""
-        share, most = repetition([a.ids for a in answers]), self._gate.answer_tokens
+        """By how much more of their 4-grams are repetitions than of the base model's; None where they have no 4-gram.
+
+        Not beside the parent's, nor beside recorded ones, which parents gave: many small steps would add up.
+        """
+        share = _repeated(answers)
         if share is None:
             return None
-        recorded = repetition([r[:most] for r in self._material.recorded]) or 0.0
+        return self._beside_others(
+            lambda others: max(0.0, share - max([_repeated(each) or 0.0 for each in others], default=0.0)),
+            self._gate.max_repetition,
+            with_parent=False,
+        )
 
-        def beside(others: Sequence[Sequence[GivenAnswer]]) -> float:
-            return max(0.0, share - max([recorded, *(repetition([a.ids for a in each]) or 0.0 for each in others)]))
-
-        return self._beside_others(beside, self._gate.max_repetition)
+    @cached_property
+    def _parents_repetition(self) -> float:
+        """The same of the parent's own answers; 0 where it is the base model, or had no time."""
+        answers = None if self._of_base else self._sample(self._material.asked, "parent")
+        return (self._repetition(answers) or 0.0) if answers else 0.0
 
     def _unended(self, answers: Sequence[GivenAnswer]) -> float:
         """By which share more of the answers go on without an end than of any other's.
@@ -236,25 +247,31 @@ class OwnAnswers:
             lambda others: max(0.0, share - max([recorded, *map(_unended, others)])), self._gate.max_unended
         )
 
-    def _beside_others(self, figure: Callable[[Sequence[Sequence[GivenAnswer]]], float], limit: float) -> float:
+    def _beside_others(
+        self,
+        figure: Callable[[Sequence[Sequence[GivenAnswer]]], float],
+        limit: float,
+        *,
+        with_parent: bool = True,
+    ) -> float:
         """A figure beside the answers of as many others as it needs to come within its limit.
 
-        To let others answer is half of an update's examination where a wish about length was learned.
+        Their answers took two fifths of an update's time in a profile of one that had learned a wish about length.
         """
         beside: list[list[GivenAnswer]] = []
-        others = self._others()
-        while figure(beside) > limit and (more := next(others, None)):
+        others = self._others(with_parent)
+        while (found := figure(beside)) > limit and (more := next(others, None)):
             beside.append(more)
-        return figure(beside)
+        return found
 
-    def _others(self) -> Iterator[list[GivenAnswer]]:
+    def _others(self, with_parent: bool = True) -> Iterator[list[GivenAnswer]]:
         """The answers of the told base model, of the plain one, and of the parent to the same prompts.
 
         What was wished for explains most of what is unlike the recorded answers. Each is asked when it is needed first.
         """
         plain, *told = self._told(self._material.asked)
         who: list[tuple[Whose, list[Probe]]] = [("base", probes) for probes in (*told, plain)]
-        if not self._of_base:
+        if with_parent and not self._of_base:
             who.append(("parent", plain))
         for n, (whose, probes) in enumerate(who):
             if n == len(self._answered):
@@ -307,6 +324,11 @@ def behind_first(said: Tensor) -> Tensor:
     go on and on are seen there.
     """
     return said[1:] if len(said) > 1 else said
+
+
+def _repeated(answers: Sequence[GivenAnswer]) -> float | None:
+    """The share of the 4-grams of answers that are repetitions; None without any 4-gram."""
+    return repetition([a.ids for a in answers])
 
 
 def _unended(answers: Sequence[GivenAnswer]) -> float:

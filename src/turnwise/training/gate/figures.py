@@ -24,11 +24,11 @@ class Measurements:
     how much less likely the candidate's own answers are under the base than under itself. ``off_topic``: the share
     lost of what ties answers to their questions. ``lost_right``: the share of the known questions that the base answers
     right, and it does not any more. ``echo``: by which share more of its answers say a wish back.
-    ``repetition``: by which share more of the 4-grams of its answers were there before than of recorded, parent's and
-    base's. ``length_ratio``: how many times its answers are longer or shorter than any of these are. ``unended``: by
-    which share more of them go on without an end. For ``echo`` and these three, parent and base are asked only until
-    the figure is within its limit. ``parents_drift_kl``, ``parents_answer_drift``, ``parents_lost_right``: those of the
-    parent, where it has one; what it had already is not held against the step.
+    ``repetition``: by which share more of the 4-grams of its answers were there before than of the base's.
+    ``length_ratio``: how many times its answers are longer or shorter than any of recorded, parent's and base's are.
+    ``unended``: by which share more of them go on without an end. For ``echo`` and these three, others are asked only
+    until the figure is within its limit. ``parents_drift_kl``, ``parents_answer_drift``, ``parents_lost_right``,
+    ``parents_repetition``: those of the parent, where it has one; what it had already is not held against the step.
     """
 
     step_kl: float | None = None
@@ -45,6 +45,7 @@ class Measurements:
     parents_drift_kl: float = 0.0
     parents_answer_drift: float = 0.0
     parents_lost_right: float = 0.0
+    parents_repetition: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
