@@ -142,6 +142,24 @@ def test_a_long_prompt_of_a_rollout_is_read_in_small_pieces_and_after_a_persons(
     assert [name for name, _ in roomy.told] == ["person"] * 3 + ["rollout"]
 
 
+def test_what_reads_has_all_threads_however_few_are_best_for_what_decodes(
+    roomy: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(scheduler_module.torch, "get_num_threads", lambda: 0)
+    monkeypatch.setattr(scheduler_module.torch, "set_num_threads", asked.append)
+    roomy.scheduler._most_threads = 7
+    roomy.scheduler._threads = SimpleNamespace(count=3, took=lambda *_: None)  # type: ignore[assignment]
+    steps = watch(roomy)
+    roomy.may_go.set()
+    roomy.scheduler.start()
+    roomy.ask("person", 0, 3, prompt=CHUNK)
+    wait_until(lambda: any(out.finish for _, out in roomy.told))
+    roomy.ask("person", 0, 1, prompt=CHUNK // 2)
+    wait_until(lambda: sum(out.finish is not None for _, out in roomy.told) == 2)
+    assert (steps[:3], asked[:3], asked[-1]) == ([[CHUNK], [1], [1]], [7, 3, 3], 3)
+
+
 @pytest.mark.parametrize("lean", [True, False])
 def test_who_comes_while_a_rollout_is_computed_does_not_wait_for_the_end_of_the_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lean: bool

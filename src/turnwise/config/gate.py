@@ -73,7 +73,7 @@ class GateConfig(Section):
         gt=0,
         le=1,
         description="How many more of the 4-grams in its answers, as a share, may be repetitions than in the base "
-        "model's, told the hints or not.",
+        "model's, told the hints or not. Of three answers and more the one that repeats itself most is left out.",
     )
     max_length_ratio: float = Field(
         default=2.5,

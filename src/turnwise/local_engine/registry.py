@@ -16,6 +16,7 @@ from turnwise.errors import AdapterError, EngineError
 from turnwise.local_engine.folders import adapter_folder
 from turnwise.local_engine.model.runner import BASE, Runner, Weights
 from turnwise.local_engine.model.whole import read_version
+from turnwise.loops.memory import give_back
 
 MAX_MERGED = 2
 """Merged adapters in memory: the serving one, and the one it replaces or a pinned one. More live while in use."""
@@ -142,6 +143,7 @@ class WeightsRegistry:
                 if len(self._recent) > self._max_merged:
                     self._recent.remove(weights)
                     weights.merged = None
+        give_back()
 
     def _retire(self, weights: Weights) -> None:
         with self._lock:
@@ -154,3 +156,5 @@ class WeightsRegistry:
             if weights in self._recent:
                 self._recent.remove(weights)
         self._on_gone(weights)
+        weights.merged = None
+        give_back()

@@ -67,7 +67,7 @@ class Scheduler:
         self._max_queue = max_queue
         self._max_model_len = max_model_len
         self._store = KVStore(runner.kv_shape, kv_bytes)
-        self._threads = ThreadChoice(threads)
+        self._most_threads, self._threads = threads, ThreadChoice(threads)
         self._wake = threading.Condition()
         # Guarded by _wake:
         self._waiting: deque[Request] = deque()
@@ -229,7 +229,8 @@ class Scheduler:
         spans = [(r, s) for r, s in spans if r.kv is s.kv]
         if not spans:
             return
-        started, threads = time.perf_counter(), self._threads.count
+        reads = sum(len(s.ids) for _, s in spans) >= CHUNK  # long products, for which all threads are worth it
+        started, threads = time.perf_counter(), self._most_threads if reads else self._threads.count
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         awaited = any(r.params.priority <= 0 for r, _ in spans)

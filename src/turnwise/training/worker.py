@@ -23,6 +23,7 @@ from turnwise.journal.deletion.retention import prune_versions
 from turnwise.journal.journal import Journal
 from turnwise.journal.queue.refusals import wall
 from turnwise.loops.lifeline import beat
+from turnwise.loops.memory import give_back
 from turnwise.models.architectures import supported_model
 from turnwise.training.lease import KeptLease
 from turnwise.training.leave import Leave
@@ -73,6 +74,7 @@ def run(config: Config, stop: Stop, leave: Leave | None = None) -> None:
             batch = None if fault or shut else journal.batches.claim(worker, config.train.lease_s, leave.asked)
             if batch is not None:
                 fault = work(config, journal, trainer, batch, stop, journal.store.steady, leave)
+                give_back()
                 heartbeat = float("-inf")
                 continue
             if leave.asked and not journal.batches.any_open():

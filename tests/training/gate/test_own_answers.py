@@ -339,6 +339,19 @@ def test_repetitions_count_beyond_those_of_the_base_model_which_answers_only_if_
     assert repeated([[1, 2]], [none]) == (None, [])
 
 
+def test_one_of_several_answers_may_run_into_a_loop() -> None:
+    none, loop = [1, 2, 3, 4, 5, 6, 7], [1] * 40
+    short = [1, 1, 1, 1, 1]  # one of two 4-grams is a repetition, a larger share than of the loop below
+    assert repeated([none, loop, none], [none]) == (0.0, [])
+    assert repeated([loop, loop, none], [none], base=[none]) == (pytest.approx(36 / 41), ["base"])
+    assert repeated([loop, none], [none], base=[none]) == (pytest.approx(36 / 41), ["base"]), "of two none is left out"
+    assert repeated([loop, loop, loop], [none], base=[loop, none, none])[0] == pytest.approx(36 / 37)
+    long = [*range(40), *range(35)]  # 32 of 72
+    assert repeated([short, long, none], [none])[0] == pytest.approx(1 / 6), (
+        "the one left out repeats most, not oftenest"
+    )
+
+
 def test_what_the_parent_repeats_already_is_no_step_and_more_of_it_is() -> None:
     none, some, most = [1, 2, 3, 4, 5, 6, 7], [1, 1, 1, 1, 1, 2, 3], [1, 1, 1, 1, 1, 1, 1]
 

@@ -25,6 +25,8 @@ RIGHT_TOKENS = 64
 """Longest answer to a known question, in tokens."""
 LEAST_RIGHT = 8
 """Of them a base model that answers fewer right has too few to lose for a share to mean anything."""
+SEVERAL = 3
+"""Answers of which one may be left out."""
 
 
 @dataclass(frozen=True)
@@ -327,8 +329,15 @@ def behind_first(said: Tensor) -> Tensor:
 
 
 def _repeated(answers: Sequence[GivenAnswer]) -> float | None:
-    """The share of the 4-grams of answers that are repetitions; None without any 4-gram."""
-    return repetition([a.ids for a in answers])
+    """The share of the 4-grams of answers that are repetitions; None without any 4-gram.
+
+    Of SEVERAL answers the one that repeats itself most is left out: at temperature 1 one of them may run into a loop by
+    chance. An honest step was refused for such a one; weights that make loops make them in others, too.
+    """
+    said = [a.ids for a in answers]
+    if len(said) >= SEVERAL:
+        said.remove(max(said, key=lambda ids: len(ids) * (repetition([ids]) or 0.0)))
+    return repetition(said)
 
 
 def _unended(answers: Sequence[GivenAnswer]) -> float:
