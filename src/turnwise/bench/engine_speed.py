@@ -14,6 +14,9 @@ from itertools import pairwise
 
 import httpx
 
+LONG_PROMPT = 1200
+"""Tokens of the prompt by which reading is measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class Speed:

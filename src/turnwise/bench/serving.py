@@ -49,7 +49,7 @@ def bench_engine(config: Config, repeats: int) -> BenchReport:
     )
 
 
-def _peer(model: Path, adapter: Path, repeats: int, dtype: str) -> dict[int, float]:
+def _peer(model: Path, adapter: Path, repeats: int, dtype: str) -> dict[str, float]:
     done = subprocess.run(
         [
             sys.executable,
@@ -70,10 +70,10 @@ def _peer(model: Path, adapter: Path, repeats: int, dtype: str) -> dict[int, flo
     )
     if done.returncode:
         raise TurnwiseError(f"the peer did not run:\n{done.stderr[-1500:]}")
-    return {int(n): speed for n, speed in json.loads(done.stdout.splitlines()[-1]).items()}
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def _engine_figures(config: Config, model: Path, adapter: Path, peer: dict[int, float], repeats: int) -> list[Figure]:
+def _engine_figures(config: Config, model: Path, adapter: Path, peer: dict[str, float], repeats: int) -> list[Figure]:
     with ExitStack() as stack:
         sock = stack.enter_context(bind("127.0.0.1", 0))
         url = f"http://127.0.0.1:{sock.getsockname()[1]}"
@@ -91,10 +91,24 @@ def _engine_figures(config: Config, model: Path, adapter: Path, peer: dict[int, 
                 runs = [asyncio.run(engine_speed.measure(url, n, model=name, seed=i)) for i in range(repeats + 1)]
                 best = max(runs[1:], key=lambda run: run.tokens_per_second)
                 speed = best.tokens_per_second
-                beside = f"generate {peer[n]:.1f}" if name == "base" else f"base {base[n]:.1f}"
-                ratio = speed / (peer[n] if name == "base" else base[n])
+                beside = f"generate {peer[str(n)]:.1f}" if name == "base" else f"base {base[n]:.1f}"
+                ratio = speed / (peer[str(n)] if name == "base" else base[n])
                 base.setdefault(n, speed)
                 figures.append(Figure(f"engine, {label}, {n} at once", f"{speed:.1f} tokens/s", beside, f"{ratio:.2f}"))
+        asyncio.run(engine_speed.measure(url, 1, seed=repeats))  # a prompt comes behind single answers
+        runs = [
+            asyncio.run(engine_speed.measure(url, 1, prompt_tokens=engine_speed.LONG_PROMPT, new_tokens=1, seed=i))
+            for i in range(repeats + 1)
+        ]
+        read, theirs = engine_speed.LONG_PROMPT / min(run.first_token for run in runs[1:]), peer["reading"]
+        figures.append(
+            Figure(
+                f"engine, base, reading a prompt of {engine_speed.LONG_PROMPT:,} tokens",
+                f"{read:.0f} tokens/s",
+                f"generate {theirs:.0f}",
+                f"{read / theirs:.2f}",
+            )
+        )
         figures.append(Figure("engine memory", f"{psutil.Process(process.pid).memory_info().rss / 1e9:.2f} GB"))
         return figures
 
