@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -158,6 +159,19 @@ def test_what_reads_has_all_threads_however_few_are_best_for_what_decodes(
     roomy.ask("person", 0, 1, prompt=CHUNK // 2)
     wait_until(lambda: sum(out.finish is not None for _, out in roomy.told) == 2)
     assert (steps[:3], asked[:3], asked[-1]) == ([[CHUNK], [1], [1]], [7, 3, 3], 3)
+
+
+def test_memory_is_given_back_once_behind_the_last_request(roomy: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(scheduler_module, "give_back", lambda: given.append(len(roomy.told)))
+    monkeypatch.setattr(scheduler_module, "BEAT_S", 0.01)
+    roomy.may_go.set()
+    roomy.scheduler.start()
+    wait_until(lambda: given == [0])
+    roomy.ask("person", 0, 3)
+    wait_until(lambda: len(given) == 2)
+    time.sleep(0.2)  # of twenty beats
+    assert given == [0, 3]
 
 
 @pytest.mark.parametrize("lean", [True, False])

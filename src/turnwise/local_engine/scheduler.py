@@ -28,6 +28,7 @@ from turnwise.local_engine.requests import Finish, Output, Request
 from turnwise.local_engine.sampling import sample
 from turnwise.local_engine.threads import ThreadChoice
 from turnwise.loops.lifeline import BEAT_S, beat
+from turnwise.loops.memory import give_back
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,10 @@ for are read by `CHUNK` all the same: who asks meanwhile waits for the end of th
 BEHIND = 16
 """While somebody waits for an answer, those that nobody waits for are part of each so-many-th step: they are slow, and
 never without a token for as long as the gateway takes for a stall."""
+
+
+IDLE_BEATS = 5
+"""Beats of the lifeline without a request, behind which freed memory is given back."""
 
 
 class Scheduler:
@@ -154,9 +159,14 @@ class Scheduler:
     def _prepare(self) -> bool:
         """Wait for work, drop what was cancelled, admit what fits. False when the thread should end."""
         with self._wake:
+            idle = 0
             while not (self._waiting or self._running or self._pooling or self._gone or self._abort_at is not None):
                 beat()
-                self._wake.wait(BEAT_S)
+                if self._wake.wait(BEAT_S):
+                    continue
+                idle += 1
+                if idle == IDLE_BEATS:
+                    give_back()
             beat()
             for weights in self._gone:
                 self._store.forget(weights)
