@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from pydantic import ValidationError
+from tokenizers.processors import TemplateProcessing
 from transformers import GraniteConfig, GraniteForCausalLM, MistralConfig, MistralForCausalLM
 
 from tests.training.tiny import VOCABULARY, by_the_model, ids, make_model, plain_model, sample, shake, train_config
@@ -232,3 +233,64 @@ def test_looking_by_text_gives_what_a_mask_over_the_whole_row_gives(tiny_dir: Pa
     for recompute in (False, True):
         for one, other in zip(computed(True, recompute), expected, strict=True):
             assert (one - other).norm() < 1e-5 * other.norm()
+
+
+@pytest.fixture
+def reading(tiny_dir: Path) -> Policy:
+    """A policy with an adapter of its own, which what is said of the base model must not show."""
+    policy = Policy(tiny_dir, train_config())
+    shake(policy)
+    return policy
+
+
+def base_states(folder: Path, prompts: list[list[int]]) -> list[list[torch.Tensor]]:
+    """What the base model has behind each of its blocks, from none on, and last behind its norm, at a prompt's end."""
+    plain, said = plain_model(folder, None, train_config()), []
+    for prompt in prompts:
+        with torch.no_grad():
+            made = plain.model(input_ids=torch.tensor([prompt]), output_hidden_states=True)
+        said.append([state[0, -1] for state in [*made.hidden_states, made.last_hidden_state]])
+    return said
+
+
+def test_states_within_are_the_base_models_behind_that_share_of_its_blocks(reading: Policy, tiny_dir: Path) -> None:
+    prompts = [ids(1, 9), [*ids(1, 9), *ids(2, 4)], ids(3, 5)]  # the second goes on from the first
+    expected = base_states(tiny_dir, prompts)
+    blocks = len(expected[0]) - 2
+    assert blocks == 2
+    for depth, block in {0.5: 1, 0.4: 1, 0.0: 0}.items():
+        found = reading.states_within(prompts, depth)
+        assert found.dtype == torch.float32 and len(found) == 3
+        for state, those in zip(found, expected, strict=True):
+            assert torch.allclose(state, those[block], atol=1e-5)
+
+
+def test_the_state_of_a_text_is_the_base_models_last_one_whatever_stands_beside_it(
+    reading: Policy, tiny_dir: Path
+) -> None:
+    texts = ["be brief", "answer in French", "be"]
+    prompts = [reading.tokenizer.encode(text).ids for text in texts]
+    found = reading.states_of(texts)
+    for state, those in zip(found, base_states(tiny_dir, prompts), strict=True):
+        assert torch.allclose(state, those[-1], atol=1e-5)
+    assert torch.equal(reading.states_of(texts[::-1]), found.flip(0))
+    [begins] = reading.tokenizer.encode("<").ids
+    reading.tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", begins)])
+    reading._known_states.clear()
+    assert reading.tokenizer.encode("be").ids[0] == begins
+    assert torch.equal(reading.states_of(texts), found), "a text is read without what begins a conversation"
+
+
+def test_what_was_asked_of_the_base_model_is_remembered_until_there_is_too_much_of_it(
+    reading: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnwise.training.policy.MOST_STATES", 2)
+    read: list[int] = []
+    hidden = reading.hidden
+    monkeypatch.setattr(reading, "hidden", lambda rows, **said: (read.append(len(rows)), hidden(rows, **said))[1])
+    one, other, third = ([ids(seed, 6)] for seed in (1, 2, 3))
+    for prompts, times in ((one, 1), (one, 1), (other, 2), (one, 2), (third, 3), (other, 3), (one, 4)):
+        reading.states_within(prompts, 0.5)
+        assert len(read) == times
+    reading.states_within(other, 0.25)
+    assert len(read) == 5, "at another depth it is another state"
