@@ -235,6 +235,15 @@ def test_looking_by_text_gives_what_a_mask_over_the_whole_row_gives(tiny_dir: Pa
             assert (one - other).norm() < 1e-5 * other.norm()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_not_trained_is_held_in_the_number_format_that_was_asked_for(tiny_dir: Path, dtype: str) -> None:
+    policy = Policy(tiny_dir, train_config(dtype=dtype))
+    trained = {id(parameter) for parameter in policy.parameters()}
+    held = {p.dtype for p in policy.model.parameters() if id(p) not in trained}
+    assert held == {getattr(torch, dtype)}
+    assert policy.logits(policy.hidden([row_of(0, ids(1, 4), ids(2, 3))])).dtype == torch.float32
+
+
 @pytest.fixture
 def reading(tiny_dir: Path) -> Policy:
     """A policy with an adapter of its own, which what is said of the base model must not show."""
