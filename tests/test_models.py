@@ -256,7 +256,7 @@ def test_auto_takes_the_largest_model_that_a_machine_trains_in_good_time(memory:
 def test_weights_in_float32_need_twice_the_memory(native: bool, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnwise.models.table.has_bfloat16", lambda: native)
     monkeypatch.setattr("turnwise.models.number_format.native_bfloat16", lambda: native)
-    assert fitting(8, 2).name == name
+    assert fitting(10, 2).name == name
     assert processor_format("auto") is (torch.bfloat16 if native else torch.float32)
     assert fitting(16, 2).name == "qwen2.5-coder-0.5b-instruct"
 

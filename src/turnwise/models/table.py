@@ -40,7 +40,7 @@ class EmbeddedModel:
     """A model that `turnwise pull` makes: its ``parts`` in a row are a GGUF file, which is dequantised to ``dtype``.
 
     ``embedding`` is the tensor of that file that becomes input embedding and output head alike. ``engine_gb`` and
-    ``trainer_gb`` are resident memory in bfloat16 while it serves, and at the worst moment of an update of 8 samples;
+    ``trainer_gb`` are resident memory in bfloat16 with two versions, and at the worst moment of an update of 8 samples;
     ``update_s`` is how long that takes on two cores (docs/models.md says how these were measured). ``wishes``: where in
     a prompt it follows what a person wishes (docs/decisions/0014-placing.md).
     """
@@ -112,8 +112,8 @@ _SMOLLM2 = EmbeddedModel(
     # It runs away at temperature 1, where it seldom ends its answer by itself.
     answers=AnswerDefaults(max_tokens=512, temperature=0.6),
     weights_mb=542,
-    engine_gb=1.3,
-    trainer_gb=1.5,
+    engine_gb=1.4,
+    trainer_gb=2.0,
     update_s=60,
     needs_cores=1,
     wishes="question",
@@ -154,8 +154,8 @@ _QWEN = EmbeddedModel(
     tools=True,
     answers=AnswerDefaults(max_tokens=1024, temperature=0.7),
     weights_mb=1000,
-    engine_gb=2.8,
-    trainer_gb=2.4,
+    engine_gb=3.4,
+    trainer_gb=3.6,
     update_s=120,
     needs_cores=2,
     wishes="question",

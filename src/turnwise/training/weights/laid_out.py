@@ -14,6 +14,7 @@ import psutil
 import torch
 from torch import Tensor, nn
 
+from turnwise.loops.memory import give_back
 from turnwise.models.number_format import AUTO, processor_format
 
 ROWS = 16
@@ -37,6 +38,7 @@ def laid_out(model: nn.Module, head: tuple[Tensor, Tensor | None]) -> Iterator[P
     if not (_worth_it(head[0]) and room < psutil.virtual_memory().available / 2):
         yield None
         return
+    give_back()  # what learning freed would stand beside the copies
     try:
         for linear in linears:
             vars(linear)["forward"] = _laid_out(linear.weight, linear.bias)
@@ -44,6 +46,7 @@ def laid_out(model: nn.Module, head: tuple[Tensor, Tensor | None]) -> Iterator[P
     finally:
         for linear in linears:
             vars(linear).pop("forward", None)
+        give_back()
 
 
 def _worth_it(weight: Tensor) -> bool:
