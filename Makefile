@@ -28,7 +28,7 @@ pull: install ## fetch the small model
 	@$(BIN)/turnwise pull
 
 .PHONY: demo
-demo: install ## the main job: a server, a simulated person, and what the model learned from them (12 to 26 minutes)
+demo: install ## the main job: a server, a simulated person, and what the model learned from them (9 to 26 minutes)
 	@$(BIN)/turnwise pull auto
 	$(BIN)/turnwise demo --out demo-out
 

@@ -52,3 +52,17 @@ def test_a_fault_meanwhile_leaves_the_model_as_it_was() -> None:
     with pytest.raises(RuntimeError, match="in the middle"), laid_out(model, (head.weight, head.bias)):
         raise RuntimeError("in the middle")
     assert not any("forward" in vars(linear) for linear in model)
+
+
+def test_memory_is_given_back_before_there_is_asked_for_room_and_behind_the_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("turnwise.training.weights.laid_out.give_back", lambda: told.append("given back"))
+    free = type("Memory", (), {"available": 2**40})
+    monkeypatch.setattr("psutil.virtual_memory", lambda: (told.append("asked"), free)[1])
+    model, head = _model(OURS)
+    with laid_out(model, (head.weight, head.bias)) as project:
+        assert project is not None
+        told.append("used")
+    assert told == ["given back", "asked", "used", "given back"]

@@ -301,5 +301,5 @@ def test_what_was_asked_of_the_base_model_is_remembered_until_there_is_too_much_
     for prompts, times in ((one, 1), (one, 1), (other, 2), (one, 2), (third, 3), (other, 3), (one, 4)):
         reading.states_within(prompts, 0.5)
         assert len(read) == times
-    reading.states_within(other, 0.25)
+    reading.states_within(one, 0.25)
     assert len(read) == 5, "at another depth it is another state"

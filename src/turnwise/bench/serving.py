@@ -43,8 +43,8 @@ def bench_engine(config: Config, repeats: int) -> BenchReport:
         figures=figures,
         notes=[
             f"{engine_speed.__name__.rsplit('.', 1)[-1]}: random prompts of 120 tokens, 96 new tokens, "
-            f"{dtype}; best of {repeats}. The peer is `transformers.generate` in {dtype}, in a process "
-            "of its own, just before.",
+            f"{dtype}; best of {repeats}. A long prompt is read behind a single answer. The peer is "
+            f"`transformers.generate` in {dtype}, in a process of its own, just before.",
         ],
     )
 
@@ -97,7 +97,9 @@ def _engine_figures(config: Config, model: Path, adapter: Path, peer: dict[str, 
                 figures.append(Figure(f"engine, {label}, {n} at once", f"{speed:.1f} tokens/s", beside, f"{ratio:.2f}"))
         asyncio.run(engine_speed.measure(url, 1, seed=repeats))  # a prompt comes behind single answers
         runs = [
-            asyncio.run(engine_speed.measure(url, 1, prompt_tokens=engine_speed.LONG_PROMPT, new_tokens=1, seed=i))
+            asyncio.run(
+                engine_speed.measure(url, 1, prompt_tokens=engine_speed.LONG_PROMPT, new_tokens=1, seed=1000 + i)
+            )
             for i in range(repeats + 1)
         ]
         read, theirs = engine_speed.LONG_PROMPT / min(run.first_token for run in runs[1:]), peer["reading"]

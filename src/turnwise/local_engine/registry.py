@@ -155,6 +155,5 @@ class WeightsRegistry:
         with self._lock:
             if weights in self._recent:
                 self._recent.remove(weights)
+        weights.merged = None  # a request that has ended may be held on to for a while, and its weights by it
         self._on_gone(weights)
-        weights.merged = None
-        give_back()

@@ -73,6 +73,8 @@ class Scheduler:
         self._max_model_len = max_model_len
         self._store = KVStore(runner.kv_shape, kv_bytes)
         self._most_threads, self._threads = threads, ThreadChoice(threads)
+        self._idle = 0  # beats since there was something to do
+        self._freed = False  # whether so much was freed that it is to be given back
         self._wake = threading.Condition()
         # Guarded by _wake:
         self._waiting: deque[Request] = deque()
@@ -142,6 +144,9 @@ class Scheduler:
     def _loop(self) -> None:
         with torch.inference_mode():
             while self._prepare():
+                if self._freed:  # not with _wake held: who asks would wait for it
+                    self._freed = False
+                    give_back()
                 self._steps += 1
                 have_a_step = first_of(self._running, self._steps)
                 for weights in dict.fromkeys(r.weights for r in have_a_step):
@@ -154,19 +159,23 @@ class Scheduler:
                         log.exception("a forward pass over %d requests failed", len(group))
                         for request in group:
                             self._end(request, Output([], [], "", Finish.ABORT, error=f"{type(e).__name__}: {e}"))
+                if self._pooling:
+                    self._compute_with(self._most_threads)
                 self._pooling.advance(bool(self._running), self._somebody_came)
 
     def _prepare(self) -> bool:
         """Wait for work, drop what was cancelled, admit what fits. False when the thread should end."""
         with self._wake:
-            idle = 0
             while not (self._waiting or self._running or self._pooling or self._gone or self._abort_at is not None):
                 beat()
                 if self._wake.wait(BEAT_S):
                     continue
-                idle += 1
-                if idle == IDLE_BEATS:
-                    give_back()
+                self._idle += 1
+                if self._idle == IDLE_BEATS:
+                    self._freed = True
+                    return True
+            self._idle = 0
+            self._freed = bool(self._gone)
             beat()
             for weights in self._gone:
                 self._store.forget(weights)
@@ -239,10 +248,10 @@ class Scheduler:
         spans = [(r, s) for r, s in spans if r.kv is s.kv]
         if not spans:
             return
-        reads = sum(len(s.ids) for _, s in spans) >= CHUNK  # long products, for which all threads are worth it
-        started, threads = time.perf_counter(), self._most_threads if reads else self._threads.count
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
+        # Long products, for which all threads are worth it.
+        reads = any(len(s.ids) > 1 for _, s in spans) and sum(len(s.ids) for _, s in spans) >= CHUNK
+        started = time.perf_counter()
+        self._compute_with(self._most_threads if reads else self._threads.count)
         awaited = any(r.params.priority <= 0 for r, _ in spans)
         pack = Pack([s for _, s in spans], self._runner.heads, None if awaited else self._somebody_came)
         logits = self._runner.forward(weights.merged, pack)
@@ -262,6 +271,10 @@ class Scheduler:
                 self._take(request, token, logprob)
         if all(len(s.ids) == 1 for _, s in spans):
             self._threads.took(len(spans), time.perf_counter() - started)
+
+    def _compute_with(self, threads: int) -> None:
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
 
     def _room(self, request: Request) -> bool:
         """Make room for the next token at the price of the youngest requests, first of those that nobody waits for;

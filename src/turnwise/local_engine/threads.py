@@ -1,4 +1,4 @@
-"""How many threads compute a step: the number that was fastest lately, tried again from time to time.
+"""How many threads compute a step that decodes: the number that was fastest lately, tried again from time to time.
 
 A step is hundreds of small products, and after each the threads wait for each other. On a quiet machine two are 1.2
 times as fast as one; beside busy programs one waits for the other, and two are three times as slow
@@ -21,7 +21,7 @@ SLOWED = 1.5
 
 
 class ThreadChoice:
-    """``count`` is what the next step should take; ``took`` is told of each step that only decodes."""
+    """``count`` is what the next such step should take; ``took`` is told of each step that only decodes."""
 
     def __init__(self, most: int) -> None:
         self._counts = sorted({1, max(1, most // 2), most}, reverse=True)

@@ -81,10 +81,11 @@ class EmbeddedModel:
     def needs_gb(self) -> float:
         """Memory that this machine should have to serve and train it: the other loops and the system take 2 GB.
 
-        Where it computes in float32, the engine's base and version and the trainer's base take twice as much.
+        In these is the copy of a third version, which the engine has while it is merged. Where it computes in float32,
+        the engine's base and versions and the trainer's base take twice as much.
         """
         in_bfloat16 = self.weights_mb / (1 if self.dtype == "bfloat16" else 2) / 1000
-        return self.engine_gb + self.trainer_gb + 2.0 + (0.0 if has_bfloat16() else 3 * in_bfloat16)
+        return self.engine_gb + self.trainer_gb + 2.0 + (0.0 if has_bfloat16() else 4 * in_bfloat16)
 
 
 _SMOLLM2 = EmbeddedModel(

@@ -346,9 +346,10 @@ def test_one_of_several_answers_may_run_into_a_loop() -> None:
     assert repeated([loop, loop, none], [none], base=[none]) == (pytest.approx(36 / 41), ["base"])
     assert repeated([loop, none], [none], base=[none]) == (pytest.approx(36 / 41), ["base"]), "of two none is left out"
     assert repeated([loop, loop, loop], [none], base=[loop, none, none])[0] == pytest.approx(36 / 37)
+    assert repeated([loop, [8, 9], [9]], [none], base=[none]) == (pytest.approx(36 / 37), ["base"]), "of one none"
     long = [*range(40), *range(35)]  # 32 of 72
     assert repeated([short, long, none], [none])[0] == pytest.approx(1 / 6), (
-        "the one left out repeats most, not oftenest"
+        "the one with most repetitions, not with the largest share"
     )
 
 

@@ -331,10 +331,10 @@ def behind_first(said: Tensor) -> Tensor:
 def _repeated(answers: Sequence[GivenAnswer]) -> float | None:
     """The share of the 4-grams of answers that are repetitions; None without any 4-gram.
 
-    Of SEVERAL answers the one that repeats itself most is left out: at temperature 1 one of them may run into a loop by
-    chance. An honest step was refused for such a one; weights that make loops make them in others, too.
+    Of SEVERAL answers that have any the one that repeats itself most is left out: at temperature 1 one of them may run
+    into a loop by chance. An honest step was refused for such a one; weights that make loops make them in others, too.
     """
-    said = [a.ids for a in answers]
+    said = [a.ids for a in answers if repetition([a.ids]) is not None]
     if len(said) >= SEVERAL:
         said.remove(max(said, key=lambda ids: len(ids) * (repetition([ids]) or 0.0)))
     return repetition(said)

@@ -24,7 +24,8 @@ class Measurements:
     how much less likely the candidate's own answers are under the base than under itself. ``off_topic``: the share
     lost of what ties answers to their questions. ``lost_right``: the share of the known questions that the base answers
     right, and it does not any more. ``echo``: by which share more of its answers say a wish back.
-    ``repetition``: by which share more of the 4-grams of its answers were there before than of the base's.
+    ``repetition``: by which share more of the 4-grams of its answers, but for the one that repeats itself most, were
+    there before than of the base's.
     ``length_ratio``: how many times its answers are longer or shorter than any of recorded, parent's and base's are.
     ``unended``: by which share more of them go on without an end. For ``echo`` and these three, others are asked only
     until the figure is within its limit. ``parents_drift_kl``, ``parents_answer_drift``, ``parents_lost_right``,

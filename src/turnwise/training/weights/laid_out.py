@@ -35,10 +35,11 @@ def laid_out(model: nn.Module, head: tuple[Tensor, Tensor | None]) -> Iterator[P
     """
     linears = [m for m in model.modules() if type(m) is nn.Linear and "forward" not in vars(m) and _worth_it(m.weight)]
     room = sum(m.weight.nbytes for m in linears) + head[0].nbytes
+    if _worth_it(head[0]):
+        give_back()  # what learning freed would stand beside the copies
     if not (_worth_it(head[0]) and room < psutil.virtual_memory().available / 2):
         yield None
         return
-    give_back()  # what learning freed would stand beside the copies
     try:
         for linear in linears:
             vars(linear)["forward"] = _laid_out(linear.weight, linear.bias)
