@@ -20,7 +20,8 @@ LONG_PROMPT = 1200
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """One measurement. Times are in seconds; ``longest_gap`` is the worst wait between two tokens of one answer."""
+    """One measurement. Times are in seconds; ``longest_gap`` is the worst wait between two tokens of one answer, 0 where
+    each has one alone."""
 
     concurrency: int
     tokens_per_second: float
@@ -49,7 +50,7 @@ async def measure(
         concurrency=concurrency,
         tokens_per_second=sum(map(len, arrivals)) / seconds,
         first_token=max(times[0] for times in arrivals) - started,
-        longest_gap=max(b - a for times in arrivals for a, b in pairwise(times)),
+        longest_gap=max((b - a for times in arrivals for a, b in pairwise(times)), default=0.0),
     )
 
 
