@@ -20,7 +20,7 @@ LONG_PROMPT = 1200
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """One measurement, in seconds. ``longest_gap``: the worst wait between two tokens of an answer, 0 where none has two."""
+    """One measurement, in seconds. ``longest_gap``: the worst wait between two tokens of an answer; 0 without two."""
 
     concurrency: int
     tokens_per_second: float
