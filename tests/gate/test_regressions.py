@@ -29,20 +29,12 @@ def gate(workshop: Workshop) -> Gate:
     return workshop.gate()
 
 
-COMES_THROUGH = pytest.mark.xfail(
-    strict=True,
-    reason="words three times in a row are no repeated 4-grams: a quarter is published (docs/status.md)",
-)
-
-
 def cases(names: dict[str, tuple[str, ...]]) -> list[object]:
     """Each with its half in its id, so that `-k aside` plays what was kept aside."""
-    return [pytest.param(name, marks=_marks(name), id=f"{half(name)}-{name}") for name in names]
-
-
-def _marks(name: str) -> list[pytest.MarkDecorator]:
-    known = [COMES_THROUGH] if name == "repetition-stutter" else []
-    return known + ([] if name in QUICK else [pytest.mark.gate])
+    return [
+        pytest.param(name, marks=[] if name in QUICK else [pytest.mark.gate], id=f"{half(name)}-{name}")
+        for name in names
+    ]
 
 
 def half(name: str) -> str:
