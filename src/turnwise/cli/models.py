@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from turnwise import machine
 from turnwise.cli.options import Json, err, out, print_json
 from turnwise.models import EMBEDDED, TABLE
 from turnwise.models import pull as pull_model
 from turnwise.models.folders import is_pulled
-from turnwise.models.table import AUTO, EmbeddedModel, fits, fitting, machine
+from turnwise.models.table import AUTO, EmbeddedModel, fits_here, fitting
 
 
 def pull(
@@ -34,7 +35,6 @@ def pull(
 
 
 def _show(as_json: bool) -> None:
-    memory, cores = machine()
     if as_json:
         print_json({"models": [_facts(model) for model in TABLE.values()], AUTO: fitting().name})
         return
@@ -48,11 +48,12 @@ def _show(as_json: bool) -> None:
             f"{model.engine_gb} GB, {model.trainer_gb} GB",
             f"{model.update_s} s",
             model.license,
-            "pulled" if is_pulled(model) else "fits" if fits(model, memory, cores) else "too large",
+            "pulled" if is_pulled(model) else "fits" if fits_here(model) else "too large",
         )
     out.print(table)
     out.print(
-        f"This machine has {memory:.1f} GB and {cores} cores: model.path = '{AUTO}' takes {fitting().name} here.",
+        f"This machine has {machine.memory_gb():.1f} GB and {machine.cores()} cores for us: "
+        f"model.path = '{AUTO}' takes {fitting().name} here.",
         highlight=False,
         soft_wrap=True,
     )
@@ -72,6 +73,6 @@ def _facts(model: EmbeddedModel) -> dict[str, object]:
         "engine_gb": model.engine_gb,
         "trainer_gb": model.trainer_gb,
         "update_s": model.update_s,
-        "fits": fits(model, *machine()),
+        "fits": fits_here(model),
         "pulled": is_pulled(model),
     }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from turnwise import machine
 from turnwise.config.addresses import DATABASE_URL, DatabaseUrl
 from turnwise.config.backends import address_without_key, refused_by_backend
 from turnwise.config.modes import WHEN, When
@@ -330,8 +330,8 @@ class TrainConfig(Section):
         Threads of one operation wait for each other. One that shares its core with the engine, at lower priority, holds
         up all of them: half of the cores do more work then than all of them.
         """
-        cores = os.cpu_count() or 1
-        return self.threads or (cores if alone else max(1, cores // 2))
+        mine = machine.cores()
+        return self.threads or (mine if alone else max(1, mine // 2))
 
     @model_validator(mode="after")
     def _backend_fits(self) -> TrainConfig:

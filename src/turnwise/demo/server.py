@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from turnwise import machine
 from turnwise.errors import TurnwiseError
 
 START_LIMIT_S = 960.0
@@ -57,7 +58,7 @@ def running_server(
     """
     home.mkdir(parents=True, exist_ok=True)
     # Who plays a person waits for what is learned of it, and never goes away: the cores are the trainer's meanwhile.
-    waited_for = {"when": "always", "threads": os.cpu_count() or 1}
+    waited_for = {"when": "always", "threads": machine.cores()}
     settings = {**settings, "train": {**waited_for, **settings.get("train", {})}}
     (home / "config.toml").write_text(_toml(settings), encoding="utf-8")
     ready, log = home / "ready.json", home / "serve.log"

@@ -15,6 +15,7 @@ from types import FrameType
 import torch
 import uvicorn
 
+from turnwise import machine
 from turnwise.config import LOOPBACK
 from turnwise.errors import ModelError, TurnwiseError
 from turnwise.local_engine.access import key_in
@@ -54,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def build(args: argparse.Namespace) -> EngineApp:
     """Load the model and start the compute thread. Raises ModelError."""
-    threads = args.threads or torch.get_num_threads()
+    threads = args.threads or min(torch.get_num_threads(), machine.cores())
     torch.set_num_threads(threads)
     dtype = processor_format(args.dtype)
     model = load(args.model, dtype, args.max_model_len)

@@ -5,12 +5,11 @@ The weights come out of packages of the package index, as files: nothing of thos
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import psutil
+from turnwise import machine
 
 AUTO = "auto"
 """In place of a name: the model that `fitting` finds for this machine."""
@@ -186,29 +185,19 @@ _BFLOAT16_FLAGS = ({"avx512f", "avx512bw", "avx512dq", "avx512vl"}, {"avx_ne_con
 """Of an x86 processor with AVX-512, of one with AVX2 that converts, and of an ARM one."""
 
 
-def machine() -> tuple[float, int]:
-    """Memory in GB and processor cores, as far as this process may use them."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(psutil.virtual_memory().total, _container_limit()) / 1e9, cores
-
-
-def _container_limit() -> float:
-    """Bytes that the container may use; infinite where there is none, or no limit."""
-    try:
-        told = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return float("inf")
-    return float(told) if told.isdigit() else float("inf")
-
-
 def fits(model: EmbeddedModel, memory_gb: float, cores: int) -> bool:
     """Whether such a machine serves and trains it with room to spare, and in good time."""
     return model.needs_gb <= memory_gb and model.needs_cores <= cores
 
 
+def fits_here(model: EmbeddedModel) -> bool:
+    """The same of what this process may use."""
+    return fits(model, machine.memory_gb(), machine.cores())
+
+
 def fitting(memory_gb: float | None = None, cores: int | None = None) -> EmbeddedModel:
     """The largest model that fits a machine (this one); the smallest is taken anywhere."""
     if memory_gb is None or cores is None:
-        memory_gb, cores = machine()
+        memory_gb, cores = machine.memory_gb(), machine.cores()
     fit = [model for model in TABLE.values() if fits(model, memory_gb, cores)]
     return fit[-1] if fit else TABLE[EMBEDDED]

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from turnwise import machine
 from turnwise.environments.actors import RecordedActor
 from turnwise.environments.base import Task
 from turnwise.environments.transcript import Form
@@ -174,5 +175,5 @@ def _whole(text: str, least: int) -> int:
 def threads() -> int:
     """Of the trainer: all cores, or half of them where others are at work on this machine: threads of one operation
     wait for each other, and one that has no core holds up all."""
-    cores = os.cpu_count() or 1
+    cores = machine.cores()
     return cores if os.getloadavg()[0] < cores else max(1, cores // 2)
