@@ -15,7 +15,7 @@ CGROUP = Path("/sys/fs/cgroup")
 def memory_gb() -> float:
     """Memory in GB."""
     limits = (_number(CGROUP / "memory.max"), _number(CGROUP / "memory/memory.limit_in_bytes"))
-    return min(psutil.virtual_memory().total, *(limit for limit in limits if limit is not None)) / 1e9
+    return min([psutil.virtual_memory().total, *(limit for limit in limits if limit is not None)]) / 1e9
 
 
 def cores() -> int:
