@@ -126,6 +126,14 @@ def test_distances_are_kl_from_the_candidate_in_nats_per_token_and_the_mixture_i
     assert other_way[0] == pytest.approx((0.9 * math.log(1.8) + 0.1 * math.log(0.2)) / 2, abs=1e-6)
 
 
+@pytest.mark.parametrize(("other", "distance"), [(1e-9, 3.0), (math.exp(-2.5), 2.5)])
+def test_a_token_counts_in_a_distance_for_three_nats_at_most(other: float, distance: float) -> None:
+    ours = torch.tensor([[1.0 - 1e-12, 1e-12], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]).double().log()
+    theirs = torch.tensor([[other, 1 - other], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]).double().log()
+    [found] = distances(Tables(), ("policy", [ours]), [("base", [theirs])])  # type: ignore[arg-type]
+    assert found[0] == pytest.approx(distance / 4, abs=1e-6)
+
+
 def test_of_a_long_prompt_the_end_is_read_and_a_hint_is_not_lost() -> None:
     long = sample(1, prompt_ids=list(range(3000)), hint_at=100, response_ids=list(range(500)))
     probe = probe_of(long)

@@ -73,8 +73,9 @@ class Scripted(OwnAnswers):
         self.script.asked.append(f"{who} greedily" if greedy else who)
         return (self.script.right if greedy else self.script.answers)[who]
 
-    def _to_base(self, probes: Sequence[Probe]) -> list[float]:
-        return [self.script.likes(TOKENIZER.decode(p.prompt_ids), TOKENIZER.decode(p.answer_ids)) for p in probes]
+    def _to_base(self, probes: Sequence[Probe]) -> list[torch.Tensor]:
+        texts = [(TOKENIZER.decode(p.prompt_ids), TOKENIZER.decode(p.answer_ids)) for p in probes]
+        return [torch.full((len(a.encode()),), self.script.likes(p, a), dtype=torch.float64) for p, a in texts]
 
 
 ASKED = [probe("p"), probe("q")]
@@ -121,8 +122,28 @@ def test_drift_is_from_the_base_told_or_not_whichever_finds_an_answer_likelier()
     own = look._given(answers)
     assert [TOKENIZER.decode(p.answer_ids) for p in own] == ["a", "b"]
     assert [p.prompt_ids for p in own] == [p.prompt_ids for p in ASKED]
-    assert look._drift_of(answers, own, [-3.0, -2.5]) == pytest.approx((2.0 + 0.25) / 2)
+    untold = [torch.tensor([-3.0]), torch.tensor([-2.5])]
+    assert look._drift_of(answers, own, untold) == pytest.approx((2.0 + 0.25) / 2)
     assert look.at_its_answers(Measurements()).answer_drift == pytest.approx((2.0 + 0.25) / 2)
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "to_base", "drift"),
+    [
+        ([-1.0, -1.0, -1.0, -1.0], [-11.0, -1.0, -1.0, -1.0], 3 / 4),
+        ([-1.0, -1.0, -1.0, -1.0], [-4.0, -1.0, -1.0, -1.0], 3 / 4),
+        ([-1.0, -1.0, -1.0, -1.0], [-3.9, -1.0, -1.0, -1.0], 2.9 / 4),
+        ([-1.0, -1.0, -1.0, -1.0], [-9.0, -8.0, -7.0, -6.0], 3.0),
+        ([-5.0, -1.0], [-1.0, -3.0], -1.0),  # likelier to the base it is by as much as it is
+    ],
+)
+def test_one_token_that_nobody_expects_is_no_lost_language(
+    logprobs: list[float], to_base: list[float], drift: float
+) -> None:
+    look = Scripted(Script(), material())
+    answer = GivenAnswer([5] * len(logprobs), logprobs, True)
+    own = [probe("p", "a" * len(logprobs))]
+    assert look._drift_of([answer], own, [torch.tensor(to_base, dtype=torch.float64)]) == pytest.approx(drift)
 
 
 def parents_drift(of_base: bool, parent: list[GivenAnswer] | None, most: float) -> tuple[float | None, float, Script]:

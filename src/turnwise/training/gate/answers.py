@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
+import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer, mean_length, repetition
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import KnownQuestion, Probe
+from turnwise.training.gate.reading import MOST_OF_A_TOKEN
 from turnwise.training.lessons.echoes import echoes
 from turnwise.training.weights.base import Whose
 
@@ -74,11 +76,11 @@ class OwnAnswers:
         most; None where there is no time for them."""
         raise NotImplementedError
 
-    def _to_base(self, probes: Sequence[Probe]) -> list[float]:
-        """For each answer, the mean log-prob of its tokens to the base model."""
+    def _to_base(self, probes: Sequence[Probe]) -> list[Tensor]:
+        """For each answer, the log-probs [R] of its tokens to the base model."""
         raise NotImplementedError
 
-    def _known_to_base(self, probes: Sequence[Probe]) -> list[float]:
+    def _known_to_base(self, probes: Sequence[Probe]) -> list[Tensor]:
         """The same of answers that later examinations ask of as well."""
         return self._to_base(probes)
 
@@ -119,12 +121,14 @@ class OwnAnswers:
         """The answers behind the prompts that they were given to."""
         return [replace(p, answer_ids=a.ids) for p, a in zip(self._material.asked, answers, strict=True)]
 
-    def _drift_of(self, answers: Sequence[GivenAnswer], own: Sequence[Probe], said: Sequence[float]) -> float:
-        """How far answers are from the base model, told or not. ``own``: as probes; ``said``: how likely they are to it
-        untold."""
+    def _drift_of(self, answers: Sequence[GivenAnswer], own: Sequence[Probe], said: Sequence[Tensor]) -> float:
+        """How far answers are from the base model, told or not, no token counted for more than MOST_OF_A_TOKEN.
+
+        ``own``: as probes; ``said``: how likely their tokens are to it untold.
+        """
         to_base = [said, *(self._to_base(probes) for probes in self._told(own)[1:])]
-        nearest = [max(each) for each in zip(*to_base, strict=True)]
-        return mean_of([mean_of(a.logprobs) - s for a, s in zip(answers, nearest, strict=True)])
+        far = [[_apart(a, tokens) for a, tokens in zip(answers, each, strict=True)] for each in to_base]
+        return mean_of([min(each) for each in zip(*far, strict=True)])
 
     @cached_property
     def _parents_answer_drift(self) -> float:
@@ -135,7 +139,7 @@ class OwnAnswers:
         own = self._given(answers)
         return self._drift_of(answers, own, self._to_base(own))
 
-    def _off_topic(self, said: Sequence[float]) -> float:
+    def _off_topic(self, said: Sequence[Tensor]) -> float:
         """1 − how much the answers are tied to their questions, over how much good answers are."""
         assert self._usual_tie is not None
         return max(0.0, 1 - tie_of(said) / self._usual_tie)
@@ -300,14 +304,14 @@ def behind_others(probes: Sequence[Probe]) -> list[Probe]:
     return [replace(p, prompt_ids=other.prompt_ids) for p, other in zip(probes, turned, strict=True)]
 
 
-def tie_of(said: Sequence[float]) -> float:
+def tie_of(said: Sequence[Tensor]) -> float:
     """By how much the base model finds answers more likely behind their own questions than behind another's.
 
-    Of refusals, praise and word salad it is near 0: they would do for any question. ``said`` is how likely they are
-    behind their own, and then, as many again, `behind_others`.
+    Of refusals, praise and word salad it is near 0: they would do for any question. ``said`` is how likely their tokens
+    are behind their own, and then, as many again, `behind_others`.
     """
     half = len(said) // 2
-    return mean_of([mine - other for mine, other in zip(said[:half], said[half:], strict=True)])
+    return mean_of([(mine - other).mean().item() for mine, other in zip(said[:half], said[half:], strict=True)])
 
 
 def rises(said: Sequence[float], parents: Sequence[float], bases: Sequence[Sequence[float]]) -> list[float]:
@@ -326,6 +330,12 @@ def behind_first(said: Tensor) -> Tensor:
     go on and on are seen there.
     """
     return said[1:] if len(said) > 1 else said
+
+
+def _apart(answer: GivenAnswer, said: Tensor) -> float:
+    """By how many nats per token an answer is less likely to who ``said`` its tokens, as they count."""
+    own = torch.tensor(answer.logprobs, dtype=said.dtype, device=said.device)
+    return (own - said).clamp(max=MOST_OF_A_TOKEN).mean().item()
 
 
 def _repeated(answers: Sequence[GivenAnswer]) -> float | None:

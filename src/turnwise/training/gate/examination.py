@@ -169,14 +169,13 @@ class Examination(OwnAnswers):
         """Inside of this the policy is what is named."""
         return {"policy": nullcontext, "base": self._policy.reference, "parent": self._as_parent}[whose]()
 
-    def _to_base(self, probes: Sequence[Probe]) -> list[float]:
+    def _to_base(self, probes: Sequence[Probe]) -> list[Tensor]:
         with self._policy.reference():
             hidden = read(self._policy, probes, self._train.microbatch_tokens, self._alive)
-            return [said.mean().item() for said in log_likelihoods(self._policy, hidden, probes)]
+            return log_likelihoods(self._policy, hidden, probes)
 
-    def _known_to_base(self, probes: Sequence[Probe]) -> list[float]:
-        hidden = self._reader.read(probes, self._alive)
-        return [said.mean().item() for said in log_likelihoods(self._policy, hidden, probes, "base")]
+    def _known_to_base(self, probes: Sequence[Probe]) -> list[Tensor]:
+        return log_likelihoods(self._policy, self._reader.read(probes, self._alive), probes, "base")
 
 
 def _key(probe: Probe) -> _Key:

@@ -19,6 +19,10 @@ from turnwise.training.weights.base import Whose
 
 Alive = Callable[[], None]
 
+MOST_OF_A_TOKEN = 3.0
+"""Nats for which one token counts at most in a distance. A wish moves few of them, and may move those by ten: the first
+of "- Cold". Where language is lost, many are beyond this."""
+
 
 @torch.no_grad()
 def read(policy: Policy, probes: Sequence[Probe], microbatch_tokens: int, alive: Alive) -> list[Tensor]:
@@ -52,7 +56,7 @@ def distances(
 ) -> list[list[float]]:
     """For each probe, KL(ours ‖ other) in nats per token, for each of ``others`` and, last, for their even mixture.
 
-    Each comes with whose states they are.
+    Each comes with whose states they are. No token counts for more than MOST_OF_A_TOKEN.
 
     A policy that does half of the time what one of them does, and half of the time what another does, is at no
     distance from the mixture, and far from both.
@@ -66,7 +70,7 @@ def distances(
             theirs = [_table(policy, other[i][part], whose) for whose, other in others]
             mixed = torch.logsumexp(torch.stack(theirs), 0) - math.log(len(theirs))
             for k, other in enumerate([*theirs, mixed]):
-                sums[k] += (table.exp() * (table - other)).sum().item()
+                sums[k] += (table.exp() * (table - other)).sum(-1).clamp(max=MOST_OF_A_TOKEN).sum().item()
         found.append([total / len(hidden) for total in sums])
     return found
 

@@ -69,8 +69,8 @@ class HostedExamination(OwnAnswers):
             found = (self._candidate if whose == "policy" else self._parent).answers(prompts, **how)
         return found if all(a.ids and len(a.ids) == len(a.logprobs) for a in found) else None
 
-    def _to_base(self, probes: Sequence[Probe]) -> list[float]:
-        return [said.mean().item() for said in self._server.base_logprobs(_texts(probes))]
+    def _to_base(self, probes: Sequence[Probe]) -> list[Tensor]:
+        return self._server.base_logprobs(_texts(probes))
 
 
 def _texts(probes: Sequence[Probe]) -> list[Targets]:
