@@ -24,8 +24,8 @@ from turnwise.training.lessons.cancelling import cancels
 from turnwise.training.lessons.comparing import followed
 from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
-from turnwise.training.lessons.making import FEWEST, make_lessons
-from turnwise.training.lessons.questions import questions_of
+from turnwise.training.lessons.making import FEWEST, Lesson, in_line, make_lessons
+from turnwise.training.lessons.questions import OpenQuestion, questions_of
 from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
 from turnwise.training.publish import staged_version, version_dir
@@ -62,6 +62,7 @@ class LocalBackend:
         self._parent: dict[str, Tensor] | None = None
         self._followed: dict[tuple[str, str], bool] = {}  # which turns' answers follow which wishes
         self._said: tuple[int, Standing] | None = None  # of the batch with this id
+        self._taught: Standing | None = None  # the same, in the words in which the update's lessons were made
         self._history = ScoreHistory()
         self._room = train.microbatch_tokens
         self._optimizer = self._new_optimizer()
@@ -77,6 +78,7 @@ class LocalBackend:
 
     def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
+        self._taught = None
         if version != BASE_VERSION:
             there = load_version_dir(version_dir(self._versions, version))
             refuse_other_base(version, there.meta, self._folder)
@@ -115,14 +117,14 @@ class LocalBackend:
         if not said.wishes and not said.taken_back:
             return []
         seed = config.seed * 1_000_003 + batch.id
-        now = self.policy.state()
+        now, self._taught = self.policy.state(), said
         self.policy.load(self._parent)  # lessons are the same among the steps on them, when a killed update goes on
         try:
             renderer = self._renderer
             most = config.lessons
             asked = [sample.as_asked() for sample in batch.samples if sample.stream == PERSONAL and not sample.pictures]
             questions = questions_of(asked, renderer, most, config.lesson_prompt, str(seed), spare=most)
-            lessons = make_lessons(self.policy, renderer, questions, most, said, config.lesson_tokens, tick)
+            lessons, self._taught = self._made(questions, said, tick)
         except (ModelError, EngineError) as e:
             log.warning("no lessons: the model cannot be asked: %s", e)
             return []
@@ -134,13 +136,29 @@ class LocalBackend:
             return []
         return with_base(self.policy, lessons, self._room, tick)
 
+    def _made(self, questions: Sequence[OpenQuestion], said: Standing, tick: Tick) -> tuple[list[Lesson], Standing]:
+        """Lessons, and the words of the wishes in which they were made: those that were said last, if enough come of
+        them, else earlier ones. Raises ModelError and EngineError."""
+
+        def made(words: Standing) -> list[Lesson]:
+            most, longest = self._config.lessons, self._config.lesson_tokens
+            return make_lessons(self.policy, self._renderer, questions, most, words, longest, tick)
+
+        lessons = made(said)
+        for words in said.reworded() if len(lessons) < FEWEST else ():
+            others = in_line(self.policy, questions, made(words), said.wishes, tick)
+            if len(others) >= FEWEST:
+                log.info("no lessons come of the last words of what the person wishes for, but of earlier ones")
+                return others, words
+        return lessons, said
+
     def _standing(self, batch: Batch, tick: Tick) -> Standing:
         """What the person wishes for now, as far as hints say."""
         if self._said is not None and self._said[0] == batch.id:
             return self._said[1]
         of = {sample.turn_id: sample.as_asked() for sample in batch.hinted if not sample.pictures}
 
-        def answers_follow(pairs: Sequence[tuple[int, str]]) -> list[bool]:
+        def answers_follow(pairs: Sequence[tuple[int, str]]) -> list[bool | None]:
             samples, wishes = [of.get(batch.hint_turns[place]) for place, _ in pairs], [wish for _, wish in pairs]
             return followed(self.policy, samples, wishes, self._config.lesson_prompt, tick, self._followed)
 
@@ -209,11 +227,11 @@ class LocalBackend:
         set_moments(self.policy.weights, self._optimizer, moments)
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
-        wishes = self._standing(batch, tick).wishes
+        wishes = (self._taught or self._standing(batch, tick)).wishes
         return self._within_memory(lambda room: self._gate.examine(self._parent, batch, probes, wishes, tick))
 
     def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
-        said = self._standing(batch, tick)
+        said = self._taught or self._standing(batch, tick)
         if not said.wishes:
             return []
         shares = kept_shares(self.policy, self._renderer, said.wishes, self._config.lesson_tokens, tick)

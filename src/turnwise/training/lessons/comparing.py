@@ -88,10 +88,10 @@ def followed(
     longest_prompt: int,
     tick: Tick,
     known: dict[tuple[str, str], bool],
-) -> list[bool]:
+) -> list[bool | None]:
     """Whether the answer of each sample follows the wish beside it, as the base model sees it.
 
-    False where there is no sample, or its prompt is longer than ``longest_prompt``; of more than MOST_LOOKED_AT the
+    None where there is no sample, or its prompt is longer than ``longest_prompt``; of more than MOST_LOOKED_AT the
     later ones are looked at. ``known``: what was found before of turns and wishes, to which is added what is new.
     """
     able = [
@@ -106,4 +106,4 @@ def followed(
     with policy.reference():
         gained = gains(policy, bare, knowing, [sample.response_ids for _, sample, _ in able], tick)
     known |= {of[at]: follows(gain) for (at, _, _), gain in zip(able, gained, strict=True)}
-    return [at in of and known[of[at]] for at in range(len(samples))]
+    return [known[of[at]] if at in of else None for at in range(len(samples))]

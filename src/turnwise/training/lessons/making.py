@@ -21,7 +21,7 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.asking import GivenAnswer, sample_answers
 from turnwise.training.batching import Row, Span, microbatches
-from turnwise.training.lessons.comparing import follows, loops, lost, token_likelihoods
+from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
 from turnwise.training.lessons.quoted import quoted_words, rank, said_by_wish
@@ -109,6 +109,22 @@ def make_lessons(
     else:
         lessons += _in_the_wishes(policy, renderer, [a for a in asked if not a.ended], standing, longest, tick)
     return lessons + (_plain(policy, asked, lessons, tick) if standing.taken_back else [])
+
+
+def in_line(
+    policy: Policy,
+    questions: Sequence[OpenQuestion],
+    lessons: Sequence[Lesson],
+    wishes: Sequence[str],
+    tick: Tick,
+) -> list[Lesson]:
+    """The lessons that these wishes do not make less likely to the base model: "be brief" is no "longer, please"."""
+    of = {tuple(question.ids): question for question in questions}
+    bare = [of[tuple(lesson.asked)] for lesson in lessons]
+    knowing = [told(question, " ".join(wishes), policy.tokenizer) for question in bare]
+    with policy.reference():
+        gained = gains(policy, bare, knowing, [lesson.answer for lesson in lessons], tick)
+    return [lesson for lesson, gain in zip(lessons, gained, strict=True) if float(gain.sum()) >= 0]
 
 
 def _answered(

@@ -3,13 +3,14 @@
 A hint was said about one answer. "Use metric units" holds for the next one as well, until the person says otherwise:
 of two hints about the same thing the later one counts, so that a wish is replaced by its opposite. "No more Cheers,
 please", said of an answer that ends with "Cheers!", takes a wish back: what is to be learned then is what the base
-model says without it.
+model says without it. And a person who was not given what they asked for asks for it in other words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
@@ -32,33 +33,48 @@ the embedded model's.
 """
 MOST = 3
 """Wishes that stand at once. A small model told more of them follows none."""
+MOST_BEFORE = 2
+"""Earlier wordings of one wish that are tried."""
 LONGEST = 400
 """A hint with more characters than this is a task, or something pasted, rather than a wish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a person wishes for now. ``wishes``: those that stand, oldest first; ``taken_back``: those that the person
-    does not want any more, and that the policy may have learned. ``said``: the places of the hints that say each wish
-    that stands, of the same words."""
+    """What a person wishes for now. ``wishes``: those that stand, oldest first, in their last words; ``taken_back``:
+    those that the person does not want any more, and that the policy may have learned. ``said``: the places of the
+    hints that say each wish that stands. ``before``: the words in which each was said before, the last ones first.
+    """
 
     wishes: list[str] = field(default_factory=list)
     taken_back: list[str] = field(default_factory=list)
     said: list[list[int]] = field(default_factory=list, compare=False)
+    before: list[list[str]] = field(default_factory=list)
+
+    def reworded(self) -> Iterator[Standing]:
+        """The same in the words before, then in those before these, MOST_BEFORE at most.
+
+        A small model may follow a wish in one wording and not in another, whichever was said last.
+        """
+        words = [[wish, *earlier] for wish, earlier in zip_longest(self.wishes, self.before, fillvalue=[])]
+        for n in range(1, min(1 + MOST_BEFORE, max(map(len, words), default=1))):
+            yield replace(self, wishes=[each[min(n, len(each) - 1)] for each in words])
 
 
 def standing(
     hints: Sequence[str],
     embed: Callable[[Sequence[str]], Tensor],
-    followed: Callable[[Sequence[tuple[int, str]]], Sequence[bool]] | None = None,
+    followed: Callable[[Sequence[tuple[int, str]]], Sequence[bool | None]] | None = None,
     cancels: Callable[[Sequence[tuple[str, str]]], Sequence[bool]] | None = None,
 ) -> Standing:
     """The wishes that stand, of hints in the order in which they were said.
 
     ``embed`` gives a state [n, H] for each of n texts. ``followed`` says of pairs (place of a hint, earlier wish)
-    whether the answer that the hint was said of follows the earlier wish, and ``cancels`` of pairs (earlier wish, hint)
-    whether the hint ends it rather than says more about it. Where both are so, the hint takes that wish back, and is no
-    wish itself, for without the other there is nothing to leave out. Without one of them nothing is taken back.
+    whether the answer that the hint was said of follows the earlier wish (None: that is not known), and ``cancels`` of
+    pairs (earlier wish, hint) whether the hint ends it rather than says more about it. Where both are so, the hint
+    takes that wish back, and is no wish itself, for without the other there is nothing to leave out. Where neither is,
+    and both are about one thing, the hint says the wish again: who wants the opposite of it has little to say of an
+    answer that does not follow it. Without one of the two functions nothing is taken back, nor said again.
     """
     said = _said(hints, embed)
     near = (said.states @ said.states.T >= SAME).tolist()
@@ -67,23 +83,29 @@ def standing(
         (i, j) for i in range(len(said.texts)) for j in range(i) if near[i][j] or not words[i].isdisjoint(words[j])
     ]
     takes_back: set[tuple[int, int]] = set()
+    says_again: set[tuple[int, int]] = set()
     if followed and cancels and related:
-        met = followed([(said.places[i], said.texts[j]) for i, j in related])
-        related = [pair for pair, yes in zip(related, met, strict=True) if yes]
-        ends = cancels([(said.texts[j], said.texts[i]) for i, j in related]) if related else []
-        takes_back = {pair for pair, yes in zip(related, ends, strict=True) if yes}
+        met = dict(zip(related, followed([(said.places[i], said.texts[j]) for i, j in related]), strict=True))
+        asked = [(i, j) for i, j in related if met[i, j] or (met[i, j] is False and near[i][j])]
+        ends = cancels([(said.texts[j], said.texts[i]) for i, j in asked]) if asked else []
+        takes_back = {pair for pair, yes in zip(asked, ends, strict=True) if yes and met[pair]}
+        says_again = {pair for pair, yes in zip(asked, ends, strict=True) if not yes and not met[pair]}
     stand: list[int] = []
     gone: list[int] = []
+    before: dict[int, list[int]] = {}
     for i in range(len(said.texts)):
         ended = [j for j in stand if (i, j) in takes_back]
         gone += ended
-        stand = [j for j in stand if j not in ended and not near[i][j]]
+        last = [j for j in stand if j not in ended and near[i][j]]
+        before[i] = [k for j in reversed(last) for k in (j, *before[j]) if (i, k) in says_again]
+        stand = [j for j in stand if j not in ended and j not in last]
         if not ended:
             stand.append(i)
             gone = [j for j in gone if not near[i][j]]  # what is asked for again is not taken back any more
-    wishes = [said.texts[i] for i in stand[-MOST:]]
-    places = [[place for place, hint in enumerate(hints) if _as_wish(hint) == wish] for wish in wishes]
-    return Standing(wishes, [said.texts[i] for i in gone], places)
+    stand = stand[-MOST:]
+    words = [[said.texts[k] for k in (i, *before[i])] for i in stand]
+    places = [[place for place, hint in enumerate(hints) if _as_wish(hint) in each] for each in words]
+    return Standing([w for w, *_ in words], [said.texts[i] for i in gone], places, [earlier for _, *earlier in words])
 
 
 @dataclass(frozen=True, slots=True)
