@@ -17,7 +17,7 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import load_renderer
 from turnwise.training.backends import local
 from turnwise.training.backends.local import LocalBackend
-from turnwise.training.lessons.making import FEWEST, Lesson, in_line
+from turnwise.training.lessons.making import FEWEST, Lesson, in_line, wished_tokens
 from turnwise.training.lessons.questions import OpenQuestion
 from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
@@ -164,7 +164,14 @@ def test_gate_and_keeping_are_asked_in_the_words_of_the_lessons_until_the_next_u
     monkeypatch.setattr(local, "questions_of", lambda *_, **__: [])
     monkeypatch.setattr(local, "with_base", lambda _policy, lessons, *_: lessons)
     monkeypatch.setattr(local, "kept_shares", lambda _p, _r, wishes, *_: told.append(wishes) or [0.5])
-    monkeypatch.setattr(backend._gate, "examine", lambda _p, _b, _t, wishes, _: told.append(wishes) or {})
+    aside: list[frozenset[int]] = []
+
+    def examine(_p: object, _b: object, _t: object, wishes: list[str], _: object, wished: frozenset[int]) -> Any:
+        told.append(wishes)
+        aside.append(wished)
+
+    monkeypatch.setattr(backend._gate, "examine", examine)
+    monkeypatch.setattr(local, "wished_tokens", lambda lessons, _: frozenset({len(lessons)}))
     one = batch([sample(0)])
     backend.prepare(0)
     backend._said = (one.id, Standing([BRIEF], [], [[0]], [[AGAIN]]))
@@ -177,6 +184,25 @@ def test_gate_and_keeping_are_asked_in_the_words_of_the_lessons_until_the_next_u
     backend.prepare(0)
     backend.examine(one, [], no_tick)
     assert told[2:] == [[BRIEF]], "of an update without lessons yet"
+    assert aside == [frozenset({FEWEST}), frozenset()]
+
+
+@pytest.mark.parametrize(
+    ("lessons", "tokens"),
+    [
+        ([([1, 2, 9], [1, 0, 1]), ([1, 3, 9], [1, 0, 1])], {1}),  # 9 ends an answer
+        ([([1, 2], [1, 0]), ([3, 2], [0, 0])], {1}),  # half of the lessons are enough
+        ([([1, 2], [1, 0]), ([3, 2], [0, 0]), ([4], [1])], set()),
+        ([([1, 1, 1], [1, 1, 1]), ([3], [0]), ([4], [0])], set()),  # in one lesson, however often
+        ([([1, 2], [0, 1]), ([2, 1], [0, 1])], {1, 2}),
+        ([], set()),
+    ],
+)
+def test_what_half_of_the_lessons_wish_for_is_what_was_wished(
+    lessons: list[tuple[list[int], list[int]]], tokens: set[int]
+) -> None:
+    made = [Lesson([0], answer, [bool(w) for w in wished]) for answer, wished in lessons]
+    assert wished_tokens(made, [9]) == tokens
 
 
 @pytest.mark.slow

@@ -126,12 +126,23 @@ def test_distances_are_kl_from_the_candidate_in_nats_per_token_and_the_mixture_i
     assert other_way[0] == pytest.approx((0.9 * math.log(1.8) + 0.1 * math.log(0.2)) / 2, abs=1e-6)
 
 
-@pytest.mark.parametrize(("other", "distance"), [(1e-9, 3.0), (math.exp(-2.5), 2.5)])
-def test_a_token_counts_in_a_distance_for_three_nats_at_most(other: float, distance: float) -> None:
-    ours = torch.tensor([[1.0 - 1e-12, 1e-12], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]).double().log()
-    theirs = torch.tensor([[other, 1 - other], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]).double().log()
-    [found] = distances(Tables(), ("policy", [ours]), [("base", [theirs])])  # type: ignore[arg-type]
-    assert found[0] == pytest.approx(distance / 4, abs=1e-6)
+@pytest.mark.parametrize(
+    ("ours", "wished", "terms"),
+    [
+        ([0.98, 0.01, 0.01], (), [0.98 * math.log(9.8), 0.01 * math.log(0.02), 0.01 * math.log(0.025)]),
+        ([0.98, 0.01, 0.01], (0,), []),  # what is left is less than 0: all that happened was wished for
+        ([0.09, 0.9, 0.01], (0,), [0.9 * math.log(1.8), 0.01 * math.log(0.025)]),
+        ([0.09, 0.9, 0.01], (0, 1), []),
+        ([0.09, 0.9, 0.01], (1, 2), []),  # the wished tokens' terms alone are left out
+    ],
+)
+def test_that_a_wished_token_is_likelier_is_no_distance(
+    ours: list[float], wished: tuple[int, ...], terms: list[float]
+) -> None:
+    mine = torch.tensor([ours, [0.1, 0.5, 0.4]], dtype=torch.float64).log()
+    base = torch.tensor([[0.1, 0.5, 0.4], [0.1, 0.5, 0.4]], dtype=torch.float64).log()
+    [found] = distances(Tables(), ("policy", [mine]), [("base", [base])], wished)  # type: ignore[arg-type]
+    assert found == pytest.approx([sum(terms) / 2] * 2, abs=1e-9)
 
 
 def test_of_a_long_prompt_the_end_is_read_and_a_hint_is_not_lost() -> None:

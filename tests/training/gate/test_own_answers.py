@@ -128,22 +128,21 @@ def test_drift_is_from_the_base_told_or_not_whichever_finds_an_answer_likelier()
 
 
 @pytest.mark.parametrize(
-    ("logprobs", "to_base", "drift"),
+    ("text", "wished", "drift"),
     [
-        ([-1.0, -1.0, -1.0, -1.0], [-11.0, -1.0, -1.0, -1.0], 3 / 4),
-        ([-1.0, -1.0, -1.0, -1.0], [-4.0, -1.0, -1.0, -1.0], 3 / 4),
-        ([-1.0, -1.0, -1.0, -1.0], [-3.9, -1.0, -1.0, -1.0], 2.9 / 4),
-        ([-1.0, -1.0, -1.0, -1.0], [-9.0, -8.0, -7.0, -6.0], 3.0),
-        ([-5.0, -1.0], [-1.0, -3.0], -1.0),  # likelier to the base it is by as much as it is
+        ("-a", "", (10.0 + 1.0) / 2),
+        ("-a", "-", (0.0 + 1.0) / 2),
+        ("a-", "-", (10.0 + 0.0) / 2),  # what is wished for is so wherever it stands
+        ("--", "-", 0.0),
+        ("-a", "a-", 0.0),
+        ("-a", "b", (10.0 + 1.0) / 2),
     ],
 )
-def test_one_token_that_nobody_expects_is_no_lost_language(
-    logprobs: list[float], to_base: list[float], drift: float
-) -> None:
-    look = Scripted(Script(), material())
-    answer = GivenAnswer([5] * len(logprobs), logprobs, True)
-    own = [probe("p", "a" * len(logprobs))]
-    assert look._drift_of([answer], own, [torch.tensor(to_base, dtype=torch.float64)]) == pytest.approx(drift)
+def test_tokens_that_lessons_show_as_wished_for_are_no_drift(text: str, wished: str, drift: float) -> None:
+    look = Scripted(Script(), material(wished=frozenset(ids(wished))))
+    answer = GivenAnswer(ids(text), [-1.0, -2.0], True)
+    said = torch.tensor([-11.0, -3.0], dtype=torch.float64)
+    assert look._drift_of([answer], [probe("p", text)], [said]) == pytest.approx(drift)
 
 
 def parents_drift(of_base: bool, parent: list[GivenAnswer] | None, most: float) -> tuple[float | None, float, Script]:

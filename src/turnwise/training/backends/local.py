@@ -24,7 +24,7 @@ from turnwise.training.lessons.cancelling import cancels
 from turnwise.training.lessons.comparing import followed
 from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
-from turnwise.training.lessons.making import FEWEST, Lesson, in_line, make_lessons
+from turnwise.training.lessons.making import FEWEST, Lesson, in_line, make_lessons, wished_tokens
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
 from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
@@ -63,6 +63,7 @@ class LocalBackend:
         self._followed: dict[tuple[str, str], bool] = {}  # which turns' answers follow which wishes
         self._said: tuple[int, Standing] | None = None  # of the batch with this id
         self._taught: Standing | None = None  # the same, in the words in which the update's lessons were made
+        self._wished: frozenset[int] = frozenset()  # tokens that these lessons show as wished for
         self._history = ScoreHistory()
         self._room = train.microbatch_tokens
         self._optimizer = self._new_optimizer()
@@ -78,7 +79,7 @@ class LocalBackend:
 
     def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
-        self._taught = None
+        self._taught, self._wished = None, frozenset()
         if version != BASE_VERSION:
             there = load_version_dir(version_dir(self._versions, version))
             refuse_other_base(version, there.meta, self._folder)
@@ -134,6 +135,7 @@ class LocalBackend:
         log.info("%d lessons in %d standing wishes, %d taken back", *told)
         if len(lessons) < FEWEST:
             return []
+        self._wished = wished_tokens(lessons, self.policy.ends)
         return with_base(self.policy, lessons, self._room, tick)
 
     def _made(self, questions: Sequence[OpenQuestion], said: Standing, tick: Tick) -> tuple[list[Lesson], Standing]:
@@ -228,7 +230,9 @@ class LocalBackend:
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         wishes = (self._taught or self._standing(batch, tick)).wishes
-        return self._within_memory(lambda room: self._gate.examine(self._parent, batch, probes, wishes, tick))
+        return self._within_memory(
+            lambda room: self._gate.examine(self._parent, batch, probes, wishes, tick, self._wished)
+        )
 
     def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
         said = self._taught or self._standing(batch, tick)

@@ -19,7 +19,6 @@ from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer, mean_length, repetition
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import KnownQuestion, Probe
-from turnwise.training.gate.reading import MOST_OF_A_TOKEN
 from turnwise.training.lessons.echoes import echoes
 from turnwise.training.weights.base import Whose
 
@@ -37,7 +36,7 @@ class Material:
 
     ``general`` and ``turns`` have good answers; ``asked`` are the prompts that are answered; ``recorded`` are answers
     as they were given so far; ``tellings`` are the hints, in each of the ways in which the base model is told them;
-    ``questions`` have answers that are right.
+    ``questions`` have answers that are right. ``wished`` are the tokens that the update's lessons show as wished for.
     """
 
     general: Sequence[Probe]
@@ -46,6 +45,7 @@ class Material:
     recorded: Sequence[Sequence[int]]
     tellings: Sequence[Sequence[str]]
     questions: Sequence[KnownQuestion] = ()
+    wished: frozenset[int] = frozenset()
 
     @property
     def known(self) -> list[Probe]:
@@ -122,13 +122,17 @@ class OwnAnswers:
         return [replace(p, answer_ids=a.ids) for p, a in zip(self._material.asked, answers, strict=True)]
 
     def _drift_of(self, answers: Sequence[GivenAnswer], own: Sequence[Probe], said: Sequence[Tensor]) -> float:
-        """How far answers are from the base model, told or not, no token counted for more than MOST_OF_A_TOKEN.
-
-        ``own``: as probes; ``said``: how likely their tokens are to it untold.
-        """
+        """How far answers are from the base model, told or not. ``own``: as probes; ``said``: how likely their tokens
+        are to it untold."""
         to_base = [said, *(self._to_base(probes) for probes in self._told(own)[1:])]
-        far = [[_apart(a, tokens) for a, tokens in zip(answers, each, strict=True)] for each in to_base]
+        far = [[self._apart(a, tokens) for a, tokens in zip(answers, each, strict=True)] for each in to_base]
         return mean_of([min(each) for each in zip(*far, strict=True)])
+
+    def _apart(self, answer: GivenAnswer, said: Tensor) -> float:
+        """By how many nats per token an answer is less likely to who ``said`` its tokens; wished ones are as likely."""
+        own = torch.tensor(answer.logprobs, dtype=said.dtype, device=said.device)
+        wished = torch.tensor([y in self._material.wished for y in answer.ids], device=said.device)
+        return (own - said).masked_fill(wished, 0.0).mean().item()
 
     @cached_property
     def _parents_answer_drift(self) -> float:
@@ -330,12 +334,6 @@ def behind_first(said: Tensor) -> Tensor:
     go on and on are seen there.
     """
     return said[1:] if len(said) > 1 else said
-
-
-def _apart(answer: GivenAnswer, said: Tensor) -> float:
-    """By how many nats per token an answer is less likely to who ``said`` its tokens, as they count."""
-    own = torch.tensor(answer.logprobs, dtype=said.dtype, device=said.device)
-    return (own - said).clamp(max=MOST_OF_A_TOKEN).mean().item()
 
 
 def _repeated(answers: Sequence[GivenAnswer]) -> float | None:

@@ -30,6 +30,7 @@ from turnwise.training.policy import Policy
 from turnwise.training.weights.base import Whose
 
 Weights = dict[str, Tensor] | None
+_States = tuple[Whose, Sequence[Tensor]]
 _Key = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -85,8 +86,8 @@ class Examination(OwnAnswers):
         policy = self._policy
         ours = read(policy, known, self._train.microbatch_tokens, self._alive)
         # A step towards what the hints ask of the base model is what was wished for, however far from the parent it is.
-        step = [min(d) for d in distances(policy, ("policy", ours), [self._parents, *self._as_bases[1:]])]
-        drift = [min(d) for d in distances(policy, ("policy", ours), self._as_bases)]
+        step = [min(d) for d in self._distances(("policy", ours), [self._parents, *self._as_bases[1:]])]
+        drift = [min(d) for d in self._distances(("policy", ours), self._as_bases)]
         said = self._means("policy", ours)
         lost = rises(said, self._parents_said, self._bases_said)
         general = len(self._material.general)
@@ -97,6 +98,9 @@ class Examination(OwnAnswers):
             nll_rise=mean_or_none(lost[general:]),
             general_rise=mean_or_none(lost[:general]),
         )
+
+    def _distances(self, ours: _States, others: Sequence[_States]) -> list[list[float]]:
+        return distances(self._policy, ours, others, self._material.wished)
 
     def _means(self, whose: Whose, hidden: Sequence[Tensor]) -> list[float]:
         """How likely each good answer is, per token behind its first one."""
@@ -133,7 +137,7 @@ class Examination(OwnAnswers):
         """How far the parent is from the base already."""
         if self._parent is None:
             return 0.0
-        return mean_of([min(d) for d in distances(self._policy, self._parents, self._as_bases)])
+        return mean_of([min(d) for d in self._distances(self._parents, self._as_bases)])
 
     @contextmanager
     def _as_parent(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ whole step is tried first, and then ever smaller parts of it. The gate never pub
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,18 +55,25 @@ class Gate:
         self._at_once = max(tokens, self._at_once // 2)
 
     def examine(
-        self, parent: Weights, batch: Batch, turns: Sequence[Sample], wishes: Sequence[str], tick: Tick
+        self,
+        parent: Weights,
+        batch: Batch,
+        turns: Sequence[Sample],
+        wishes: Sequence[str],
+        tick: Tick,
+        wished: frozenset[int] = frozenset(),
     ) -> dict[str, Any]:
         """Judge the candidate whose weights are in the policy, and leave there the part of its step that passes.
 
         Where none passes, they are the candidate's, and also where the memory of the device is full
         (`torch.OutOfMemoryError`), so that it can be examined again. ``wishes`` are those that stand; the batch's own
-        hints come behind them. Gives the result as it is recorded: that of `decide`, and ``alpha``, the part of the
-        step (0: none).
+        hints come behind them. ``wished`` are the tokens that lessons show as wished for. Gives the result as it is
+        recorded: that of `decide`, and ``alpha``, the part of the step (0: none).
         """
         policy = self._policy
         whole, start = policy.state(), parent if parent is not None else policy.weights.initial()
         material = material_of(self._general, self._questions, turns, batch, wishes, self._config.answers)
+        material = replace(material, wished=wished)
         about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}
         first: dict[str, Any] | None = None
         tried = 0

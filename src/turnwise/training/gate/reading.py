@@ -7,7 +7,7 @@ at lower ones, the same difference between two policies looks many times as larg
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -18,10 +18,6 @@ from turnwise.training.policy import HEAD_CHUNK, Policy
 from turnwise.training.weights.base import Whose
 
 Alive = Callable[[], None]
-
-MOST_OF_A_TOKEN = 3.0
-"""Nats for which one token counts at most in a distance. A wish moves few of them, and may move those by ten: the first
-of "- Cold". Where language is lost, many are beyond this."""
 
 
 @torch.no_grad()
@@ -52,16 +48,20 @@ def log_likelihoods(
 
 @torch.no_grad()
 def distances(
-    policy: Policy, ours: tuple[Whose, Sequence[Tensor]], others: Sequence[tuple[Whose, Sequence[Tensor]]]
+    policy: Policy,
+    ours: tuple[Whose, Sequence[Tensor]],
+    others: Sequence[tuple[Whose, Sequence[Tensor]]],
+    wished: Collection[int] = (),
 ) -> list[list[float]]:
     """For each probe, KL(ours ‖ other) in nats per token, for each of ``others`` and, last, for their even mixture.
 
-    Each comes with whose states they are. No token counts for more than MOST_OF_A_TOKEN.
+    Each comes with whose states they are. That a token is likelier which is ``wished`` for is no distance: the terms of
+    these are left out of the sums over the vocabulary, none of which is less than 0 then.
 
     A policy that does half of the time what one of them does, and half of the time what another does, is at no
     distance from the mixture, and far from both.
     """
-    found = []
+    found, aside = [], torch.tensor(sorted(wished), dtype=torch.long, device=policy.device)
     for i, hidden in enumerate(ours[1]):
         sums = [0.0] * (len(others) + 1)
         for at in range(0, len(hidden), HEAD_CHUNK):
@@ -70,7 +70,8 @@ def distances(
             theirs = [_table(policy, other[i][part], whose) for whose, other in others]
             mixed = torch.logsumexp(torch.stack(theirs), 0) - math.log(len(theirs))
             for k, other in enumerate([*theirs, mixed]):
-                sums[k] += (table.exp() * (table - other)).sum(-1).clamp(max=MOST_OF_A_TOKEN).sum().item()
+                terms = table.exp() * (table - other)
+                sums[k] += (terms.index_fill(-1, aside, 0.0).sum(-1).clamp(min=0) if wished else terms).sum().item()
         found.append([total / len(hidden) for total in sums])
     return found
 

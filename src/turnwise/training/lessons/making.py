@@ -10,9 +10,10 @@ where words are all that is wished for. That answer stands in its context both t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, takewhile
 
 import torch
 from torch import Tensor
@@ -109,6 +110,16 @@ def make_lessons(
     else:
         lessons += _in_the_wishes(policy, renderer, [a for a in asked if not a.ended], standing, longest, tick)
     return lessons + (_plain(policy, asked, lessons, tick) if standing.taken_back else [])
+
+
+def wished_tokens(lessons: Sequence[Lesson], ends: Collection[int]) -> frozenset[int]:
+    """The tokens that are there because of the wish in half of the lessons or more: "-", or those of "Over and out".
+
+    Where the wish is another language or tone there are hardly any.
+    """
+    each = [{y for y, wish in zip(one.answer, one.wished, strict=True) if wish and y not in ends} for one in lessons]
+    counted = Counter(chain.from_iterable(each))
+    return frozenset(token for token, times in counted.items() if 2 * times >= len(lessons))
 
 
 def in_line(
