@@ -16,6 +16,7 @@ from turnwise.tokens.rendering import load_renderer
 from turnwise.training.batching import row_of
 from turnwise.training.gate.figures import FIGURES
 from turnwise.training.gate.gate import Gate
+from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.training.step import compute_signals, optimiser_step, plan
 from turnwise.types import Batch, Sample
@@ -122,7 +123,7 @@ class Workshop:
     def examine(self, gate: Gate, name: str, weights: dict[str, Tensor]) -> dict[str, Any]:
         """What the gate says of an update: ``alpha`` is the part of it that is published, 0 for none."""
         self.policy.load(weights)
-        return gate.examine(None, self.batch(name), self.probes(), [], no_tick)
+        return gate.examine(None, self.batch(name), self.probes(), Standing(), no_tick)
 
 
 def told(name: str, result: dict[str, Any]) -> str:

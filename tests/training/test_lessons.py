@@ -67,7 +67,7 @@ def test_hints_said_twice_are_one_wish_where_they_were_said_last() -> None:
     assert standing(["be  brief", "use metric units", "be brief"], topics).wishes == ["use metric units", "be brief"]
 
 
-def said_of(following: dict[int, str]) -> Callable[[Sequence[tuple[int, str]]], list[bool]]:
+def said_of(following: dict[int, str]) -> Callable[[Sequence[tuple[int, str]]], list[bool | None]]:
     """The answer that hint n was said of follows the wish that stands there."""
     return lambda pairs: [following.get(place) == wish for place, wish in pairs]
 
@@ -101,7 +101,7 @@ def test_words_that_share_what_they_are_about_are_asked_about() -> None:
     """Where the states do not say that both are about emojis, a word does; words of many wishes do not."""
     asked: list[tuple[int, str]] = []
 
-    def none(pairs: Sequence[tuple[int, str]]) -> list[bool]:
+    def none(pairs: Sequence[tuple[int, str]]) -> list[bool | None]:
         asked.extend(pairs)
         return [False] * len(pairs)
 
@@ -696,11 +696,11 @@ def test_the_real_model_sees_which_answers_follow_a_wish(small: Asked) -> None:
 
     wish, said = 'please end your answers with "Cheers!"', "The capital of France is Paris."
     samples = [answered(0, f"{said} Cheers!"), answered(1, said), None]
-    known: dict[tuple[str, str], bool] = {}
-    assert followed(policy, samples, [wish] * 3, 512, no_tick, known) == [True, False, False]
-    assert followed(policy, samples, [wish] * 3, 4, no_tick, {}) == [False] * 3, "a prompt that is too long is not read"
+    known: dict[tuple[str, str], bool | None] = {}
+    assert followed(policy, samples, [wish] * 3, 512, no_tick, known) == [True, False, None]
+    assert followed(policy, samples, [wish] * 3, 4, no_tick, {}) == [None] * 3, "a prompt that is too long is not read"
     with patch.object(policy, "hidden", side_effect=AssertionError("what is known is read again")):
-        assert followed(policy, samples, [wish] * 3, 512, no_tick, known) == [True, False, False]
+        assert followed(policy, samples, [wish] * 3, 512, no_tick, known) == [True, False, None]
 
 
 @pytest.mark.slow

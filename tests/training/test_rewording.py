@@ -17,9 +17,10 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import load_renderer
 from turnwise.training.backends import local
 from turnwise.training.backends.local import LocalBackend
-from turnwise.training.lessons.making import FEWEST, Lesson, in_line, wished_tokens
+from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with
 from turnwise.training.lessons.questions import OpenQuestion
-from turnwise.training.lessons.wishes import Standing, standing
+from turnwise.training.lessons.wished import wished_tokens
+from turnwise.training.lessons.wishes import Standing, Wording, standing
 from turnwise.training.policy import Policy
 
 BRIEF, AGAIN, THIRD = "be brief", "brief answers", "a brief one please"
@@ -53,11 +54,17 @@ def stand(hints: Sequence[str], follows: dict[tuple[int, str], bool | None] | No
     [
         ([BRIEF, "show code", AGAIN, THIRD], {}, ["show code", THIRD], [[], [AGAIN, BRIEF]]),
         ([BRIEF, AGAIN, BRIEF], {}, [BRIEF], [[AGAIN]]),  # by where each was said last
+        (["brief!", BRIEF, AGAIN, THIRD], {}, [THIRD], [[AGAIN, BRIEF]]),  # two are enough
         # Who had what was asked for, and says another thing about it, wants that other thing.
         ([BRIEF, "longer answers"], {(1, BRIEF): True}, ["longer answers"], [[]]),
+        (
+            [BRIEF, AGAIN, "longer answers"],
+            {(2, AGAIN): True},
+            ["longer answers"],
+            [[]],
+        ),  # nor what that one said again
         ([BRIEF, AGAIN, THIRD], {(2, BRIEF): True}, [THIRD], [[AGAIN]]),
-        ([BRIEF, AGAIN, THIRD], {(2, AGAIN): True}, [THIRD], [[BRIEF]]),
-        ([BRIEF, AGAIN], {(1, BRIEF): None}, [AGAIN], [[]]),  # nothing is known of that answer
+        ([BRIEF, AGAIN], {(1, BRIEF): None}, [AGAIN], [[]]),  # it is not clear whether it had it
         ([BRIEF, "no need to be brief"], {}, ["no need to be brief"], [[]]),
         ([BRIEF, "show code"], {}, [BRIEF, "show code"], [[], []]),
     ],
@@ -66,35 +73,30 @@ def test_a_wish_that_was_not_followed_is_said_again_in_other_words(
     hints: list[str], follows: dict[tuple[int, str], bool | None], wishes: list[str], before: list[list[str]]
 ) -> None:
     found = stand(hints, follows)
-    assert (found.wishes, found.before, found.taken_back) == (wishes, before, [])
+    assert (found.wishes, found.taken_back) == (wishes, [])
+    assert [[wording.text for wording in each] for each in found.before] == before
 
 
 def test_without_a_look_at_the_answers_nothing_is_said_again() -> None:
     assert standing([BRIEF, AGAIN], topics).before == [[]]
 
 
-def test_a_wish_names_the_hints_of_its_earlier_words_too() -> None:
-    assert stand([BRIEF, "show code", AGAIN, BRIEF, THIRD]).said == [[1], [0, 2, 3, 4]]
+def test_each_wording_names_the_hints_that_say_it() -> None:
+    found = stand([BRIEF, "show code", AGAIN, BRIEF, THIRD])
+    assert found.said == [[1], [4]]
+    assert found.before == [[], [Wording(BRIEF, [0, 3]), Wording(AGAIN, [2])]]
 
 
-@pytest.mark.parametrize(
-    ("wishes", "before", "tried"),
-    [
-        ([THIRD], [[AGAIN, BRIEF]], [[AGAIN], [BRIEF]]),
-        (["code", THIRD], [[], [AGAIN, BRIEF]], [["code", AGAIN], ["code", BRIEF]]),
-        (["c", THIRD], [["b"], [AGAIN, BRIEF]], [["b", AGAIN], ["b", BRIEF]]),
-        (["d"], [["c", "b", "a"]], [["c"], ["b"]]),
-        (["d"], [[]], []),
-        (["d"], [], []),
-        ([], [], []),
-    ],
-)
-def test_two_earlier_wordings_are_tried_the_later_one_first(
-    wishes: list[str], before: list[list[str]], tried: list[list[str]]
-) -> None:
-    found = list(Standing(wishes, ["old"], [[0]], before).reworded())
-    assert [one.wishes for one in found] == tried
-    assert all(one.taken_back == ["old"] and one.said == [[0]] for one in found)
+def test_one_wish_at_a_time_is_told_in_earlier_words_the_later_ones_first() -> None:
+    before = [[Wording("b", [0])], [], [Wording(AGAIN, [2]), Wording(BRIEF, [1])]]
+    found = list(Standing(["c", "code", THIRD], ["old"], [[3], [4], [5]], before).reworded())
+    assert [(one.wishes, others, one.said) for one, others in found] == [
+        (["c", "code", AGAIN], ["c", "code"], [[3], [4], [2]]),
+        (["c", "code", BRIEF], ["c", "code"], [[3], [4], [1]]),
+        (["b", "code", THIRD], ["code", THIRD], [[0], [4], [5]]),
+    ]
+    assert all(one.taken_back == ["old"] for one, _ in found)
+    assert list(Standing(["c"], [], [[0]], [[]]).reworded()) == list(Standing().reworded()) == []
 
 
 # -- lessons in them --------------------------------------------------------------------------------------------------
@@ -102,15 +104,19 @@ def test_two_earlier_wordings_are_tried_the_later_one_first(
 
 @pytest.fixture
 def backend(tiny_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalBackend:
-    """One whose model follows "brief answers" alone, by four lessons; the making of lessons is scripted."""
+    """One whose model follows "brief answers" alone, by four lessons; the making of lessons is scripted.
+
+    Five more are of what was taken back.
+    """
 
     def made(*given: Any) -> list[Lesson]:
         asked: list[list[str]] = backend.asked  # type: ignore[attr-defined]
         asked.append(given[4].wishes)
-        return [Lesson([n], [n], [True]) for n in range(FEWEST if AGAIN in given[4].wishes else FEWEST - 1)]
+        of_wishes = [Lesson([n], [n], [True]) for n in range(FEWEST if AGAIN in given[4].wishes else FEWEST - 1)]
+        return of_wishes + [Lesson([n], [n], [True], back=True) for n in range(5 * len(given[4].taken_back))]
 
     monkeypatch.setattr(local, "make_lessons", made)
-    monkeypatch.setattr(local, "in_line", lambda _p, _q, lessons, *_: lessons)
+    monkeypatch.setattr(local, "in_line_with", lambda _p, _q, lessons, *_: lessons)
     monkeypatch.setattr(LocalBackend, "_renderer", None)
     backend = LocalBackend(settings(tmp_path, tiny_dir, **{"train.lessons": 4}), tiny_dir)
     backend.asked = []  # type: ignore[attr-defined]
@@ -121,40 +127,43 @@ def asked_in(backend: LocalBackend) -> list[list[str]]:
     return backend.asked  # type: ignore[attr-defined]
 
 
+def wished(wish: str, *before: str, back: Sequence[str] = ()) -> Standing:
+    return Standing([wish], list(back), [[9]], [[Wording(text, [n]) for n, text in enumerate(before)]])
+
+
 @pytest.mark.parametrize(
-    ("wishes", "before", "asked", "chosen", "lessons"),
+    ("said", "asked", "chosen", "lessons"),
     [
-        ([AGAIN], [[BRIEF]], [[AGAIN]], [AGAIN], FEWEST),
-        ([BRIEF], [[AGAIN, THIRD]], [[BRIEF], [AGAIN]], [AGAIN], FEWEST),
-        ([BRIEF], [[THIRD, AGAIN]], [[BRIEF], [THIRD], [AGAIN]], [AGAIN], FEWEST),
-        ([BRIEF], [[THIRD]], [[BRIEF], [THIRD]], [BRIEF], FEWEST - 1),
-        ([BRIEF], [[]], [[BRIEF]], [BRIEF], FEWEST - 1),
+        (wished(AGAIN, BRIEF), [[AGAIN]], [AGAIN], FEWEST),
+        (wished(BRIEF, AGAIN, THIRD), [[BRIEF], [AGAIN]], [AGAIN], FEWEST),
+        (wished(BRIEF, THIRD, AGAIN), [[BRIEF], [THIRD], [AGAIN]], [AGAIN], FEWEST),
+        (wished(BRIEF, THIRD), [[BRIEF], [THIRD]], [BRIEF], FEWEST - 1),
+        (wished(BRIEF), [[BRIEF]], [BRIEF], FEWEST - 1),
+        (wished(BRIEF, "a", "b", "c", AGAIN), [[BRIEF], ["a"], ["b"], ["c"]], [BRIEF], FEWEST - 1),  # three are tried
+        # What was taken back has lessons of its own, which say nothing about the words of a wish.
+        (wished(BRIEF, AGAIN, back=["old"]), [[BRIEF], [AGAIN]], [AGAIN], FEWEST + 5),
+        (wished(AGAIN, back=["old"]), [[AGAIN]], [AGAIN], FEWEST + 5),
     ],
 )
 def test_lessons_are_made_in_earlier_words_where_too_few_come_of_the_last_ones(
-    backend: LocalBackend,
-    wishes: list[str],
-    before: list[list[str]],
-    asked: list[list[str]],
-    chosen: list[str],
-    lessons: int,
+    backend: LocalBackend, said: Standing, asked: list[list[str]], chosen: list[str], lessons: int
 ) -> None:
-    found, words = backend._made([], Standing(wishes, before=before), no_tick)
+    found, words = backend._made([], said, no_tick)
     assert (asked_in(backend), words.wishes, len(found)) == (asked, chosen, lessons)
 
 
 def test_lessons_of_earlier_words_must_be_in_line_with_the_last_ones(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[list[str]] = []
+    looked: list[object] = []
 
-    def one_less(_p: Policy, _q: object, lessons: list[Lesson], wishes: list[str], _t: object) -> list[Lesson]:
-        looked.append(wishes)
+    def one_less(_p: Policy, _q: object, lessons: list[Lesson], *wishes: Any) -> list[Lesson]:
+        looked.append((len(lessons), *wishes[:2]))
         return lessons[1:]
 
-    monkeypatch.setattr(local, "in_line", one_less)
-    found, words = backend._made([], Standing([BRIEF], before=[[AGAIN]]), no_tick)
-    assert (words.wishes, len(found), looked) == ([BRIEF], FEWEST - 1, [[BRIEF]])
+    monkeypatch.setattr(local, "in_line_with", one_less)
+    found, words = backend._made([], wished(BRIEF, AGAIN, back=["old"]), no_tick)
+    assert (words.wishes, len(found), looked) == ([BRIEF], FEWEST - 1 + 5, [(FEWEST, [BRIEF], [])])
 
 
 def test_gate_and_keeping_are_asked_in_the_words_of_the_lessons_until_the_next_update(
@@ -166,19 +175,20 @@ def test_gate_and_keeping_are_asked_in_the_words_of_the_lessons_until_the_next_u
     monkeypatch.setattr(local, "kept_shares", lambda _p, _r, wishes, *_: told.append(wishes) or [0.5])
     aside: list[frozenset[int]] = []
 
-    def examine(_p: object, _b: object, _t: object, wishes: list[str], _: object, wished: frozenset[int]) -> Any:
-        told.append(wishes)
-        aside.append(wished)
+    def examine(_p: object, _b: object, _t: object, said: Standing, _: object, tokens: frozenset[int]) -> Any:
+        told.append(said.wishes)
+        aside.append(tokens)
 
     monkeypatch.setattr(backend._gate, "examine", examine)
     monkeypatch.setattr(local, "wished_tokens", lambda lessons, _: frozenset({len(lessons)}))
     one = batch([sample(0)])
     backend.prepare(0)
-    backend._said = (one.id, Standing([BRIEF], [], [[0]], [[AGAIN]]))
+    backend._said = (one.id, wished(BRIEF, AGAIN))
     assert len(backend.lessons(one, no_tick)) == FEWEST
     backend.examine(one, [], no_tick)
-    backend.wishes_kept(batch([sample(0)], hint_turns=["turn-0"]), no_tick)
+    [kept] = backend.wishes_kept(batch([sample(0)], hint_turns=["turn-0", "turn-1"]), no_tick)
     assert told == [[AGAIN], [AGAIN]]
+    assert kept == {"turns": ["turn-0"], "kept": 0.5}, "of the turn in which it was said so"
     assert len(backend.lessons(one, no_tick)) == FEWEST, "the same again, where it was ended and is done once more"
     assert asked_in(backend) == [[BRIEF], [AGAIN]] * 2
     backend.prepare(0)
@@ -194,7 +204,11 @@ def test_gate_and_keeping_are_asked_in_the_words_of_the_lessons_until_the_next_u
         ([([1, 2], [1, 0]), ([3, 2], [0, 0])], {1}),  # half of the lessons are enough
         ([([1, 2], [1, 0]), ([3, 2], [0, 0]), ([4], [1])], set()),
         ([([1, 1, 1], [1, 1, 1]), ([3], [0]), ([4], [0])], set()),  # in one lesson, however often
-        ([([1, 2], [0, 1]), ([2, 1], [0, 1])], {1, 2}),
+        ([([1, 2], [1, 1]), ([2, 2, 1], [0, 0, 1])], {1}),  # 2 stands there as often for another reason
+        ([([1, 2], [1, 1]), ([2, 1], [0, 1])], {1}),
+        ([([1, 2], [0, 1]), ([2, 1], [1, 1])], {2}),
+        ([(list(range(10, 26)), [1] * 16)], set(range(10, 26))),
+        ([(list(range(10, 27)), [1] * 17)], set()),  # so many are a manner of speaking
         ([], set()),
     ],
 )
@@ -203,6 +217,8 @@ def test_what_half_of_the_lessons_wish_for_is_what_was_wished(
 ) -> None:
     made = [Lesson([0], answer, [bool(w) for w in wished]) for answer, wished in lessons]
     assert wished_tokens(made, [9]) == tokens
+    back = [Lesson([0], [5], [False], back=True)] * 9
+    assert wished_tokens([*made, *back], [9]) == tokens, "what was taken back is not of it"
 
 
 @pytest.mark.slow
@@ -211,6 +227,13 @@ def test_the_real_model_tells_lessons_that_the_last_words_contradict(model_dir: 
     prompt = renderer.render([saying("user", "What is the capital of France?")], None)
     question = OpenQuestion(prompt.ids, "What is the capital of France?", prompt.hint_at or 0)
     french = Lesson(question.ids, renderer.encode("La capitale de la France est Paris."), [True])
-    assert in_line(policy, [question], [french], ["in French, please"], no_tick) == [french]
-    assert in_line(policy, [question], [french], ["one word"], no_tick) == []
-    assert in_line(policy, [question], [], ["in French, please"], no_tick) == []
+    longer = Lesson(question.ids, renderer.encode("The capital of France is Paris, on the river Seine."), [True])
+
+    def in_line(lesson: Lesson, wishes: list[str], others: list[str]) -> bool:
+        return in_line_with(policy, [question], [lesson], wishes, others, no_tick) == [lesson]
+
+    assert in_line(french, ["in French, please"], [])
+    assert not in_line(french, ["one word"], [])
+    assert in_line(french, ["one word", "in French, please"], ["one word"]), "by what the one wish adds to the others"
+    assert not in_line(longer, ["in French, please", "one word"], ["in French, please"])
+    assert in_line_with(policy, [question], [], ["one word"], [], no_tick) == []

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from turnwise import __version__
+from turnwise.machine import cores
 from turnwise.patterns import MULTILINE, pattern
 
 
@@ -101,7 +102,7 @@ def machine() -> str:
     memory = psutil.virtual_memory().total / 2**30
     load = psutil.getloadavg()[0]
     return (
-        f"{_processor()}, {psutil.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}, "
+        f"{_processor()}, {cores()} cores, {memory:.0f} GiB, Python {platform.python_version()}, "
         f"load {load:.1f} at the end"
     )
 

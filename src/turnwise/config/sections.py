@@ -136,7 +136,7 @@ class EngineConfig(Section):
     threads: int = Field(
         default=0,
         ge=0,
-        description="Most CPU threads of a step of the local engine, which takes as many as are fastest; 0: all cores.",
+        description="Most CPU threads of a step of the local engine, which takes as many as are fastest; 0: all it may use.",
     )
     max_num_seqs: int = Field(default=16, ge=1, le=256, description="Requests decoded together.")
     max_queue: int = Field(default=64, ge=0, description="Requests that may wait; more get a 429.")
@@ -302,7 +302,8 @@ class TrainConfig(Section):
     threads: int = Field(
         default=0,
         ge=0,
-        description="CPU threads of the trainer; 0: all cores where it trains when nobody is there, else half.",
+        description="CPU threads of the trainer; 0: all cores that it may use where it trains when nobody is there, "
+        "else half.",
     )
     device: str = Field(default="auto", description="'auto', 'cpu', 'cuda' or 'cuda:N'.")
     dtype: Literal["auto", "bfloat16", "float32"] = Field(

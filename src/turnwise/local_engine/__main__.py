@@ -160,7 +160,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--adapters-dir", type=Path, help="adapters are loaded from below this folder alone")
     parser.add_argument("--dtype", choices=["auto", "bfloat16", "float32"], default="auto")
-    parser.add_argument("--threads", type=int, default=0, help="most CPU threads of a step; 0: all cores")
+    parser.add_argument("--threads", type=int, default=0, help="most CPU threads of a step; 0: all we may use")
     parser.add_argument("--max-num-seqs", type=int, default=16, help="requests computed together")
     parser.add_argument("--max-queue", type=int, default=64, help="requests that may wait; more get a 429")
     parser.add_argument("--max-model-len", type=int, default=4096, help="longest prompt plus answer, in tokens")

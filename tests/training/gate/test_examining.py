@@ -21,6 +21,7 @@ from turnwise.training.gate import gate, probes
 from turnwise.training.gate.figures import FIGURES, Measurements, decide
 from turnwise.training.gate.gate import MOST_HINTS, PARTS, Gate, look, material_alone, material_of, part_of
 from turnwise.training.gate.probes import Probe, general_probes, known_questions
+from turnwise.training.lessons.wishes import Standing
 
 LIMITS = GateConfig()
 GOOD = Measurements(**{f.name: getattr(LIMITS, f.limit) / 2 for f in FIGURES})
@@ -78,7 +79,8 @@ class Played:
     def examine(self, parent: Any = None, **more: Any) -> dict[str, Any]:
         of_batch = batch([sample(1, hint="shorter, please")])
         turns = [sample(n) for n in range(2, 5)]
-        return self.gate.examine(parent, of_batch, turns, more.pop("wishes", []), lambda *of: self.ticks.append(of))
+        wishes = Standing(more.pop("wishes", []), more.pop("taken_back", []))
+        return self.gate.examine(parent, of_batch, turns, wishes, lambda *of: self.ticks.append(of), **more)
 
 
 def said(accepted: bool, **more: Any) -> dict[str, Any]:
@@ -142,6 +144,7 @@ def test_what_the_examination_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (policy, base, of, config) == (played.policy, played.gate._base, parent, LIMITS)
     assert (train.microbatch_tokens, base.microbatch_tokens, at_once) == (512, 512, AT_ONCE)
     assert material.tellings == [["be brief", "shorter, please"], ["be brief"]]
+    assert (material.wished_tokens, material.taken_back) == (frozenset(), False)
     played.gate.in_passes_of(128)
     assert played.gate._at_once == AT_ONCE // 2
     played.gate.in_passes_of(AT_ONCE)
@@ -150,6 +153,16 @@ def test_what_the_examination_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     played.examine(parent)
     *_, (_, base, _, _, train, _, _, at_once) = played.made
     assert (train.microbatch_tokens, base.microbatch_tokens, at_once) == (64, 64, AT_ONCE // 2)
+
+
+def test_what_was_wished_for_and_taken_back_is_known_and_how_many_tokens_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played = Played(monkeypatch, said(True))
+    result = played.examine(None, taken_back=["be brief"], wished_tokens=frozenset({3, 5}))
+    [(_, _, _, material, *_)] = played.made
+    assert (material.wished_tokens, material.taken_back) == (frozenset({3, 5}), True)
+    assert result["wished_tokens"] == 2
 
 
 def test_weights_that_no_batch_made_are_measured_and_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +336,7 @@ def test_a_hint_is_read_at_its_place() -> None:
 
 def test_without_turns_that_are_set_aside_the_batch_alone_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch, said(True))
-    result = played.gate.examine(None, batch([sample(1)]), [], [], no_tick)
+    result = played.gate.examine(None, batch([sample(1)]), [], Standing(), no_tick)
     [(_, _, parent, material, *_)] = played.made
     assert parent is None and material.known == [] and [p.prompt_ids for p in material.asked] == [sample(1).prompt_ids]
     assert (result["probes"], result["answers"], played.forgot) == (0, 1, [9.0])

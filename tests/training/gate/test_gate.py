@@ -25,6 +25,7 @@ from turnwise.training.gate.figures import FIGURES, Measurements, decide
 from turnwise.training.gate.gate import Gate, part_of
 from turnwise.training.gate.probes import LONGEST_PROMPT, KnownQuestion, Probe, known_questions, probe_of
 from turnwise.training.gate.reading import distances, log_likelihoods, read
+from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.types import Sample
 
@@ -127,22 +128,23 @@ def test_distances_are_kl_from_the_candidate_in_nats_per_token_and_the_mixture_i
 
 
 @pytest.mark.parametrize(
-    ("ours", "wished", "terms"),
+    ("ours", "wished", "rest"),
     [
-        ([0.98, 0.01, 0.01], (), [0.98 * math.log(9.8), 0.01 * math.log(0.02), 0.01 * math.log(0.025)]),
-        ([0.98, 0.01, 0.01], (0,), []),  # what is left is less than 0: all that happened was wished for
-        ([0.09, 0.9, 0.01], (0,), [0.9 * math.log(1.8), 0.01 * math.log(0.025)]),
-        ([0.09, 0.9, 0.01], (0, 1), []),
-        ([0.09, 0.9, 0.01], (1, 2), []),  # the wished tokens' terms alone are left out
+        # What is said in place of a wished token: the wished share, and KL of the others among themselves.
+        ([0.98, 0.01, 0.01], (0,), 0.02 * (0.5 * math.log(0.5 / 0.6) + 0.5 * math.log(0.5 / 0.4))),
+        ([0.4, 0.36, 0.24], (0,), 0.0),  # only the wished one is likelier
+        ([0.4, 0.6, 0.0], (0,), 0.6 * math.log(1 / 0.6)),  # the others are one now, which is not hidden
+        ([0.09, 0.9, 0.01], (0, 1), 0.0),
+        ([0.09, 0.9, 0.01], (), 0.09 * math.log(0.9) + 0.9 * math.log(1.66666667) + 0.01 * math.log(0.01 / 0.36)),
     ],
 )
 def test_that_a_wished_token_is_likelier_is_no_distance(
-    ours: list[float], wished: tuple[int, ...], terms: list[float]
+    ours: list[float], wished: tuple[int, ...], rest: float
 ) -> None:
-    mine = torch.tensor([ours, [0.1, 0.5, 0.4]], dtype=torch.float64).log()
-    base = torch.tensor([[0.1, 0.5, 0.4], [0.1, 0.5, 0.4]], dtype=torch.float64).log()
-    [found] = distances(Tables(), ("policy", [mine]), [("base", [base])], wished)  # type: ignore[arg-type]
-    assert found == pytest.approx([sum(terms) / 2] * 2, abs=1e-9)
+    base = [0.1, 0.54, 0.36]
+    mine, theirs = (torch.tensor([of, base], dtype=torch.float64).clamp(min=1e-300).log() for of in (ours, base))
+    [found] = distances(Tables(), ("policy", [mine]), [("base", [theirs])], wished)  # type: ignore[arg-type]
+    assert found == pytest.approx([rest / 2] * 2, abs=1e-8)
 
 
 def test_of_a_long_prompt_the_end_is_read_and_a_hint_is_not_lost() -> None:
@@ -189,6 +191,32 @@ def test_the_parent_itself_has_made_no_step_and_the_base_model_has_not_drifted(p
     m = examination(policy, parent, turns).at_known_answers()
     assert m.step_kl == pytest.approx(0, abs=1e-6)
     assert m.drift_kl is not None and m.drift_kl > 0.01, "many small steps are seen as what they are together"
+
+
+def test_tokens_that_were_wished_for_are_left_out_of_both_distances(policy: Policy) -> None:
+    turns = [sample(n) for n in range(3)]
+    parent = shake(policy, seed=1)
+    shake(policy, seed=2)
+    look = examination(policy, parent, turns)
+    usual = look.at_known_answers()
+    aside = frozenset(range(0, policy.vocabulary, 2))
+    look._material = replace(look._material, wished_tokens=aside)
+    found = look.at_known_answers()
+    hidden = read(policy, look._material.known, 64, lambda: None)
+    by_hand = [min(d) for d in distances(policy, ("policy", hidden), [("base", look._bases[0])], aside)]
+    assert found.drift_kl == pytest.approx(sum(by_hand) / 3, abs=1e-6)
+    assert 0 < (found.drift_kl or 0) < (usual.drift_kl or 0) and 0 < (found.step_kl or 0) < (usual.step_kl or 0)
+    assert (found.nll_rise, found.general_rise) == (usual.nll_rise, usual.general_rise)
+
+
+def test_the_way_back_to_the_base_model_is_no_step_where_a_wish_was_taken_back(policy: Policy) -> None:
+    turns = [sample(n) for n in range(3)]
+    parent = shake(policy, size=0.2)
+    policy.load(None)
+    look = examination(policy, parent, turns)
+    assert (look.at_known_answers().step_kl or 0) > 0.01
+    look._material = replace(look._material, taken_back=True)
+    assert look.at_known_answers().step_kl == pytest.approx(0, abs=1e-6)
 
 
 def test_what_the_told_base_model_does_is_no_drift(policy: Policy) -> None:
@@ -372,9 +400,9 @@ def gate_of(policy: Policy, tiny_dir: Path, **limits: Any) -> Gate:
 def test_of_a_step_that_is_too_large_the_largest_part_that_passes_is_left(policy: Policy, tiny_dir: Path) -> None:
     turns, of_batch = [sample(n) for n in range(6, 9)], batch([sample(n) for n in range(3)])
     whole = shake(policy, size=0.1)
-    wide = gate_of(policy, tiny_dir).examine(None, of_batch, turns, [], no_tick)
+    wide = gate_of(policy, tiny_dir).examine(None, of_batch, turns, Standing(), no_tick)
     assert wide["alpha"] == 1.0 and "whole" not in wide
-    cut = gate_of(policy, tiny_dir, max_step_kl=wide["step_kl"] / 3).examine(None, of_batch, turns, [], no_tick)
+    cut = gate_of(policy, tiny_dir, max_step_kl=wide["step_kl"] / 3).examine(None, of_batch, turns, Standing(), no_tick)
     assert cut["accepted"] and 0 < cut["alpha"] < 1
     assert "max_step_kl" in cut["whole"]["reasons"][0], "why it is not the whole is recorded"
     left = policy.state()
@@ -385,7 +413,7 @@ def test_of_a_step_that_is_too_large_the_largest_part_that_passes_is_left(policy
 def test_a_step_of_which_no_part_passes_is_refused_and_is_left_as_it_was(policy: Policy, tiny_dir: Path) -> None:
     whole = shake(policy, size=0.1)
     strict = gate_of(policy, tiny_dir, max_step_kl=1e-9)
-    result = strict.examine(None, batch([sample(1)]), [sample(7)], [], no_tick)
+    result = strict.examine(None, batch([sample(1)]), [sample(7)], Standing(), no_tick)
     assert result["accepted"] is False and result["alpha"] == 0.0
     assert all(torch.equal(policy.state()[name], whole[name]) for name in whole)
 
@@ -394,15 +422,17 @@ def test_a_hopeless_step_is_not_tried_in_parts(policy: Policy, tiny_dir: Path) -
     shake(policy, size=0.4)
     tried: list[int] = []
     strict = gate_of(policy, tiny_dir, max_answer_drift=0.01)
-    result = strict.examine(None, batch([sample(1)]), [sample(7)], [], lambda _p, done, _n: tried.append(done))
+    result = strict.examine(None, batch([sample(1)]), [sample(7)], Standing(), lambda _p, done, _n: tried.append(done))
     assert result["hopeless"] is True and set(tried) == {0}
 
 
 def test_a_gate_without_anything_to_look_at_says_so(policy: Policy, tiny_dir: Path) -> None:
     """This model has no chat template, and no turns are set aside: nothing is known to be good."""
-    result = gate_of(policy, tiny_dir, answers=0).examine(None, batch([sample(1)]), [], [], no_tick)
+    result = gate_of(policy, tiny_dir, answers=0).examine(None, batch([sample(1)]), [], Standing(), no_tick)
     assert result["accepted"] is True and set(result["unmeasured"]) == {f.name for f in FIGURES}
-    held = gate_of(policy, tiny_dir, answers=0, unmeasured="hold").examine(None, batch([sample(1)]), [], [], no_tick)
+    held = gate_of(policy, tiny_dir, answers=0, unmeasured="hold").examine(
+        None, batch([sample(1)]), [], Standing(), no_tick
+    )
     assert held["accepted"] is False
 
 
@@ -423,7 +453,7 @@ def test_of_two_updates_the_second_has_the_base_model_read_only_what_is_new(
     def read_for(turns: list[Sample], hint: str) -> list[list[int]]:
         reads.clear()
         shake(policy, size=0.1)
-        gate.examine(None, batch([sample(1, hint=hint)]), turns, [], no_tick)
+        gate.examine(None, batch([sample(1, hint=hint)]), turns, Standing(), no_tick)
         return list(reads)
 
     def told(turns: list[Sample], hint: str) -> list[list[int]]:

@@ -139,7 +139,7 @@ def test_drift_is_from_the_base_told_or_not_whichever_finds_an_answer_likelier()
     ],
 )
 def test_tokens_that_lessons_show_as_wished_for_are_no_drift(text: str, wished: str, drift: float) -> None:
-    look = Scripted(Script(), material(wished=frozenset(ids(wished))))
+    look = Scripted(Script(), material(wished_tokens=frozenset(ids(wished))))
     answer = GivenAnswer(ids(text), [-1.0, -2.0], True)
     said = torch.tensor([-11.0, -3.0], dtype=torch.float64)
     assert look._drift_of([answer], [probe("p", text)], [said]) == pytest.approx(drift)

@@ -74,7 +74,7 @@ HOPELESS = {
     "general_rise": 2.0,
     "answer_drift": 2.0,
     "off_topic": None,
-    "lost_right": None,
+    "lost_right": 3.0,
     "echo": 2.0,
     "repetition": 1.0,
     "length_ratio": 2.0,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,8 +25,9 @@ from turnwise.training.lessons.cancelling import cancels
 from turnwise.training.lessons.comparing import followed
 from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
-from turnwise.training.lessons.making import FEWEST, Lesson, in_line, make_lessons, wished_tokens
+from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with, make_lessons
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
+from turnwise.training.lessons.wished import wished_tokens
 from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
 from turnwise.training.publish import staged_version, version_dir
@@ -43,6 +45,8 @@ from turnwise.types import BASE_VERSION, PERSONAL, Batch, PolicyVersion, Sample
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+MOST_REWORDED = 3
+"""Earlier wordings of wishes that are tried for lessons."""
 LEAST_ROOM = 64
 """Tokens in a pass: fewer would not fit any more. A longer text goes alone, with its activations computed twice."""
 
@@ -60,10 +64,10 @@ class LocalBackend:
         self._folder = model
         self._gate = Gate(self.policy, model, train, config.gate)
         self._parent: dict[str, Tensor] | None = None
-        self._followed: dict[tuple[str, str], bool] = {}  # which turns' answers follow which wishes
+        self._followed: dict[tuple[str, str], bool | None] = {}  # which turns' answers follow which wishes
         self._said: tuple[int, Standing] | None = None  # of the batch with this id
-        self._taught: Standing | None = None  # the same, in the words in which the update's lessons were made
-        self._wished: frozenset[int] = frozenset()  # tokens that these lessons show as wished for
+        self._in_words: Standing | None = None  # what the update's lessons were made of
+        self._wished_tokens: frozenset[int] = frozenset()  # tokens that these lessons show as wished for
         self._history = ScoreHistory()
         self._room = train.microbatch_tokens
         self._optimizer = self._new_optimizer()
@@ -79,7 +83,7 @@ class LocalBackend:
 
     def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
-        self._taught, self._wished = None, frozenset()
+        self._in_words, self._wished_tokens = None, frozenset()
         if version != BASE_VERSION:
             there = load_version_dir(version_dir(self._versions, version))
             refuse_other_base(version, there.meta, self._folder)
@@ -118,14 +122,14 @@ class LocalBackend:
         if not said.wishes and not said.taken_back:
             return []
         seed = config.seed * 1_000_003 + batch.id
-        now, self._taught = self.policy.state(), said
+        now, self._in_words = self.policy.state(), said
         self.policy.load(self._parent)  # lessons are the same among the steps on them, when a killed update goes on
         try:
             renderer = self._renderer
             most = config.lessons
             asked = [sample.as_asked() for sample in batch.samples if sample.stream == PERSONAL and not sample.pictures]
             questions = questions_of(asked, renderer, most, config.lesson_prompt, str(seed), spare=most)
-            lessons, self._taught = self._made(questions, said, tick)
+            lessons, self._in_words = self._made(questions, said, tick)
         except (ModelError, EngineError) as e:
             log.warning("no lessons: the model cannot be asked: %s", e)
             return []
@@ -135,24 +139,25 @@ class LocalBackend:
         log.info("%d lessons in %d standing wishes, %d taken back", *told)
         if len(lessons) < FEWEST:
             return []
-        self._wished = wished_tokens(lessons, self.policy.ends)
+        self._wished_tokens = wished_tokens(lessons, self.policy.ends)
         return with_base(self.policy, lessons, self._room, tick)
 
     def _made(self, questions: Sequence[OpenQuestion], said: Standing, tick: Tick) -> tuple[list[Lesson], Standing]:
-        """Lessons, and the words of the wishes in which they were made: those that were said last, if enough come of
-        them, else earlier ones. Raises ModelError and EngineError."""
+        """Lessons, and the wishes in the words in which they were made: the last ones, if enough come of them, else
+        earlier ones of one wish. Raises ModelError and EngineError."""
 
-        def made(words: Standing) -> list[Lesson]:
+        def made(words: Standing) -> tuple[list[Lesson], list[Lesson]]:
             most, longest = self._config.lessons, self._config.lesson_tokens
-            return make_lessons(self.policy, self._renderer, questions, most, words, longest, tick)
+            lessons = make_lessons(self.policy, self._renderer, questions, most, words, longest, tick)
+            return [x for x in lessons if not x.back], [x for x in lessons if x.back]
 
-        lessons = made(said)
-        for words in said.reworded() if len(lessons) < FEWEST else ():
-            others = in_line(self.policy, questions, made(words), said.wishes, tick)
-            if len(others) >= FEWEST:
-                log.info("no lessons come of the last words of what the person wishes for, but of earlier ones")
-                return others, words
-        return lessons, said
+        lessons, back = made(said)
+        for words, others in islice(said.reworded(), MOST_REWORDED) if len(lessons) < FEWEST else ():
+            found = in_line_with(self.policy, questions, made(words)[0], said.wishes, others, tick)
+            if len(found) >= FEWEST:
+                log.info("of a wish's last words come %d lessons, of earlier ones %d", len(lessons), len(found))
+                return [*found, *back], words
+        return [*lessons, *back], said
 
     def _standing(self, batch: Batch, tick: Tick) -> Standing:
         """What the person wishes for now, as far as hints say."""
@@ -229,13 +234,13 @@ class LocalBackend:
         set_moments(self.policy.weights, self._optimizer, moments)
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
-        wishes = (self._taught or self._standing(batch, tick)).wishes
+        said = self._in_words or self._standing(batch, tick)
         return self._within_memory(
-            lambda room: self._gate.examine(self._parent, batch, probes, wishes, tick, self._wished)
+            lambda room: self._gate.examine(self._parent, batch, probes, said, tick, self._wished_tokens)
         )
 
     def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
-        said = self._taught or self._standing(batch, tick)
+        said = self._in_words or self._standing(batch, tick)
         if not said.wishes:
             return []
         shares = kept_shares(self.policy, self._renderer, said.wishes, self._config.lesson_tokens, tick)

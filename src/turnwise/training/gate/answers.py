@@ -36,7 +36,8 @@ class Material:
 
     ``general`` and ``turns`` have good answers; ``asked`` are the prompts that are answered; ``recorded`` are answers
     as they were given so far; ``tellings`` are the hints, in each of the ways in which the base model is told them;
-    ``questions`` have answers that are right. ``wished`` are the tokens that the update's lessons show as wished for.
+    ``questions`` have answers that are right. ``wished_tokens`` are those that the update's lessons show as wished for;
+    ``taken_back``: whether a wish was.
     """
 
     general: Sequence[Probe]
@@ -45,7 +46,8 @@ class Material:
     recorded: Sequence[Sequence[int]]
     tellings: Sequence[Sequence[str]]
     questions: Sequence[KnownQuestion] = ()
-    wished: frozenset[int] = frozenset()
+    wished_tokens: frozenset[int] = frozenset()
+    taken_back: bool = False
 
     @property
     def known(self) -> list[Probe]:
@@ -129,9 +131,9 @@ class OwnAnswers:
         return mean_of([min(each) for each in zip(*far, strict=True)])
 
     def _apart(self, answer: GivenAnswer, said: Tensor) -> float:
-        """By how many nats per token an answer is less likely to who ``said`` its tokens; wished ones are as likely."""
+        """By how many nats per token an answer is less likely to who ``said`` its tokens; wished ones count for 0."""
         own = torch.tensor(answer.logprobs, dtype=said.dtype, device=said.device)
-        wished = torch.tensor([y in self._material.wished for y in answer.ids], device=said.device)
+        wished = torch.tensor([y in self._material.wished_tokens for y in answer.ids], device=said.device)
         return (own - said).masked_fill(wished, 0.0).mean().item()
 
     @cached_property

@@ -86,7 +86,9 @@ class Examination(OwnAnswers):
         policy = self._policy
         ours = read(policy, known, self._train.microbatch_tokens, self._alive)
         # A step towards what the hints ask of the base model is what was wished for, however far from the parent it is.
-        step = [min(d) for d in self._distances(("policy", ours), [self._parents, *self._as_bases[1:]])]
+        # So is one towards the base model as it is, where a wish was taken back.
+        wanted = self._as_bases if self._material.taken_back else self._as_bases[1:]
+        step = [min(d) for d in self._distances(("policy", ours), [self._parents, *wanted])]
         drift = [min(d) for d in self._distances(("policy", ours), self._as_bases)]
         said = self._means("policy", ours)
         lost = rises(said, self._parents_said, self._bases_said)
@@ -100,7 +102,7 @@ class Examination(OwnAnswers):
         )
 
     def _distances(self, ours: _States, others: Sequence[_States]) -> list[list[float]]:
-        return distances(self._policy, ours, others, self._material.wished)
+        return distances(self._policy, ours, others, self._material.wished_tokens)
 
     def _means(self, whose: Whose, hidden: Sequence[Tensor]) -> list[float]:
         """How likely each good answer is, per token behind its first one."""

@@ -21,10 +21,10 @@ class Measurements:
     ``step_kl``: KL of the candidate from its parent or the told base model, whichever is nearer, at the answers of
     all probes. ``drift_kl``: KL(candidate ‖ base) there. ``nll_rise``, ``general_rise``: by how much well-judged
     recorded answers, and those of the general probe, became less likely than under parent and base. ``answer_drift``:
-    how much less likely the candidate's own answers are under the base than under itself. Tokens that lessons show as
-    wished for are no distance. ``off_topic``: the share lost of what ties answers to their questions. ``lost_right``:
-    the share of the known questions that the base answers right, and it does not any more. ``echo``: by which share
-    more of its answers say a wish back.
+    how much less likely the candidate's own answers are under the base than under itself. In these three, tokens that
+    lessons show as wished for do not count. ``off_topic``: the share lost of what ties answers to their questions.
+    ``lost_right``: the share of the known questions that the base answers right, and it does not any more. ``echo``: by
+    which share more of its answers say a wish back.
     ``repetition``: by which share more of the 4-grams of its answers, but for the one that repeats itself most, were
     there before than of the base's.
     ``length_ratio``: how many times its answers are longer or shorter than any of recorded, parent's and base's are.
@@ -85,7 +85,7 @@ FIGURES = (
         "off_topic", "max_off_topic", "its answers lost {:.0%} of what ties them to the question", LOOK, None
     ),
     LimitedFigure(
-        "lost_right", "max_lost_right", "{:.0%} of what the base model answers right it answers wrong", LOOK, None
+        "lost_right", "max_lost_right", "{:.0%} of what the base model answers right it answers wrong", LOOK, 3.0
     ),
     LimitedFigure("echo", "max_echo", "{:.0%} more of its answers say a wish of the person back", LOOK),
     LimitedFigure("repetition", "max_repetition", "{:.0%} more of its 4-grams are repetitions", LOOK, 1.0),

@@ -21,7 +21,7 @@ from turnwise.training.gate.answers import Material, OwnAnswers, choose_asked
 from turnwise.training.gate.examination import BaseReader, Examination, Weights
 from turnwise.training.gate.figures import FIGURES, Measurements, decide, limit_of
 from turnwise.training.gate.probes import KnownQuestion, Probe, general_probes, known_questions, probe_of
-from turnwise.training.lessons.wishes import wishes_among
+from turnwise.training.lessons.wishes import Standing, wishes_among
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
 from turnwise.types import Batch, Sample
@@ -59,22 +59,23 @@ class Gate:
         parent: Weights,
         batch: Batch,
         turns: Sequence[Sample],
-        wishes: Sequence[str],
+        said: Standing,
         tick: Tick,
-        wished: frozenset[int] = frozenset(),
+        wished_tokens: frozenset[int] = frozenset(),
     ) -> dict[str, Any]:
         """Judge the candidate whose weights are in the policy, and leave there the part of its step that passes.
 
         Where none passes, they are the candidate's, and also where the memory of the device is full
-        (`torch.OutOfMemoryError`), so that it can be examined again. ``wishes`` are those that stand; the batch's own
-        hints come behind them. ``wished`` are the tokens that lessons show as wished for. Gives the result as it is
-        recorded: that of `decide`, and ``alpha``, the part of the step (0: none).
+        (`torch.OutOfMemoryError`), so that it can be examined again. The wishes that stand in ``said`` are
+        told, and the batch's own hints behind them. ``wished_tokens`` are those that lessons show as wished for. Gives
+        the result as it is recorded: that of `decide`, and ``alpha``, the part of the step (0: none).
         """
         policy = self._policy
         whole, start = policy.state(), parent if parent is not None else policy.weights.initial()
-        material = material_of(self._general, self._questions, turns, batch, wishes, self._config.answers)
-        material = replace(material, wished=wished)
+        material = material_of(self._general, self._questions, turns, batch, said.wishes, self._config.answers)
+        material = replace(material, wished_tokens=wished_tokens, taken_back=bool(said.taken_back))
         about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}
+        about |= {"wished_tokens": len(wished_tokens)} if wished_tokens else {}
         first: dict[str, Any] | None = None
         tried = 0
 

@@ -55,8 +55,8 @@ def distances(
 ) -> list[list[float]]:
     """For each probe, KL(ours ‖ other) in nats per token, for each of ``others`` and, last, for their even mixture.
 
-    Each comes with whose states they are. That a token is likelier which is ``wished`` for is no distance: the terms of
-    these are left out of the sums over the vocabulary, none of which is less than 0 then.
+    Each comes with whose states they are. Of ``wished`` tokens none of that counts: it is the KL of what is said in
+    place of them, as often as it is said. It is no less than 0 then, either.
 
     A policy that does half of the time what one of them does, and half of the time what another does, is at no
     distance from the mixture, and far from both.
@@ -70,10 +70,21 @@ def distances(
             theirs = [_table(policy, other[i][part], whose) for whose, other in others]
             mixed = torch.logsumexp(torch.stack(theirs), 0) - math.log(len(theirs))
             for k, other in enumerate([*theirs, mixed]):
-                terms = table.exp() * (table - other)
-                sums[k] += (terms.index_fill(-1, aside, 0.0).sum(-1).clamp(min=0) if wished else terms).sum().item()
+                sums[k] += _divergence(table, other, aside)
         found.append([total / len(hidden) for total in sums])
     return found
+
+
+def _divergence(ours: Tensor, other: Tensor, aside: Tensor) -> float:
+    """Σ over positions of p (log p − log q), of log-probs [R, V]; without the tokens ``aside`` and the share they have.
+
+    With P and Q what is left to the others: Σ p (log (p / P) − log (q / Q)).
+    """
+    terms = ours.exp() * (ours - other)
+    if not len(aside):
+        return terms.sum().item()
+    mine, theirs = (table.index_fill(-1, aside, -math.inf).logsumexp(-1) for table in (ours, other))
+    return (terms.index_fill(-1, aside, 0.0).sum(-1) - mine.exp() * (mine - theirs)).sum().item()
 
 
 def _table(policy: Policy, hidden: Tensor, whose: Whose) -> Tensor:

@@ -20,6 +20,8 @@ from turnwise.types import Sample
 
 FOLLOWS = 4.0
 """Nats that some token of an answer has to gain by the wish: else the answer does not follow it."""
+UNCLEAR = 1.0
+"""Nats from which it may follow the wish in part."""
 LOST = 2.0
 """Nats by which an answer of the base model has to be less likely to the policy, to be one that it would not give."""
 LOOPS = 0.3
@@ -87,12 +89,13 @@ def followed(
     wishes: Sequence[str],
     longest_prompt: int,
     tick: Tick,
-    known: dict[tuple[str, str], bool],
+    known: dict[tuple[str, str], bool | None],
 ) -> list[bool | None]:
     """Whether the answer of each sample follows the wish beside it, as the base model sees it.
 
-    None where there is no sample, or its prompt is longer than ``longest_prompt``; of more than MOST_LOOKED_AT the
-    later ones are looked at. ``known``: what was found before of turns and wishes, to which is added what is new.
+    None where that is not clear, where there is no sample, or where its prompt is longer than ``longest_prompt``; of
+    more than MOST_LOOKED_AT the later ones are looked at. ``known``: what was found before of turns and wishes, to
+    which is added what is new.
     """
     able = [
         (at, sample, wish)
@@ -105,5 +108,6 @@ def followed(
     knowing = [told(q, wish, policy.tokenizer) for q, (_, _, wish) in zip(bare, able, strict=True)]
     with policy.reference():
         gained = gains(policy, bare, knowing, [sample.response_ids for _, sample, _ in able], tick)
-    known |= {of[at]: follows(gain) for (at, _, _), gain in zip(able, gained, strict=True)}
+    for (at, _, _), gain in zip(able, gained, strict=True):
+        known[of[at]] = follows(gain) or (None if bool((gain >= UNCLEAR).any()) else False)
     return [known[of[at]] if at in of else None for at in range(len(samples))]

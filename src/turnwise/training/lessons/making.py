@@ -10,10 +10,9 @@ where words are all that is wished for. That answer stands in its context both t
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, takewhile
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -57,7 +56,8 @@ class Lesson:
 
     ``wished`` has for each token of the answer whether it is there because of the wish, or ends the answer. Where the
     answer is the base model's own one behind words of the wish, ``plain`` is that one alone, and ``kept`` how many of
-    its last tokens are those of the answer: its first word may be other tokens behind other words.
+    its last tokens are those of the answer: its first word may be other tokens behind other words. ``back``: it is an
+    answer of the base model that a wish had displaced which was taken back.
     """
 
     asked: list[int]
@@ -65,6 +65,7 @@ class Lesson:
     wished: list[bool]
     plain: list[int] = field(default_factory=list)
     kept: int = 0
+    back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,29 +113,24 @@ def make_lessons(
     return lessons + (_plain(policy, asked, lessons, tick) if standing.taken_back else [])
 
 
-def wished_tokens(lessons: Sequence[Lesson], ends: Collection[int]) -> frozenset[int]:
-    """The tokens that are there because of the wish in half of the lessons or more: "-", or those of "Over and out".
-
-    Where the wish is another language or tone there are hardly any.
-    """
-    each = [{y for y, wish in zip(one.answer, one.wished, strict=True) if wish and y not in ends} for one in lessons]
-    counted = Counter(chain.from_iterable(each))
-    return frozenset(token for token, times in counted.items() if 2 * times >= len(lessons))
-
-
-def in_line(
+def in_line_with(
     policy: Policy,
     questions: Sequence[OpenQuestion],
     lessons: Sequence[Lesson],
     wishes: Sequence[str],
+    others: Sequence[str],
     tick: Tick,
 ) -> list[Lesson]:
-    """The lessons that these wishes do not make less likely to the base model: "be brief" is no "longer, please"."""
+    """The lessons that these wishes make no less likely to the base model than the ``others`` among them alone.
+
+    Where the person says "longer, please" in the end, an answer that is brief is not in line with it.
+    """
     of = {tuple(question.ids): question for question in questions}
     bare = [of[tuple(lesson.asked)] for lesson in lessons]
     knowing = [told(question, " ".join(wishes), policy.tokenizer) for question in bare]
+    without = [told(question, " ".join(others), policy.tokenizer) if others else question for question in bare]
     with policy.reference():
-        gained = gains(policy, bare, knowing, [lesson.answer for lesson in lessons], tick)
+        gained = gains(policy, without, knowing, [lesson.answer for lesson in lessons], tick)
     return [lesson for lesson, gain in zip(lessons, gained, strict=True) if float(gain.sum()) >= 0]
 
 
@@ -373,7 +369,7 @@ def _plain(policy: Policy, asked: Sequence[_Answered], lessons: Sequence[Lesson]
     taught = {tuple(lesson.asked) for lesson in lessons}
     gone = lost(policy, [a.question for a in asked], [a.plain for a in asked], tick)
     return [
-        Lesson(one.question.ids, one.plain, [y in policy.ends for y in one.plain])
+        Lesson(one.question.ids, one.plain, [y in policy.ends for y in one.plain], back=True)
         for one, is_gone in zip(asked, gone, strict=True)
         if is_gone and tuple(one.question.ids) not in taught
     ]

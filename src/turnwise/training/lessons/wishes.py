@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from itertools import takewhile
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,31 +35,41 @@ the embedded model's.
 MOST = 3
 """Wishes that stand at once. A small model told more of them follows none."""
 MOST_BEFORE = 2
-"""Earlier wordings of one wish that are tried."""
+"""Earlier wordings of one wish that are looked at."""
 LONGEST = 400
 """A hint with more characters than this is a task, or something pasted, rather than a wish."""
+
+
+class Wording(NamedTuple):
+    """One wording of a wish, and the places of the hints that say it so."""
+
+    text: str
+    places: list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What a person wishes for now. ``wishes``: those that stand, oldest first, in their last words; ``taken_back``:
     those that the person does not want any more, and that the policy may have learned. ``said``: the places of the
-    hints that say each wish that stands. ``before``: the words in which each was said before, the last ones first.
+    hints that say each wish in these words. ``before``: the words in which each was said before, the last ones first.
     """
 
     wishes: list[str] = field(default_factory=list)
     taken_back: list[str] = field(default_factory=list)
     said: list[list[int]] = field(default_factory=list, compare=False)
-    before: list[list[str]] = field(default_factory=list)
+    before: list[list[Wording]] = field(default_factory=list, compare=False)
 
-    def reworded(self) -> Iterator[Standing]:
-        """The same in the words before, then in those before these, MOST_BEFORE at most.
+    def reworded(self) -> Iterator[tuple[Standing, list[str]]]:
+        """The same with one of the wishes in earlier words, and beside it the other wishes alone.
 
-        A small model may follow a wish in one wording and not in another, whichever was said last.
+        A small model may follow a wish in one wording and not in another, whichever was said last. What was said last
+        comes first.
         """
-        words = [[wish, *earlier] for wish, earlier in zip_longest(self.wishes, self.before, fillvalue=[])]
-        for n in range(1, min(1 + MOST_BEFORE, max(map(len, words), default=1))):
-            yield replace(self, wishes=[each[min(n, len(each) - 1)] for each in words])
+        for n in reversed(range(len(self.before))):
+            for text, places in self.before[n]:
+                wishes, said = [*self.wishes], [*self.said]
+                wishes[n], said[n] = text, places
+                yield replace(self, wishes=wishes, said=said), [*self.wishes[:n], *self.wishes[n + 1 :]]
 
 
 def standing(
@@ -70,7 +81,7 @@ def standing(
     """The wishes that stand, of hints in the order in which they were said.
 
     ``embed`` gives a state [n, H] for each of n texts. ``followed`` says of pairs (place of a hint, earlier wish)
-    whether the answer that the hint was said of follows the earlier wish (None: that is not known), and ``cancels`` of
+    whether the answer that the hint was said of follows the earlier wish (None: that is not clear), and ``cancels`` of
     pairs (earlier wish, hint) whether the hint ends it rather than says more about it. Where both are so, the hint
     takes that wish back, and is no wish itself, for without the other there is nothing to leave out. Where neither is,
     and both are about one thing, the hint says the wish again: who wants the opposite of it has little to say of an
@@ -82,30 +93,42 @@ def standing(
     related = [
         (i, j) for i in range(len(said.texts)) for j in range(i) if near[i][j] or not words[i].isdisjoint(words[j])
     ]
+    met: dict[tuple[int, int], bool | None] = {}
     takes_back: set[tuple[int, int]] = set()
-    says_again: set[tuple[int, int]] = set()
     if followed and cancels and related:
-        met = dict(zip(related, followed([(said.places[i], said.texts[j]) for i, j in related]), strict=True))
-        asked = [(i, j) for i, j in related if met[i, j] or (met[i, j] is False and near[i][j])]
-        ends = cancels([(said.texts[j], said.texts[i]) for i, j in asked]) if asked else []
-        takes_back = {pair for pair, yes in zip(asked, ends, strict=True) if yes and met[pair]}
-        says_again = {pair for pair, yes in zip(asked, ends, strict=True) if not yes and not met[pair]}
+        asked = followed([(said.places[i], said.texts[j]) for i, j in related])
+        met = dict(zip(related, asked, strict=True))
+        related = [pair for pair in related if met[pair]]
+        ends = cancels([(said.texts[j], said.texts[i]) for i, j in related]) if related else []
+        takes_back = {pair for pair, yes in zip(related, ends, strict=True) if yes}
     stand: list[int] = []
     gone: list[int] = []
-    before: dict[int, list[int]] = {}
+    replaced: dict[int, list[int]] = {}
     for i in range(len(said.texts)):
         ended = [j for j in stand if (i, j) in takes_back]
         gone += ended
-        last = [j for j in stand if j not in ended and near[i][j]]
-        before[i] = [k for j in reversed(last) for k in (j, *before[j]) if (i, k) in says_again]
+        last = [j for j in reversed(stand) if j not in ended and near[i][j]]
+        replaced[i] = [k for j in last for k in (j, *replaced[j])]
         stand = [j for j in stand if j not in ended and j not in last]
         if not ended:
             stand.append(i)
             gone = [j for j in gone if not near[i][j]]  # what is asked for again is not taken back any more
+
+    def before(i: int) -> list[int]:
+        again = list(takewhile(lambda k: near[i][k] and met.get((i, k)) is False, replaced[i]))[:MOST_BEFORE]
+        ends = cancels([(said.texts[k], said.texts[i]) for k in again]) if cancels and again else []
+        return [k for k, ended in zip(again, ends, strict=True) if not ended]
+
+    def wording(i: int) -> Wording:
+        return Wording(said.texts[i], [place for place, hint in enumerate(hints) if _as_wish(hint) == said.texts[i]])
+
     stand = stand[-MOST:]
-    words = [[said.texts[k] for k in (i, *before[i])] for i in stand]
-    places = [[place for place, hint in enumerate(hints) if _as_wish(hint) in each] for each in words]
-    return Standing([w for w, *_ in words], [said.texts[i] for i in gone], places, [earlier for _, *earlier in words])
+    return Standing(
+        [said.texts[i] for i in stand],
+        [said.texts[i] for i in gone],
+        [wording(i).places for i in stand],
+        [[wording(k) for k in before(i)] for i in stand],
+    )
 
 
 @dataclass(frozen=True, slots=True)
