@@ -136,7 +136,8 @@ class EngineConfig(Section):
     threads: int = Field(
         default=0,
         ge=0,
-        description="Most CPU threads of a step of the local engine, which takes as many as are fastest; 0: all it may use.",
+        description="Most CPU threads of a step of the local engine; it takes as many as are fastest. "
+        "0: all it may use.",
     )
     max_num_seqs: int = Field(default=16, ge=1, le=256, description="Requests decoded together.")
     max_queue: int = Field(default=64, ge=0, description="Requests that may wait; more get a 429.")
