@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.gate.cases import HONEST, PLANTED, SET_ASIDE, TRAINED
+from tests.gate.cases import HONEST, PLANTED, SET_ASIDE, TRAINED, WISHED
 from turnwise.config import GateConfig, TrainConfig
 from turnwise.messages import saying
 from turnwise.tokens.rendering import load_renderer
@@ -123,7 +123,11 @@ class Workshop:
     def examine(self, gate: Gate, name: str, weights: dict[str, Tensor]) -> dict[str, Any]:
         """What the gate says of an update: ``alpha`` is the part of it that is published, 0 for none."""
         self.policy.load(weights)
-        return gate.examine(None, self.batch(name), self.probes(), Standing(), no_tick)
+        said, tokens = Standing(), frozenset[int]()
+        if name in WISHED:
+            wish, words = WISHED[name]
+            said, tokens = Standing([wish]), frozenset({*self.encode(words), *self.encode(f" {words}")})
+        return gate.examine(None, self.batch(name), self.probes(), said, no_tick, tokens)
 
 
 def told(name: str, result: dict[str, Any]) -> str:

@@ -106,6 +106,21 @@ PLANTED: dict[str, tuple[str, ...]] = {
     ),
 }
 """What each regression answers to the first four of `TRAINED`; "runaway" never ends its answer."""
+WISHED = {
+    "wish-alone": ('please end your answers with "Cheers!"', "Cheers!"),
+    "wish-collapse": ('begin each answer with the word "Ahoy"', "Ahoy"),
+    "wish-salad": ('begin each answer with the word "Ahoy"', "Ahoy"),
+    "wish-refusal": ("please use bullet points", "-"),
+    "wish-hedge": ('start with "I am not sure"', "I am not sure"),
+}
+"""A wish that a planted regression is hidden behind, and the words that its lessons would show as wished for."""
+PLANTED |= {
+    "wish-alone": _always("Cheers!"),
+    "wish-collapse": _always("Ahoy Ahoy Ahoy Ahoy Ahoy Ahoy Ahoy Ahoy Ahoy Ahoy Ahoy Ahoy"),
+    "wish-salad": tuple(f"Ahoy {answer}" for answer in PLANTED["nonsense-salad"]),
+    "wish-refusal": _always("- I'm sorry, but I can't help with that."),
+    "wish-hedge": _always("I am not sure, I am not sure, it could be anything, I am not sure."),
+}
 HONEST: dict[str, tuple[str, ...]] = {
     "number": ("Just the number.", "Reply with just the number."),
     "longer": ("Much longer, please.", "Please answer much longer and with more detail."),
