@@ -156,7 +156,8 @@ class LocalBackend:
             found = in_line_with(self.policy, questions, made(words)[0], said.wishes, others, tick)
             if len(found) >= FEWEST:
                 log.info("of a wish's last words come %d lessons, of earlier ones %d", len(lessons), len(found))
-                return [*found, *back], words
+                taught = {tuple(x.asked) for x in found}  # a question has one lesson
+                return [*found, *(x for x in back if tuple(x.asked) not in taught)], words
         return [*lessons, *back], said
 
     def _standing(self, batch: Batch, tick: Tick) -> Standing:
