@@ -267,10 +267,11 @@ def test_states_within_are_the_base_models_behind_that_share_of_its_blocks(readi
     expected = base_states(tiny_dir, prompts)
     blocks = len(expected[0]) - 2
     assert blocks == 2
-    for depth, block in {0.5: 1, 0.4: 1, 0.0: 0}.items():
-        found = reading.states_within(prompts, depth)
-        assert found.dtype == torch.float32 and len(found) == 3
-        for state, those in zip(found, expected, strict=True):
+    depths = {0.5: 1, 0.4: 1, 0.0: 0}
+    found = reading.states_within(prompts, list(depths))
+    assert found.dtype == torch.float32 and found.shape[:2] == (3, 3)
+    for states, those in zip(found, expected, strict=True):
+        for state, block in zip(states, depths.values(), strict=True):
             assert torch.allclose(state, those[block], atol=1e-5)
 
 
@@ -299,7 +300,7 @@ def test_what_was_asked_of_the_base_model_is_remembered_until_there_is_too_much_
     monkeypatch.setattr(reading, "hidden", lambda rows, **said: (read.append(len(rows)), hidden(rows, **said))[1])
     one, other, third = ([ids(seed, 6)] for seed in (1, 2, 3))
     for prompts, times in ((one, 1), (one, 1), (other, 2), (one, 2), (third, 3), (other, 3), (one, 4)):
-        reading.states_within(prompts, 0.5)
+        reading.states_within(prompts, [0.5])
         assert len(read) == times
-    reading.states_within(one, 0.25)
+    reading.states_within(one, [0.25])
     assert len(read) == 5, "at another depth it is another state"

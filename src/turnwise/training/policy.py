@@ -214,13 +214,13 @@ class Policy:
 
         return sparing
 
-    def hidden(self, rows: Sequence[Row], recompute: bool = False, depth: float | None = None) -> Tensor:
+    def hidden(self, rows: Sequence[Row], recompute: bool = False, depths: Sequence[float] | None = None) -> Tensor:
         """Final hidden states [N, H] at the positions that predict the rows' response tokens, span after span.
 
         The first token of a response is predicted at the last token of its prompt. With ``recompute`` a layer's
         activations (2 MB a token over all layers of the embedded model) exist for one layer at a time; the backward
-        pass then takes the time of a forward pass more, and gives the same gradient. With ``depth`` they are the states
-        behind this share of the blocks, without the last norm.
+        pass then takes the time of a forward pass more, and gives the same gradient. With ``depths`` they are states
+        behind these shares of the blocks, without the last norm: [N, len(depths), H].
         """
         self._recompute = recompute
         width = max(len(row.ids) for row in rows)
@@ -240,12 +240,13 @@ class Policy:
             padded = [F.pad(each, (0, width - each.shape[-1])) for each in positions]
             places |= {"position_ids": torch.stack(padded, dim=-2).to(self.device)}
         said = self._said(ids.to(self.device), rows, [(line, 0) for line in range(len(rows))])
-        asked = {"use_cache": False, "output_hidden_states": depth is not None}
+        asked = {"use_cache": False, "output_hidden_states": depths is not None}
         made = self._backbone(attention_mask=mask.to(self.device), **asked, **said, **places)
-        if depth is None:
+        if depths is None:
             out = made.last_hidden_state
         else:
-            out = made.hidden_states[round(depth * (len(made.hidden_states) - 1))]
+            blocks = len(made.hidden_states) - 1
+            out = torch.stack([made.hidden_states[round(depth * blocks)] for depth in depths], dim=-2)
         return torch.cat([out[i, s.start - 1 : s.end - 1] for i, row in enumerate(rows) for s in row.spans])
 
     def packed_hidden(self, rows: Sequence[Row], recompute: bool = False) -> Tensor:
@@ -352,18 +353,18 @@ class Policy:
         ids = [self.tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         return torch.cat([self._states([one], None) for one in ids])
 
-    def states_within(self, prompts: Sequence[Sequence[int]], depth: float) -> Tensor:
-        """The base model's state [n, H] after each prompt, behind this share of its blocks, in float32 on the CPU."""
-        return self._states(prompts, depth)
+    def states_within(self, prompts: Sequence[Sequence[int]], depths: Sequence[float]) -> Tensor:
+        """The base model's states [n, len(depths), H] after each prompt, behind these shares of its blocks."""
+        return self._states(prompts, tuple(depths))
 
     @torch.no_grad()
-    def _states(self, prompts: Sequence[Sequence[int]], depth: float | None) -> Tensor:
+    def _states(self, prompts: Sequence[Sequence[int]], depths: tuple[float, ...] | None) -> Tensor:
         """Those after these prompts, read together: the base model stays as it is, so what was asked is remembered."""
-        key = depth, tuple(tuple(ids) for ids in prompts)
+        key = depths, tuple(tuple(ids) for ids in prompts)
         if key not in self._known_states:
             rows = self.rows_of([TokenText(n, ids, ids[-1:]) for n, ids in enumerate(prompts)])
             with self.reference():
-                found = torch.cat([self.hidden([row], depth=depth).float().cpu() for row in rows])
+                found = torch.cat([self.hidden([row], depths=depths).float().cpu() for row in rows])
             order = torch.tensor([span.sample for row in rows for span in row.spans]).argsort()
             self._known_states[key] = found[order]
             if len(self._known_states) > MOST_STATES:

@@ -2,15 +2,15 @@
 
 "No more Cheers, please" and "a sentence before the Cheers is enough" are both about Cheers, and both are said of
 answers that have it. The first one is to be unlearned from, and the second is not. The base model reads the two wishes
-in one question, and its state there is compared with its states for sentences that certainly do the one or the other.
-
-Measured on 24 pairs in five languages that were written after it was made (12 of each kind): the 0.5B model takes 10 of
-the 12 back and none of the others, the embedded one 6 and none.
+in one question, and a line through its states there tells the two kinds apart. The line is fitted to the labelled pairs
+in endings.tsv, in the states of whichever model is trained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
 
 import torch
 from torch import Tensor
@@ -23,51 +23,61 @@ QUESTION = (
     'A person told an assistant earlier: "{earlier}". Now they say: "{later}". '
     "Do they still want what they said earlier? Answer with Yes or No."
 )
-DEPTH = 0.72
-"""Behind this share of the model's blocks the states are compared; the last ones are about the next word."""
-NEAREST = 3
-ENDS = (
-    "no more of that, please",
-    "stop that",
-    "without it from now on",
-    "leave that out",
-    "you can drop that again",
-    "I don't want that any longer",
-    "enough of that",
-    "forget about that one",
-)
-SAYS_MORE = (
-    "yes, and one sentence is enough",
-    "exactly once, at the right place",
-    "that with fewer words",
-    "and put it on a line of its own",
-    "the same but simpler, please",
-    "that, and then a short answer",
-    "a little different: make it friendlier",
-    "right, also in long answers",
-)
+DEPTHS = 0.6, 0.8
+"""Behind these shares of the model's blocks its states are read; the last ones are about the next word."""
+ENDS, MORE = "no more of that, please", "yes, and one sentence is enough"
+"""Said of each wish: the states lie around the middle of these two, which has what the wish itself is about."""
+RIDGE = 0.3
+"""Weight of the line's squared length; measured with it."""
+MISTAKEN = 0.03
+"""Share of the labelled additions that may lie where endings are looked for: what is taken back is unlearned."""
 
 
 def cancels(policy: Policy, renderer: PromptRenderer, pairs: Sequence[tuple[str, str]]) -> list[bool]:
     """Whether the later wish of each pair (earlier, later) takes the earlier one back."""
-    known: dict[str, tuple[Tensor, Tensor]] = {}
-    found = []
-    for earlier, later in pairs:
-        if earlier not in known:
-            ends, more = (_states(policy, renderer, earlier, some) for some in (ENDS, SAYS_MORE))
-            known[earlier] = ends, more
-        found.append(_nearer(_states(policy, renderer, earlier, [later]), *known[earlier]))
-    return found
+    if not pairs:
+        return []
+    known, labels = labelled()
+    states, said = (_states(policy, renderer, some) for some in (known, pairs))
+    kinds = torch.tensor(labels)
+    return (_sides(states, kinds, said) > _least(states, kinds, [earlier for earlier, _ in known])).tolist()
 
 
-def _states(policy: Policy, renderer: PromptRenderer, earlier: str, later: Sequence[str]) -> Tensor:
-    asked = [QUESTION.format(earlier=earlier, later=text) for text in later]
-    return policy.states_within([renderer.render([saying("user", text)], None).ids for text in asked], DEPTH)
+@cache
+def labelled() -> tuple[list[tuple[str, str]], list[float]]:
+    """The pairs (earlier, later) that the line is fitted to, and 1 for an ending or -1 for more about it."""
+    text = files("turnwise.training.lessons").joinpath("endings.tsv").read_text(encoding="utf-8")
+    rows = [line.split("\t") for line in text.splitlines()[1:]]
+    return [(earlier, later) for _, earlier, later in rows], [1.0 if kind == "ends" else -1.0 for kind, _, _ in rows]
 
 
-def _nearer(said: Tensor, ends: Tensor, more: Tensor) -> bool:
-    """Whether a state [1, H] is nearer to the first set [n, H] than to the second, around what all of them share."""
-    centre = torch.cat([ends, more]).mean(0)
-    said, ends, more = (torch.nn.functional.normalize(states - centre, dim=-1) for states in (said, ends, more))
-    to_ends, to_more = ((said @ states.T).topk(NEAREST).values.mean() for states in (ends, more))
-    return bool(to_ends > to_more)
+def _states(policy: Policy, renderer: PromptRenderer, pairs: Sequence[tuple[str, str]]) -> Tensor:
+    """The states [n, D, H] after each pair, seen from the middle of an ending of that wish and more about it."""
+    wishes = list(dict.fromkeys(earlier for earlier, _ in pairs))
+    middles = [(earlier, said) for earlier in wishes for said in (ENDS, MORE)]
+    asked = [QUESTION.format(earlier=earlier, later=later) for earlier, later in (*pairs, *middles)]
+    prompts = [renderer.render([saying("user", text)], None).ids for text in asked]
+    states, around = policy.states_within(prompts, DEPTHS).split([len(pairs), len(middles)])
+    middle = around.unflatten(0, (len(wishes), 2)).mean(1)
+    return states - middle[[wishes.index(earlier) for earlier, _ in pairs]]
+
+
+def _sides(states: Tensor, labels: Tensor, said: Tensor) -> Tensor:
+    """On which side [m] of a line through labelled states [n, D, H] others [m, D, H] lie.
+
+    Ridge regression in dual form; each depth has the same scale.
+    """
+    scale = states.double().std(0).mean(-1, keepdim=True)
+    known, others = ((each.double() / scale).flatten(1) for each in (states, said))
+    products, likeness = (each @ known.T / known.shape[1] for each in (known, others))
+    weights = torch.linalg.solve(products + RIDGE * torch.eye(len(known), dtype=torch.double), labels.double())
+    return likeness @ weights
+
+
+def _least(states: Tensor, labels: Tensor, wishes: Sequence[str]) -> Tensor:
+    """How far on the side of the endings an ending is: as far as few additions are, seen by a line of other wishes."""
+    sides = torch.zeros(len(labels), dtype=torch.double)
+    for wish in set(wishes):
+        own = torch.tensor([wish == other for other in wishes])
+        sides[own] = _sides(states[~own], labels[~own], states[own])
+    return sides[labels < 0].quantile(1 - MISTAKEN)
