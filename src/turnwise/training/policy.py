@@ -110,7 +110,7 @@ class Policy:
         for layer in self._backbone.modules():
             if isinstance(layer, GradientCheckpointingLayer):
                 layer.forward = self._sparing(layer.forward)
-        self._known_states: dict[tuple[float | None, tuple[tuple[int, ...], ...]], Tensor] = {}
+        self._known_states: dict[tuple[tuple[float, ...] | None, tuple[tuple[int, ...], ...]], Tensor] = {}
         # Elsewhere than on a CPU many small kernels may cost more than what a mask hides.
         self.looks_by_text = self.device.type == "cpu" and look_by_text(self._config)
         self.reads_forks = self._reads_forks()
