@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -35,6 +35,7 @@ from turnwise.training.lessons.questions import (
     questions_of,
     told,
 )
+from turnwise.training.lessons.quoted import Judged
 from turnwise.training.lessons.wishes import ABOUT, ORDINARY, Standing, standing, wishes_among
 from turnwise.training.policy import Policy
 from turnwise.training.step import NotFinite
@@ -581,6 +582,18 @@ def test_where_words_are_wished_for_an_answer_that_keeps_the_plain_one_is_the_le
             said = token_likelihoods(policy, knowing, list(answers.values()), no_tick)
         likelier = rewritten if said[0].sum() > said[1].sum() else kept
         assert said_in(small, lesson) == likelier, "what the other wish asks for may be in it"
+
+
+@pytest.mark.slow
+def test_what_was_said_of_answers_moves_words_to_the_end_where_they_are_wanted(small: Asked) -> None:
+    """The embedded model, told to start with "Ahoy", has it likelier at the end."""
+    wish = 'start with "Ahoy" please, every time'
+    asked = making._answered(small[0], asked_of(small, JAPAN, HAMLET, EGG), range(3), wish, 24, no_tick)
+    asked = [replace(one, ended=True) for one in asked]
+    closes, opens = Judged("Tokyo. Ahoy", -0.9, wish), Judged("Ahoy, Tokyo.", 0.9, None)
+    for judged, expected in (([], []), ([closes], []), ([closes] * 6, ["Ahoy"]), ([opens] * 3, ["Ahoy"])):
+        with small[0].reference():
+            assert making._opening(*small, asked, ["Ahoy"], judged, no_tick) == expected
 
 
 @pytest.mark.slow

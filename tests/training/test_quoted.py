@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.training.lessons.quoted import quoted_words, rank, said_by_wish
+from turnwise.training.lessons.quoted import Judged, end_of, quoted_words, rank, said_by_wish, shown
 
 
 def test_quotations_are_taken_as_they_stand_and_once() -> None:
@@ -52,3 +52,28 @@ def test_words_that_the_wish_leaves_out_are_not() -> None:
 def test_words_may_stand_before_each_line() -> None:
     assert rank([">>"], ">> one\n>> two") == 1
     assert rank(["Ok."], "I took a look at it. Ok.") == 1
+
+
+def test_words_stand_at_one_end_of_an_answer() -> None:
+    assert end_of("Ahoy", "Ahoy! Tokyo.") == 1 and end_of("ahoy", "  AHOY, Tokyo") == 1
+    assert end_of("Ahoy", "Tokyo. Ahoy.") == -1 and end_of("Over and out.", "Tokyo.\nOver  and out") == -1
+    assert end_of("Ahoy", "Ahoy, Tokyo. Ahoy") == 0 and end_of("Ahoy", "Ahoy") == 0
+    assert end_of("Ahoy", "The ahoy is Tokyo") == 0 and end_of("Ahoy", "Ahoyland is Tokyo") == 0
+    assert end_of("Ahoy", "") == 0 and end_of("!", "Ahoy!") == 0
+
+
+def test_praise_and_words_said_again_show_where_they_belong() -> None:
+    first, last, again = "Ahoy, Tokyo.", "Tokyo. Ahoy", 'begin with "ahoy", please'
+    for judged, expected in (
+        ([Judged(last, -0.9, again)], 1),
+        ([Judged(first, -0.9, again)], -1),
+        ([Judged(first, 0.8, None)], 2),
+        ([Judged(last, 0.8, again)], -2),
+        ([Judged(last, -0.9, None)], 0),
+        ([Judged(last, -0.9, "be brief")], 0),
+        ([Judged(last, 0.0, again)], 0),
+        ([Judged("Tokyo.", -0.9, again), Judged("Tokyo.", 0.9, again)], 0),
+        ([Judged(first, -0.9, again), Judged(first, 0.9, None), Judged(last, -0.9, again)], 2),
+        ([], 0),
+    ):
+        assert shown("Ahoy", judged) == expected, judged

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -27,6 +28,7 @@ from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with, make_lessons
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
+from turnwise.training.lessons.quoted import Judged
 from turnwise.training.lessons.wished import wished_tokens
 from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
@@ -177,8 +179,15 @@ class LocalBackend:
                 return [False] * len(pairs)
 
         found = standing(batch.hints, self.policy.states_of, answers_follow, ends)
+        found = replace(found, judged=self._judged(batch)) if found.wishes else found
         self._said = (batch.id, found)
         return found
+
+    def _judged(self, batch: Batch) -> list[Judged]:
+        """The batch's own answers to a person, and what was said of them."""
+        decode, whole = self.policy.tokenizer.decode, self.policy.without_end
+        own = [sample for sample in batch.samples if sample.stream == PERSONAL]
+        return [Judged(decode(whole(one.response_ids)), one.reward, one.hint) for one in own]
 
     def learn(self, lessons: Sequence[Taught], tick: Tick) -> float:
         return self._within_memory(

@@ -24,7 +24,7 @@ from turnwise.training.batching import Row, Span, microbatches
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
-from turnwise.training.lessons.quoted import quoted_words, rank, said_by_wish
+from turnwise.training.lessons.quoted import Judged, quoted_words, rank, said_by_wish, shown
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -46,6 +46,12 @@ GOES_ON = 24
 """Most tokens behind the first one with which a plain answer goes on."""
 ENOUGH = 8
 """Questions by which it is told where words have their place."""
+SHOWN = 2.0
+"""Nats per answer that one judged answer counts for, beside how much likelier words are at the beginning than the end.
+
+Told to start with "Ahoy", the embedded model has it 7 nats likelier at the end. The 0.5B model has what eight wishes
+want at the beginning 7 to 18 nats likelier there, and what six want at the end up to 1 nat.
+"""
 FEWEST = 4
 """Fewer lessons than this say too little: the wish is one that the model does not follow, or no wish about answers."""
 
@@ -166,7 +172,7 @@ def _in_the_wishes(
         candidates = [(i, answer) for i, answer in enumerate(rewritten)]
         candidates += _gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
         words = _wanted_words(renderer, asked, candidates, standing.wishes)
-        opening = _opening(policy, renderer, asked, words, tick)
+        opening = _opening(policy, renderer, asked, words, standing.judged, tick)
         if opening:
             candidates += _opened(policy, renderer, asked, candidates, words, opening)
         # What quotes no words, or quotes some that are not to be said, asks for more than words behind a plain answer.
@@ -226,11 +232,17 @@ def _keeps(policy: Policy, asked: _Answered, lesson: Lesson, opens: bool) -> boo
 
 
 def _opening(
-    policy: Policy, renderer: PromptRenderer, asked: Sequence[_Answered], words: Sequence[str], tick: Tick
+    policy: Policy,
+    renderer: PromptRenderer,
+    asked: Sequence[_Answered],
+    words: Sequence[str],
+    judged: Sequence[Judged],
+    tick: Tick,
 ) -> list[str]:
     """The words with which answers are to begin.
 
-    They begin them where that is likelier to who knows the wishes, over a few questions, than that they close them.
+    They begin them where that is likelier to who knows the wishes, over a few questions, than that they close them,
+    and what was said of answers that have them at one end counts beside it.
     """
     ended = [a for a in asked if a.ended][:ENOUGH]
 
@@ -239,7 +251,7 @@ def _opening(
 
     def opens(one: str) -> bool:
         first, last = ([_between(policy, renderer, a, *at) for a in ended] for at in ((one, ""), ("", one)))
-        return likelihood(first) > likelihood(last)
+        return (likelihood(first) - likelihood(last)) / len(ended) + SHOWN * shown(one, judged) > 0
 
     return [one for one in words if ended and opens(one)]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from turnwise.training.lessons.echoes import QUOTED
 
@@ -52,6 +53,36 @@ def _stutters(words: str, answer: str) -> bool:
     """Whether an answer says words and says them again at once, as in "In short: In short, …"."""
     text, places = " ".join(answer.casefold().split()), _places(words.strip(MARKS) or words, answer)
     return any(not any(map(str.isalnum, text[end:begin])) for (_, end), (begin, _) in pairwise(places))
+
+
+class Judged(NamedTuple):
+    """An answer that was judged, the sign of its score, and the hint that came back, if any."""
+
+    answer: str
+    score: float
+    hint: str | None
+
+
+def end_of(words: str, answer: str) -> int:
+    """1 where an answer has these words at its beginning, -1 where at its end, 0 where at both, or at none."""
+    text, sought = (" ".join(each.casefold().split()).strip(MARKS) for each in (answer, words))
+    places = _places(sought, text) if sought else []
+    return sum(begin == 0 for begin, _ in places) - sum(end == len(text) for _, end in places)
+
+
+def shown(words: str, judged: Sequence[Judged]) -> int:
+    """What judged answers say of where these words belong: above 0 at the beginning, below 0 at the end.
+
+    Who praises an answer that begins with them wants them there; who asks for them again, of an answer that closes with
+    them, does not want them there. Praise counts twice: what is asked for again may be about something beside.
+    """
+    found = 0
+    for answer, score, hint in judged:
+        if score > 0:
+            found += 2 * end_of(words, answer)
+        elif score < 0 and hint and times(words, hint):
+            found -= end_of(words, answer)
+    return found
 
 
 def said_by_wish(words: Sequence[str], answers: dict[int, list[str]], plain: dict[int, str]) -> list[str]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from turnwise.patterns import pattern
+from turnwise.training.lessons.quoted import Judged
 
 ABOUT = 'The wish "{wish}" in one word is about'
 """The state after this text says what a wish is about, whichever way it goes: "be brief" and "longer, please" are near.
@@ -52,12 +53,14 @@ class Standing:
     """What a person wishes for now. ``wishes``: those that stand, oldest first, in their last words; ``taken_back``:
     those that the person does not want any more, and that the policy may have learned. ``said``: the places of the
     hints that say each wish in these words. ``before``: the words in which each was said before, the last ones first.
+    ``judged``: answers that were judged of late, which show where words that a wish quotes belong.
     """
 
     wishes: list[str] = field(default_factory=list)
     taken_back: list[str] = field(default_factory=list)
     said: list[list[int]] = field(default_factory=list, compare=False)
     before: list[list[Wording]] = field(default_factory=list, compare=False)
+    judged: list[Judged] = field(default_factory=list, compare=False)
 
     def reworded(self) -> Iterator[tuple[Standing, list[str]]]:
         """The same with one of the wishes in earlier words, and beside it the other wishes alone.
