@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.training.lessons.quoted import Judged, end_of, quoted_words, rank, said_by_wish, shown
+from turnwise.training.lessons.quoted import Reaction, end_of, quoted_words, rank, said_by_wish, shown
 
 
 def test_quotations_are_taken_as_they_stand_and_once() -> None:
@@ -65,15 +65,15 @@ def test_words_stand_at_one_end_of_an_answer() -> None:
 def test_praise_and_words_said_again_show_where_they_belong() -> None:
     first, last, again = "Ahoy, Tokyo.", "Tokyo. Ahoy", 'begin with "ahoy", please'
     for judged, expected in (
-        ([Judged(last, -0.9, again)], 1),
-        ([Judged(first, -0.9, again)], -1),
-        ([Judged(first, 0.8, None)], 2),
-        ([Judged(last, 0.8, again)], -2),
-        ([Judged(last, -0.9, None)], 0),
-        ([Judged(last, -0.9, "be brief")], 0),
-        ([Judged(last, 0.0, again)], 0),
-        ([Judged("Tokyo.", -0.9, again), Judged("Tokyo.", 0.9, again)], 0),
-        ([Judged(first, -0.9, again), Judged(first, 0.9, None), Judged(last, -0.9, again)], 2),
+        ([Reaction(last, -0.9, again)], 1),
+        ([Reaction(first, -0.9, again)], -1),
+        ([Reaction(first, 0.8, None)], 2),
+        ([Reaction(last, 0.8, again)], -2),
+        ([Reaction(last, -0.9, None)], 0),
+        ([Reaction(last, -0.9, "be brief")], 0),
+        ([Reaction(last, 0.0, again)], 0),
+        ([Reaction("Tokyo.", -0.9, again), Reaction("Tokyo.", 0.9, again)], 0),
+        ([Reaction(first, -0.9, again), Reaction(first, 0.9, None), Reaction(last, -0.9, again)], 2),
         ([], 0),
     ):
         assert shown("Ahoy", judged) == expected, judged

@@ -28,7 +28,7 @@ from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with, make_lessons
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
-from turnwise.training.lessons.quoted import Judged
+from turnwise.training.lessons.quoted import Reaction
 from turnwise.training.lessons.wished import wished_tokens
 from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
@@ -183,11 +183,11 @@ class LocalBackend:
         self._said = (batch.id, found)
         return found
 
-    def _judged(self, batch: Batch) -> list[Judged]:
+    def _judged(self, batch: Batch) -> list[Reaction]:
         """The batch's own answers to a person, and what was said of them."""
         decode, whole = self.policy.tokenizer.decode, self.policy.without_end
         own = [sample for sample in batch.samples if sample.stream == PERSONAL]
-        return [Judged(decode(whole(one.response_ids)), one.reward, one.hint) for one in own]
+        return [Reaction(decode(whole(one.response_ids)), one.reward, one.hint) for one in own]
 
     def learn(self, lessons: Sequence[Taught], tick: Tick) -> float:
         return self._within_memory(

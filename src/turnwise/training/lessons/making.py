@@ -24,7 +24,7 @@ from turnwise.training.batching import Row, Span, microbatches
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
-from turnwise.training.lessons.quoted import Judged, quoted_words, rank, said_by_wish, shown
+from turnwise.training.lessons.quoted import Reaction, quoted_words, rank, said_by_wish, shown
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -236,7 +236,7 @@ def _opening(
     renderer: PromptRenderer,
     asked: Sequence[_Answered],
     words: Sequence[str],
-    judged: Sequence[Judged],
+    judged: Sequence[Reaction],
     tick: Tick,
 ) -> list[str]:
     """The words with which answers are to begin.

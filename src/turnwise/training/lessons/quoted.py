@@ -55,7 +55,7 @@ def _stutters(words: str, answer: str) -> bool:
     return any(not any(map(str.isalnum, text[end:begin])) for (_, end), (begin, _) in pairwise(places))
 
 
-class Judged(NamedTuple):
+class Reaction(NamedTuple):
     """An answer that was judged, the sign of its score, and the hint that came back, if any."""
 
     answer: str
@@ -70,7 +70,7 @@ def end_of(words: str, answer: str) -> int:
     return sum(begin == 0 for begin, _ in places) - sum(end == len(text) for _, end in places)
 
 
-def shown(words: str, judged: Sequence[Judged]) -> int:
+def shown(words: str, judged: Sequence[Reaction]) -> int:
     """What judged answers say of where these words belong: above 0 at the beginning, below 0 at the end.
 
     Who praises an answer that begins with them wants them there; who asks for them again, of an answer that closes with

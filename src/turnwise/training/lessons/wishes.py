@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from turnwise.patterns import pattern
-from turnwise.training.lessons.quoted import Judged
+from turnwise.training.lessons.quoted import Reaction
 
 ABOUT = 'The wish "{wish}" in one word is about'
 """The state after this text says what a wish is about, whichever way it goes: "be brief" and "longer, please" are near.
@@ -60,7 +60,7 @@ class Standing:
     taken_back: list[str] = field(default_factory=list)
     said: list[list[int]] = field(default_factory=list, compare=False)
     before: list[list[Wording]] = field(default_factory=list, compare=False)
-    judged: list[Judged] = field(default_factory=list, compare=False)
+    judged: list[Reaction] = field(default_factory=list, compare=False)
 
     def reworded(self) -> Iterator[tuple[Standing, list[str]]]:
         """The same with one of the wishes in earlier words, and beside it the other wishes alone.
