@@ -813,8 +813,8 @@ ENDS_IT = [
 def test_the_real_model_tells_the_end_of_a_wish_from_more_about_it(model_dir: Path) -> None:
     """That nothing is taken back which was not, matters more: what is taken back is unlearned."""
     policy, renderer = Policy(model_dir, TrainConfig(device="cpu")), load_renderer(model_dir)
-    assert cancels(policy, renderer, SAYS_MORE) == [False] * len(SAYS_MORE)
-    assert sum(cancels(policy, renderer, ENDS_IT)) >= 4
+    assert cancels(policy, renderer, SAYS_MORE, no_tick) == [False] * len(SAYS_MORE)
+    assert sum(cancels(policy, renderer, ENDS_IT, no_tick)) >= 4
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ class LocalBackend:
 
         def ends(pairs: Sequence[tuple[str, str]]) -> list[bool]:
             try:
-                return cancels(self.policy, self._renderer, pairs)
+                return cancels(self.policy, self._renderer, pairs, tick)
             except (ModelError, EngineError):  # it is no chat model, and has no lessons
                 return [False] * len(pairs)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.policy import Policy
+from turnwise.training.step import Tick
 
 QUESTION = (
     'A person told an assistant earlier: "{earlier}". Now they say: "{later}". '
@@ -27,18 +28,20 @@ DEPTHS = 0.6, 0.8
 """Behind these shares of the model's blocks its states are read; the last ones are about the next word."""
 ENDS, MORE = "no more of that, please", "yes, and one sentence is enough"
 """Said of each wish: the states lie around the middle of these two, which has what the wish itself is about."""
+AT_ONCE = 32
+"""Prompts that are read between two ticks."""
 RIDGE = 0.3
 """Weight of the line's squared length; measured with it."""
-MISTAKEN = 0.03
+MISTAKEN = 0.05
 """Share of the labelled additions that may lie where endings are looked for: what is taken back is unlearned."""
 
 
-def cancels(policy: Policy, renderer: PromptRenderer, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+def cancels(policy: Policy, renderer: PromptRenderer, pairs: Sequence[tuple[str, str]], tick: Tick) -> list[bool]:
     """Whether the later wish of each pair (earlier, later) takes the earlier one back."""
     if not pairs:
         return []
     known, labels = labelled()
-    states, said = (_states(policy, renderer, some) for some in (known, pairs))
+    states, said = (_states(policy, renderer, some, tick) for some in (known, pairs))
     kinds = torch.tensor(labels)
     return (_sides(states, kinds, said) > _least(states, kinds, [earlier for earlier, _ in known])).tolist()
 
@@ -51,13 +54,17 @@ def labelled() -> tuple[list[tuple[str, str]], list[float]]:
     return [(earlier, later) for _, earlier, later in rows], [1.0 if kind == "ends" else -1.0 for kind, _, _ in rows]
 
 
-def _states(policy: Policy, renderer: PromptRenderer, pairs: Sequence[tuple[str, str]]) -> Tensor:
+def _states(policy: Policy, renderer: PromptRenderer, pairs: Sequence[tuple[str, str]], tick: Tick) -> Tensor:
     """The states [n, D, H] after each pair, seen from the middle of an ending of that wish and more about it."""
     wishes = list(dict.fromkeys(earlier for earlier, _ in pairs))
     middles = [(earlier, said) for earlier in wishes for said in (ENDS, MORE)]
     asked = [QUESTION.format(earlier=earlier, later=later) for earlier, later in (*pairs, *middles)]
     prompts = [renderer.render([saying("user", text)], None).ids for text in asked]
-    states, around = policy.states_within(prompts, DEPTHS).split([len(pairs), len(middles)])
+    found = []
+    for start in range(0, len(prompts), AT_ONCE):
+        tick("comparing", start, len(prompts))
+        found.append(policy.states_within(prompts[start : start + AT_ONCE], DEPTHS))
+    states, around = torch.cat(found).split([len(pairs), len(middles)])
     middle = around.unflatten(0, (len(wishes), 2)).mean(1)
     return states - middle[[wishes.index(earlier) for earlier, _ in pairs]]
 
