@@ -65,13 +65,14 @@ def test_words_stand_at_one_end_of_an_answer() -> None:
 def test_praise_and_words_said_again_show_where_they_belong() -> None:
     first, last, again = "Ahoy, Tokyo.", "Tokyo. Ahoy", 'begin with "ahoy", please'
     for judged, expected in (
-        ([Reaction(last, -0.9, again)], 1),
-        ([Reaction(first, -0.9, again)], -1),
+        ([Reaction(last, -0.9, again)] * 3, 3),
+        ([Reaction(last, -0.9, again)] * 2, 0),
+        ([Reaction(first, -0.9, again)] * 4, -4),
         ([Reaction(first, 0.8, None)], 2),
         ([Reaction(last, 0.8, again)], -2),
-        ([Reaction(last, -0.9, None)], 0),
-        ([Reaction(last, -0.9, "be brief")], 0),
-        ([Reaction(last, 0.0, again)], 0),
+        ([Reaction(last, -0.9, None)] * 3, 0),
+        ([Reaction(last, -0.9, "be brief")] * 3, 0),
+        ([Reaction(last, 0.0, again)] * 3, 0),
         ([Reaction("Tokyo.", -0.9, again), Reaction("Tokyo.", 0.9, again)], 0),
         ([Reaction(first, -0.9, again), Reaction(first, 0.9, None), Reaction(last, -0.9, again)], 2),
         ([], 0),

@@ -33,7 +33,7 @@ AT_ONCE = 32
 RIDGE = 0.3
 """Weight of the line's squared length; measured with it."""
 MISTAKEN = 0.05
-"""Share of the labelled additions that may lie where endings are looked for: what is taken back is unlearned."""
+"""Share of the labelled additions that may be taken for endings: what is taken back is unlearned."""
 
 
 def cancels(policy: Policy, renderer: PromptRenderer, pairs: Sequence[tuple[str, str]], tick: Tick) -> list[bool]:

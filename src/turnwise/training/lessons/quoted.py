@@ -55,8 +55,12 @@ def _stutters(words: str, answer: str) -> bool:
     return any(not any(map(str.isalnum, text[end:begin])) for (_, end), (begin, _) in pairwise(places))
 
 
+AGAIN = 3
+"""So many answers with words at one end, of which they were asked for again, say that they do not belong there."""
+
+
 class Reaction(NamedTuple):
-    """An answer that was judged, the sign of its score, and the hint that came back, if any."""
+    """An answer that was judged, its score, of which the sign counts, and the hint that came back, if any."""
 
     answer: str
     score: float
@@ -73,16 +77,14 @@ def end_of(words: str, answer: str) -> int:
 def shown(words: str, judged: Sequence[Reaction]) -> int:
     """What judged answers say of where these words belong: above 0 at the beginning, below 0 at the end.
 
-    Who praises an answer that begins with them wants them there; who asks for them again, of an answer that closes with
-    them, does not want them there. Praise counts twice: what is asked for again may be about something beside.
+    Who praises an answer that begins with them wants them there: that counts twice. Who asks for them again, of an
+    answer that closes with them, may be about something beside ("shorter before the "Cheers!", please"), so that such
+    words count from ``AGAIN`` answers on alone.
     """
-    found = 0
-    for answer, score, hint in judged:
-        if score > 0:
-            found += 2 * end_of(words, answer)
-        elif score < 0 and hint and times(words, hint):
-            found -= end_of(words, answer)
-    return found
+    praised = sum(end_of(words, answer) for answer, score, _ in judged if score > 0)
+    asked_again = [end_of(words, answer) for answer, score, hint in judged if score < 0 and hint and times(words, hint)]
+    against = sum(asked_again)
+    return 2 * praised - (against if abs(against) >= AGAIN else 0)
 
 
 def said_by_wish(words: Sequence[str], answers: dict[int, list[str]], plain: dict[int, str]) -> list[str]:
