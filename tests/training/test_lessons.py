@@ -590,10 +590,10 @@ def test_what_was_said_of_answers_moves_words_to_the_end_where_they_are_wanted(s
     wish = 'start with "Ahoy" please, every time'
     asked = making._answered(small[0], asked_of(small, JAPAN, HAMLET, EGG), range(3), wish, 24, no_tick)
     asked = [replace(one, ended=True) for one in asked]
-    closes, opens = Reaction("Tokyo. Ahoy", -0.9, wish), Reaction("Ahoy, Tokyo.", 0.9, None)
+    closes, opens = Reaction("Tokyo. Ahoy", -0.9, True), Reaction("Ahoy, Tokyo.", 0.9, False)
     for judged, expected in (([], []), ([closes], []), ([closes] * 6, ["Ahoy"]), ([opens] * 3, ["Ahoy"])):
         with small[0].reference():
-            assert making._opening(*small, asked, ["Ahoy"], judged, no_tick) == expected
+            assert making._opening(*small, asked, ["Ahoy"], [judged], no_tick) == expected
 
 
 @pytest.mark.slow

@@ -304,3 +304,11 @@ def test_what_was_asked_of_the_base_model_is_remembered_until_there_is_too_much_
         assert len(read) == times
     reading.states_within(one, [0.25])
     assert len(read) == 5, "at another depth it is another state"
+    assert len(reading._known_states) == 2
+    many = [*one, *other, *third, *other]
+    found = reading.states_within(many, [0.5])
+    assert torch.equal(found[1], found[3]) and not torch.equal(found[0], found[1]), "in the order of the question"
+    assert len(reading._known_states) == 2
+    read.clear()
+    assert torch.allclose(reading.states_within(many[1:3], [0.5]), found[1:3], atol=1e-5)
+    assert not read, "each by itself, whatever was asked beside it"

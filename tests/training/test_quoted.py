@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.training.lessons.quoted import Reaction, end_of, quoted_words, rank, said_by_wish, shown
+from turnwise.training.lessons.quoted import Reaction, end_of, quoted_words, rank, said_by_wish, shown, since_said
 
 
 def test_quotations_are_taken_as_they_stand_and_once() -> None:
@@ -63,18 +63,27 @@ def test_words_stand_at_one_end_of_an_answer() -> None:
 
 
 def test_praise_and_words_said_again_show_where_they_belong() -> None:
-    first, last, again = "Ahoy, Tokyo.", "Tokyo. Ahoy", 'begin with "ahoy", please'
+    first, last = "Ahoy, Tokyo.", "Tokyo. Ahoy"
     for judged, expected in (
-        ([Reaction(last, -0.9, again)] * 3, 3),
-        ([Reaction(last, -0.9, again)] * 2, 0),
-        ([Reaction(first, -0.9, again)] * 4, -4),
-        ([Reaction(first, 0.8, None)], 2),
-        ([Reaction(last, 0.8, again)], -2),
-        ([Reaction(last, -0.9, None)] * 3, 0),
-        ([Reaction(last, -0.9, "be brief")] * 3, 0),
-        ([Reaction(last, 0.0, again)] * 3, 0),
-        ([Reaction("Tokyo.", -0.9, again), Reaction("Tokyo.", 0.9, again)], 0),
-        ([Reaction(first, -0.9, again), Reaction(first, 0.9, None), Reaction(last, -0.9, again)], 2),
+        ([Reaction(last, -0.9, True)] * 3, 3),
+        ([Reaction(last, -0.9, True)] * 2, 0),
+        ([Reaction(first, -0.9, True)] * 4, -4),
+        ([Reaction(first, 0.8, False)], 2),
+        ([Reaction(last, 0.8, True)], -2),
+        ([Reaction(last, -0.9, False)] * 3, 0),
+        ([Reaction(last, 0.0, True)] * 3, 0),
+        ([Reaction("Tokyo.", -0.9, True), Reaction("Tokyo.", 0.9, True)], 0),
+        ([Reaction(first, -0.9, True), Reaction(first, 0.9, False), Reaction(last, -0.9, True)], 2),
         ([], 0),
     ):
         assert shown("Ahoy", judged) == expected, judged
+
+
+def test_what_came_back_before_a_wish_was_said_is_not_about_it() -> None:
+    answers = [("a", "Tokyo.", 0.9), ("b", "Tokyo. Ahoy", -0.8), ("c", "Ahoy, Tokyo.", 0.7), ("d", "Rome.", -0.9)]
+    whole = [Reaction("Tokyo.", 0.9, False), Reaction("Tokyo. Ahoy", -0.8, True), Reaction("Ahoy, Tokyo.", 0.7, False)]
+    assert since_said(answers[:3], {"b"}) == whole[1:]
+    assert since_said(answers, {"b", "d"}) == [*whole[1:], Reaction("Rome.", -0.9, True)]
+    assert since_said(answers[:3], {"b", "earlier"}) == whole, "it was said before these answers"
+    assert since_said(answers[:1], {"earlier"}) == whole[:1]
+    assert since_said([], {"earlier"}) == []

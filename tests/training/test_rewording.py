@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import load_renderer
 from turnwise.training.backends import local
 from turnwise.training.backends.local import LocalBackend
+from turnwise.training.lessons import making
 from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with
 from turnwise.training.lessons.questions import OpenQuestion
+from turnwise.training.lessons.quoted import Reaction
 from turnwise.training.lessons.wished import wished_tokens
 from turnwise.training.lessons.wishes import Standing, Wording, standing
 from turnwise.training.policy import Policy
@@ -195,6 +198,36 @@ def test_gate_and_keeping_are_asked_in_the_words_of_the_lessons_until_the_next_u
     backend.examine(one, [], no_tick)
     assert told[2:] == [[BRIEF]], "of an update without lessons yet"
     assert aside == [frozenset({FEWEST}), frozenset()]
+
+
+def test_lessons_are_told_what_came_back_on_answers_since_each_wish_was_said(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Standing] = []
+    monkeypatch.setattr(local, "questions_of", lambda *_, **__: [])
+    monkeypatch.setattr(local, "make_lessons", lambda *given: told.append(given[4]) or [])
+    monkeypatch.setattr(local, "standing", lambda *_: Standing(["new", "old"], [], [[2], [0]], [[], []]))
+    end = next(iter(backend.policy.ends))
+    text = backend.policy.tokenizer.encode("Ahoy, Tokyo").ids
+    own = [replace(sample(n), response_ids=[*text, end], reward=r) for n, r in enumerate((0.8, -0.9, 0.0))]
+    groups = replace(sample(7), stream="terminal")
+    batch_of = batch(
+        [own[0], groups, *own[1:]], hints=["old", "old", "new"], hint_turns=["earlier", "turn-0", "turn-1"]
+    )
+    backend.prepare(0)
+    backend.lessons(batch_of, no_tick)
+    [said] = told
+    assert said.judged == [
+        [Reaction("Ahoy, Tokyo", -0.9, True), Reaction("Ahoy, Tokyo", 0.0, False)],
+        [Reaction("Ahoy, Tokyo", r, False) for r in (0.8, -0.9, 0.0)],
+    ]
+
+
+def test_words_are_judged_by_what_came_back_on_the_wish_that_quotes_them() -> None:
+    one, other = [[Reaction(text, 0.9, False)] for text in ("Ahoy", "Bye")]
+    said = Standing(['say "ahoy"', 'end with "Bye"'], judged=[one, other])
+    assert making._reactions(["Bye", "Ahoy", "Hm"], said) == [other, one, []]
+    assert making._reactions(["Bye"], Standing(['end with "Bye"'])) == [[]]
 
 
 @pytest.mark.parametrize(

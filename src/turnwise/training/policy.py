@@ -110,7 +110,7 @@ class Policy:
         for layer in self._backbone.modules():
             if isinstance(layer, GradientCheckpointingLayer):
                 layer.forward = self._sparing(layer.forward)
-        self._known_states: dict[tuple[tuple[float, ...] | None, tuple[tuple[int, ...], ...]], Tensor] = {}
+        self._known_states: dict[tuple[tuple[float, ...] | None, tuple[int, ...]], Tensor] = {}
         # Elsewhere than on a CPU many small kernels may cost more than what a mask hides.
         self.looks_by_text = self.device.type == "cpu" and look_by_text(self._config)
         self.reads_forks = self._reads_forks()
@@ -351,7 +351,7 @@ class Policy:
     def states_of(self, texts: Sequence[str]) -> Tensor:
         """The base model's final hidden state [n, H] after each text, in float32 on the CPU."""
         ids = [self.tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
-        return torch.cat([self._states([one], None) for one in ids])
+        return torch.cat([self._states([one], None) for one in ids])  # each by itself: the same whatever stands beside
 
     def states_within(self, prompts: Sequence[Sequence[int]], depths: Sequence[float]) -> Tensor:
         """The base model's states [n, len(depths), H] after each prompt, behind these shares of its blocks."""
@@ -359,17 +359,19 @@ class Policy:
 
     @torch.no_grad()
     def _states(self, prompts: Sequence[Sequence[int]], depths: tuple[float, ...] | None) -> Tensor:
-        """Those after these prompts, read together: the base model stays as it is, so what was asked is remembered."""
-        key = depths, tuple(tuple(ids) for ids in prompts)
-        if key not in self._known_states:
-            rows = self.rows_of([TokenText(n, ids, ids[-1:]) for n, ids in enumerate(prompts)])
+        """Those after these prompts: the base model stays as it is, so what was asked is remembered."""
+        keys = [(depths, tuple(ids)) for ids in prompts]
+        new = [key for key in dict.fromkeys(keys) if key not in self._known_states]
+        if new:
+            rows = self.rows_of([TokenText(n, [*ids], [ids[-1]]) for n, (_, ids) in enumerate(new)])
             with self.reference():
                 found = torch.cat([self.hidden([row], depths=depths).float().cpu() for row in rows])
-            order = torch.tensor([span.sample for row in rows for span in row.spans]).argsort()
-            self._known_states[key] = found[order]
-            if len(self._known_states) > MOST_STATES:
-                del self._known_states[next(iter(self._known_states))]
-        return self._known_states[key]
+            for key, state in zip((new[span.sample] for row in rows for span in row.spans), found, strict=True):
+                self._known_states[key] = state.clone()
+        states = torch.stack([self._known_states[key] for key in keys])
+        for oldest in list(self._known_states)[: max(0, len(self._known_states) - MOST_STATES)]:
+            del self._known_states[oldest]
+        return states
 
 
 def load_tokenizer(model: Path | str) -> Tokenizer:

@@ -28,7 +28,7 @@ from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with, make_lessons
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
-from turnwise.training.lessons.quoted import Reaction
+from turnwise.training.lessons.quoted import Reaction, since_said
 from turnwise.training.lessons.wished import wished_tokens
 from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
@@ -179,15 +179,20 @@ class LocalBackend:
                 return [False] * len(pairs)
 
         found = standing(batch.hints, self.policy.states_of, answers_follow, ends)
-        found = replace(found, judged=self._judged(batch)) if found.wishes else found
+        found = replace(found, judged=self._judged(batch, found)) if found.wishes else found
         self._said = (batch.id, found)
         return found
 
-    def _judged(self, batch: Batch) -> list[Reaction]:
-        """The batch's own answers to a person, and what was said of them."""
+    def _judged(self, batch: Batch, found: Standing) -> list[list[Reaction]]:
+        """Of each wish the batch's own answers to a person since it was said, and what came back on them."""
         decode, whole = self.policy.tokenizer.decode, self.policy.without_end
-        own = [sample for sample in batch.samples if sample.stream == PERSONAL]
-        return [Reaction(decode(whole(one.response_ids)), one.reward, one.hint) for one in own]
+        own = [(x.turn_id, decode(whole(x.response_ids)), x.reward) for x in batch.samples if x.stream == PERSONAL]
+
+        def since(wish: int) -> list[Reaction]:
+            places = [*found.said[wish], *(place for one in found.before[wish] for place in one.places)]
+            return since_said(own, {batch.hint_turns[place] for place in places})
+
+        return [since(wish) for wish in range(len(found.wishes))]
 
     def learn(self, lessons: Sequence[Taught], tick: Tick) -> float:
         return self._within_memory(

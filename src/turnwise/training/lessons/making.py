@@ -172,7 +172,7 @@ def _in_the_wishes(
         candidates = [(i, answer) for i, answer in enumerate(rewritten)]
         candidates += _gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
         words = _wanted_words(renderer, asked, candidates, standing.wishes)
-        opening = _opening(policy, renderer, asked, words, standing.judged, tick)
+        opening = _opening(policy, renderer, asked, words, _reactions(words, standing), tick)
         if opening:
             candidates += _opened(policy, renderer, asked, candidates, words, opening)
         # What quotes no words, or quotes some that are not to be said, asks for more than words behind a plain answer.
@@ -236,24 +236,34 @@ def _opening(
     renderer: PromptRenderer,
     asked: Sequence[_Answered],
     words: Sequence[str],
-    judged: Sequence[Reaction],
+    judged: Sequence[Sequence[Reaction]],
     tick: Tick,
 ) -> list[str]:
     """The words with which answers are to begin.
 
     They begin them where that is likelier to who knows the wishes, over a few questions, than that they close them,
-    and what was said of answers that have them at one end counts beside it.
+    and what was said of answers that have them at one end (``judged``, for each of the words) counts beside it.
     """
     ended = [a for a in asked if a.ended][:ENOUGH]
 
     def likelihood(answers: Sequence[list[int]]) -> float:
         return sum(float(x.sum()) for x in token_likelihoods(policy, [a.told for a in ended], answers, tick))
 
-    def opens(one: str) -> bool:
+    def opens(one: str, judged: Sequence[Reaction]) -> bool:
         first, last = ([_between(policy, renderer, a, *at) for a in ended] for at in ((one, ""), ("", one)))
         return (likelihood(first) - likelihood(last)) / len(ended) + SHOWN * shown(one, judged) > 0
 
-    return [one for one in words if ended and opens(one)]
+    return [one for one, of_it in zip(words, judged, strict=True) if ended and opens(one, of_it)]
+
+
+def _reactions(words: Sequence[str], standing: Standing) -> list[list[Reaction]]:
+    """What came back on answers since the person asked for each of the words: in the last wish that quotes them."""
+    of = {
+        one.casefold(): judged
+        for wish, judged in zip(standing.wishes, standing.judged, strict=False)
+        for one in quoted_words([wish])
+    }
+    return [of.get(one.casefold(), []) for one in words]
 
 
 def _between(policy: Policy, renderer: PromptRenderer, one: _Answered, before: str, after: str) -> list[int]:

@@ -7,7 +7,7 @@ nothing of what it says is lost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -60,11 +60,23 @@ AGAIN = 3
 
 
 class Reaction(NamedTuple):
-    """An answer that was judged, its score, of which the sign counts, and the hint that came back, if any."""
+    """An answer that was judged, its score, of which the sign counts, and whether a wish was said of it again."""
 
     answer: str
     score: float
-    hint: str | None
+    asked: bool
+
+
+def since_said(answers: Sequence[tuple[str, str, float]], said_of: Collection[str]) -> list[Reaction]:
+    """The judged answers (turn, answer, score), oldest first, since a wish was said first, of these turns.
+
+    It may have been said of earlier turns than these. What came back before is about another wish.
+    """
+    turns = [turn for turn, _, _ in answers]
+    within = [turn in said_of for turn in turns]
+    first = within.index(True) if any(within) and set(said_of) <= set(turns) else 0
+    kept = zip(answers[first:], within[first:], strict=True)
+    return [Reaction(answer, score, asked) for (_, answer, score), asked in kept]
 
 
 def end_of(words: str, answer: str) -> int:
@@ -82,7 +94,7 @@ def shown(words: str, judged: Sequence[Reaction]) -> int:
     words count from ``AGAIN`` answers on alone.
     """
     praised = sum(end_of(words, answer) for answer, score, _ in judged if score > 0)
-    asked_again = [end_of(words, answer) for answer, score, hint in judged if score < 0 and hint and times(words, hint)]
+    asked_again = [end_of(words, answer) for answer, score, asked in judged if score < 0 and asked]
     against = sum(asked_again)
     return 2 * praised - (against if abs(against) >= AGAIN else 0)
 

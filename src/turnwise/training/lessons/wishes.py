@@ -53,14 +53,15 @@ class Standing:
     """What a person wishes for now. ``wishes``: those that stand, oldest first, in their last words; ``taken_back``:
     those that the person does not want any more, and that the policy may have learned. ``said``: the places of the
     hints that say each wish in these words. ``before``: the words in which each was said before, the last ones first.
-    ``judged``: answers that were judged of late, which show where words that a wish quotes belong.
+    ``judged``: for each wish the answers of late that were judged since it was said, which show where words that it
+    quotes belong.
     """
 
     wishes: list[str] = field(default_factory=list)
     taken_back: list[str] = field(default_factory=list)
     said: list[list[int]] = field(default_factory=list, compare=False)
     before: list[list[Wording]] = field(default_factory=list, compare=False)
-    judged: list[Reaction] = field(default_factory=list, compare=False)
+    judged: list[list[Reaction]] = field(default_factory=list, compare=False)
 
     def reworded(self) -> Iterator[tuple[Standing, list[str]]]:
         """The same with one of the wishes in earlier words, and beside it the other wishes alone.
