@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tests.training.homes import Bench, Killed, feed, same, settings
-from tests.training.tiny import by_the_model, ids, no_tick, plain_model, sample, shake, train_config
+from tests.training.tiny import batch, by_the_model, ids, no_tick, plain_model, sample, shake, train_config
 from turnwise.config import TrainConfig
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
@@ -739,7 +739,7 @@ def test_lessons_of_a_batch_are_the_same_among_the_steps_on_them(model_dir: Path
     config = settings(tmp_path, model_dir, **{"train.lessons": 8, "train.lesson_tokens": 40, "train.lora_rank": 4})
     backend = LocalBackend(config, model_dir)
     backend.prepare(0)
-    one = Batch(1, "token", 0, [sample(0)], ['please close with "Over and out"'])
+    one = batch([sample(0)], hints=['please close with "Over and out"'], hint_turns=["turn-0"])
     first = backend.lessons(one, no_tick)
     assert len(first) >= making.FEWEST, "of the real model's own making"
     assert all(any(t.lesson.wished) and not all(t.lesson.wished) for t in first)
