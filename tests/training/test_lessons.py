@@ -125,20 +125,26 @@ def test_no_more_than_three_stand_and_tasks_are_no_wishes() -> None:
     assert standing([], topics).wishes == []
 
 
-def rejections(texts: Sequence[str]) -> Tensor:
-    """Those that say no lie beside each other, all others apart from each other."""
-    rows = []
-    for i, text in enumerate(texts):
-        row = torch.zeros(64)
-        no = any(word in text for word in ("not", "wrong", "again", "hm, no", "bad", "don't"))
-        row[0 if no and "more polite" not in text else 1 + i] = 1.0
-        rows.append(row)
-    return torch.stack(rows)
+def test_what_is_about_one_answer_is_no_wish() -> None:
+    asked: list[list[str]] = []
+
+    def lasts(hints: Sequence[str]) -> list[bool]:
+        asked.append(list(hints))
+        return ["Canberra" not in hint and "not it" not in hint for hint in hints]
+
+    hints = ["no, it is Canberra", "begin with Ahoy", "that was  not it", "no, it is Canberra"]
+    assert standing(hints, topics, lasts=lasts).wishes == ["begin with Ahoy"]
+    assert asked == [["begin with Ahoy", "that was not it", "no, it is Canberra"]], "each once, in one layout"
+    assert standing(hints[:1], topics, lasts=lasts) == Standing()
+    assert standing(hints, topics).wishes == ["begin with Ahoy", "that was not it", "no, it is Canberra"]
 
 
-def test_what_only_says_no_is_no_wish() -> None:
-    assert standing(["begin with Ahoy", "no, that was not it"], rejections).wishes == ["begin with Ahoy"]
-    assert standing(["not what i had in mind"], rejections).wishes == []
+def test_wishes_that_quote_the_same_words_are_one() -> None:
+    """Whatever their states say, which lie apart from each other here."""
+    end, close, start = 'end with "Cheers!"', 'you forgot the "cheers!"', 'begin with "Ahoy" and "Cheers!"'
+    assert standing([end, "show code", close], topics).wishes == ["show code", close]
+    assert standing([end, start], topics).wishes == [end, start], "not where one quotes more"
+    assert standing(["be polite", "call me sam"], topics).wishes == ["be polite", "call me sam"]
 
 
 # -- a step on lessons ----------------------------------------------------------------------------------------------

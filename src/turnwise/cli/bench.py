@@ -150,7 +150,9 @@ def bench_personalization(
     config: ConfigFile = None,
     home: Home = None,
     sets: Set = None,
-    persons: Annotated[str, typer.Option(help="'unseen', 'development', or names with commas.")] = "unseen",
+    persons: Annotated[
+        str, typer.Option(help="'unseen', 'development', names with commas, or a .toml file.")
+    ] = "unseen",
     arms: Annotated[str, typer.Option(help="Ways of learning, with commas.")] = "combined,opd,binary,control",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each person and way of learning.")] = 5,
     updates: Annotated[int, typer.Option(min=1, max=1000, help="Waves of eight conversations.")] = 16,

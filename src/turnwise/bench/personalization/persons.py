@@ -75,7 +75,7 @@ _WORDS = pattern(r"[^\W_]+")
 
 def words_at_most(count: int) -> Callable[[str], bool]:
     """Some words, and no more than ``count``."""
-    return lambda text: 0 < len(text.split()) <= count
+    return lambda text: 0 < word_count(text) <= count
 
 
 def has(*words: str) -> Callable[[str], bool]:
@@ -88,7 +88,7 @@ _SENTENCE_END = pattern(r"[.!?](?=\s|$)")
 
 def one_sentence(text: str) -> bool:
     """At most 25 words and one full stop."""
-    return 0 < len(text.split()) <= 25 and len(_SENTENCE_END.findall(text.strip())) <= 1
+    return 0 < word_count(text) <= 25 and len(_SENTENCE_END.findall(text.strip())) <= 1
 
 
 def capitals(text: str) -> bool:
@@ -111,6 +111,31 @@ def ends_with(words: str) -> Callable[[str], bool]:
 def begins_with(words: str) -> Callable[[str], bool]:
     """Whether a text begins with the words, punctuation apart."""
     return lambda text: text.lower().lstrip(_MARKS).startswith(words)
+
+
+def line_begins_with(words: str) -> Callable[[str], bool]:
+    """Whether a line of a text begins with the words."""
+    return lambda text: any(line.lower().lstrip().startswith(words) for line in text.splitlines())
+
+
+def word_count(text: str) -> int:
+    """How many there are."""
+    return len(text.split())
+
+
+def line_count(text: str) -> int:
+    """How many have something in them."""
+    return sum(bool(line.strip()) for line in text.splitlines())
+
+
+def sentence_count(text: str) -> int:
+    """How many end; a text without an end has one."""
+    return max(bool(text.strip()), len(_SENTENCE_END.findall(text.strip())))
+
+
+def edges_off(text: str) -> str:
+    """A text without punctuation and spaces at its edges."""
+    return text.strip(_MARKS)
 
 
 _MARKS = string.punctuation + string.whitespace

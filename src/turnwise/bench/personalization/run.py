@@ -9,6 +9,7 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
+from turnwise.bench.personalization.people import people_of
 from turnwise.bench.personalization.persons import DEVELOPMENT, Person
 from turnwise.bench.personalization.play import ARMS, WAVE, Course, Examined, play
 from turnwise.bench.personalization.unseen import UNSEEN
@@ -25,8 +26,8 @@ AIMS = {24: 0.6, 48: 0.8}
 
 @dataclass(frozen=True, slots=True)
 class PersonalizationOptions:
-    """What to play. ``persons`` are names, or "unseen" or "development"; ``updates`` are waves of conversations, and
-    ``every`` how many of them lie between two examinations."""
+    """What to play. ``persons`` are names, "unseen", "development" or a TOML file of people (`people.py`); ``updates``
+    are waves of conversations, and ``every`` how many of them lie between two examinations."""
 
     model: str
     out: Path
@@ -66,6 +67,8 @@ def _persons(chosen: str) -> Sequence[Person]:
     groups = {"unseen": UNSEEN, "development": DEVELOPMENT}
     if chosen in groups:
         return groups[chosen]
+    if chosen.endswith(".toml"):
+        return people_of(Path(chosen))
     known = {p.name: p for p in (*DEVELOPMENT, *UNSEEN)}
     if unknown := set(chosen.split(",")) - known.keys():
         raise ConfigError(f"nobody is called {', '.join(sorted(unknown))}; there are {', '.join(known)}")

@@ -25,6 +25,7 @@ from turnwise.training.gate.gate import Gate
 from turnwise.training.lessons.cancelling import cancels
 from turnwise.training.lessons.comparing import followed
 from turnwise.training.lessons.keeping import kept_shares
+from turnwise.training.lessons.lasting import lasts
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with, make_lessons
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
@@ -178,7 +179,10 @@ class LocalBackend:
             except (ModelError, EngineError):  # it is no chat model, and has no lessons
                 return [False] * len(pairs)
 
-        found = standing(batch.hints, self.policy.states_of, answers_follow, ends)
+        def last(hints: Sequence[str]) -> list[bool]:
+            return lasts(self.policy, hints, tick)
+
+        found = standing(batch.hints, self.policy.states_of, answers_follow, ends, last)
         found = replace(found, judged=self._judged(batch, found)) if found.wishes else found
         self._said = (batch.id, found)
         return found

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from turnwise.patterns import pattern
-from turnwise.training.lessons.quoted import Reaction
+from turnwise.training.lessons.quoted import Reaction, quoted_words
 
 ABOUT = 'The wish "{wish}" in one word is about'
 """The state after this text says what a wish is about, whichever way it goes: "be brief" and "longer, please" are near.
@@ -27,12 +27,6 @@ the 0.5B model's last layer and 0.86 by the embedded model's; 0.83 and 0.72 with
 """
 SAME = 0.3
 """Cosine between centred states from which two wishes are about the same thing (5 % of other pairs reach it)."""
-NO_WISH, NEAREST = 0.4, 3
-"""By how much nearer, on average over so many neighbours, a hint lies to rejections than to wishes, to be no wish.
-
-Of 15 rejections and 20 wishes that are none of these, 13 and 0 are beyond it by the 0.5B model's states, 10 and 0 by
-the embedded model's.
-"""
 MOST = 3
 """Wishes that stand at once. A small model told more of them follows none."""
 MOST_BEFORE = 2
@@ -81,18 +75,24 @@ def standing(
     embed: Callable[[Sequence[str]], Tensor],
     followed: Callable[[Sequence[tuple[int, str]]], Sequence[bool | None]] | None = None,
     cancels: Callable[[Sequence[tuple[str, str]]], Sequence[bool]] | None = None,
+    lasts: Callable[[Sequence[str]], Sequence[bool]] | None = None,
 ) -> Standing:
     """The wishes that stand, of hints in the order in which they were said.
 
-    ``embed`` gives a state [n, H] for each of n texts. ``followed`` says of pairs (place of a hint, earlier wish)
-    whether the answer that the hint was said of follows the earlier wish (None: that is not clear), and ``cancels`` of
-    pairs (earlier wish, hint) whether the hint ends it rather than says more about it. Where both are so, the hint
-    takes that wish back, and is no wish itself, for without the other there is nothing to leave out. Where neither is,
-    and both are about one thing, the hint says the wish again: who wants the opposite of it has little to say of an
-    answer that does not follow it. Without one of the two functions nothing is taken back, nor said again.
+    ``embed`` gives a state [n, H] for each of n texts. Two hints are about one thing where these are near, or where
+    they quote the same words. ``lasts`` says which hints are wishes about other answers, too. ``followed`` says of
+    pairs (place of a hint, earlier wish) whether the answer that the hint was said of follows the earlier wish (None:
+    that is not clear), and ``cancels`` of pairs (earlier wish, hint) whether the hint ends it rather than says more
+    about it. Where both are so, the hint takes that wish back, and is no wish itself, for without the other there is
+    nothing to leave out. Where neither is, and both are about one thing, the hint says the wish again: who wants the
+    opposite of it has little to say of an answer that does not follow it. Without ``followed`` or ``cancels`` nothing
+    is taken back, nor said again; without ``lasts`` every hint is a wish.
     """
-    said = _said(hints, embed)
-    near = (said.states @ said.states.T >= SAME).tolist()
+    said = _said(hints, embed, lasts)
+    quoted = [{words.casefold() for words in quoted_words([text])} for text in said.texts]
+    alike = (said.states @ said.states.T >= SAME).tolist()
+    every = range(len(said.texts))
+    near = [[alike[i][j] or (bool(quoted[i]) and quoted[i] == quoted[j]) for j in every] for i in every]
     words = [_telling(text) for text in said.texts]
     related = [
         (i, j) for i in range(len(said.texts)) for j in range(i) if near[i][j] or not words[i].isdisjoint(words[j])
@@ -144,20 +144,20 @@ class _Said:
     states: Tensor
 
 
-def _said(hints: Sequence[str], embed: Callable[[Sequence[str]], Tensor]) -> _Said:
+def _said(
+    hints: Sequence[str],
+    embed: Callable[[Sequence[str]], Tensor],
+    lasts: Callable[[Sequence[str]], Sequence[bool]] | None,
+) -> _Said:
     last = {text: place for place, hint in enumerate(hints) if (text := _as_wish(hint)) is not None}
     texts = sorted(last, key=last.__getitem__)
+    if lasts and texts:
+        texts = [text for text, yes in zip(texts, lasts(texts), strict=True) if yes]
     if not texts:
         return _Said([], [], torch.zeros(0, 1))
-    sets = [texts, ORDINARY, REJECTIONS]
-    states, ordinary, rejections = embed([ABOUT.format(wish=h) for s in sets for h in s]).split([len(s) for s in sets])
-    kept = [i for i, no_wish in enumerate(_rejected(states, ordinary, rejections)) if not no_wish]
-    centred = states - torch.cat([states, ordinary]).mean(0)
-    return _Said(
-        [texts[i] for i in kept],
-        [last[texts[i]] for i in kept],
-        torch.nn.functional.normalize(centred, dim=-1)[kept],
-    )
+    states = embed([ABOUT.format(wish=h) for h in (*texts, *ORDINARY)])
+    centred = torch.nn.functional.normalize(states - states.mean(0), dim=-1)
+    return _Said(texts, [last[text] for text in texts], centred[: len(texts)])
 
 
 def wishes_among(hints: Sequence[str]) -> list[str]:
@@ -174,16 +174,6 @@ def _as_wish(hint: str) -> str | None:
 def _telling(wish: str) -> frozenset[str]:
     """The words of a wish that may name what it is about, without the end that tells one from several."""
     return frozenset(word.lower().rstrip("s") for word in _WORD.findall(wish)) - COMMON
-
-
-def _rejected(said: Tensor, ordinary: Tensor, rejections: Tensor) -> list[bool]:
-    """Whether a hint only says that an answer was not it: "no, not like this" names nothing to do instead."""
-    centre = torch.cat([ordinary, rejections]).mean(0)
-    said, ordinary, rejections = (
-        torch.nn.functional.normalize(states - centre, dim=-1) for states in (said, ordinary, rejections)
-    )
-    to_rejections, to_wishes = ((said @ states.T).topk(NEAREST).values.mean(1) for states in (rejections, ordinary))
-    return (to_rejections - to_wishes > NO_WISH).tolist()
 
 
 _WORD = pattern(r"[^\W\d_]{4,}")
@@ -206,16 +196,3 @@ ORDINARY = (
     "give prices in euros",
 )
 """Wishes of ten kinds: the mean state of a few wishes of one person would be what they share, and be taken away."""
-REJECTIONS = (
-    "no, not like this",
-    "that's not it",
-    "wrong",
-    "not what i asked for",
-    "try again",
-    "hm, no",
-    "that is not right",
-    "i don't like it",
-    "still not what i meant",
-    "bad answer",
-)
-"""What people say of an answer that was not it, without a wish."""
