@@ -26,6 +26,7 @@ from turnwise.training.lessons import keeping, making
 from turnwise.training.lessons.cancelling import cancels
 from turnwise.training.lessons.comparing import FOLLOWS, followed, follows, gains, loops, token_likelihoods
 from turnwise.training.lessons.keeping import kept_shares
+from turnwise.training.lessons.lasting import lasts
 from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import PLAUSIBLE, Lesson, make_lessons
 from turnwise.training.lessons.questions import (
@@ -828,8 +829,12 @@ def test_the_real_model_sees_who_only_says_no(model_dir: Path) -> None:
     policy = Policy(model_dir, TrainConfig(device="cpu"))
     wishes = ["write in capital letters please", "use metric units", "no, shorter", "call me Sam", "in German please"]
     only_no = ["that's not how i wanted it", "no, not like this", "ugh, again", "nope", "no no no", "you got it wrong"]
-    assert [w for w in wishes if standing([w], policy.states_of).wishes != [w]] == []
-    assert sum(not standing([no], policy.states_of).wishes for no in only_no) >= 4
+
+    def stand(hint: str) -> list[str]:
+        return standing([hint], policy.states_of, lasts=lambda hints: lasts(policy, hints, no_tick)).wishes
+
+    assert [w for w in wishes if stand(w) != [w]] == []
+    assert sum(not stand(no) for no in only_no) >= 4
 
 
 @pytest.mark.slow
