@@ -12,10 +12,10 @@ from functools import cache
 from importlib.resources import files
 
 from turnwise.training.lessons.lines import beyond, states_after
+from turnwise.training.lessons.wishes import ABOUT
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
 
-SAID = 'The wish "{said}" in one word is about'
 FOLDS = 10
 """The limit is found by lines that were fitted to all but every tenth row."""
 
@@ -41,4 +41,4 @@ def labelled() -> tuple[list[str], list[float]]:
 
 def _prompts(policy: Policy, texts: Sequence[str]) -> list[list[int]]:
     encode = policy.tokenizer.encode
-    return [encode(SAID.format(said=text), add_special_tokens=False).ids for text in texts]
+    return [encode(ABOUT.format(wish=text), add_special_tokens=False).ids for text in texts]

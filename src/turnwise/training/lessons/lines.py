@@ -56,6 +56,7 @@ def sides(states: Tensor, labels: Tensor, asked: Tensor) -> Tensor:
 
 
 def _least(states: Tensor, labels: Tensor, groups: Sequence[Hashable]) -> Tensor:
+    """How far on the side of the kind 1 few of the kind -1 are, a number, each seen by a line of other groups."""
     found = torch.zeros(len(labels), dtype=torch.double)
     for group in set(groups):
         own = torch.tensor([group == other for other in groups])
