@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from turnwise.evolving.evidence import look_at
 from turnwise.judges.text import sentences
+from turnwise.messages import saying
 from turnwise.skills.vectors import word_vectors
 from turnwise.skills.wishes import same_thing, wishes_among
+from turnwise.types import JudgeTask
 
 HERE = Path(__file__).parent
 
@@ -48,3 +51,18 @@ def test_what_a_task_says_of_its_result_is_no_wish_even_as_the_judges_hint() -> 
 )
 def test_what_forbids_one_thing_leaves_another_that_shares_its_frame(wish: str, other: str, same: bool) -> None:
     assert same_thing(wish, [other], word_vectors()) == [same]
+
+
+@pytest.mark.parametrize(
+    ("hint", "wishes"),
+    [
+        ('From now on close with "Over to you, folks!"', ['From now on close with "Over to you, folks!"']),
+        (None, []),
+    ],
+)
+def test_a_wish_has_the_phrase_that_it_quotes_where_the_judge_took_it_for_the_persons(
+    hint: str | None, wishes: list[str]
+) -> None:
+    state = [saying("user", 'From now on close with "Over to you, folks!"')]
+    task = JudgeTask("turn-1", "t", 1, [saying("user", "Add 3 and 4")], saying("assistant", "7"), state)
+    assert [wish.words for wish in look_at(task, "s", "signals", -1, hint).wishes] == wishes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from turnwise.judges.signals.hints import QUOTED
 from turnwise.judges.signals.reading import read
 from turnwise.judges.sources.by_source import Sources, by_source
 from turnwise.judges.sources.person import person_words
@@ -60,7 +61,7 @@ class ShownTurn:
 def look_at(task: JudgeTask, session_id: str, judge: str, score: int, hint: str | None) -> ShownTurn:
     """What a turn shows, with the last word on it: who judged, the score, and the hint."""
     reading, sources = read(task), by_source(task.answer, task.next_state, task.tools)
-    said = reading.sentences
+    said = tuple(_as_taken(*pair, hint) for pair in zip(reading.sentences, reading.quoting, strict=True))
     if judge == "person":  # their word on the turn itself, beside what they wrote next
         said = tuple(sentences(without_judge_orders(clip(clean(hint or "")))[0])) or said
     elif judge == "model":  # its hint is not in their words
@@ -71,7 +72,7 @@ def look_at(task: JudgeTask, session_id: str, judge: str, score: int, hint: str 
         score=score,
         question=reading.task,
         said=said,
-        wishes=tuple(wishes_among(said, hint)),
+        wishes=tuple(wishes_among([sentence for sentence in said if QUOTED not in sentence], hint)),
         evidence=reading.evidence,
         tool=next((result.tool for result in sources.results if result.kind == reading.evidence), ""),
         reports=tuple(dict.fromkeys(sources.diagnostics))[:3],
@@ -79,6 +80,11 @@ def look_at(task: JudgeTask, session_id: str, judge: str, score: int, hint: str 
         foreign=_foreign(sources),
         mixed=_is_mixed(task),
     )
+
+
+def _as_taken(sentence: str, quoting: str, hint: str | None) -> str:
+    """A sentence, with the phrases that it quotes where the judge took these into its hint."""
+    return quoting if hint and clean(quoting) in hint else sentence
 
 
 def _foreign(sources: Sources) -> str:

@@ -33,7 +33,7 @@ _BLANK_LINES = pattern(rf"\n(?:[^\S\n]{{0,{WIDEST}}}+\n){{3,}}+", unbounded=True
 _PLANTED_END = pattern(r"\}|</?\s*next[_ ]state\s*>|\]")
 _LONG_WORD = pattern(r"[\w'-]{4,}")
 # Ends of sentences in the scripts we know; a dot inside a number, path, version or abbreviation is none.
-_SENTENCE_END = pattern(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])|\n+")
+_SENTENCE_END = pattern(r"(?<=[.!?…])(?: ?»(?:\s+|$)|[\"')\]]*\s+)|(?<=[。！？])|\n+")
 
 
 def plain(text: str) -> str:
@@ -55,10 +55,10 @@ def sentences(text: str) -> list[str]:
 def _goes_on(text: str, end: Match[str]) -> bool:
     """Whether only a quotation ends here, and the sentence goes on: no more "Cheers!" please."""
     after = text[end.end() : end.end() + 1]
-    return end[0][:1] in _CLOSING and "\n" not in end[0] and (after.islower() or after in _JOINING)
+    return end[0].lstrip()[:1] in _CLOSING and "\n" not in end[0] and (after.islower() or after in _JOINING)
 
 
-_CLOSING = frozenset("\"')]")
+_CLOSING = frozenset("\"')]»")
 _JOINING = frozenset(",;:-")
 
 

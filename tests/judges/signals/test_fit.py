@@ -26,6 +26,7 @@ from turnwise.judges.signals.fit import (
     _without_places,
     features,
     labelled,
+    phrases,
     rows_digest,
     tables,
     weights_digest,
@@ -34,6 +35,7 @@ from turnwise.judges.signals.head import NO_OPINION, Head, tokenizer_digest
 from turnwise.judges.signals.prompt import Question
 from turnwise.judges.signals.reading import Reading
 from turnwise.judges.signals.states import ReplyJudge, StatesUnavailable
+from turnwise.judges.signals.verdict import MIN_OWN
 
 WORDS = {
     1: ["perfect", "lovely", "great", "brilliant", "superb", "thanks", "neat", "wonderful"],
@@ -46,6 +48,13 @@ OURS = [
     for label, words in WORDS.items()
     for n, word in enumerate(words)
 ]
+QUOTED = [
+    *((1, True, f"ours {n}", f'{word} "so long my friend!" please') for n, word in enumerate(("say", "add", "put"))),
+    *((1, True, f"ours {n} too", f'{word} "so long my friend!" please') for n, word in enumerate(("end", "close"))),
+    *((0, False, f"theirs {n}", f'{word} reads "do not sit here!"') for n, word in enumerate(("sign", "page"))),
+    *((0, False, f"its {n}", f'{word} reads "do not sit here!"') for n, word in enumerate(("door", "mail", "log"))),
+]
+"""Whether the quoted words are the person's, whether they say how to answer, the task, and what was said."""
 DENIED = (-1, False, "a denied task", "not perfect")
 
 
@@ -60,6 +69,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "ours.tsv").write_text("\n".join(row(*one) for one in OURS), encoding="utf-8")
     (folder / "denied.tsv").write_text(row(*DENIED), encoding="utf-8")
+    (folder / "phrases.tsv").write_text("\n".join(row(*one) for one in QUOTED), encoding="utf-8")
     monkeypatch.setattr(program, "DATA", folder)
     monkeypatch.setattr(program, "SET_ASIDE", folder / "set-aside.txt")
     (folder / "set-aside.txt").write_text("ours-1\nours-9\n", encoding="utf-8")
@@ -154,7 +164,8 @@ def test_the_head_over_words_judges_as_its_rows_say_and_tells_what_it_was_made_o
 ) -> None:
     out = tmp_path / "new" / "heads"
     printed = made("--words", more, "--out", out)
-    assert printed.startswith("26 replies\ncross-validated: {'100%': ")
+    assert printed.startswith("26 replies, and 10 that quote a phrase\ncross-validated: {'100%': ")
+    assert "phrases, cross-validated: {'rows': 10, " in printed
     assert f"written: {out / 'words.npz'}" in printed
     head = Head.read(out / "words.npz")
     assert (head.name, head.layers, head.tokenizer, head.probe) == ("words", [], "", [])
@@ -165,12 +176,29 @@ def test_the_head_over_words_judges_as_its_rows_say_and_tells_what_it_was_made_o
     assert head.opinion_of_words(("blorp fnord qwertz",)).score == NO_OPINION
     about = head.about
     assert (about["model"], about["rows"], about["weights_sha256"]) == ("words", 26, "")
-    assert about["rows_sha256"] == rows_digest([data / "denied.tsv", data / "ours.tsv", more])
+    assert about["rows_sha256"] == rows_digest([data / "denied.tsv", data / "ours.tsv", data / "phrases.tsv", more])
     assert about["command"] == "python -m turnwise.judges.signals.fit --words more.jsonl"
     assert about["python"] == platform.python_version()
     assert about["cross_validated"]["100%"] == figure(printed, "cross-validated", "100%")
     with np.load(out / "words.npz") as f:
-        assert {f["score"].dtype, f["directive"].dtype} == {np.dtype(np.float16)}, "it has many weights and is shipped"
+        kinds = {f[name].dtype for name in ("score", "directive", "own")}
+        assert kinds == {np.dtype(np.float16)}, "it has many weights and is shipped"
+
+
+def test_what_a_person_wants_said_is_told_from_orders_that_they_quote(made: Callable[..., str], tmp_path: Path) -> None:
+    """By what stands around a quotation: the quoted words themselves are in no reading."""
+    made("--words", "--out", tmp_path)
+    head = Head.read(tmp_path / "words.npz")
+    for own, _, _, said in QUOTED:
+        sentence = said.partition('"')[0] + '""' + said.rpartition('"')[2]
+        assert (head.opinion_of_words((sentence,)).own[0] >= MIN_OWN) is bool(own)
+    assert head.opinion_of_words(('blorp fnord "" qwertz',)).own == [0.0], "words that it does not know"
+
+
+def test_replies_that_quote_no_phrase_teach_nothing_of_phrases(data: Path) -> None:
+    more = [row(1, True, "short", 'say "Bye" please'), row(0, False, "long", f'it says "{"word " * 9}"')]
+    (data / "phrases.tsv").write_text("\n".join([*(row(*one) for one in QUOTED), *more]), encoding="utf-8")
+    assert len(phrases()[0]) == len(QUOTED)
 
 
 def test_what_is_written_is_calibrated_and_so_are_its_figures(
@@ -219,13 +247,13 @@ def test_the_head_of_a_model_judges_by_that_models_states(
     data: Path,
 ) -> None:
     printed = made("--model", model, more, "--out", tmp_path)
-    assert printed.startswith("25 replies\n0 of 25 rows\ncross-validated: ")
+    assert printed.startswith("25 replies, and 10 that quote a phrase\n0 of 35 rows\ncross-validated: ")
     head = Head.read(tmp_path / "tiny.npz")
     assert head.layers == [16, 20], "of 30: about 0.53 and 0.67"
     assert head.tokenizer == tokenizer_digest(model / "tokenizer.json")
     assert head.probed == pytest.approx(states(head.probe, [(0, len(head.probe))], [16, 20])[:, :2].ravel(), abs=1e-3)
     assert head.about["weights_sha256"] == weights_digest(model)
-    assert head.about["rows_sha256"] == rows_digest([data / "ours.tsv", more])
+    assert head.about["rows_sha256"] == rows_digest([data / "ours.tsv", data / "phrases.tsv", more])
     assert head.about["command"] == "python -m turnwise.judges.signals.fit --model tiny more.jsonl"
     with np.load(tmp_path / "tiny.npz") as f:
         assert f["score"].dtype == np.float32
@@ -252,21 +280,21 @@ def test_a_cache_spares_the_engine_the_rows_that_it_was_asked_before(
 ) -> None:
     asked = ["--model", model, "--out", tmp_path, "--name", "mine", "--layers", "3,5", "--cache", tmp_path / "c.npz"]
     made(*asked)
-    assert len(engine.bodies) == 1 + 24, "the fixed text and each row"
+    assert len(engine.bodies) == 1 + 34, "the fixed text and each row"
     assert engine.bodies[0]["layers"] == [3, 5]
     first = Head.read(tmp_path / "mine.npz")
     made(*asked, more)
-    assert len(engine.bodies) == 1 + 24 + 1 + 1, "the fixed text, and the row that is new"
+    assert len(engine.bodies) == 1 + 34 + 1 + 1, "the fixed text, and the row that is new"
     made(*asked)
     again = Head.read(tmp_path / "mine.npz")
-    assert len(engine.bodies) == 1 + 24 + 1 + 1 + 1
+    assert len(engine.bodies) == 1 + 34 + 1 + 1 + 1
     assert again.score.tolist() == first.score.tolist()
     assert again.about == first.about
     made("--model", model, "--out", tmp_path, "--name", "plain", "--layers", "3,5")
     assert Head.read(tmp_path / "plain.npz").score.tolist() == first.score.tolist(), "a cache changes nothing"
     before = len(engine.bodies)
     made(*asked, "--layers", "3,6")
-    assert len(engine.bodies) == before + 25, "other layers are another question"
+    assert len(engine.bodies) == before + 35, "other layers are another question"
 
 
 def test_rows_set_aside_teach_nothing_and_nothing_is_written(

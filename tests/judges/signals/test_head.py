@@ -31,6 +31,7 @@ def head(**has: Any) -> Head:
         "layers": [7], "tokenizer": "t", "probe": [1, 2], "probed": np.array([3, 4], np.float32),
         "score": np.array([[1, 0], [0, 1], [0, 0]], np.float32), "score_bias": np.array([0, 0, 0.5], np.float32),
         "directive": np.array([1, 2], np.float32), "directive_bias": -1.0, "known": np.zeros(0, np.uint32),
+        "own": np.array([2, -1], np.float32), "own_bias": 0.5,
         "name": "h", "about": {},
     }  # fmt: skip
     return Head(**(made | has))
@@ -43,12 +44,15 @@ def test_an_opinion_is_the_chance_of_each_score_and_of_each_sentence() -> None:
     assert found.score == pytest.approx([x / sum(e) for x in e])
     # by the last token and the sentence: 1 + 2 · 0 - 1 and 1 + 2 · -1 - 1
     assert found.directive == pytest.approx([0.5, 1 / (1 + math.exp(2))])
+    # and 2 · 1 - 0 + 0.5, 2 · 1 + 1 + 0.5
+    assert found.own == pytest.approx([1 / (1 + math.exp(-2.5)), 1 / (1 + math.exp(-3.5))])
 
 
 def test_layers_stand_one_after_the_other() -> None:
     vectors = np.array([[[1], [2], [3]], [[10], [20], [30]]], np.float32)
     assert head().whole(vectors).tolist() == [1, 2, 10, 20]
-    two = head(score=np.eye(3, 4, dtype=np.float32), directive=np.array([0, 0, 0, 0.1], np.float32))
+    of_two = {"directive": np.array([0, 0, 0, 0.1], np.float32), "own": np.zeros(4, np.float32)}
+    two = head(score=np.eye(3, 4, dtype=np.float32), **of_two)
     assert two.opinion(vectors).directive == pytest.approx([1 / (1 + math.exp(-2))])
 
 
@@ -171,10 +175,12 @@ def test_of_a_word_without_end_the_first_forty_letters_count() -> None:
 def test_a_head_over_words_has_no_opinion_of_what_it_does_not_know() -> None:
     say = np.zeros((3, BUCKETS), np.float32)
     say[0, zlib.crc32(b"wlong") % BUCKETS] = 99
-    words = head(score=say, score_bias=np.zeros(3, np.float32), directive=say[0], known=word_numbers("it is too long"))
+    made: dict[str, Any] = {"score": say, "score_bias": np.zeros(3, np.float32), "directive": say[0], "own": say[0]}
+    words = head(**made, known=word_numbers("it is too long"))
     found = words.opinion_of_words(("too long", "blorp fnord"))
     assert found.score[0] > 0.9
     assert found.directive[0] > 0.9 and found.directive[1] == 0
+    assert found.own[0] > 0.9 and found.own[1] == 0
     assert words.opinion_of_words(("too long", "blorp fnord qwertz uiop")).score == NO_OPINION
     assert words.opinion_of_words(("too long", "blorp fnord qwertz uiop")).directive[0] > 0.9
 

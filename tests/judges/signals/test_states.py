@@ -141,6 +141,7 @@ def head(path: Path, model: Path, layers: list[int], own: bool = True) -> None:
         path, layers=np.array(layers), tokenizer=np.array(tokenizer_digest(model / "tokenizer.json")),
         probe=np.array(PROBE), probed=probed if own else -probed, score=np.zeros((3, size)),
         score_bias=np.log([0.5, 0.2, 0.3]), directive=np.zeros(size), directive_bias=1.0,
+        own=np.zeros(size), own_bias=2.0,
         known=np.zeros(0, np.uint32), about=np.array(json.dumps({})),
     )  # fmt: skip
 
@@ -181,8 +182,9 @@ async def test_a_sentence_that_the_question_leaves_out_is_not_directive(
     head(folder / "mine.npz", model, [2])
     long = Reading("Add 3 and 4", "7", ("too " * 130, "shorter please", "long " * 130))
     async with asking(Pooling().app, settings(model, tmp_path)) as judge:
-        directive = (await judge.opinion(long)).directive
-    assert directive == [pytest.approx(0.731, abs=1e-3), 0.0, pytest.approx(0.731, abs=1e-3)]
+        found = await judge.opinion(long)
+    assert found.directive == [pytest.approx(0.731, abs=1e-3), 0.0, pytest.approx(0.731, abs=1e-3)]
+    assert found.own == [pytest.approx(0.881, abs=1e-3), 0.0, pytest.approx(0.881, abs=1e-3)]
 
 
 async def test_while_the_engine_is_busy_no_head_is_chosen(model: Path, folder: Path, tmp_path: Path) -> None:

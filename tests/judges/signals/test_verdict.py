@@ -19,7 +19,7 @@ PROPOSAL = Proposal("tool bash", "use ISO dates")
 
 
 def opinion(bad: float, neutral: float, good: float, *directive: float) -> Opinion:
-    return Opinion((bad, neutral, good), list(directive or (0.0, 0.0)))
+    return Opinion((bad, neutral, good), list(directive or (0.0, 0.0)), [0.0] * (len(directive) or 2))
 
 
 @pytest.mark.parametrize(
@@ -104,3 +104,33 @@ def test_without_an_engine_the_head_over_words_has_the_opinion() -> None:
     assert found.reasons == ["the person's words"]
     nobody = judge_by_words(asked, answer, [from_chat({"role": "tool", "content": "wrong, you forgot one!"})])
     assert (nobody.reasons, nobody.confidence) == ([], 0.4)
+
+
+# -- quoted phrases --------------------------------------------------------------------------------------------------
+
+QUOTING = Reading(
+    "Add 3 and 4", "7", ('Close with "" please.', "Use words only."), (False, False),
+    ('Close with "Over to you, folks!" please.', "Use words only."),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("own", "hint"),
+    [(0.5, 'Close with "Over to you, folks!" please. Use words only.'), (0.49, "Use words only.")],
+)
+def test_a_phrase_that_the_person_wants_said_is_in_the_hint_and_the_sentence_of_any_other_is_not(
+    own: float, hint: str
+) -> None:
+    said = Opinion((0.9, 0.1, 0.0), [0.9, 0.8], [own, 0.0])
+    assert weigh(QUOTING, said).hint == hint
+
+
+def test_a_phrase_makes_no_hint_of_a_sentence_that_is_none() -> None:
+    assert weigh(QUOTING, Opinion((0.9, 0.1, 0.0), [0.5, 0.5], [1.0, 1.0])).hint is None
+
+
+def test_a_sentence_with_a_longer_quotation_beside_the_phrase_gives_no_hint() -> None:
+    two = replace(
+        QUOTING, sentences=('"" was the mail, so say ""',), quoting=('"" was the mail, so say "bye now, you!"',)
+    )
+    assert weigh(replace(two, lasting=(True,)), Opinion((0.9, 0.1, 0.0), [0.9], [1.0])).hint is None

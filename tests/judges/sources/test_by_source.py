@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,25 +50,36 @@ TOOLS = [
 ]
 
 
+def said(words: str, *rest: Any) -> Sources:
+    """Sources of words among which no phrase is quoted."""
+    return replace(Sources(words, *rest), quoting=words)
+
+
 def test_what_the_person_said_is_theirs_alone() -> None:
     state = [saying("user", "Too long."), saying("user", "Shorter,  please.")]
-    assert by_source(saying("assistant", "Hi"), state) == Sources("Too long.\nShorter,  please.")
+    assert by_source(saying("assistant", "Hi"), state) == said("Too long.\nShorter,  please.")
 
 
 def test_a_message_of_the_person_that_holds_more_is_kept_for_the_review_list() -> None:
     text = "Too long.\n> quoted"
-    assert by_source(saying("assistant", "Hi"), [saying("user", text)]) == Sources("Too long.", [], [(MORE, text)])
+    assert by_source(saying("assistant", "Hi"), [saying("user", text)]) == said("Too long.", [], [(MORE, text)])
     only = "> quoted"
-    assert by_source(saying("assistant", "Hi"), [saying("user", only)]) == Sources("", [], [(MORE, only)])
+    assert by_source(saying("assistant", "Hi"), [saying("user", only)]) == said("", [], [(MORE, only)])
     # Full-width letters are the person's own, however they are written.
-    assert by_source(saying("assistant", "Hi"), [saying("user", "Ｔoo long")]) == Sources("Too long")
+    assert by_source(saying("assistant", "Hi"), [saying("user", "Ｔoo long")]) == said("Too long")
+
+
+def test_a_phrase_that_the_person_quotes_is_kept_apart_from_what_they_said() -> None:
+    text = 'Close with "Over to you, folks!" please.'
+    found = by_source(saying("assistant", "Hi"), [saying("user", text), saying("user", "Thanks.")])
+    assert found == Sources('Close with "" please.\nThanks.', [], [(MORE, text)], f"{text}\nThanks.")
 
 
 @pytest.mark.parametrize("role", ["system", "assistant", "developer", "a role with a very long name"])
 def test_a_message_of_another_role_is_content(role: str) -> None:
     state = [saying(role, "Too long."), saying("user", "Thanks.")]
     foreign = [(f"a message of the role {role[:20]!r}", "Too long.")]
-    assert by_source(saying("assistant", "Hi"), state) == Sources("Thanks.", [], foreign)
+    assert by_source(saying("assistant", "Hi"), state) == said("Thanks.", [], foreign)
 
 
 @pytest.mark.parametrize("role", ["tool", "function"])
@@ -147,9 +159,9 @@ def test_the_person_s_messages_are_read_up_to_a_number_of_characters() -> None:
     half = ("No, " * MAX_PERSON_CHARS)[: MAX_PERSON_CHARS // 2 - 1] + "."
     answer = saying("assistant", "Hi")
     whole = by_source(answer, [saying("user", half), saying("user", half)])
-    assert whole == Sources(f"{half}\n{half}")
+    assert whole == said(f"{half}\n{half}")
     more = by_source(answer, [saying("user", half), saying("user", half), saying("user", "Thanks.")])
-    assert more == Sources(f"{half}\n{half}", [], [(MORE, "Thanks.")])
+    assert more == said(f"{half}\n{half}", [], [(MORE, "Thanks.")])
     # What others say uses up nothing of it.
     other = by_source(answer, [saying("system", half), saying("system", half), saying("user", half)])
     assert other.person == half
@@ -157,8 +169,8 @@ def test_the_person_s_messages_are_read_up_to_a_number_of_characters() -> None:
 
 def test_a_message_that_is_too_long_to_be_read_is_content() -> None:
     long = " " * (MAX_READ + 1)
-    assert by_source(saying("assistant", "Hi"), [saying("user", long)]) == Sources("", [], [(MORE, long)])
-    assert by_source(saying("assistant", "Hi"), [saying("user", long[1:])]) == Sources("")
+    assert by_source(saying("assistant", "Hi"), [saying("user", long)]) == said("", [], [(MORE, long)])
+    assert by_source(saying("assistant", "Hi"), [saying("user", long[1:])]) == said("")
 
 
 def test_the_results_of_tools_are_read_up_to_a_number_of_characters() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from turnwise.judges.sources.person import LABELS, LEVELS, LONG_WORD, MAX_LABEL, MAX_READ, own_words, person_words
-from turnwise.messages import from_chat
+from turnwise.messages import from_chat, saying
 
 
 def lines(text: str) -> list[str]:
@@ -208,8 +208,9 @@ def test_a_line_that_only_looks_like_something_pasted_stays(text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_left_of_a_text_is_the_persons(text: str, own: str) -> None:
-    assert lines(own_words(text)) == lines(own)
-    assert own_words(text) == own_words(text).strip()
+    found = person_words(saying("user", text))
+    assert lines(found) == lines(own)
+    assert found == found.strip()
 
 
 def test_a_text_is_read_up_to_a_length() -> None:

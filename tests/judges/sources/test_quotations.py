@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.judges.sources.quotations import MAX_APOSTROPHES, MAX_NESTED, MAX_SIGNS, without_quotations
+from turnwise.judges.sources.quotations import (
+    MAX_APOSTROPHES,
+    MAX_NESTED,
+    MAX_SIGNS,
+    without_long_quotations,
+    without_quotations,
+)
 
 KEPT = [
     "",
@@ -172,3 +178,44 @@ def test_where_no_spaces_part_the_words_so_many_signs_name_something(script: str
     assert without_quotations(f'写"{script * MAX_SIGNS}"') == f'写"{script * MAX_SIGNS}"'
     assert without_quotations(f'写"{script * (MAX_SIGNS + 1)}"') == '写""'
     assert without_quotations('Write "Donaudampfschifffahrt".') == 'Write "Donaudampfschifffahrt".'
+
+
+PHRASES = [
+    'Add "Why it matters:" to it, please.',
+    "The part with 'A common mistake is' is not there.",
+    "Schreib „Bis bald, mein Freund!“ darunter.",
+    "Termine par « Bien à vous, l'équipe ! » chaque fois.",
+    "Write 'that's all for now, folks!' under it.",
+    'Begin with "One two three four five six seven eight"',
+    'Begin with "A common mistake is ..." again.',
+    'No more "As an AI language model", nor "Great question, friend!" please.',
+]
+
+
+@pytest.mark.parametrize("text", PHRASES)
+def test_a_phrase_stays_where_it_may_be_what_answers_are_to_say(text: str) -> None:
+    assert without_long_quotations(text) == text
+    assert not any(word in without_quotations(text) for word in text.split('"')[1::2])
+    assert '""' in without_quotations(text)
+
+
+@pytest.mark.parametrize("text", [*KEPT, *(text for text, _ in TAKEN)])
+def test_nobodys_quotation_comes_in_by_being_looked_at_for_phrases_first(text: str) -> None:
+    assert without_quotations(without_long_quotations(text)) == without_quotations(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('It says "one two three four five six seven eight nine".', 'It says "".'),
+        ('It says "That is all. Buy it now" there.', 'It says "" there.'),
+        ('It says "buy it now! " there.', 'It says ""'),
+        ("It says \"he said 'buy our things now' twice\" there.", 'It says "" there.'),
+        ('It says "buy it\nnow then" there.', 'It says "" there.'),
+        ('It says "buy our things now', 'It says ""'),
+        (f'It says "{"x" * 78} it now ok" there.', 'It says "" there.'),
+        ('It says "buy it。now then ok" there.', 'It says "" there.'),
+    ],
+)
+def test_a_quotation_that_is_more_than_a_phrase_goes(text: str, left: str) -> None:
+    assert without_long_quotations(text) == left

@@ -37,6 +37,7 @@ from turnwise.judges.signals.fitting import (
     cross_validated,
     figures,
     fit,
+    fit_own,
     grouped,
     slope,
     temperature,
@@ -50,13 +51,16 @@ from turnwise.judges.signals.states import ReplyJudge, StatesUnavailable, model_
 DATA = Path(__file__).with_name("data")
 SET_ASIDE = DATA / "set-aside.txt"
 ONLY_WORDS = "denied.tsv"
+PHRASES = "phrases.tsv"
+"""Replies that quote a phrase: whether the person wants it to be said, or left out; whether they say how to answer."""
 TRIES = 10
 PROBE = "The task was: add 3 and 4. The assistant answered: 7. The person then said: thanks, but shorter next time."
 
 
 def tables(words: bool) -> list[Path]:
     """Our own labelled rows: those of what is denied are for the head over words, which knows no grammar, alone."""
-    return [path for path in sorted(DATA.glob("*.tsv")) if words or path.name != ONLY_WORDS]
+    left_out = {PHRASES} if words else {PHRASES, ONLY_WORDS}
+    return [path for path in sorted(DATA.glob("*.tsv")) if path.name not in left_out]
 
 
 def labelled(files: Sequence[Path], words: bool) -> tuple[list[Case], list[Reading]]:
@@ -67,6 +71,19 @@ def labelled(files: Sequence[Path], words: bool) -> tuple[list[Case], list[Readi
     readings = [read_parts(case.messages, case.answer, case.next_state) for case in cases]
     kept = [i for i, reading in enumerate(readings) if reading.sentences]
     return [cases[i] for i in kept], [readings[i] for i in kept]
+
+
+def phrases() -> tuple[list[Case], list[Reading]]:
+    """Our replies that quote a phrase which no verdict may rest on, and their readings."""
+    cases = read_table(DATA / PHRASES)
+    readings = [read_parts(case.messages, case.answer, case.next_state) for case in cases]
+    kept = [i for i, reading in enumerate(readings) if _quoting(reading)]
+    return [cases[i] for i in kept], [readings[i] for i in kept]
+
+
+def _quoting(reading: Reading) -> list[int]:
+    """Which of the sentences quote such a phrase."""
+    return [i for i, pair in enumerate(zip(reading.sentences, reading.quoting, strict=True)) if pair[0] != pair[1]]
 
 
 async def states_of(
@@ -106,13 +123,14 @@ def features(vectors: Vector) -> tuple[Vector, Vector]:
     return vectors[:, :2].reshape(-1), np.stack(pairs)
 
 
-def write(path: Path, fitted: Fitted, source: Source, about: dict[str, Any]) -> None:
+def write(path: Path, fitted: Fitted, own: tuple[Vector, float], source: Source, about: dict[str, Any]) -> None:
     kind = np.float16 if not source.layers else np.float32
     np.savez_compressed(
         path, layers=np.array(source.layers, np.int32), tokenizer=np.array(source.tokenizer),
         probe=np.array(source.probe, np.int32), probed=source.probed.astype(np.float16),
         score=fitted.score.astype(kind), score_bias=fitted.score_bias, directive=fitted.directive.astype(kind),
         directive_bias=np.array(fitted.directive_bias, np.float32), about=np.array(json.dumps(about)),
+        own=own[0].astype(kind), own_bias=np.array(own[1], np.float32),
         known=fitted.known if fitted.known is not None else np.zeros(0, np.uint32),
     )  # fmt: skip
 
@@ -175,33 +193,46 @@ def main() -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     cases, readings = labelled(arguments.files, arguments.words)
-    print(f"{len(cases)} replies")
+    phrase_cases, phrase_readings = phrases()
+    print(f"{len(cases)} replies, and {len(phrase_cases)} that quote a phrase")
     kind = "words" if arguments.words else "states"
-    if arguments.words:
-        source = Source(WORDS, [], "", "", [], np.zeros(0, np.float32), [])
-        whole = np.stack([word_features(" ".join(r.sentences)) for r in readings])
-        each = [np.stack([word_features(s) for s in r.sentences]) for r in readings]
-    else:
-        source = states_source(arguments, readings)
-        pairs = [features(v) for v in source.vectors]
-        whole, each = np.stack([w for w, _ in pairs]), [e for _, e in pairs]
-    rows = Rows(cases, readings, grouped(readings), whole, each)
+    source, pairs = _features(arguments, [*readings, *phrase_readings])
+    whole, each = np.stack([w for w, _ in pairs]), [e for _, e in pairs]
+    n = len(cases)
+    rows = Rows(cases, readings, grouped(readings), whole[:n], each[:n])
+    groups = grouped(phrase_readings)
+    phrase_rows = Rows(phrase_cases, phrase_readings, groups, whole[n:], each[n:])
     aside = set(SET_ASIDE.read_text(encoding="utf-8").split())
-    seen = rows.only([i for i in range(len(cases)) if not arguments.aside or cases[i].id not in aside])
-    scores, odds = cross_validated(seen, kind)
+    seen = rows.only([i for i in range(n) if not arguments.aside or cases[i].id not in aside])
+    scores, odds = cross_validated(seen, kind, phrase_rows)
     t, (a, b) = temperature(scores, seen.labels), slope(odds, seen.directive)
     found = figures(scores / t, [x * a + b for x in odds], seen)
     print("cross-validated:", found)
-    fitted = calibrated(fit(seen, kind), t, a, b)
+    fitted = calibrated(fit(seen, kind, phrase_rows), t, a, b)
     if arguments.aside:
         unseen = rows.only([i for i, case in enumerate(cases) if case.id in aside])
         print(f"{len(unseen.cases)} rows set aside:", figures(fitted.scores(unseen), fitted.directives(unseen), unseen))
         return
+    quoting = [of_row[_quoting(r)] for of_row, r in zip(each[n:], phrase_readings, strict=True)]
+    *own, found["phrases"] = fit_own(Rows(phrase_cases, phrase_readings, groups, whole[n:], quoting), kind)
+    print("phrases, cross-validated:", found["phrases"])
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / f"{source.name}.npz"
-    write(path, fitted, source, about_of(source, [*tables(arguments.words), *arguments.files], len(cases), found))
+    files = [*tables(arguments.words), DATA / PHRASES, *arguments.files]
+    write(path, fitted, (own[0], own[1]), source, about_of(source, files, n, found))
     Head.read(path)
     print(f"written: {path}")
+
+
+def _features(arguments: argparse.Namespace, readings: Sequence[Reading]) -> tuple[Source, list[tuple[Vector, Vector]]]:
+    """Where the features come from, and each reading's [D] and its sentences' [N, E]."""
+    if not arguments.words:
+        source = states_source(arguments, readings)
+        return source, [features(v) for v in source.vectors]
+    of_words = [
+        (word_features(" ".join(r.sentences)), np.stack([word_features(s) for s in r.sentences])) for r in readings
+    ]
+    return Source(WORDS, [], "", "", [], np.zeros(0, np.float32), []), of_words
 
 
 def about_of(source: Source, files: Sequence[Path], rows: int, found: dict[str, Any]) -> dict[str, Any]:

@@ -42,10 +42,15 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """``score``: the chance of -1, 0 and 1. ``directive``: for each sentence, the chance that it says how to answer."""
+    """``score``: the chance of -1, 0 and 1. ``directive``: for each sentence, the chance that it says how to answer.
+
+    ``own``: for each, the chance that what it quotes is what the person wants to be said, or left out, and nobody
+    else's order.
+    """
 
     score: tuple[float, float, float]
     directive: list[float]
+    own: list[float]
 
 
 NO_OPINION = (0.333, 0.334, 0.333)
@@ -53,7 +58,7 @@ NO_OPINION = (0.333, 0.334, 0.333)
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """``score`` [3, D] with ``score_bias`` [3], ``directive`` [E] with its bias: log-odds, calibrated by the fit.
+    """``score`` [3, D] with ``score_bias`` [3], ``directive`` and ``own`` [E] with their biases: log-odds, as fitted.
 
     ``layers``: behind which blocks the states are taken. ``probe`` [P] are the ids of a fixed text, ``probed`` [D] the
     states that its model has for it. ``tokenizer``: a digest. ``known``: numbers of the words that a head over words
@@ -69,6 +74,8 @@ class Head:
     score_bias: Vector
     directive: Vector
     directive_bias: float
+    own: Vector
+    own_bias: float
     known: NDArray[np.uint32]
     about: dict[str, Any]
 
@@ -86,6 +93,8 @@ class Head:
                 score_bias=f["score_bias"].astype(np.float32),
                 directive=f["directive"].astype(np.float32),
                 directive_bias=float(f["directive_bias"]),
+                own=f["own"].astype(np.float32),
+                own_bias=float(f["own_bias"]),
                 known=f["known"],
                 about=json.loads(str(f["about"])),
             )
@@ -112,13 +121,22 @@ class Head:
         """The same of a head over words; what it does not know is as likely each score, and no directive."""
         whole = " ".join(sentences)
         found = self._opinion(word_features(whole), [word_features(s) for s in sentences])
-        directive = [p if knows(self.known, s) else 0.0 for s, p in zip(sentences, found.directive, strict=True)]
-        return Opinion(found.score if knows(self.known, whole) else NO_OPINION, directive)
+        known = [knows(self.known, s) for s in sentences]
+        directive, own = (
+            [p if yes else 0.0 for yes, p in zip(known, chances, strict=True)]
+            for chances in (found.directive, found.own)
+        )
+        return Opinion(found.score if knows(self.known, whole) else NO_OPINION, directive, own)
 
     def _opinion(self, whole: Vector, each: list[Vector]) -> Opinion:
         p = softmax(self.score @ whole + self.score_bias)
-        odds = [float(self.directive @ x + self.directive_bias) for x in each]
-        return Opinion((float(p[0]), float(p[1]), float(p[2])), [1 / (1 + float(np.exp(-z))) for z in odds])
+        directive = [_chance(self.directive @ x + self.directive_bias) for x in each]
+        own = [_chance(self.own @ x + self.own_bias) for x in each]
+        return Opinion((float(p[0]), float(p[1]), float(p[2])), directive, own)
+
+
+def _chance(odds: float) -> float:
+    return 1 / (1 + float(np.exp(-odds)))
 
 
 def softmax(logits: Vector) -> Vector:

@@ -14,6 +14,7 @@ from turnwise.judges.signals.proposals import propose
 from turnwise.judges.signals.tool_results import tool_evidence
 from turnwise.judges.sources.by_source import by_source
 from turnwise.judges.sources.person import person_words
+from turnwise.judges.sources.quotations import without_quotations
 from turnwise.judges.text import clip, sentences, without_judge_orders
 from turnwise.messages import answer_text, clean
 from turnwise.skills.wishes import wishes_among
@@ -31,8 +32,9 @@ ACTION_CHARS = 600
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """``sentences``: the person's, empty where they said nothing. ``lasting``: which of them say outright that they are
-    meant for later answers. ``evidence``: the kind of the tools' outcome, if any.
+    """``sentences``: the person's, empty where they said nothing; ``quoting``: the same with the phrases that they
+    quote. ``lasting``: which of them say outright that they are meant for later answers. ``evidence``: the kind of the
+    tools' outcome, if any.
 
     ``report_hint``: a hint in our words; ``proposal``: what a source without trust says, for the person to look at.
     """
@@ -41,6 +43,7 @@ class Reading:
     action: str
     sentences: tuple[str, ...]
     lasting: tuple[bool, ...] = ()
+    quoting: tuple[str, ...] = ()
     evidence: str | None = None
     report_hint: str | None = None
     proposal: Proposal | None = None
@@ -57,15 +60,17 @@ def read_parts(
     """The same from its parts. ``tools``: the definitions that the request had, where they are known."""
     sources = by_source(answer, next_state, tools)
     asked = clip(_asked(messages))
-    said = sentences(clean(without_judge_orders(clip(sources.person))[0]))
-    if len(said) > MAX_SENTENCES:
-        said = said[: MAX_SENTENCES // 2] + said[-MAX_SENTENCES // 2 :]
+    quoting = sentences(clean(without_judge_orders(clip(sources.quoting))[0]))
+    if len(quoting) > MAX_SENTENCES:
+        quoting = quoting[: MAX_SENTENCES // 2] + quoting[-MAX_SENTENCES // 2 :]
+    said = [without_quotations(sentence) for sentence in quoting]
     wished = {wish.words for wish in wishes_among(said, None)}
     return Reading(
         task=_ends(asked, TASK_CHARS),
         action=_ends(clip(clean(answer_text(answer))), ACTION_CHARS),
         sentences=tuple(_ends(sentence, MAX_SENTENCE_CHARS) for sentence in said),
         lasting=tuple(" ".join(clean(sentence).split()) in wished for sentence in said),
+        quoting=tuple(_ends(sentence, MAX_SENTENCE_CHARS) for sentence in quoting),
         evidence=tool_evidence(asked, sources.results),
         report_hint=hint_from_reports(sources),
         proposal=propose(sources),

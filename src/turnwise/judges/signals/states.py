@@ -73,8 +73,9 @@ class ReplyJudge:
             return self._head.opinion_of_words(reading.sentences)
         prompt = await asyncio.to_thread(self._prompts.make, reading)
         found = self._head.opinion(await self.ask(prompt, self._head.layers))
-        directive = dict(zip(prompt.sentences, found.directive, strict=True))
-        return replace(found, directive=[directive.get(i, 0.0) for i in range(len(reading.sentences))])
+        every = range(len(reading.sentences))
+        directive, own = (dict(zip(prompt.sentences, chances, strict=True)) for chances in (found.directive, found.own))
+        return replace(found, directive=[directive.get(i, 0.0) for i in every], own=[own.get(i, 0.0) for i in every])
 
     async def close(self) -> None:
         if self._client is not None:

@@ -7,6 +7,7 @@ decides nothing. Pure functions.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,8 @@ MIN_CONFIDENCE = 0.55
 """Below this chance of the likeliest score the judge abstains; set by hand."""
 MIN_DIRECTIVE = 0.55
 """From this chance on a sentence of the person is part of a hint; set by hand, after cross-validation."""
+MIN_OWN = 0.5
+"""From this chance on the words that a sentence quotes are part of a hint; the fit lays it (`fitting.fit_own`)."""
 TOOLS_BESIDE = 0.3
 """Weight of the tools' outcome beside the person, who has seen it and has the last word."""
 NOTHING_SAID = 0.4
@@ -52,7 +55,7 @@ def weigh(reading: Reading, opinion: Opinion | None, min_confidence: float = MIN
         *([reading.evidence] if reading.evidence else []),
     ]
     best, confidence = _likeliest(parts) if parts else (0, NOTHING_SAID)
-    hint = hint_of(reading.sentences, _directive(reading, opinion), MIN_DIRECTIVE) or reading.report_hint
+    hint = hint_of(_as_said(reading, opinion), _directive(reading, opinion), MIN_DIRECTIVE) or reading.report_hint
     return SignalVerdict(
         score=best if confidence >= min_confidence else None,
         best=best,
@@ -68,6 +71,17 @@ def _directive(reading: Reading, opinion: Opinion | None) -> list[float]:
     head thinks: it becomes a skill as well, and weights that never learned it would differ from what prompts say."""
     thought = opinion.directive if opinion is not None else [0.0] * len(reading.sentences)
     return [max(p, float(lasts)) for p, lasts in zip(thought, reading.lasting, strict=True)]
+
+
+def _as_said(reading: Reading, opinion: Opinion | None) -> Sequence[str]:
+    """The sentences, with the phrases that they quote where these are what the person wants to be said or left out.
+
+    Whether a sentence is a wish at all was told without them, so that no quoted word has a say in it.
+    """
+    if opinion is None or not reading.quoting:
+        return reading.sentences
+    pairs = zip(reading.sentences, reading.quoting, opinion.own, strict=True)
+    return [quoting if own >= MIN_OWN else sentence for sentence, quoting, own in pairs]
 
 
 def judge_by_words(

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnwise.judges.sources.commands import Diagnostic, diagnostic, shell_command
-from turnwise.judges.sources.person import MAX_READ, person_words
+from turnwise.judges.sources.person import MAX_READ, quoting_words
+from turnwise.judges.sources.quotations import without_quotations
 from turnwise.judges.sources.reports import MAX_READ as MAX_REPORT
 from turnwise.judges.sources.reports import codes, outcome
 from turnwise.judges.sources.visible import with_plain_marks
@@ -48,11 +49,15 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """A next state by source. ``person`` is "" where the person said nothing; ``foreign``: (source, text) pairs."""
+    """A next state by source. ``person`` is "" where the person said nothing; ``foreign``: (source, text) pairs.
+
+    ``quoting``: what the person said, with the phrases that they quote, which nobody knows to be theirs.
+    """
 
     person: str
     results: list[ReadResult] = field(default_factory=list)
     foreign: list[tuple[str, str]] = field(default_factory=list)
+    quoting: str = ""
 
     @property
     def diagnostics(self) -> list[str]:
@@ -63,6 +68,7 @@ class Sources:
 def by_source(answer: Message, next_state: list[Message], tools: list[dict[str, Any]] | None = None) -> Sources:
     """Every message of a next state by its source. ``tools``: the definitions that the request had, if known."""
     calls = _calls(answer)
+    quoting: list[str] = []
     person: list[str] = []
     results: list[ReadResult] = []
     foreign: list[tuple[str, str]] = []
@@ -76,13 +82,15 @@ def by_source(answer: Message, next_state: list[Message], tools: list[dict[str, 
             foreign.append((result.source, text))
         elif role == "user":
             left -= len(text)
-            words = person_words(message) if left >= 0 else ""
+            with_phrases = quoting_words(message) if left >= 0 else ""
+            words = without_quotations(with_phrases)
             person += [words] if words else []
+            quoting += [with_phrases] if words else []
             if len(text) > MAX_READ or left < 0 or words.split() != with_plain_marks(text).split():
                 foreign.append(("a message of the person that holds more than their words", text))
         else:
             foreign.append((f"a message of the role {role[:20]!r}", text))
-    return Sources("\n".join(person), results, foreign)
+    return Sources("\n".join(person), results, foreign, "\n".join(quoting))
 
 
 def _calls(answer: Message) -> dict[str, ToolCall]:

@@ -21,7 +21,7 @@ from turnwise.judges.sources.pasted import (
     listing_end,
     names_a_program,
 )
-from turnwise.judges.sources.quotations import without_quotations
+from turnwise.judges.sources.quotations import without_long_quotations, without_quotations
 from turnwise.judges.sources.visible import STOOD, with_plain_marks
 from turnwise.judges.sources.wrappers import without_blocks
 from turnwise.messages import parts_of, text_of, text_of_part
@@ -72,7 +72,12 @@ _DIFF = ("diff --git ", "@@ ", "+++ ", "--- ", "Index: ")
 
 
 def person_words(message: Message) -> str:
-    """The words of the person in a user message, "" where none are left.
+    """The words of the person in a user message, "" where none are left."""
+    return without_quotations(quoting_words(message))
+
+
+def quoting_words(message: Message) -> str:
+    """The same with the phrases that the person quotes, which may be what answers are to say, and may be anybody's.
 
     Each part of its content stands for itself, but for parts that hand over the next ones or begin alike, as rows do.
     """
@@ -98,7 +103,7 @@ def _hands_over(text: str) -> bool:
 
 
 def own_words(text: str) -> str:
-    """The person's own words in a text of theirs."""
+    """The person's own words in a text of theirs, and the phrases that they quote."""
     # What a block was taken out of is looked at once more: a label may have stood behind it.
     if len(text) > MAX_READ:
         return ""  # a part of it would not do: what a block is shows only at its end
@@ -114,7 +119,7 @@ def own_words(text: str) -> str:
             kept.append(_without_data(lines[at].strip()))
             end += 1
         at = end
-    return without_quotations(without_frames("\n".join(kept))).strip()
+    return without_long_quotations(without_frames("\n".join(kept))).strip()
 
 
 def _without_blocks(text: str) -> str:

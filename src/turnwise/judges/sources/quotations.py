@@ -1,10 +1,15 @@
 """Quotations that a person sets between marks: more than a few words between them are somebody else's.
 
+A short one may also be words that answers are to say ("close with "Over to you, folks!""). Nothing is judged by these
+all the same: whether a sentence is a wish is told without them.
+
 A quotation may hold marks of its own kind and empty lines: it ends where the marks balance, and one that has no end on
 its line goes on to the last mark of its kind, or to the end of the text. Pure functions of linear time.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from turnwise.patterns import pattern
 
@@ -31,12 +36,17 @@ _APOSTROPHES = frozenset("'‘’‚")
 """Marks that also stand for a letter left out: without an end they open nothing."""
 _OPENER = pattern("[" + "".join(_CLOSES) + "]")
 _MARKS = pattern("[" + "".join(_CLOSES) + "".join(_CLOSES.values()) + "]")
+_NESTED = pattern(r"[\"“”„«»「」『』《》【】〝〞〟]|(?<!\w)['‘’‚]|['‘’‚](?!\w)")
+"""A mark that opens or closes a quotation, rather than stand for a letter."""
 _ENDS = frozenset(".!?。！？")
 _STOPS = frozenset(".,;:!?。，；：！？、،؟")
 MAX_NAMED = 3
 """Words between marks that name what is meant ("Dear Ann"); more are a quotation."""
 MAX_SIGNS = 10
 """The same in characters, where a script sets no spaces between its words."""
+MAX_SAID = 8
+"""Words between marks that may be what answers are to say."""
+MAX_SAID_SIGNS = 80
 MAX_NESTED = 4
 _NO_SPACES = "\u2e80"
 MAX_APOSTROPHES = 280
@@ -45,12 +55,23 @@ MAX_APOSTROPHES = 280
 
 def without_quotations(text: str) -> str:
     """The text with ``""`` for each quotation; a few quoted words stay, they name what is meant."""
+    return _without(text, _is_foreign)
+
+
+def without_long_quotations(text: str) -> str:
+    """The text with ``""`` for each quotation that cannot be words which answers are to say."""
+    return _without(text, _is_no_phrase)
+
+
+def _without(text: str, foreign: Callable[[str, str], bool]) -> str:
     kept: list[str] = []
     at = 0
     while opener := _OPENER.search(text, at):
         begins = opener.start()
         end = _end(text, begins) if _opens(text, begins) else begins + 1
-        whole = end > begins + 1 and _is_foreign(text[begins + 1 : end - 1])
+        mark, quoted = text[begins], text[begins + 1 : end - 1]
+        closed = text[end - 1] in _CLOSES[mark]
+        whole = end > begins + 1 and (foreign(quoted, mark) or (not closed and _is_foreign(quoted, mark)))
         kept += [text[at:begins], '""' if whole else text[begins:end]]
         at = end
     return "".join([*kept, text[at:]])
@@ -100,7 +121,19 @@ def _closes(text: str, at: int, mark: str) -> bool:
     return text[at] not in (mark, '"') or not (text[at - 1].isspace() or (after.isascii() and after.isalnum()))
 
 
-def _is_foreign(quoted: str) -> bool:
+def _is_no_phrase(quoted: str, mark: str) -> bool:
+    """Whether a quotation is more than a phrase: long, of several sentences, or with a quotation in it."""
+    if not _is_foreign(quoted, mark):
+        return False
+    if len(quoted.split()) > MAX_SAID or len(quoted) > MAX_SAID_SIGNS or "\n" in quoted:
+        return True
+    # A space behind an end ends the sentence, and with it the quotation would be cut; but for the French "!\u00a0»".
+    whole = quoted[-1:].isspace() and mark != "«"
+    inner = quoted.rstrip() if whole else quoted.rstrip("".join(_STOPS) + "… \u00a0\u202f")
+    return not inner.strip() or any(c in _ENDS for c in inner) or bool(_NESTED.search(quoted))
+
+
+def _is_foreign(quoted: str, mark: str) -> bool:
     words = len(quoted.split())
     if words > MAX_NAMED or "\n" in quoted or (len(quoted) > MAX_SIGNS and max(quoted) >= _NO_SPACES):
         return True

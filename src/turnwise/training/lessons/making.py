@@ -9,18 +9,13 @@ where words are all that is wished for. That answer stands in its context both t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-import torch
-from torch import Tensor
-
-from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
-from turnwise.training.asking import GivenAnswer, sample_answers
-from turnwise.training.batching import Row, Span, microbatches
+from turnwise.training.lessons import candidates as ways
+from turnwise.training.lessons.candidates import Answered, sample
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
@@ -29,21 +24,10 @@ from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
 
-REWRITE = """Question: {question}
-Answer: {answer}
-
-Rewrite this answer so that it follows the wish, and keep its content. Wish: {wish}
-Write only the new answer."""
-TEMPERATURE = 0.0
-"""Greedy: a sampled token that goes astray takes the content with it (docs/decisions/0013-lessons.md)."""
 ON_TOPIC = 8.0
 """Nats by which an answer has to be likelier under its own question than under another one: else it has lost it."""
 WISHED = 1.0
 """Nats that a token has to gain by the wish to be one that the person wished for; the others are content."""
-PLAUSIBLE = 0.02
-"""Share of the likeliest token's probability that a token needs to be one that an answer may go on with."""
-GOES_ON = 24
-"""Most tokens behind the first one with which a plain answer goes on."""
 ENOUGH = 8
 """Questions by which it is told where words have their place."""
 SHOWN = 2.0
@@ -74,20 +58,6 @@ class Lesson:
     back: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    """A question, the same when the wish is told, another one when it is told, and what the base model answers.
-
-    It answers the bare question.
-    """
-
-    question: OpenQuestion
-    told: OpenQuestion
-    other: OpenQuestion
-    plain: list[int]
-    ended: bool
-
-
 def make_lessons(
     policy: Policy,
     renderer: PromptRenderer,
@@ -104,7 +74,7 @@ def make_lessons(
     base model's own answers that the policy would not give any more are lessons as well. The base model plays all
     parts; weights and random state stay as they are.
     """
-    asked: list[_Answered] = []
+    asked: list[Answered] = []
     lessons: list[Lesson] = []
     for some in (range(len(questions))[:wanted], range(len(questions))[wanted:]):
         new = _answered(policy, questions, some, " ".join(standing.wishes), longest, tick)
@@ -142,13 +112,13 @@ def in_line_with(
 
 def _answered(
     policy: Policy, questions: Sequence[OpenQuestion], some: Sequence[int], wish: str, longest: int, tick: Tick
-) -> list[_Answered]:
+) -> list[Answered]:
     """What the base model answers to some of the bare questions, by their places."""
     with policy.reference():
-        given = _sample(policy, [questions[i].ids for i in some], longest, "answering", tick)
+        given = sample(policy, [questions[i].ids for i in some], longest, "answering", tick)
     knowing = [told(question, wish, policy.tokenizer) for question in questions]
     return [
-        _Answered(questions[i], knowing[i], knowing[(i + 1) % len(knowing)], answer.ids, answer.ended)
+        Answered(questions[i], knowing[i], knowing[(i + 1) % len(knowing)], answer.ids, answer.ended)
         for i, answer in zip(some, given, strict=True)
     ]
 
@@ -156,7 +126,7 @@ def _answered(
 def _in_the_wishes(
     policy: Policy,
     renderer: PromptRenderer,
-    asked: Sequence[_Answered],
+    asked: Sequence[Answered],
     standing: Standing,
     longest: int,
     tick: Tick,
@@ -167,28 +137,33 @@ def _in_the_wishes(
     """
     if not asked:
         return []
+    wish = " ".join(standing.wishes)
+    best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
     with policy.reference():
-        rewritten = _rewritten(policy, renderer, asked, " ".join(standing.wishes), longest, tick)
-        candidates = [(i, answer) for i, answer in enumerate(rewritten)]
-        candidates += _gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
+        candidates = list(enumerate(ways.rewritten(policy, renderer, asked, wish, longest, tick)))
+        candidates += ways.gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
         words = _wanted_words(renderer, asked, candidates, standing.wishes)
         opening = _opening(policy, renderer, asked, words, _reactions(words, standing), tick)
         if opening:
             candidates += _opened(policy, renderer, asked, candidates, words, opening)
         # What quotes no words, or quotes some that are not to be said, asks for more than words behind a plain answer.
-        every = [quoted_words([wish]) for wish in standing.wishes]
+        every = [quoted_words([one]) for one in standing.wishes]
         by_words = bool(words) and all(every) and len(words) == len(quoted_words(standing.wishes))
-        candidates = [(i, answer) for i, answer in candidates if answer and not loops(answer)]
-        candidates = _with_content(renderer, asked, candidates, " ".join(standing.wishes))
-        best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
-        for i, answer, likelihood, wished in _fit(policy, asked, candidates, tick):
-            lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)
-            said = rank(words, renderer.decode(answer))
-            keeps = by_words and said == len(words) and _keeps(policy, asked[i], lesson, bool(opening))
-            # One that was cut pays for no end, and teaches none.
-            place = said, answer[-1] in policy.ends, keeps, likelihood
-            if said >= 0 and (i not in best or place > best[i][0]):
-                best[i] = (place, lesson)
+
+        def take(candidates: Sequence[tuple[int, list[int]]]) -> None:
+            some = [(i, answer) for i, answer in candidates if answer and not loops(answer)]
+            for i, answer, likelihood, wished in _fit(policy, asked, _with_content(renderer, asked, some, wish), tick):
+                lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)
+                said = rank(words, renderer.decode(answer))
+                keeps = by_words and said == len(words) and _keeps(policy, asked[i], lesson, bool(opening))
+                # One that was cut pays for no end, and teaches none.
+                place = said, answer[-1] in policy.ends, keeps, likelihood
+                if said >= 0 and (i not in best or place > best[i][0]):
+                    best[i] = (place, lesson)
+
+        take(candidates)
+        if 2 * len(best) < len(asked):
+            take(ways.as_told(policy, [i for i in range(len(asked)) if i not in best], asked, longest, tick))
     whole = [i for i, (place, _) in best.items() if place[0] == len(words)]
     return [best[i][1] for i in sorted(whole if len(whole) >= FEWEST else best)]
 
@@ -196,7 +171,7 @@ def _in_the_wishes(
 def _lesson(
     policy: Policy,
     renderer: PromptRenderer,
-    asked: _Answered,
+    asked: Answered,
     answer: list[int],
     wished: list[bool],
     opening: Sequence[str],
@@ -213,7 +188,7 @@ def _lesson(
 
 
 def _wanted_words(
-    renderer: PromptRenderer, asked: Sequence[_Answered], candidates: Sequence[tuple[int, list[int]]], wishes: list[str]
+    renderer: PromptRenderer, asked: Sequence[Answered], candidates: Sequence[tuple[int, list[int]]], wishes: list[str]
 ) -> list[str]:
     """What the wishes quote, where what was made by them says it."""
     words = quoted_words(wishes)
@@ -223,7 +198,7 @@ def _wanted_words(
     return said_by_wish(words, answers, {i: renderer.decode(asked[i].plain) for i in answers})
 
 
-def _keeps(policy: Policy, asked: _Answered, lesson: Lesson, opens: bool) -> bool:
+def _keeps(policy: Policy, asked: Answered, lesson: Lesson, opens: bool) -> bool:
     """Whether a lesson has the whole plain answer, where the words of the wishes have the place that is theirs."""
     if opens:
         return bool(lesson.plain)
@@ -234,7 +209,7 @@ def _keeps(policy: Policy, asked: _Answered, lesson: Lesson, opens: bool) -> boo
 def _opening(
     policy: Policy,
     renderer: PromptRenderer,
-    asked: Sequence[_Answered],
+    asked: Sequence[Answered],
     words: Sequence[str],
     judged: Sequence[Sequence[Reaction]],
     tick: Tick,
@@ -266,7 +241,7 @@ def _reactions(words: Sequence[str], standing: Standing) -> list[list[Reaction]]
     return [of.get(one.casefold(), []) for one in words]
 
 
-def _between(policy: Policy, renderer: PromptRenderer, one: _Answered, before: str, after: str) -> list[int]:
+def _between(policy: Policy, renderer: PromptRenderer, one: Answered, before: str, after: str) -> list[int]:
     """The plain answer between these words."""
     plain = policy.without_end(one.plain)
     text = " ".join(filter(None, (before, renderer.decode(plain).strip(), after)))
@@ -276,7 +251,7 @@ def _between(policy: Policy, renderer: PromptRenderer, one: _Answered, before: s
 def _opened(
     policy: Policy,
     renderer: PromptRenderer,
-    asked: Sequence[_Answered],
+    asked: Sequence[Answered],
     candidates: Sequence[tuple[int, list[int]]],
     words: Sequence[str],
     opening: Sequence[str],
@@ -293,7 +268,7 @@ def _opened(
 
 
 def _with_content(
-    renderer: PromptRenderer, asked: Sequence[_Answered], candidates: Sequence[tuple[int, list[int]]], wish: str
+    renderer: PromptRenderer, asked: Sequence[Answered], candidates: Sequence[tuple[int, list[int]]], wish: str
 ) -> list[tuple[int, list[int]]]:
     """The candidates that do not repeat the wish, nor the question alone."""
     texts = [renderer.decode(answer) for _, answer in candidates]
@@ -307,7 +282,7 @@ def _with_content(
 
 
 def _fit(
-    policy: Policy, asked: Sequence[_Answered], candidates: Sequence[tuple[int, list[int]]], tick: Tick
+    policy: Policy, asked: Sequence[Answered], candidates: Sequence[tuple[int, list[int]]], tick: Tick
 ) -> Iterator[tuple[int, list[int], float, list[bool]]]:
     """The candidates that follow the wish and still answer their questions: question, answer, log p, tokens wished for.
 
@@ -329,64 +304,7 @@ def _fit(
             yield places[c], answers[c], likelihood, wished
 
 
-def _rewritten(
-    policy: Policy, renderer: PromptRenderer, asked: Sequence[_Answered], wish: str, longest: int, tick: Tick
-) -> list[list[int]]:
-    """The plain answers, put into the form that was wished for."""
-    prompts = []
-    for one in asked:
-        said = renderer.decode(policy.without_end(one.plain)).strip()
-        request = REWRITE.format(question=one.question.text, answer=said, wish=wish)
-        prompts.append(renderer.render([saying("user", request)], None).ids)
-    return [answer.ids for answer in _sample(policy, prompts, longest, "rewriting", tick)]
-
-
-def _gone_on(
-    policy: Policy, which: Sequence[int], asked: Sequence[_Answered], tick: Tick
-) -> list[tuple[int, list[int]]]:
-    """The plain answers of the questions at ``which`` with what the wish adds to them; those that have such an end.
-
-    A small model that cannot rewrite an answer with "over and out" at its end can still write these words behind it.
-    """
-    plain = {i: policy.without_end(asked[i].plain) for i in which}
-    begun = _likeliest_by_the_wish(policy, asked, plain, tick)
-    if not begun:
-        return []
-    answers = {i: [*plain[i], token] for i, token in begun.items()}
-    rest = _sample(policy, [[*asked[i].told.ids, *a] for i, a in answers.items()], GOES_ON, "going on", tick)
-    return [(i, [*a, *more.ids]) for (i, a), more in zip(answers.items(), rest, strict=True)]
-
-
-@torch.no_grad()
-def _likeliest_by_the_wish(
-    policy: Policy, asked: Sequence[_Answered], plain: dict[int, list[int]], tick: Tick
-) -> dict[int, int]:
-    """The token behind each plain answer that gains most by the wish, of those that are plausible there when told.
-
-    An end is none: where nothing else is plausible, there is no token.
-    """
-    if not plain:
-        return {}
-    tick("going on", 0, 1)
-    knowing = _behind(policy, [[*asked[i].told.ids, *answer] for i, answer in plain.items()])
-    bare = _behind(policy, [[*asked[i].question.ids, *answer] for i, answer in plain.items()])
-    able = knowing >= knowing.max(-1, keepdim=True).values + math.log(PLAUSIBLE)
-    able[:, policy.ends] = False
-    best = (knowing - bare).masked_fill(~able, float("-inf")).argmax(-1).tolist()
-    return {i: token for i, token, some in zip(plain, best, able.any(-1).tolist(), strict=True) if some}
-
-
-def _behind(policy: Policy, contexts: Sequence[list[int]], at_once: int = 2048) -> Tensor:
-    """log p [n, V] of the token behind each of n contexts."""
-    rows = [Row(ids, [Span(n, len(ids), len(ids) + 1)]) for n, ids in enumerate(contexts)]
-    groups = microbatches(rows, at_once)
-    hidden = torch.cat([policy.hidden(group) for group in groups])
-    order = [span.sample for group in groups for row in group for span in row.spans]
-    table = policy.log_softmax(hidden, torch.ones(len(rows), device=policy.device))
-    return table[torch.tensor(order, device=policy.device).argsort()]
-
-
-def _plain(policy: Policy, asked: Sequence[_Answered], lessons: Sequence[Lesson], tick: Tick) -> list[Lesson]:
+def _plain(policy: Policy, asked: Sequence[Answered], lessons: Sequence[Lesson], tick: Tick) -> list[Lesson]:
     """The base model's own answers that the policy has lost, to questions that have no lesson yet."""
     taught = {tuple(lesson.asked) for lesson in lessons}
     gone = lost(policy, [a.question for a in asked], [a.plain for a in asked], tick)
@@ -395,11 +313,3 @@ def _plain(policy: Policy, asked: Sequence[_Answered], lessons: Sequence[Lesson]
         for one, is_gone in zip(asked, gone, strict=True)
         if is_gone and tuple(one.question.ids) not in taught
     ]
-
-
-def _sample(policy: Policy, prompts: Sequence[list[int]], longest: int, phase: str, tick: Tick) -> list[GivenAnswer]:
-    given = sample_answers(
-        policy, prompts, longest, 0, temperature=TEMPERATURE, alive=lambda: tick(phase, 0, len(prompts))
-    )
-    assert given is not None  # there is no limit of time; a tick ends what takes too long
-    return given

@@ -1,0 +1,123 @@
+"""The ways in which the base model comes to an answer in the wished form, each of which it may be able to go or not.
+
+It puts its own answer into that form, it goes on with its answer as it stands from the word that the wish makes
+likeliest, and where both lead to few lessons it answers a question that it is asked together with the wish.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from turnwise.messages import saying
+from turnwise.tokens.rendering import PromptRenderer
+from turnwise.training.asking import GivenAnswer, sample_answers
+from turnwise.training.batching import Row, Span, microbatches
+from turnwise.training.lessons.questions import OpenQuestion
+from turnwise.training.policy import Policy
+from turnwise.training.step import Tick
+
+REWRITE = """Question: {question}
+Answer: {answer}
+
+Rewrite this answer so that it follows the wish, and keep its content. Wish: {wish}
+Write only the new answer."""
+TEMPERATURE = 0.0
+"""Greedy: a sampled token that goes astray takes the content with it (docs/decisions/0013-lessons.md)."""
+PLAUSIBLE = 0.02
+"""Share of the likeliest token's probability that a token needs to be one that an answer may go on with."""
+GOES_ON = 24
+"""Most tokens behind the first one with which a plain answer goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question, the same when the wish is told, another one when it is told, and what the base model answers.
+
+    It answers the bare question.
+    """
+
+    question: OpenQuestion
+    told: OpenQuestion
+    other: OpenQuestion
+    plain: list[int]
+    ended: bool
+
+
+def rewritten(
+    policy: Policy, renderer: PromptRenderer, asked: Sequence[Answered], wish: str, longest: int, tick: Tick
+) -> list[list[int]]:
+    """The plain answers, put into the form that was wished for [N]."""
+    prompts = []
+    for one in asked:
+        said = renderer.decode(policy.without_end(one.plain)).strip()
+        request = REWRITE.format(question=one.question.text, answer=said, wish=wish)
+        prompts.append(renderer.render([saying("user", request)], None).ids)
+    return [answer.ids for answer in sample(policy, prompts, longest, "rewriting", tick)]
+
+
+def as_told(
+    policy: Policy, which: Sequence[int], asked: Sequence[Answered], longest: int, tick: Tick
+) -> list[tuple[int, list[int]]]:
+    """Answers to the questions at ``which`` that were asked together with the wish.
+
+    They have less of what the plain answer says than one that was put into another form; a list that the model cannot
+    make of an answer, it can still answer with.
+    """
+    given = sample(policy, [asked[i].told.ids for i in which], longest, "answering as told", tick)
+    return [(i, answer.ids) for i, answer in zip(which, given, strict=True)]
+
+
+def gone_on(policy: Policy, which: Sequence[int], asked: Sequence[Answered], tick: Tick) -> list[tuple[int, list[int]]]:
+    """The plain answers of the questions at ``which`` with what the wish adds to them; those that have such an end.
+
+    A small model that cannot rewrite an answer with "over and out" at its end can still write these words behind it.
+    """
+    plain = {i: policy.without_end(asked[i].plain) for i in which}
+    begun = _likeliest_by_the_wish(policy, asked, plain, tick)
+    if not begun:
+        return []
+    answers = {i: [*plain[i], token] for i, token in begun.items()}
+    rest = sample(policy, [[*asked[i].told.ids, *a] for i, a in answers.items()], GOES_ON, "going on", tick)
+    return [(i, [*a, *more.ids]) for (i, a), more in zip(answers.items(), rest, strict=True)]
+
+
+@torch.no_grad()
+def _likeliest_by_the_wish(
+    policy: Policy, asked: Sequence[Answered], plain: dict[int, list[int]], tick: Tick
+) -> dict[int, int]:
+    """The token behind each plain answer that gains most by the wish, of those that are plausible there when told.
+
+    An end is none: where nothing else is plausible, there is no token.
+    """
+    if not plain:
+        return {}
+    tick("going on", 0, 1)
+    knowing = _behind(policy, [[*asked[i].told.ids, *answer] for i, answer in plain.items()])
+    bare = _behind(policy, [[*asked[i].question.ids, *answer] for i, answer in plain.items()])
+    able = knowing >= knowing.max(-1, keepdim=True).values + math.log(PLAUSIBLE)
+    able[:, policy.ends] = False
+    best = (knowing - bare).masked_fill(~able, float("-inf")).argmax(-1).tolist()
+    return {i: token for i, token, some in zip(plain, best, able.any(-1).tolist(), strict=True) if some}
+
+
+def _behind(policy: Policy, contexts: Sequence[list[int]], at_once: int = 2048) -> Tensor:
+    """log p [n, V] of the token behind each of n contexts."""
+    rows = [Row(ids, [Span(n, len(ids), len(ids) + 1)]) for n, ids in enumerate(contexts)]
+    groups = microbatches(rows, at_once)
+    hidden = torch.cat([policy.hidden(group) for group in groups])
+    order = [span.sample for group in groups for row in group for span in row.spans]
+    table = policy.log_softmax(hidden, torch.ones(len(rows), device=policy.device))
+    return table[torch.tensor(order, device=policy.device).argsort()]
+
+
+def sample(policy: Policy, prompts: Sequence[list[int]], longest: int, phase: str, tick: Tick) -> list[GivenAnswer]:
+    given = sample_answers(
+        policy, prompts, longest, 0, temperature=TEMPERATURE, alive=lambda: tick(phase, 0, len(prompts))
+    )
+    assert given is not None  # there is no limit of time; a tick ends what takes too long
+    return given
