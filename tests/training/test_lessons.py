@@ -22,13 +22,14 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.backends.local import LocalBackend
-from turnwise.training.lessons import keeping, making
+from turnwise.training.lessons import candidates, keeping, making
 from turnwise.training.lessons.cancelling import cancels
+from turnwise.training.lessons.candidates import PLAUSIBLE
 from turnwise.training.lessons.comparing import FOLLOWS, followed, follows, gains, loops, token_likelihoods
 from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.lasting import lasts
 from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_base
-from turnwise.training.lessons.making import PLAUSIBLE, Lesson, make_lessons
+from turnwise.training.lessons.making import Lesson, make_lessons
 from turnwise.training.lessons.questions import (
     LONGEST_QUESTION,
     OpenQuestion,
@@ -469,13 +470,14 @@ PLAIN = {
 
 
 def making_of(small: Asked, monkeypatch: pytest.MonkeyPatch, **answers: dict[str, str]) -> ScriptedSampler:
-    """A script in the sampler's place; nothing is gone on with where it has no such phase."""
+    """A script in the sampler's place; nothing is gone on with, nor answered as told, where it has no such phase."""
     script = ScriptedSampler(
         *small, {"answering": PLAIN} | {name.replace("_", " "): given for name, given in answers.items()}
     )
-    monkeypatch.setattr(making, "_sample", script)
-    if "going on" not in script.answers:
-        monkeypatch.setattr(making, "_gone_on", lambda *_: [])
+    monkeypatch.setattr(candidates, "sample", script)
+    for phase, way in (("going on", "gone_on"), ("answering as told", "as_told")):
+        if phase not in script.answers:
+            monkeypatch.setattr(candidates, way, lambda *_: [])
     return script
 
 
@@ -503,6 +505,29 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_or_loop_are_no_lesson
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("able", [False, True])
+def test_questions_are_asked_with_the_wish_where_fewer_than_half_have_a_lesson(
+    small: Asked, monkeypatch: pytest.MonkeyPatch, able: bool
+) -> None:
+    """What the model cannot make of an answer, it may be able to answer with."""
+    cheers = {name: f"{said} Cheers!" for name, said in PLAIN.items()}
+    rewritten = PLAIN | ({"Japan": cheers["Japan"], "Hamlet": cheers["Hamlet"]} if able else {"Japan": cheers["Japan"]})
+    as_told = {"Hamlet": "William Shakespeare wrote it. Cheers!", "egg": "Here is my answer. Cheers!"}
+    script = making_of(small, monkeypatch, rewriting=rewritten, answering_as_told=as_told)
+    found = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, Standing([CHEERS]), 32, no_tick)
+    told_so = script.prompts("answering as told")
+    if able:
+        assert not told_so
+        assert [said_in(small, lesson) for lesson in found] == [cheers["Japan"], cheers["Hamlet"]]
+    else:
+        assert ["Hamlet" in told_so[0], "egg" in told_so[1]] == [True, True], "those that have no lesson"
+        assert all(CHEERS in prompt for prompt in told_so) and len(told_so) == 2
+        assert [said_in(small, lesson) for lesson in found] == [cheers["Japan"], as_told["Hamlet"]], (
+            "one has no content"
+        )
+
+
+@pytest.mark.slow
 def test_what_the_wish_put_into_an_answer_is_wished_and_its_end_and_nothing_else(
     small: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -520,15 +545,15 @@ def test_a_plain_answer_goes_on_with_what_the_wish_makes_likeliest(
 ) -> None:
     """The words come from the real model, that cannot rewrite (here: gives its plain answer again)."""
     script = ScriptedSampler(*small, {"answering": PLAIN, "rewriting": PLAIN})
-    real = making._sample
+    real = candidates.sample
 
     def some_scripted(policy: Policy, prompts: Any, longest: int, phase: str, tick: Any) -> object:
         if phase == "going on":
-            assert longest == making.GOES_ON
+            assert longest == candidates.GOES_ON
             return real(policy, prompts, longest, phase, tick)
         return script(policy, prompts, longest, phase, tick)
 
-    monkeypatch.setattr(making, "_sample", some_scripted)
+    monkeypatch.setattr(candidates, "sample", some_scripted)
     wish = Standing(['please close with "Over and out"'])
     (lesson, *_) = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, wish, 32, no_tick)
     assert said_in(small, lesson) == PLAIN["Japan"] + " Over and out."
@@ -574,7 +599,7 @@ def test_where_words_are_wished_for_an_answer_that_keeps_the_plain_one_is_the_le
     making_of(small, monkeypatch, rewriting={"Japan": rewritten, "egg": PLAIN["egg"]})
     answers = {text: [*renderer.encode(text), policy.ends[0]] for text in (rewritten, kept)}
     gone_on = [(0, answers[kept])] if kept.startswith(PLAIN["Japan"]) else []
-    monkeypatch.setattr(making, "_gone_on", lambda *_: gone_on)
+    monkeypatch.setattr(candidates, "gone_on", lambda *_: gone_on)
     questions = asked_of(small, JAPAN, EGG)
     (lesson, *_) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
     assert said_in(small, lesson) == kept
@@ -609,7 +634,7 @@ def test_the_word_gone_on_with_is_plausible_when_told_and_no_end(small: Asked) -
     asked = making._answered(policy, asked_of(small, JAPAN, HAMLET, EGG), range(3), CHEERS, 24, no_tick)
     plain = {i: policy.without_end(one.plain) for i, one in enumerate(asked)}
     with policy.reference():
-        found = making._likeliest_by_the_wish(policy, asked, plain, no_tick)
+        found = candidates._likeliest_by_the_wish(policy, asked, plain, no_tick)
     assert found
     unbounded = []
     for i, one in enumerate(asked):
@@ -648,7 +673,7 @@ def test_of_two_candidates_the_likelier_one_to_who_knows_the_wish_is_the_lesson(
     monkeypatch.setattr(making, "_opened", lambda *_: [])
     for rewritten, gone_on in (("before", "behind"), ("behind", "before")):
         making_of(small, monkeypatch, rewriting={"Japan": texts[rewritten], "egg": PLAIN["egg"]})
-        monkeypatch.setattr(making, "_gone_on", lambda *_, gone_on=gone_on: [(0, tokens[gone_on])])
+        monkeypatch.setattr(candidates, "gone_on", lambda *_, gone_on=gone_on: [(0, tokens[gone_on])])
         (lesson,) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
         assert said_in(small, lesson) == texts[likelier]
     assert likelier == chosen
@@ -668,7 +693,7 @@ def test_of_two_candidates_one_that_was_cut_is_no_lesson_though_it_is_likelier(
         said = token_likelihoods(policy, knowing, [cut, [*cut, policy.ends[0]]], no_tick)
     assert said[0].sum() > said[1].sum(), "it pays for no end"
     making_of(small, monkeypatch, rewriting={"Japan": whole, "egg": PLAIN["egg"]})
-    monkeypatch.setattr(making, "_gone_on", lambda *_: [(0, cut)])
+    monkeypatch.setattr(candidates, "gone_on", lambda *_: [(0, cut)])
     (lesson,) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
     assert lesson.answer[-1] in policy.ends
 

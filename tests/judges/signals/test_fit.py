@@ -18,6 +18,7 @@ import pytest
 from tests.judges.signals.small_model import WIDTH, Pooling, small_model, states
 from tests.support.servers import running
 from turnwise.config import Config
+from turnwise.judges.cases import Case
 from turnwise.judges.signals import fit as program
 from turnwise.judges.signals import head as heads
 from turnwise.judges.signals.fit import (
@@ -26,16 +27,18 @@ from turnwise.judges.signals.fit import (
     _without_places,
     features,
     labelled,
-    phrases,
+    quoting,
     rows_digest,
     tables,
     weights_digest,
 )
+from turnwise.judges.signals.fitting import Rows
 from turnwise.judges.signals.head import NO_OPINION, Head, tokenizer_digest
 from turnwise.judges.signals.prompt import Question
-from turnwise.judges.signals.reading import Reading
+from turnwise.judges.signals.reading import Reading, read_parts
 from turnwise.judges.signals.states import ReplyJudge, StatesUnavailable
 from turnwise.judges.signals.verdict import MIN_OWN
+from turnwise.messages import saying
 
 WORDS = {
     1: ["perfect", "lovely", "great", "brilliant", "superb", "thanks", "neat", "wonderful"],
@@ -164,7 +167,7 @@ def test_the_head_over_words_judges_as_its_rows_say_and_tells_what_it_was_made_o
 ) -> None:
     out = tmp_path / "new" / "heads"
     printed = made("--words", more, "--out", out)
-    assert printed.startswith("26 replies, and 10 that quote a phrase\ncross-validated: {'100%': ")
+    assert printed.startswith("26 replies\ncross-validated: {'100%': ")
     assert "phrases, cross-validated: {'rows': 10, " in printed
     assert f"written: {out / 'words.npz'}" in printed
     head = Head.read(out / "words.npz")
@@ -195,10 +198,21 @@ def test_what_a_person_wants_said_is_told_from_orders_that_they_quote(made: Call
     assert head.opinion_of_words(('blorp fnord "" qwertz',)).own == [0.0], "words that it does not know"
 
 
-def test_replies_that_quote_no_phrase_teach_nothing_of_phrases(data: Path) -> None:
-    more = [row(1, True, "short", 'say "Bye" please'), row(0, False, "long", f'it says "{"word " * 9}"')]
-    (data / "phrases.tsv").write_text("\n".join([*(row(*one) for one in QUOTED), *more]), encoding="utf-8")
-    assert len(phrases()[0]) == len(QUOTED)
+def test_of_replies_that_quote_a_phrase_the_sentences_that_do_so_are_learned_from() -> None:
+    """Of rows that are labelled as a whole those of one sentence alone."""
+    said = [
+        'Thanks. Say "so long my friend!" now.',
+        'say "so long my friend!" now',
+        'say "Bye"',
+        'Ok. Say "it is so hot!" now.',
+    ]
+    readings = [read_parts([], saying("assistant", "a"), [saying("user", one)]) for one in said]
+    cases = [Case(str(n), "", [], saying("assistant", "a"), [], -1, True, "") for n in range(4)]
+    each = [np.array([[n, i] for i in range(len(r.sentences))], np.float32) for n, r in enumerate(readings)]
+    rows = Rows(cases, readings, np.arange(4), np.zeros((4, 1), np.float32), each)
+    found = quoting(rows, 3)
+    assert [case.id for case in found.cases] == ["1", "3"]
+    assert [x.tolist() for x in found.each] == [[[1, 0]], [[3, 1]]]
 
 
 def test_what_is_written_is_calibrated_and_so_are_its_figures(
@@ -247,7 +261,7 @@ def test_the_head_of_a_model_judges_by_that_models_states(
     data: Path,
 ) -> None:
     printed = made("--model", model, more, "--out", tmp_path)
-    assert printed.startswith("25 replies, and 10 that quote a phrase\n0 of 35 rows\ncross-validated: ")
+    assert printed.startswith("25 replies\n0 of 35 rows\ncross-validated: ")
     head = Head.read(tmp_path / "tiny.npz")
     assert head.layers == [16, 20], "of 30: about 0.53 and 0.67"
     assert head.tokenizer == tokenizer_digest(model / "tokenizer.json")

@@ -125,8 +125,9 @@ def test_a_phrase_that_the_person_wants_said_is_in_the_hint_and_the_sentence_of_
     assert weigh(QUOTING, said).hint == hint
 
 
-def test_a_phrase_makes_no_hint_of_a_sentence_that_is_none() -> None:
-    assert weigh(QUOTING, Opinion((0.9, 0.1, 0.0), [0.5, 0.5], [1.0, 1.0])).hint is None
+def test_who_wants_a_phrase_to_be_said_says_how_to_answer() -> None:
+    said = Opinion((0.9, 0.1, 0.0), [0.1, 0.1], [0.5, 1.0])
+    assert weigh(QUOTING, said).hint == 'Close with "Over to you, folks!" please.'
 
 
 def test_a_sentence_with_a_longer_quotation_beside_the_phrase_gives_no_hint() -> None:

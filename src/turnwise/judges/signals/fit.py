@@ -20,7 +20,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ DATA = Path(__file__).with_name("data")
 SET_ASIDE = DATA / "set-aside.txt"
 ONLY_WORDS = "denied.tsv"
 PHRASES = "phrases.tsv"
-"""Replies that quote a phrase: whether the person wants it to be said, or left out; whether they say how to answer."""
+"""Replies that quote a phrase, which nothing but the head that tells whose it is learns from."""
 TRIES = 10
 PROBE = "The task was: add 3 and 4. The assistant answered: 7. The person then said: thanks, but shorter next time."
 
@@ -73,12 +73,14 @@ def labelled(files: Sequence[Path], words: bool) -> tuple[list[Case], list[Readi
     return [cases[i] for i in kept], [readings[i] for i in kept]
 
 
-def phrases() -> tuple[list[Case], list[Reading]]:
-    """Our replies that quote a phrase which no verdict may rest on, and their readings."""
-    cases = read_table(DATA / PHRASES)
-    readings = [read_parts(case.messages, case.answer, case.next_state) for case in cases]
-    kept = [i for i, reading in enumerate(readings) if _quoting(reading)]
-    return [cases[i] for i in kept], [readings[i] for i in kept]
+def quoting(rows: Rows, alone: int) -> Rows:
+    """Of the replies that quote a phrase the sentences that do so.
+
+    Of the first ``alone`` rows nobody wrote down which sentence is directive: those of one sentence are taken.
+    """
+    found = [_quoting(reading) for reading in rows.readings]
+    some = rows.only([i for i, x in enumerate(found) if x and (i >= alone or len(rows.readings[i].sentences) == 1)])
+    return replace(some, each=[of_row[_quoting(r)] for of_row, r in zip(some.each, some.readings, strict=True)])
 
 
 def _quoting(reading: Reading) -> list[int]:
@@ -193,33 +195,31 @@ def main() -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     cases, readings = labelled(arguments.files, arguments.words)
-    phrase_cases, phrase_readings = phrases()
-    print(f"{len(cases)} replies, and {len(phrase_cases)} that quote a phrase")
-    kind = "words" if arguments.words else "states"
-    source, pairs = _features(arguments, [*readings, *phrase_readings])
-    whole, each = np.stack([w for w, _ in pairs]), [e for _, e in pairs]
     n = len(cases)
-    rows = Rows(cases, readings, grouped(readings), whole[:n], each[:n])
-    groups = grouped(phrase_readings)
-    phrase_rows = Rows(phrase_cases, phrase_readings, groups, whole[n:], each[n:])
+    print(f"{n} replies")
+    kind = "words" if arguments.words else "states"
+    cases += read_table(DATA / PHRASES)
+    readings += [read_parts(case.messages, case.answer, case.next_state) for case in cases[n:]]
+    source, pairs = _features(arguments, readings)
+    every = Rows(cases, readings, grouped(readings), np.stack([w for w, _ in pairs]), [e for _, e in pairs])
+    rows = every.only(range(n))
     aside = set(SET_ASIDE.read_text(encoding="utf-8").split())
     seen = rows.only([i for i in range(n) if not arguments.aside or cases[i].id not in aside])
-    scores, odds = cross_validated(seen, kind, phrase_rows)
+    scores, odds = cross_validated(seen, kind)
     t, (a, b) = temperature(scores, seen.labels), slope(odds, seen.directive)
     found = figures(scores / t, [x * a + b for x in odds], seen)
     print("cross-validated:", found)
-    fitted = calibrated(fit(seen, kind, phrase_rows), t, a, b)
+    fitted = calibrated(fit(seen, kind), t, a, b)
     if arguments.aside:
-        unseen = rows.only([i for i, case in enumerate(cases) if case.id in aside])
+        unseen = rows.only([i for i, case in enumerate(rows.cases) if case.id in aside])
         print(f"{len(unseen.cases)} rows set aside:", figures(fitted.scores(unseen), fitted.directives(unseen), unseen))
         return
-    quoting = [of_row[_quoting(r)] for of_row, r in zip(each[n:], phrase_readings, strict=True)]
-    *own, found["phrases"] = fit_own(Rows(phrase_cases, phrase_readings, groups, whole[n:], quoting), kind)
+    own, own_bias, found["phrases"] = fit_own(quoting(every, n), kind)
     print("phrases, cross-validated:", found["phrases"])
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / f"{source.name}.npz"
     files = [*tables(arguments.words), DATA / PHRASES, *arguments.files]
-    write(path, fitted, (own[0], own[1]), source, about_of(source, files, n, found))
+    write(path, fitted, (own, own_bias), source, about_of(source, files, n, found))
     Head.read(path)
     print(f"written: {path}")
 

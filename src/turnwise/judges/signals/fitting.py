@@ -101,41 +101,37 @@ class Fitted:
         return odds
 
 
-def fit(rows: Rows, kind: str, quoting: Rows | None = None) -> Fitted:
-    """The two heads, not yet calibrated. ``quoting``: replies that quote a phrase, of which no score is known."""
+def fit(rows: Rows, kind: str) -> Fitted:
+    """The two heads, not yet calibrated."""
     strength = STRENGTH[kind]
     score, score_bias = _regress(rows.whole, rows.labels, None, strength[0], kind)
-    every = [rows] if quoting is None else [rows, quoting]
-    each, directive = [x for some in every for x in some.each], np.concatenate([some.directive for some in every])
-    sentences = np.concatenate(each)
-    row_of = np.repeat(np.arange(len(each)), [len(x) for x in each])
-    wanted = directive[row_of]
+    sentences = np.concatenate(rows.each)
+    row_of = np.repeat(np.arange(len(rows.each)), [len(x) for x in rows.each])
+    wanted = rows.directive[row_of]
     # At least one sentence of a directive reply is directive, and which one nobody wrote down: the likeliest so far.
     weights = 1.0 / np.bincount(row_of)[row_of] ** wanted
     w, b = _regress(sentences, wanted, weights, strength[1], kind)
     for _ in range(TURNS):
         odds = sentences @ w[0] + b[0]
-        for row in np.flatnonzero(directive):
+        for row in np.flatnonzero(rows.directive):
             mine = np.flatnonzero(row_of == row)
             weights[mine] = np.where(odds[mine] >= min(odds[mine].max(), 0.0), 1.0, 0.0)
         w, b = _regress(sentences, wanted, weights, strength[1], kind)
     known = None
     if kind == "words":
-        known = np.unique(
-            np.concatenate([word_numbers(" ".join(r.sentences)) for some in every for r in some.readings])
-        )
+        known = np.unique(np.concatenate([word_numbers(" ".join(r.sentences)) for r in rows.readings]))
     return Fitted(score, score_bias, w[0], float(b[0]), known)
 
 
 def fit_own(rows: Rows, kind: str) -> tuple[Vector, float, dict[str, Any]]:
     """The head that tells what a person wants to be said from orders of others that they quote, and its figures.
 
-    ``rows``: of each reply the sentences that quote; ``labels`` says whether the quoted words are the person's wish.
+    ``rows``: of each reply the sentences that quote; ``directive`` says that the person wants the words said, or not.
     Its log-odds are shifted so that MISTAKEN of the others reach 0, by heads that saw nothing of their group.
     """
     from sklearn.model_selection import GroupKFold  # pyright: ignore[reportMissingImports]
 
-    x, y = np.stack([each[0] for each in rows.each]), rows.labels
+    x, y = np.stack([each[0] for each in rows.each]), rows.directive
     odds = np.zeros(len(y), np.float32)
     for seen, unseen in GroupKFold(FOLDS, shuffle=True, random_state=0).split(x, groups=rows.groups):
         w, b = _regress(x[seen], y[seen], None, STRENGTH[kind][1], kind)
@@ -164,17 +160,14 @@ def _regress(x: Vector, y: NDArray[np.int64], weights: Any, strength: float, kin
     return w.astype(np.float32), (model.intercept_ - w @ mean).astype(np.float32)
 
 
-def cross_validated(rows: Rows, kind: str, quoting: Rows | None = None) -> tuple[Vector, list[Vector]]:
-    """Log-odds of each row's scores [N, 3] and of its sentences, by heads that saw nothing of its group.
-
-    Those that quote a phrase are learned from in each of them.
-    """
+def cross_validated(rows: Rows, kind: str) -> tuple[Vector, list[Vector]]:
+    """Log-odds of each row's scores [N, 3] and of its sentences, by heads that saw nothing of its group."""
     from sklearn.model_selection import GroupKFold  # pyright: ignore[reportMissingImports]
 
     scores = np.zeros((len(rows.cases), 3), np.float32)
     directives: list[Vector] = [np.zeros(0, np.float32)] * len(rows.cases)
     for seen, unseen in GroupKFold(FOLDS, shuffle=True, random_state=0).split(rows.whole, groups=rows.groups):
-        fitted, held = fit(rows.only(seen), kind, quoting), rows.only(unseen)
+        fitted, held = fit(rows.only(seen), kind), rows.only(unseen)
         scores[unseen] = fitted.scores(held)
         for i, odds in zip(unseen, fitted.directives(held), strict=True):
             directives[i] = odds

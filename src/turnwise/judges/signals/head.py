@@ -130,8 +130,8 @@ class Head:
 
     def _opinion(self, whole: Vector, each: list[Vector]) -> Opinion:
         p = softmax(self.score @ whole + self.score_bias)
-        directive = [_chance(self.directive @ x + self.directive_bias) for x in each]
-        own = [_chance(self.own @ x + self.own_bias) for x in each]
+        directive = [_chance(float(self.directive @ x) + self.directive_bias) for x in each]
+        own = [_chance(float(self.own @ x) + self.own_bias) for x in each]
         return Opinion((float(p[0]), float(p[1]), float(p[2])), directive, own)
 
 

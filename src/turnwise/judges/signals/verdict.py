@@ -55,7 +55,8 @@ def weigh(reading: Reading, opinion: Opinion | None, min_confidence: float = MIN
         *([reading.evidence] if reading.evidence else []),
     ]
     best, confidence = _likeliest(parts) if parts else (0, NOTHING_SAID)
-    hint = hint_of(_as_said(reading, opinion), _directive(reading, opinion), MIN_DIRECTIVE) or reading.report_hint
+    as_said = _as_said(reading, opinion)
+    hint = hint_of(as_said, _directive(reading, opinion, as_said), MIN_DIRECTIVE) or reading.report_hint
     return SignalVerdict(
         score=best if confidence >= min_confidence else None,
         best=best,
@@ -66,17 +67,21 @@ def weigh(reading: Reading, opinion: Opinion | None, min_confidence: float = MIN
     )
 
 
-def _directive(reading: Reading, opinion: Opinion | None) -> list[float]:
+def _directive(reading: Reading, opinion: Opinion | None, as_said: Sequence[str]) -> list[float]:
     """The chance of each sentence to be directive. One that says outright that it is meant to last is, whatever the
-    head thinks: it becomes a skill as well, and weights that never learned it would differ from what prompts say."""
+    head thinks: it becomes a skill as well, and weights that never learned it would differ from what prompts say. So
+    is one that wants a phrase to be said, which is told by a head of its own."""
     thought = opinion.directive if opinion is not None else [0.0] * len(reading.sentences)
-    return [max(p, float(lasts)) for p, lasts in zip(thought, reading.lasting, strict=True)]
+    sure = [
+        lasts or said != plain for lasts, said, plain in zip(reading.lasting, as_said, reading.sentences, strict=True)
+    ]
+    return [max(p, float(yes)) for p, yes in zip(thought, sure, strict=True)]
 
 
 def _as_said(reading: Reading, opinion: Opinion | None) -> Sequence[str]:
     """The sentences, with the phrases that they quote where these are what the person wants to be said or left out.
 
-    Whether a sentence is a wish at all was told without them, so that no quoted word has a say in it.
+    That is told by the words around them, so that no quoted word has a say in it.
     """
     if opinion is None or not reading.quoting:
         return reading.sentences

@@ -15,7 +15,7 @@ from itertools import takewhile
 
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.lessons import candidates as ways
-from turnwise.training.lessons.candidates import Answered, sample
+from turnwise.training.lessons.candidates import Answered
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
@@ -115,7 +115,7 @@ def _answered(
 ) -> list[Answered]:
     """What the base model answers to some of the bare questions, by their places."""
     with policy.reference():
-        given = sample(policy, [questions[i].ids for i in some], longest, "answering", tick)
+        given = ways.sample(policy, [questions[i].ids for i in some], longest, "answering", tick)
     knowing = [told(question, wish, policy.tokenizer) for question in questions]
     return [
         Answered(questions[i], knowing[i], knowing[(i + 1) % len(knowing)], answer.ids, answer.ended)
