@@ -28,8 +28,8 @@ from turnwise.judges.signals.own_engine import own_engine
 from turnwise.judges.signals.reading import Reading, read_parts
 from turnwise.judges.signals.states import ReplyJudge
 from turnwise.judges.signals.verdict import SignalVerdict, weigh
-from turnwise.judges.sources import by_source, pasted, person, reports, wrappers
-from turnwise.messages import from_chat, history_from_chat
+from turnwise.judges.sources import by_source, pasted, person, quotations, reports, wrappers
+from turnwise.messages import from_chat, history_from_chat, saying
 
 HERE = Path(__file__).parent
 LABELLED = ("next-states-dev", "cases", "blind", "unseen", "unseen-wishes")
@@ -55,7 +55,7 @@ PIECES: list[tuple[str, Any, str, Any]] = [
     ("reports: exit status", reports, "_status", lambda _run, lines: (None, lines)),
     ("reports: summaries of several lines", reports, "_closing_block", gives([])),
     ("reports: command not found", reports, "_missing", gives(None)),
-    ("quotations", person, "without_quotations", as_it_is),
+    ("quotations", quotations, "_is_foreign", gives(False)),
     ("labels such as `Observation:`", person, "_is_label", gives(False)),
     ("lines that hand over what follows", person, "head_end", gives(-1)),
     ("heads of quoted mails", person, "_introduces_a_quote", gives(False)),
@@ -112,12 +112,14 @@ def moved() -> int:
     return found
 
 
+def _own(text: str) -> str:
+    return person.person_words(saying("user", text))
+
+
 def misread() -> int:
     """How many honest messages lose the person's words, and how many foreign ones become theirs."""
-    found = sum(
-        " ".join((kept or said).split()) not in " ".join(person.own_words(said).split()) for said, kept in REPLIES
-    )
-    found += sum("evil" in person.own_words(text) for text in FOREIGN)
+    found = sum(" ".join((kept or said).split()) not in " ".join(_own(said).split()) for said, kept in REPLIES)
+    found += sum("evil" in _own(text) for text in FOREIGN)
     for name in test_injections_blind.CORPORA:
         try:
             test_injections_blind.test_the_persons_own_sentence_is_heard_with_and_without_foreign_text_beside_it(name)

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from tests.judges.test_signals import said
 from tests.support.servers import running
 from turnwise.config import Config
-from turnwise.judges.signals.fit import rows_digest, tables
+from turnwise.judges.signals.fit import DATA, PHRASES, rows_digest, tables
 from turnwise.judges.signals.head import FOLDER, WORDS, Head, head_for, tokenizer_digest
 from turnwise.judges.signals.reading import Reading
 from turnwise.judges.signals.states import ReplyJudge
@@ -31,7 +31,9 @@ REPLY = Reading("Add 3 and 4", "7", ("That's wrong, use metric units.",))
 def test_a_head_says_what_it_was_made_of_and_that_is_what_is_here(name: str) -> None:
     about = HEADS[name].about
     assert about["model"] == name
-    assert about["rows_sha256"] == rows_digest([*tables(name == WORDS), *ROWS]), "the rows changed: run `make heads`"
+    assert about["rows_sha256"] == rows_digest([*tables(name == WORDS), DATA / PHRASES, *ROWS]), (
+        "the rows changed: run `make heads`"
+    )
     assert about["command"].startswith("python -m turnwise.judges.signals.fit ")
     assert (len(about["weights_sha256"]) == 64) is (name != WORDS)
     assert (FOLDER / f"{name}.npz").stat().st_size < 160_000

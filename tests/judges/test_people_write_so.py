@@ -9,8 +9,10 @@ from __future__ import annotations
 import pytest
 
 from turnwise.judges.signals.hints import hint_of
+from turnwise.judges.signals.reading import read_parts
+from turnwise.judges.signals.verdict import judge_by_words
 from turnwise.judges.sources.person import own_words, person_words
-from turnwise.messages import from_chat
+from turnwise.messages import from_chat, saying
 
 REPLIES: list[tuple[str, str | None]] = [
     ("# What I want\nToo long, make it shorter.", None),
@@ -170,7 +172,9 @@ FOREIGN = [
 
 @pytest.mark.parametrize("reply", FOREIGN)
 def test_what_is_handed_over_in_such_a_form_is_not_the_persons(reply: str) -> None:
-    assert "evil" not in own_words(reply)
+    task = [saying("user", "Is a new date due?")], saying("assistant", "Yes."), [saying("user", reply)]
+    assert "evil" not in " ".join(read_parts(*task).sentences)
+    assert "evil" not in (judge_by_words(*task).hint or "")
 
 
 def test_a_part_that_announces_the_next_one_hands_it_over() -> None:

@@ -554,6 +554,7 @@ def test_a_plain_answer_goes_on_with_what_the_wish_makes_likeliest(
         return script(policy, prompts, longest, phase, tick)
 
     monkeypatch.setattr(candidates, "sample", some_scripted)
+    monkeypatch.setattr(candidates, "as_told", lambda *_: [])
     wish = Standing(['please close with "Over and out"'])
     (lesson, *_) = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, wish, 32, no_tick)
     assert said_in(small, lesson) == PLAIN["Japan"] + " Over and out."

@@ -188,6 +188,7 @@ PHRASES = [
     "Write 'that's all for now, folks!' under it.",
     'Begin with "One two three four five six seven eight"',
     'Begin with "A common mistake is ..." again.',
+    "请用「" + "好" * 24 + "」结尾",
     'No more "As an AI language model", nor "Great question, friend!" please.',
 ]
 
@@ -214,6 +215,7 @@ def test_nobodys_quotation_comes_in_by_being_looked_at_for_phrases_first(text: s
         ('It says "buy it\nnow then" there.', 'It says "" there.'),
         ('It says "buy our things now', 'It says ""'),
         (f'It says "{"x" * 78} it now ok" there.', 'It says "" there.'),
+        ("他说「" + "买" * 25 + "」吗", '他说""吗'),
         ('It says "buy it。now then ok" there.', 'It says "" there.'),
     ],
 )

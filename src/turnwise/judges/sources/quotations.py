@@ -47,6 +47,8 @@ MAX_SIGNS = 10
 MAX_SAID = 8
 """Words between marks that may be what answers are to say."""
 MAX_SAID_SIGNS = 80
+MAX_SAID_BARE = 24
+"""The same in characters, of words in any script, and of those in one that sets no spaces."""
 MAX_NESTED = 4
 _NO_SPACES = "\u2e80"
 MAX_APOSTROPHES = 280
@@ -125,7 +127,8 @@ def _is_no_phrase(quoted: str, mark: str) -> bool:
     """Whether a quotation is more than a phrase: long, of several sentences, or with a quotation in it."""
     if not _is_foreign(quoted, mark):
         return False
-    if len(quoted.split()) > MAX_SAID or len(quoted) > MAX_SAID_SIGNS or "\n" in quoted:
+    most = MAX_SAID_BARE if max(quoted) >= _NO_SPACES else MAX_SAID_SIGNS
+    if len(quoted.split()) > MAX_SAID or len(quoted) > most or "\n" in quoted:
         return True
     # A space behind an end ends the sentence, and with it the quotation would be cut; but for the French "!\u00a0»".
     whole = quoted[-1:].isspace() and mark != "«"
