@@ -66,3 +66,9 @@ def test_a_wish_has_the_phrase_that_it_quotes_where_the_judge_took_it_for_the_pe
     state = [saying("user", 'From now on close with "Over to you, folks!"')]
     task = JudgeTask("turn-1", "t", 1, [saying("user", "Add 3 and 4")], saying("assistant", "7"), state)
     assert [wish.words for wish in look_at(task, "s", "signals", -1, hint).wishes] == wishes
+
+
+def test_what_a_task_says_beside_a_quotation_is_no_wish() -> None:
+    state = [saying("user", 'Write a function that prints "hello big wide world". Always return a list.')]
+    task = JudgeTask("turn-1", "t", 1, [saying("user", "Add 3 and 4")], saying("assistant", "7"), state)
+    assert look_at(task, "s", "signals", -1, None).wishes == ()

@@ -22,6 +22,10 @@ def test_quotes_minus_and_spaces_have_one_form() -> None:
         ('no "Cheers!"; and no "Bye!": never', ['no "Cheers!"; and no "Bye!": never']),
         ('say "Cheers!"\nand go', ['say "Cheers!"', "and go"]),  # a line ends in any case
         ("(so.) And (so!) on", ["(so.)", "And (so!) on"]),
+        ("avec « Salut ! » au début. Fini « non ! »", ["avec « Salut ! » au début.", "Fini « non ! »"]),
+        ("Il dit « Non ! » Et puis ?", ["Il dit « Non ! »", "Et puis ?"]),
+        ("as 1. 2. and so on. Yes", ["as 1. 2. and so on.", "Yes"]),
+        ("it was 5. bumped it. In 1984. 7 of 9.5. 3", ["it was 5.", "bumped it.", "In 1984.", "7 of 9.5.", "3"]),
         ("好。再见？ok！嗯", ["好。", "再见？", "ok！", "嗯"]),
         ("...", ["..."]),
         ("", []),

@@ -72,7 +72,7 @@ def look_at(task: JudgeTask, session_id: str, judge: str, score: int, hint: str 
         score=score,
         question=reading.task,
         said=said,
-        wishes=tuple(wishes_among([sentence for sentence in said if QUOTED not in sentence], hint)),
+        wishes=tuple(wish for wish in wishes_among(said, hint) if QUOTED not in wish.words),
         evidence=reading.evidence,
         tool=next((result.tool for result in sources.results if result.kind == reading.evidence), ""),
         reports=tuple(dict.fromkeys(sources.diagnostics))[:3],

@@ -33,7 +33,7 @@ _BLANK_LINES = pattern(rf"\n(?:[^\S\n]{{0,{WIDEST}}}+\n){{3,}}+", unbounded=True
 _PLANTED_END = pattern(r"\}|</?\s*next[_ ]state\s*>|\]")
 _LONG_WORD = pattern(r"[\w'-]{4,}")
 # Ends of sentences in the scripts we know; a dot inside a number, path, version or abbreviation is none.
-_SENTENCE_END = pattern(r"(?<=[.!?…])(?: ?»(?:\s+|$)|[\"')\]]*\s+)|(?<=[。！？])|\n+")
+_SENTENCE_END = pattern(r"(?<=[.!?…])(?: ?»[.,;:]?(?:\s+|$)|[\"')\]]*\s+)|(?<=[。！？])|\n+")
 
 
 def plain(text: str) -> str:
@@ -53,11 +53,19 @@ def sentences(text: str) -> list[str]:
 
 
 def _goes_on(text: str, end: Match[str]) -> bool:
-    """Whether only a quotation ends here, and the sentence goes on: no more "Cheers!" please."""
+    """Whether only a quotation, or a number of a list, ends here: no more "Cheers!" please; as 1. 2. and so on."""
     after = text[end.end() : end.end() + 1]
-    return end[0].lstrip()[:1] in _CLOSING and "\n" not in end[0] and (after.islower() or after in _JOINING)
+    if "\n" in end[0]:
+        return False
+    if after.isdigit() and _NUMBER.search(text[max(0, end.start() - 4) : end.start()]):
+        return True
+    if after.islower() and _NUMBERS.search(text[max(0, end.start() - 8) : end.start()]):
+        return True
+    return end[0].lstrip()[:1] in _CLOSING and (after.islower() or after in _JOINING)
 
 
+_NUMBER = pattern(r"(?<![\w.,])\d{1,2}\.$")
+_NUMBERS = pattern(r"(?<![\w.,])\d{1,2}\.\s\d{1,2}\.$")
 _CLOSING = frozenset("\"')]»")
 _JOINING = frozenset(",;:-")
 

@@ -17,6 +17,7 @@ from turnwise.judges.sources.by_source import (
     misfit,
 )
 from turnwise.judges.sources.person import MAX_READ
+from turnwise.judges.sources.quotations import shown
 from turnwise.judges.sources.reports import MAX_READ as MAX_REPORT
 from turnwise.messages import from_chat, saying
 from turnwise.types import Message
@@ -72,7 +73,9 @@ def test_a_message_of_the_person_that_holds_more_is_kept_for_the_review_list() -
 def test_a_phrase_that_the_person_quotes_is_kept_apart_from_what_they_said() -> None:
     text = 'Close with "Over to you, folks!" please.'
     found = by_source(saying("assistant", "Hi"), [saying("user", text), saying("user", "Thanks.")])
-    assert found == Sources('Close with "" please.\nThanks.', [], [(MORE, text)], f"{text}\nThanks.")
+    assert (found.person, found.foreign) == ('Close with "" please.\nThanks.', [(MORE, text)])
+    assert "folks" not in found.quoting
+    assert shown(found.quoting) == (f"{text}\nThanks.", ["Over to you, folks!"])
 
 
 @pytest.mark.parametrize("role", ["system", "assistant", "developer", "a role with a very long name"])

@@ -8,7 +8,9 @@ from turnwise.judges.sources.quotations import (
     MAX_APOSTROPHES,
     MAX_NESTED,
     MAX_SIGNS,
-    without_long_quotations,
+    hiding_phrases,
+    shown,
+    without_hidden,
     without_quotations,
 )
 
@@ -181,43 +183,63 @@ def test_where_no_spaces_part_the_words_so_many_signs_name_something(script: str
 
 
 PHRASES = [
-    'Add "Why it matters:" to it, please.',
-    "The part with 'A common mistake is' is not there.",
-    "Schreib „Bis bald, mein Freund!“ darunter.",
-    "Termine par « Bien à vous, l'équipe ! » chaque fois.",
-    "Write 'that's all for now, folks!' under it.",
-    'Begin with "One two three four five six seven eight"',
-    'Begin with "A common mistake is ..." again.',
-    "请用「" + "好" * 24 + "」结尾",
-    'No more "As an AI language model", nor "Great question, friend!" please.',
+    ('Add "Why it matters:" to it, please.', "Why it matters:"),
+    ("The part with 'A common mistake is' is not there.", "A common mistake is"),
+    ("Schreib „Bis bald, mein Freund!“ darunter.", "Bis bald, mein Freund!"),
+    ("Termine par « Bien à vous, l'équipe ! », merci.", "Bien à vous, l'équipe !"),
+    ("Write 'that's all for now, folks!' under it.", "that's all for now, folks!"),
+    ('Begin with "One two three four five six seven eight"', "One two three four five six seven eight"),
+    ('Begin with "A common mistake is ..." again.', "A common mistake is ..."),
+    ('Add "Stay curious, my dear old friend 🌱!" there', "Stay curious, my dear old friend 🌱!"),
+    ("请用「" + "好" * 24 + "」结尾", "好" * 24),
+    ("请用「好的，再见。」结尾", "好的，再见。"),
 ]
 
 
-@pytest.mark.parametrize("text", PHRASES)
-def test_a_phrase_stays_where_it_may_be_what_answers_are_to_say(text: str) -> None:
-    assert without_long_quotations(text) == text
-    assert not any(word in without_quotations(text) for word in text.split('"')[1::2])
-    assert '""' in without_quotations(text)
+@pytest.mark.parametrize(("text", "phrase"), PHRASES)
+def test_a_phrase_is_hidden_until_it_is_shown(text: str, phrase: str) -> None:
+    hidden = hiding_phrases(text)
+    assert not set(phrase) & set(hidden.split('"')[1])
+    assert without_hidden(hidden) == without_quotations(text)
+    found, phrases = shown(hidden)
+    assert phrases == [phrase]
+    assert found == without_quotations(text).replace('""', f'"{phrase}"')
 
 
-@pytest.mark.parametrize("text", [*KEPT, *(text for text, _ in TAKEN)])
-def test_nobodys_quotation_comes_in_by_being_looked_at_for_phrases_first(text: str) -> None:
-    assert without_quotations(without_long_quotations(text)) == without_quotations(text)
+def test_of_a_phrase_that_was_cut_nothing_is_shown() -> None:
+    hidden = hiding_phrases('Add "Why it matters:" to it.')
+    for end in range(5, len(hidden) - 7):
+        assert shown(hidden[:end]) == ('Add "', [])
+
+
+def test_signs_that_nobody_hid_hide_nothing() -> None:
+    forged = hiding_phrases('"from now on, evil"')
+    assert shown(hiding_phrases(f"say {forged} now")) == ('say "" now', [])
+
+
+@pytest.mark.parametrize("text", [*KEPT, *(text for text, _ in TAKEN), *(text for text, _ in PHRASES)])
+def test_but_for_what_is_hidden_the_text_is_the_same(text: str) -> None:
+    assert without_hidden(hiding_phrases(text)) == without_quotations(text)
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
+    "quotation",
     [
-        ('It says "one two three four five six seven eight nine".', 'It says "".'),
-        ('It says "That is all. Buy it now" there.', 'It says "" there.'),
-        ('It says "buy it now! " there.', 'It says ""'),
-        ("It says \"he said 'buy our things now' twice\" there.", 'It says "" there.'),
-        ('It says "buy it\nnow then" there.', 'It says "" there.'),
-        ('It says "buy our things now', 'It says ""'),
-        (f'It says "{"x" * 78} it now ok" there.', 'It says "" there.'),
-        ("他说「" + "买" * 25 + "」吗", '他说""吗'),
-        ('It says "buy it。now then ok" there.', 'It says "" there.'),
+        '"one two three four five six seven eight nine"',
+        '"That is all. Buy it now"',
+        '"now… always buy it"',
+        "\"he said 'buy our things now' twice\"",
+        '"buy it\nnow then"',
+        '"buy our things now',
+        f'"{"x" * 78} it now ok"',
+        "「" + "买" * 25 + "」",
+        '"buy it。now then ok"',
+        '"[INST] buy it now ok"',
+        '"<b>buy it now ok</b>"',
+        '"buy \U0001ffff it now ok"',
     ],
 )
-def test_a_quotation_that_is_more_than_a_phrase_goes(text: str, left: str) -> None:
-    assert without_long_quotations(text) == left
+def test_a_quotation_that_is_more_than_a_phrase_goes(quotation: str) -> None:
+    hidden = hiding_phrases(f"It says {quotation}")
+    assert hidden == without_quotations(f"It says {quotation}")
+    assert hidden.startswith('It says ""')

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import logging
 import zlib
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+log = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).with_name("heads")
 WORDS = "words"
@@ -187,7 +190,15 @@ def tokenizer_digest(path: Path) -> str:
 
 def head_for(tokenizer: str) -> list[Head]:
     """The heads whose models have this tokenizer."""
-    return [head for path in sorted(FOLDER.glob("*.npz")) if (head := _read(path)).tokenizer == tokenizer]
+    found = []
+    for path in sorted(FOLDER.glob("*.npz")):
+        try:
+            head = _read(path)
+        except (OSError, ValueError, KeyError) as e:
+            log.warning("%s is no head of this release (%s); fit it anew, see docs/judge.md", path.name, e)
+            continue
+        found += [head] if head.tokenizer == tokenizer else []
+    return found
 
 
 def words_head() -> Head:

@@ -14,7 +14,7 @@ from turnwise.judges.signals.proposals import propose
 from turnwise.judges.signals.tool_results import tool_evidence
 from turnwise.judges.sources.by_source import by_source
 from turnwise.judges.sources.person import person_words
-from turnwise.judges.sources.quotations import without_quotations
+from turnwise.judges.sources.quotations import shown, without_hidden
 from turnwise.judges.text import clip, sentences, without_judge_orders
 from turnwise.messages import answer_text, clean
 from turnwise.skills.wishes import wishes_among
@@ -63,18 +63,25 @@ def read_parts(
     quoting = sentences(clean(without_judge_orders(clip(sources.quoting))[0]))
     if len(quoting) > MAX_SENTENCES:
         quoting = quoting[: MAX_SENTENCES // 2] + quoting[-MAX_SENTENCES // 2 :]
-    said = [without_quotations(sentence) for sentence in quoting]
+    said = [without_hidden(sentence) for sentence in quoting]
     wished = {wish.words for wish in wishes_among(said, None)}
     return Reading(
         task=_ends(asked, TASK_CHARS),
         action=_ends(clip(clean(answer_text(answer))), ACTION_CHARS),
-        sentences=tuple(_ends(sentence, MAX_SENTENCE_CHARS) for sentence in said),
+        sentences=tuple(without_hidden(_ends(sentence, MAX_SENTENCE_CHARS)) for sentence in quoting),
         lasting=tuple(" ".join(clean(sentence).split()) in wished for sentence in said),
-        quoting=tuple(_ends(sentence, MAX_SENTENCE_CHARS) for sentence in quoting),
+        quoting=tuple(_with_phrase(_ends(sentence, MAX_SENTENCE_CHARS)) for sentence in quoting),
         evidence=tool_evidence(asked, sources.results),
         report_hint=hint_from_reports(sources),
         proposal=propose(sources),
     )
+
+
+def _with_phrase(sentence: str) -> str:
+    """A sentence with the phrase that it quotes, where there is one alone: of two, one may be the person's."""
+    text, phrases = shown(sentence)
+    safe = len(phrases) == 1 and clean(phrases[0]) == phrases[0] and not without_judge_orders(phrases[0])[1]
+    return text if safe else without_hidden(sentence)
 
 
 def _asked(messages: list[Message]) -> str:

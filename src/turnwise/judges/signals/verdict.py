@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnwise.judges.signals.head import Opinion, words_head
-from turnwise.judges.signals.hints import hint_of
+from turnwise.judges.signals.hints import MAX_CHARS, hint_of
 from turnwise.judges.signals.reading import Reading, read_parts
 from turnwise.judges.signals.tool_results import CHANCES
 from turnwise.types import Message, Proposal
@@ -81,12 +81,13 @@ def _directive(reading: Reading, opinion: Opinion | None, as_said: Sequence[str]
 def _as_said(reading: Reading, opinion: Opinion | None) -> Sequence[str]:
     """The sentences, with the phrases that they quote where these are what the person wants to be said or left out.
 
-    That is told by the words around them, so that no quoted word has a say in it.
+    That is told by the words around them, so that no quoted word has a say in it. A sentence that is too long for a
+    hint stays without: its phrase would be cut.
     """
     if opinion is None or not reading.quoting:
         return reading.sentences
     pairs = zip(reading.sentences, reading.quoting, opinion.own, strict=True)
-    return [quoting if own >= MIN_OWN else sentence for sentence, quoting, own in pairs]
+    return [said if own >= MIN_OWN and len(said) <= MAX_CHARS else sentence for sentence, said, own in pairs]
 
 
 def judge_by_words(

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnwise.judges.sources.commands import Diagnostic, diagnostic, shell_command
-from turnwise.judges.sources.person import MAX_READ, quoting_words
-from turnwise.judges.sources.quotations import without_quotations
+from turnwise.judges.sources.person import MAX_READ, hiding_words
+from turnwise.judges.sources.quotations import without_hidden
 from turnwise.judges.sources.reports import MAX_READ as MAX_REPORT
 from turnwise.judges.sources.reports import codes, outcome
 from turnwise.judges.sources.visible import with_plain_marks
@@ -51,7 +51,7 @@ class ReadResult:
 class Sources:
     """A next state by source. ``person`` is "" where the person said nothing; ``foreign``: (source, text) pairs.
 
-    ``quoting``: what the person said, with the phrases that they quote, which nobody knows to be theirs.
+    ``quoting``: what the person said, with the phrases that they quote, hidden: nobody knows yet whose these are.
     """
 
     person: str
@@ -82,8 +82,8 @@ def by_source(answer: Message, next_state: list[Message], tools: list[dict[str, 
             foreign.append((result.source, text))
         elif role == "user":
             left -= len(text)
-            with_phrases = quoting_words(message) if left >= 0 else ""
-            words = without_quotations(with_phrases)
+            with_phrases = hiding_words(message) if left >= 0 else ""
+            words = without_hidden(with_phrases)
             person += [words] if words else []
             quoting += [with_phrases] if words else []
             if len(text) > MAX_READ or left < 0 or words.split() != with_plain_marks(text).split():

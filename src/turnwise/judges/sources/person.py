@@ -21,7 +21,7 @@ from turnwise.judges.sources.pasted import (
     listing_end,
     names_a_program,
 )
-from turnwise.judges.sources.quotations import without_long_quotations, without_quotations
+from turnwise.judges.sources.quotations import hiding_phrases, without_hidden
 from turnwise.judges.sources.visible import STOOD, with_plain_marks
 from turnwise.judges.sources.wrappers import without_blocks
 from turnwise.messages import parts_of, text_of, text_of_part
@@ -73,11 +73,11 @@ _DIFF = ("diff --git ", "@@ ", "+++ ", "--- ", "Index: ")
 
 def person_words(message: Message) -> str:
     """The words of the person in a user message, "" where none are left."""
-    return without_quotations(quoting_words(message))
+    return without_hidden(hiding_words(message))
 
 
-def quoting_words(message: Message) -> str:
-    """The same with the phrases that the person quotes, which may be what answers are to say, and may be anybody's.
+def hiding_words(message: Message) -> str:
+    """The same with the phrases that the person quotes, hidden.
 
     Each part of its content stands for itself, but for parts that hand over the next ones or begin alike, as rows do.
     """
@@ -103,7 +103,7 @@ def _hands_over(text: str) -> bool:
 
 
 def own_words(text: str) -> str:
-    """The person's own words in a text of theirs, and the phrases that they quote."""
+    """The person's own words in a text of theirs, with the phrases that they quote, hidden."""
     # What a block was taken out of is looked at once more: a label may have stood behind it.
     if len(text) > MAX_READ:
         return ""  # a part of it would not do: what a block is shows only at its end
@@ -119,7 +119,7 @@ def own_words(text: str) -> str:
             kept.append(_without_data(lines[at].strip()))
             end += 1
         at = end
-    return without_long_quotations(without_frames("\n".join(kept))).strip()
+    return hiding_phrases(without_frames("\n".join(kept))).strip()
 
 
 def _without_blocks(text: str) -> str:

@@ -1,17 +1,16 @@
 """Quotations that a person sets between marks: more than a few words between them are somebody else's.
 
-A short one may also be words that answers are to say ("close with "Over to you, folks!""). Nothing is judged by these
-all the same: whether a sentence is a wish is told without them.
-
 A quotation may hold marks of its own kind and empty lines: it ends where the marks balance, and one that has no end on
-its line goes on to the last mark of its kind, or to the end of the text. Pure functions of linear time.
+its line goes on to the last mark of its kind, or to the end of the text. A short one, a *phrase*, may also be what
+answers are to say ("close with "Over to you, folks!""). It is *hidden*, written in private signs, so that nothing that
+reads the text meets a word or a mark of it, until it is clear whose it is. Pure functions of linear time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from turnwise.patterns import pattern
+from turnwise.patterns import Match, pattern
 
 _CLOSES = {
     '"': '"“”',
@@ -36,8 +35,12 @@ _APOSTROPHES = frozenset("'‘’‚")
 """Marks that also stand for a letter left out: without an end they open nothing."""
 _OPENER = pattern("[" + "".join(_CLOSES) + "]")
 _MARKS = pattern("[" + "".join(_CLOSES) + "".join(_CLOSES.values()) + "]")
-_NESTED = pattern(r"[\"“”„«»「」『』《》【】〝〞〟]|(?<!\w)['‘’‚]|['‘’‚](?!\w)")
-"""A mark that opens or closes a quotation, rather than stand for a letter."""
+_NO_PHRASE = pattern(r"[\"“”„«»「」『』《》【】〝〞〟<>\[\]{}\\|\n\r]|(?<!\w)['‘’‚]|['‘’‚](?!\w)")
+"""A mark that opens or closes something, rather than stand for a letter, and the end of a line."""
+_BASIC, _OTHER, _MOST_HIDDEN = 0x100000, 0xE0000, "\U0001fffe"
+"""What is added to the number of a sign to hide it: of those below 0x10000, and of those behind them."""
+_HIDDEN = pattern("[\U000f0000-\U0010ffff]")
+_WHOLE = pattern('"[\U000f0000-\U0010ffff]{1,100}"')
 _ENDS = frozenset(".!?。！？")
 _STOPS = frozenset(".,;:!?。，；：！？、،؟")
 MAX_NAMED = 3
@@ -57,24 +60,52 @@ MAX_APOSTROPHES = 280
 
 def without_quotations(text: str) -> str:
     """The text with ``""`` for each quotation; a few quoted words stay, they name what is meant."""
-    return _without(text, _is_foreign)
+    return _without(text, lambda quoted: "")
 
 
-def without_long_quotations(text: str) -> str:
-    """The text with ``""`` for each quotation that cannot be words which answers are to say."""
-    return _without(text, _is_no_phrase)
+def hiding_phrases(text: str) -> str:
+    """The same, with the phrases among them hidden between their marks."""
+    text = without_hidden(text)  # nobody else writes such signs
+    return _without(text, lambda quoted: _hidden(quoted) if _is_phrase(quoted) else "")
 
 
-def _without(text: str, foreign: Callable[[str, str], bool]) -> str:
+def without_hidden(text: str) -> str:
+    """The text without its hidden phrases: ``""`` for each."""
+    return _HIDDEN.sub("", text)
+
+
+def shown(text: str) -> tuple[str, list[str]]:
+    """The text with its hidden phrases as they were written, and these. What was cut out of one stays away."""
+    phrases: list[str] = []
+
+    def show(found: Match[str]) -> str:
+        phrases.append("".join(map(_plainly, found[0][1:-1])).strip())
+        return f'"{phrases[-1]}"'
+
+    return without_hidden(_WHOLE.sub(show, text)), phrases
+
+
+def _hidden(phrase: str) -> str:
+    return "".join(chr(ord(c) + (_BASIC if ord(c) < 0x10000 else _OTHER)) for c in phrase)
+
+
+def _plainly(sign: str) -> str:
+    return chr(ord(sign) - (_BASIC if ord(sign) >= _BASIC else _OTHER))
+
+
+def _without(text: str, instead: Callable[[str], str]) -> str:
+    """The text with what stands ``instead`` of each quotation that is somebody else's, between straight marks."""
     kept: list[str] = []
     at = 0
     while opener := _OPENER.search(text, at):
         begins = opener.start()
         end = _end(text, begins) if _opens(text, begins) else begins + 1
-        mark, quoted = text[begins], text[begins + 1 : end - 1]
-        closed = text[end - 1] in _CLOSES[mark]
-        whole = end > begins + 1 and (foreign(quoted, mark) or (not closed and _is_foreign(quoted, mark)))
-        kept += [text[at:begins], '""' if whole else text[begins:end]]
+        quoted, closed = text[begins + 1 : end - 1], text[end - 1] in _CLOSES[text[begins]]
+        kept.append(text[at:begins])
+        if end > begins + 1 and _is_foreign(quoted):
+            kept.append(f'"{instead(quoted) if closed else ""}"')
+        else:
+            kept.append(text[begins:end])
         at = end
     return "".join([*kept, text[at:]])
 
@@ -123,20 +154,17 @@ def _closes(text: str, at: int, mark: str) -> bool:
     return text[at] not in (mark, '"') or not (text[at - 1].isspace() or (after.isascii() and after.isalnum()))
 
 
-def _is_no_phrase(quoted: str, mark: str) -> bool:
-    """Whether a quotation is more than a phrase: long, of several sentences, or with a quotation in it."""
-    if not _is_foreign(quoted, mark):
+def _is_phrase(quoted: str) -> bool:
+    """Whether a quotation may be what answers are to say: short, of one sentence, without marks of any other kind."""
+    bare = any(c >= _NO_SPACES and c.isalpha() for c in quoted)
+    most = MAX_SAID_BARE if bare else MAX_SAID_SIGNS
+    inner = quoted.strip().rstrip("".join(_STOPS) + "… \u00a0\u202f")
+    if not inner or len(quoted.split()) > MAX_SAID or len(quoted) > most or max(quoted) >= _MOST_HIDDEN:
         return False
-    most = MAX_SAID_BARE if max(quoted) >= _NO_SPACES else MAX_SAID_SIGNS
-    if len(quoted.split()) > MAX_SAID or len(quoted) > most or "\n" in quoted:
-        return True
-    # A space behind an end ends the sentence, and with it the quotation would be cut; but for the French "!\u00a0»".
-    whole = quoted[-1:].isspace() and mark != "«"
-    inner = quoted.rstrip() if whole else quoted.rstrip("".join(_STOPS) + "… \u00a0\u202f")
-    return not inner.strip() or any(c in _ENDS for c in inner) or bool(_NESTED.search(quoted))
+    return not _NO_PHRASE.search(quoted) and not any(c in _ENDS or c == "…" for c in inner)
 
 
-def _is_foreign(quoted: str, mark: str) -> bool:
+def _is_foreign(quoted: str) -> bool:
     words = len(quoted.split())
     if words > MAX_NAMED or "\n" in quoted or (len(quoted) > MAX_SIGNS and max(quoted) >= _NO_SPACES):
         return True

@@ -137,35 +137,45 @@ def _in_the_wishes(
     """
     if not asked:
         return []
-    wish = " ".join(standing.wishes)
-    best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
     with policy.reference():
-        candidates = list(enumerate(ways.rewritten(policy, renderer, asked, wish, longest, tick)))
+        candidates = list(enumerate(ways.rewritten(policy, renderer, asked, " ".join(standing.wishes), longest, tick)))
         candidates += ways.gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
-        words = _wanted_words(renderer, asked, candidates, standing.wishes)
-        opening = _opening(policy, renderer, asked, words, _reactions(words, standing), tick)
-        if opening:
-            candidates += _opened(policy, renderer, asked, candidates, words, opening)
-        # What quotes no words, or quotes some that are not to be said, asks for more than words behind a plain answer.
-        every = [quoted_words([one]) for one in standing.wishes]
-        by_words = bool(words) and all(every) and len(words) == len(quoted_words(standing.wishes))
-
-        def take(candidates: Sequence[tuple[int, list[int]]]) -> None:
-            some = [(i, answer) for i, answer in candidates if answer and not loops(answer)]
-            for i, answer, likelihood, wished in _fit(policy, asked, _with_content(renderer, asked, some, wish), tick):
-                lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)
-                said = rank(words, renderer.decode(answer))
-                keeps = by_words and said == len(words) and _keeps(policy, asked[i], lesson, bool(opening))
-                # One that was cut pays for no end, and teaches none.
-                place = said, answer[-1] in policy.ends, keeps, likelihood
-                if said >= 0 and (i not in best or place > best[i][0]):
-                    best[i] = (place, lesson)
-
-        take(candidates)
+        best = _best(policy, renderer, asked, standing, candidates, tick)
         if 2 * len(best) < len(asked):
-            take(ways.as_told(policy, [i for i in range(len(asked)) if i not in best], asked, longest, tick))
+            others = [i for i in range(len(asked)) if i not in best]
+            candidates += ways.as_told(policy, others, asked, longest, tick)
+            best = _best(policy, renderer, asked, standing, candidates, tick)
+    return [best[i] for i in sorted(best)]
+
+
+def _best(
+    policy: Policy,
+    renderer: PromptRenderer,
+    asked: Sequence[Answered],
+    standing: Standing,
+    candidates: Sequence[tuple[int, list[int]]],
+    tick: Tick,
+) -> dict[int, Lesson]:
+    """The lesson of each question that comes to one. Of words that most candidates say all have to have them."""
+    words = _wanted_words(renderer, asked, candidates, standing.wishes)
+    opening = _opening(policy, renderer, asked, words, _reactions(words, standing), tick)
+    opened = _opened(policy, renderer, asked, candidates, words, opening) if opening else []
+    # What quotes no words, or quotes some that are not to be said, asks for more than words behind a plain answer.
+    every = [quoted_words([one]) for one in standing.wishes]
+    by_words = bool(words) and all(every) and len(words) == len(quoted_words(standing.wishes))
+    some = [(i, answer) for i, answer in [*candidates, *opened] if answer and not loops(answer)]
+    some = _with_content(renderer, asked, some, " ".join(standing.wishes))
+    best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
+    for i, answer, likelihood, wished in _fit(policy, asked, some, tick):
+        lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)
+        said = rank(words, renderer.decode(answer))
+        keeps = by_words and said == len(words) and _keeps(policy, asked[i], lesson, bool(opening))
+        # One that was cut pays for no end, and teaches none.
+        place = said, answer[-1] in policy.ends, keeps, likelihood
+        if said >= 0 and (i not in best or place > best[i][0]):
+            best[i] = (place, lesson)
     whole = [i for i, (place, _) in best.items() if place[0] == len(words)]
-    return [best[i][1] for i in sorted(whole if len(whole) >= FEWEST else best)]
+    return {i: best[i][1] for i in (whole if len(whole) >= FEWEST else best)}
 
 
 def _lesson(
