@@ -528,6 +528,21 @@ def test_questions_are_asked_with_the_wish_where_fewer_than_half_have_a_lesson(
 
 
 @pytest.mark.slow
+def test_answers_as_told_are_chosen_from_as_all_others_are(small: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What says quoted words twice, and what says the wish back, is no lesson, whichever way it came about."""
+    wish = 'begin your answer with "In short:"'
+    as_told = {
+        "Japan": "In short: In short: it is Tokyo.",
+        "Hamlet": "Yes, I begin your answer with it: William Shakespeare.",
+        "egg": "In short: boil it for 8 minutes.",
+    }
+    making_of(small, monkeypatch, rewriting=PLAIN, answering_as_told=as_told)
+    found = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, Standing([wish]), 32, no_tick)
+    said = [said_in(small, lesson) for lesson in found]
+    assert said and not {as_told["Japan"], as_told["Hamlet"]} & set(said)
+
+
+@pytest.mark.slow
 def test_what_the_wish_put_into_an_answer_is_wished_and_its_end_and_nothing_else(
     small: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from turnwise.judges.signals import head as heads
 from turnwise.judges.signals.head import (
     BUCKETS,
     MAX_CHARS,
@@ -197,6 +198,16 @@ def test_a_file_that_is_no_head_is_named_by_its_fault(tmp_path: Path) -> None:
     np.savez(tmp_path / "code.npz", layers=np.array([print], object))
     with pytest.raises(ValueError, match="allow_pickle=False"):
         Head.read(tmp_path / "code.npz")
+
+
+def test_a_file_of_another_release_is_named_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "words.npz").write_bytes((heads.FOLDER / "words.npz").read_bytes())
+    np.savez(tmp_path / "old.npz", layers=np.array([1]))
+    monkeypatch.setattr(heads, "FOLDER", tmp_path)
+    assert [found.name for found in heads.head_for("")] == ["words"]
+    assert "old.npz is no head of this release" in caplog.text and "fit it anew" in caplog.text
 
 
 def test_a_tokenizer_is_known_by_half_of_its_hash(tmp_path: Path) -> None:
