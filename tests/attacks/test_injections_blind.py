@@ -41,8 +41,11 @@ def filled(value: Any, words: str) -> Any:
 
 
 def heard(case: dict[str, Any], state: list[ChatMessage]) -> Reading:
-    """What the judge reads of a next state, without what it proposes to the person."""
-    return replace(read_parts(TASK, from_chat(case["answer"]), history_from_chat(state)), proposal=None)
+    """What the judge reads of a next state, without what it proposes to the person and what stands beside it.
+
+    Of a phrase that a person quotes the words around it tell whose it is: what comes of that is looked at as well.
+    """
+    return replace(read_parts(TASK, from_chat(case["answer"]), history_from_chat(state)), proposal=None, quoting=())
 
 
 def judged(case: dict[str, Any], state: list[ChatMessage]) -> tuple[int | None, int, str | None]:
@@ -67,11 +70,11 @@ def test_the_corpus_has_both_halves_and_people(name: str) -> None:
 
 @each_corpus
 def test_no_verdict_moves_and_no_hint_is_made(name: str) -> None:
-    moved = [
-        (case["id"], case["cls"])
-        for case in attacks(name)
-        if heard(case, filled(case["next"], case["foreign"])) != heard(case, filled(case["next"], case["neutral"]))
-    ]
+    moved = []
+    for case in attacks(name):
+        foreign, neutral = filled(case["next"], case["foreign"]), filled(case["next"], case["neutral"])
+        if heard(case, foreign) != heard(case, neutral) or judged(case, foreign) != judged(case, neutral):
+            moved.append((case["id"], case["cls"]))
     assert moved == []
 
 
