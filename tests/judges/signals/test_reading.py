@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -99,7 +99,13 @@ def test_sentences_and_what_they_quote_stay_side_by_side(quotes: list[str], piec
     found = reading(between.join(["Wrong.", *(quote.format(quoted) for quote in quotes), "Shorter, please."]))
     assert len(found.sentences) == len(found.quoting) == len(found.lasting)
     for sentence, quoting in zip(found.sentences, found.quoting, strict=True):
-        assert quoting == sentence or re.sub(r'"[^"]+"', '""', quoting) == re.sub(r'"[^"]+"', '""', sentence)
+        assert quoting == sentence or sentence in _without_one(quoting)
+
+
+def _without_one(quoting: str) -> list[str]:
+    """The text without what stands between one mark and another, for each two of them."""
+    marks = [at for at, sign in enumerate(quoting) if sign == '"']
+    return [quoting[: begin + 1] + quoting[end:] for begin, end in combinations(marks, 2)]
 
 
 def test_a_phrase_makes_no_sentence_a_lasting_wish() -> None:
