@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from turnwise.training.lessons.quoted import Reaction, end_of, quoted_words, rank, said_by_wish, shown, since_said
+from turnwise.training.lessons.wishes import standing
 
 
 def test_quotations_are_taken_as_they_stand_and_once() -> None:
     wishes = ['always put "in short:" first', 'Start with "In short:", always', "say “over  and out” at the end"]
     assert quoted_words(wishes) == ["In short:", "over and out"]
+
+
+def test_dots_at_the_end_stand_for_what_follows_and_marks_make_no_other_words() -> None:
+    assert quoted_words(['write "A common mistake is ..." there', "say 'Because…' first"]) == [
+        "A common mistake is",
+        "Because",
+    ]
+    assert quoted_words(['add "Why it matters:"', 'where is "why it matters"?']) == ["Why it matters:"]
+    assert quoted_words(['begin with "-"', 'say "..."']) == ["-"]
+
+
+def test_wishes_that_quote_the_same_words_with_other_marks_are_one() -> None:
+    said = [
+        'add a "For instance" please',
+        'a sentence "For instance ..." is missing',
+        'it must have "for instance:" in it',
+    ]
+    found = standing(said, lambda texts: torch.eye(len(texts)))
+    assert found.wishes == said[-1:]
 
 
 def test_a_long_quotation_is_no_words_to_be_said() -> None:

@@ -19,7 +19,7 @@ from turnwise.training.lessons.candidates import Answered
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
-from turnwise.training.lessons.quoted import Reaction, quoted_words, rank, said_by_wish, shown
+from turnwise.training.lessons.quoted import Reaction, quoted_words, rank, said_by_wish, same_words, shown
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -244,11 +244,11 @@ def _opening(
 def _reactions(words: Sequence[str], standing: Standing) -> list[list[Reaction]]:
     """What came back on answers since the person asked for each of the words: in the last wish that quotes them."""
     of = {
-        one.casefold(): judged
+        same_words(one): judged
         for wish, judged in zip(standing.wishes, standing.judged, strict=False)
         for one in quoted_words([wish])
     }
-    return [of.get(one.casefold(), []) for one in words]
+    return [of.get(same_words(one), []) for one in words]
 
 
 def _between(policy: Policy, renderer: PromptRenderer, one: Answered, before: str, after: str) -> list[int]:

@@ -11,25 +11,35 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from turnwise.patterns import pattern
 from turnwise.training.lessons.echoes import QUOTED
 
 MOST_WORDS = 8
 """A longer quotation is an example rather than words to be said."""
 MARKS = ".,:;!?-–— "
+_GOES_ON = pattern(r" ?(?:\.{2,}|…)$")
 COMMON = 0.5
 """Share of the questions with an answer that has the words, from which the wish is to say them."""
 
 
 def quoted_words(wishes: Sequence[str]) -> list[str]:
-    """What the wishes quote, each once; of two that differ in capitals alone the one that begins with one."""
+    """What the wishes quote, each once: of two that differ in capitals and marks alone the one with a capital.
+
+    Dots at the end stand for what is to follow: "A common mistake is …" wants the words before them.
+    """
     found: dict[str, str] = {}
     for wish in wishes:
         for quotation in QUOTED.findall(wish):
-            words = " ".join(quotation[1:-1].split())
+            words = _GOES_ON.sub("", " ".join(quotation[1:-1].split()))
             if words and len(words.split()) <= MOST_WORDS:
-                known = found.get(words.casefold(), words)
-                found[words.casefold()] = words if words[0].isupper() else known
+                known = found.get(key := same_words(words), words)
+                found[key] = words if words[0].isupper() and not known[0].isupper() else known
     return list(found.values())
+
+
+def same_words(words: str) -> str:
+    """What two quotations have in common that ask for the same words."""
+    return words.casefold().strip(MARKS) or words.casefold()
 
 
 def times(words: str, answer: str) -> int:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from turnwise.patterns import pattern
-from turnwise.training.lessons.quoted import Reaction, quoted_words
+from turnwise.training.lessons.quoted import Reaction, quoted_words, same_words
 
 ABOUT = 'The wish "{wish}" in one word is about'
 """The state after this text says what a wish is about, whichever way it goes: "be brief" and "longer, please" are near.
@@ -89,7 +89,7 @@ def standing(
     is taken back, nor said again; without ``lasts`` every hint is a wish.
     """
     said = _said(hints, embed, lasts)
-    quoted = [{words.casefold() for words in quoted_words([text])} for text in said.texts]
+    quoted = [{same_words(words) for words in quoted_words([text])} for text in said.texts]
     alike = (said.states @ said.states.T >= SAME).tolist()
     every = range(len(said.texts))
     near = [[alike[i][j] or (bool(quoted[i]) and quoted[i] == quoted[j]) for j in every] for i in every]
