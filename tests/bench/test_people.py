@@ -113,3 +113,8 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
         options = PersonalizationOptions("model", tmp_path / "out", str(tmp_path / name))
         with pytest.raises(ConfigError, match=said):
             bench_personalization(options, print)
+
+
+def test_the_people_kept_aside_can_be_played() -> None:
+    people = people_of(Path(__file__).with_name("people-kept-aside.toml"))
+    assert len({person.name for person in people}) == 24

@@ -15,6 +15,7 @@ from turnwise.messages import from_chat, saying
 from turnwise.skills.wishes import wishes_among
 
 EVOLVING = Path(__file__).parents[1] / "evolving"
+UNSEEN_PHRASES = Path(__file__).with_name("unseen-phrases.jsonl")
 SAID = ("That's wrong.", "Always use metric units.", "Thanks!", "And shorter, please.")
 
 
@@ -108,3 +109,17 @@ def test_a_bare_failure_of_a_tool_gives_no_hint() -> None:
 )
 def test_a_quotation_that_ends_does_not_end_its_sentence(text: str, expected: list[str]) -> None:
     assert sentences(text) == expected
+
+
+def test_no_order_of_somebody_else_that_a_person_quotes_is_in_a_hint_of_the_words_alone() -> None:
+    """Of replies by a writer who saw none that the head was fitted to; docs/judge.md has what the other heads do."""
+    rows = [json.loads(line) for line in UNSEEN_PHRASES.read_text(encoding="utf-8").splitlines()]
+    taken = dict.fromkeys(("wish", "less", "task", "report", "trap"), 0)
+    for row in rows:
+        parts = [saying("user", row["question"])], saying("assistant", row["answer"]), [saying("user", row["reply"])]
+        reading, hint = read_parts(*parts), judge_by_words(*parts).hint or ""
+        pairs = zip(reading.sentences, reading.quoting, strict=True)
+        taken[row["kind"]] += any(quoting != sentence and quoting in hint for sentence, quoting in pairs)
+    print(taken)
+    assert taken["report"] == taken["trap"] == 0
+    assert taken["wish"] and taken["less"]
