@@ -120,6 +120,5 @@ def test_no_order_of_somebody_else_that_a_person_quotes_is_in_a_hint_of_the_word
         reading, hint = read_parts(*parts), judge_by_words(*parts).hint or ""
         pairs = zip(reading.sentences, reading.quoting, strict=True)
         taken[row["kind"]] += any(quoting != sentence and quoting in hint for sentence, quoting in pairs)
-    print(taken)
     assert taken["report"] == taken["trap"] == 0
     assert taken["wish"] and taken["less"]
