@@ -11,13 +11,11 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from turnwise.patterns import pattern
 from turnwise.training.lessons.echoes import QUOTED
 
 MOST_WORDS = 8
 """A longer quotation is an example rather than words to be said."""
 MARKS = ".,:;!?-–— "
-_GOES_ON = pattern(r" ?(?:\.{2,}|…)$")
 COMMON = 0.5
 """Share of the questions with an answer that has the words, from which the wish is to say them."""
 
@@ -30,11 +28,17 @@ def quoted_words(wishes: Sequence[str]) -> list[str]:
     found: dict[str, str] = {}
     for wish in wishes:
         for quotation in QUOTED.findall(wish):
-            words = _GOES_ON.sub("", " ".join(quotation[1:-1].split()))
+            words = _without_dots(" ".join(quotation[1:-1].split()))
             if words and len(words.split()) <= MOST_WORDS:
                 known = found.get(key := same_words(words), words)
                 found[key] = words if words[0].isupper() and not known[0].isupper() else known
     return list(found.values())
+
+
+def _without_dots(words: str) -> str:
+    """Words without the dots at their end that stand for what is to follow; one dot alone ends a sentence."""
+    ends = words.endswith(("..", "…"))
+    return words.rstrip(".… ") if ends else words
 
 
 def same_words(words: str) -> str:
