@@ -346,7 +346,7 @@ def test_answers_are_asked_for_as_the_settings_say_and_of_whom_they_are_to_be(
 
 def test_what_is_general_and_what_a_person_judged_well_are_two_figures(policy: Policy) -> None:
     parent = shake(policy, seed=1)
-    general, turns = known(0, 1, 2), known(3, 4)
+    general, turns = known(0, 1, 2), known(3, 4, 5)
     shake(policy, seed=2, size=0.2)
     both = examined(policy, parent, Material(general, turns, [], [], [])).at_known_answers()
     alone = examined(policy, parent, Material(general, [], [], [], [])).at_known_answers()
@@ -355,9 +355,29 @@ def test_what_is_general_and_what_a_person_judged_well_are_two_figures(policy: P
     assert both.nll_rise == pytest.approx(other.nll_rise, abs=1e-5) and other.general_rise is None
     assert both.general_rise != pytest.approx(both.nll_rise, abs=1e-3)
     for name in ("step_kl", "drift_kl", "parents_drift_kl"):
-        mixed = (3 * getattr(alone, name) + 2 * getattr(other, name)) / 5
+        mixed = (getattr(alone, name) + getattr(other, name)) / 2
         assert getattr(both, name) == pytest.approx(mixed, abs=1e-5)
     assert examined(policy, parent, Material([], [], [], [], [])).at_known_answers() == Measurements()
+
+
+def test_one_answer_that_a_person_judged_well_has_no_veto(policy: Policy) -> None:
+    """Of fewer than three it is told together with the general probe; alone they stand where there is no such probe."""
+    parent = shake(policy, seed=1)
+    general = known(0, 1, 2)
+    shake(policy, seed=2, size=0.2)
+
+    def of(general: list[Probe], turns: list[Probe]) -> tuple[float | None, float | None]:
+        m = examined(policy, parent, Material(general, turns, [], [], [])).at_known_answers()
+        return m.nll_rise, m.general_rise
+
+    usual = of(general, [])[1]
+    for turns in (known(3), known(3, 4)):
+        alone, together = of([], turns)[0], of(general, turns)
+        assert alone is not None and usual is not None
+        assert together[1] == pytest.approx(usual, abs=1e-5)
+        assert together[0] == pytest.approx((3 * usual + len(turns) * alone) / (3 + len(turns)), abs=1e-5)
+        assert together[0] != pytest.approx(alone, abs=1e-3)
+    assert of(general, known(3, 4, 5))[0] == pytest.approx(of([], known(3, 4, 5))[0], abs=1e-5)
 
 
 def kl_of(model: Any, other: Any, probe: Probe) -> float:

@@ -27,7 +27,7 @@ RIGHT_TOKENS = 64
 LEAST_RIGHT = 8
 """Of them a base model that answers fewer right has too few to lose for a share to mean anything."""
 SEVERAL = 3
-"""Answers of which one may be left out."""
+"""Answers of which one may be left out, and that say something by themselves."""
 
 
 @dataclass(frozen=True)
@@ -326,6 +326,17 @@ def rises(said: Sequence[float], parents: Sequence[float], bases: Sequence[Seque
         max(min(base) - own, min(parent, *base[1:]) - own if len(base) > 1 else parent - own)
         for own, parent, base in zip(said, parents, zip(*bases, strict=True), strict=True)
     ]
+
+
+def known_rises(lost: Sequence[float], general: int) -> tuple[float | None, float | None]:
+    """``nll_rise`` and ``general_rise``, of what each good answer lost; the first ``general`` are the general ones.
+
+    Fewer than SEVERAL well-judged answers say too little by themselves, and are taken together with the general ones:
+    one praised answer that has little to do with its question ("Bingo! Every time you're playing …") stopped a step.
+    """
+    turns = lost[general:]
+    few = 0 < len(turns) < SEVERAL
+    return mean_or_none(lost if few else turns), mean_or_none(lost[:general])
 
 
 def behind_first(said: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from turnwise.training.gate.answers import (
     Material,
     OwnAnswers,
     behind_first,
+    known_rises,
     mean_of,
     mean_or_none,
     rises,
@@ -92,13 +93,13 @@ class Examination(OwnAnswers):
         drift = [min(d) for d in self._distances(("policy", ours), self._as_bases)]
         said = self._means("policy", ours)
         lost = rises(said, self._parents_said, self._bases_said)
-        general = len(self._material.general)
+        nll_rise, general_rise = known_rises(lost, len(self._material.general))
         return Measurements(
             step_kl=mean_or_none(step),
             drift_kl=mean_or_none(drift),
             parents_drift_kl=self._parents_drift,
-            nll_rise=mean_or_none(lost[general:]),
-            general_rise=mean_or_none(lost[:general]),
+            nll_rise=nll_rise,
+            general_rise=general_rise,
         )
 
     def _distances(self, ours: _States, others: Sequence[_States]) -> list[list[float]]:

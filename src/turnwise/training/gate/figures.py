@@ -20,9 +20,10 @@ class Measurements:
 
     ``step_kl``: KL of the candidate from its parent or the told base model, whichever is nearer, at the answers of
     all probes. ``drift_kl``: KL(candidate ‖ base) there. ``nll_rise``, ``general_rise``: by how much well-judged
-    recorded answers, and those of the general probe, became less likely than under parent and base. ``answer_drift``:
-    how much less likely the candidate's own answers are under the base than under itself. In these three, tokens that
-    lessons show as wished for do not count. ``off_topic``: the share lost of what ties answers to their questions.
+    recorded answers (of fewer than three, together with the probe's), and those of the general probe, became less
+    likely than under parent and base. ``answer_drift``: how much less likely the candidate's own answers are under the
+    base than under itself; in this one and the two distances, tokens that lessons show as wished for do not count.
+    ``off_topic``: the share lost of what ties answers to their questions.
     ``lost_right``: the share of the known questions that the base answers right, and it does not any more. ``echo``: by
     which share more of its answers say a wish back.
     ``repetition``: by which share more of the 4-grams of its answers, but for the one that repeats itself most, were

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer
-from turnwise.training.gate.answers import RIGHT_TOKENS, Material, OwnAnswers, behind_first, mean_or_none, rises
+from turnwise.training.gate.answers import RIGHT_TOKENS, Material, OwnAnswers, behind_first, known_rises, rises
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import Probe
 from turnwise.training.hosted.folding import Targets
@@ -54,8 +54,8 @@ class HostedExamination(OwnAnswers):
         bases = [_behind_first(self._server.base_logprobs(_texts(probes))) for probes in self._told(known)]
         parents = bases[0] if self._of_base else _behind_first(self._parent.logprobs(_texts(known)))
         lost = rises(_behind_first(self._candidate.logprobs(_texts(known))), parents, bases)
-        general = len(self._material.general)
-        return Measurements(nll_rise=mean_or_none(lost[general:]), general_rise=mean_or_none(lost[:general]))
+        nll_rise, general_rise = known_rises(lost, len(self._material.general))
+        return Measurements(nll_rise=nll_rise, general_rise=general_rise)
 
     def _sample(
         self, probes: Sequence[Probe], whose: Whose = "policy", *, greedy: bool = False
