@@ -8,7 +8,7 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
+from turnwise.training.lessons.kept_states import states_of_labelled
 from turnwise.training.lessons.lines import beyond, states_after
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -33,7 +34,8 @@ def cancels(policy: Policy, renderer: PromptRenderer, pairs: Sequence[tuple[str,
     if not pairs:
         return []
     known, labels = labelled()
-    states, said = (_states(policy, renderer, some, tick) for some in (known, pairs))
+    states = _states(policy, renderer, known, tick, states_of_labelled)
+    said = _states(policy, renderer, pairs, tick, states_after)
     return beyond(states, labels, [earlier for earlier, _ in known], said)
 
 
@@ -45,12 +47,18 @@ def labelled() -> tuple[list[tuple[str, str]], list[float]]:
     return [(earlier, later) for _, earlier, later in rows], [1.0 if kind == "ends" else -1.0 for kind, _, _ in rows]
 
 
-def _states(policy: Policy, renderer: PromptRenderer, pairs: Sequence[tuple[str, str]], tick: Tick) -> Tensor:
+def _states(
+    policy: Policy,
+    renderer: PromptRenderer,
+    pairs: Sequence[tuple[str, str]],
+    tick: Tick,
+    read: Callable[[Policy, Sequence[Sequence[int]], Tick], Tensor],
+) -> Tensor:
     """The states [n, D, H] after each pair, seen from the middle of an ending of that wish and more about it."""
     wishes = list(dict.fromkeys(earlier for earlier, _ in pairs))
     middles = [(earlier, said) for earlier in wishes for said in (ENDS, MORE)]
     asked = [QUESTION.format(earlier=earlier, later=later) for earlier, later in (*pairs, *middles)]
     prompts = [renderer.render([saying("user", text)], None).ids for text in asked]
-    states, around = states_after(policy, prompts, tick).split([len(pairs), len(middles)])
+    states, around = read(policy, prompts, tick).split([len(pairs), len(middles)])
     middle = around.unflatten(0, (len(wishes), 2)).mean(1)
     return states - middle[[wishes.index(earlier) for earlier, _ in pairs]]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
+from turnwise.training.lessons.kept_states import states_of_labelled
 from turnwise.training.lessons.lines import beyond, states_after
 from turnwise.training.lessons.wishes import ABOUT
 from turnwise.training.policy import Policy
@@ -25,7 +26,8 @@ def lasts(policy: Policy, hints: Sequence[str], tick: Tick) -> list[bool]:
     if not hints:
         return []
     known, labels = labelled()
-    states, said = (states_after(policy, _prompts(policy, texts), tick) for texts in (known, hints))
+    states = states_of_labelled(policy, _prompts(policy, known), tick)
+    said = states_after(policy, _prompts(policy, hints), tick)
     centre = states.mean(0)
     folds = [n % FOLDS for n in range(len(known))]
     return [not other for other in beyond(states - centre, labels, folds, said - centre)]
