@@ -15,7 +15,10 @@ from turnwise.judges.sources.visible import STOOD
 from turnwise.patterns import anchored, pattern
 
 _BULLETS = frozenset("- -- * + • – — · ‣ ~ > -> => & / # ## ### #### ##### ###### ... … ! !! ? ??".split())
-"""Signs with which people begin the points of a list, headings and sentences; arrows and pictures are others."""
+"""Signs with which people begin points, headings and sentences, or that they type behind a word ("in -> out").
+
+At the head of several lines arrows and tildes are no person's all the same (`_ROW_SIGNS`), nor are pictures.
+"""
 _SPEAKS = frozenset(".!?…,:;()'\"`´")
 """Signs that people set alone on a line: "...", "?!", ":)"."""
 _ROW_SIGNS = frozenset("|[]{}<>=~^\\")
