@@ -51,15 +51,19 @@ from turnwise.judges.signals.states import ReplyJudge, StatesUnavailable, model_
 DATA = Path(__file__).with_name("data")
 SET_ASIDE = DATA / "set-aside.txt"
 ONLY_WORDS = "denied.tsv"
+PAIRS = "pairs.tsv"
+"""Nearly the same words said of answers that have and that lack what was wished for: words alone learn nothing here."""
 PHRASES = "phrases.tsv"
 """Replies that quote a phrase, which nothing but the head that tells whose it is learns from."""
+COUNT_TWICE = ("wished.tsv", "quoted.tsv")
+"""In these the answer says what a reply means, and not its words, which most other rows go by."""
 TRIES = 10
 PROBE = "The task was: add 3 and 4. The assistant answered: 7. The person then said: thanks, but shorter next time."
 
 
 def tables(words: bool) -> list[Path]:
     """Our own labelled rows: those of what is denied are for the head over words, which knows no grammar, alone."""
-    left_out = {PHRASES} if words else {PHRASES, ONLY_WORDS}
+    left_out = {PHRASES, PAIRS} if words else {PHRASES, ONLY_WORDS}
     return [path for path in sorted(DATA.glob("*.tsv")) if path.name not in left_out]
 
 
@@ -208,7 +212,9 @@ def run(arguments: argparse.Namespace) -> None:
     cases += read_table(DATA / PHRASES)
     readings += [read_parts(case.messages, case.answer, case.next_state) for case in cases[n:]]
     source, pairs = _features(arguments, readings)
-    every = Rows(cases, readings, grouped(readings), np.stack([w for w, _ in pairs]), [e for _, e in pairs])
+    twice = {case.id for table in tables(arguments.words) if table.name in COUNT_TWICE for case in read_table(table)}
+    counts = np.array([1.0 + (case.id in twice) for case in cases], np.float32)
+    every = Rows(cases, readings, grouped(readings), np.stack([w for w, _ in pairs]), [e for _, e in pairs], counts)
     rows = every.only(range(n))
     aside = set(SET_ASIDE.read_text(encoding="utf-8").split())
     seen = rows.only([i for i in range(n) if not arguments.aside or cases[i].id not in aside])

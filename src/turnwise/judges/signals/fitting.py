@@ -31,13 +31,17 @@ MISTAKEN = {"states": 0.05, "words": 0.02}
 
 @dataclass
 class Rows:
-    """Labelled replies and their features: ``whole`` [N, D], and ``each`` [N] of [sentences, D]."""
+    """Labelled replies and their features: ``whole`` [N, D], and ``each`` [N] of [sentences, D].
+
+    ``counts`` [N]: how often each counts where the score is fitted.
+    """
 
     cases: list[Case]
     readings: list[Reading]
     groups: NDArray[np.int64]
     whole: Vector
     each: list[Vector]
+    counts: Vector
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -51,7 +55,7 @@ class Rows:
         pick = [int(i) for i in kept]
         return Rows(
             [self.cases[i] for i in pick], [self.readings[i] for i in pick], self.groups[pick], self.whole[pick],
-            [self.each[i] for i in pick],
+            [self.each[i] for i in pick], self.counts[pick],
         )  # fmt: skip
 
 
@@ -104,7 +108,7 @@ class Fitted:
 def fit(rows: Rows, kind: str) -> Fitted:
     """The two heads, not yet calibrated."""
     strength = STRENGTH[kind]
-    score, score_bias = _regress(rows.whole, rows.labels, None, strength[0], kind)
+    score, score_bias = _regress(rows.whole, rows.labels, rows.counts, strength[0], kind)
     sentences = np.concatenate(rows.each)
     row_of = np.repeat(np.arange(len(rows.each)), [len(x) for x in rows.each])
     wanted = rows.directive[row_of]
