@@ -55,7 +55,7 @@ PAIRS = "pairs.tsv"
 """Nearly the same words said of answers that have and that lack what was wished for: words alone learn nothing here."""
 PHRASES = "phrases.tsv"
 """Replies that quote a phrase, which nothing but the head that tells whose it is learns from."""
-COUNT_TWICE = ("wished.tsv", "quoted.tsv")
+COUNT_MORE, TIMES = ("wished.tsv", "quoted.tsv"), 3.0
 """In these the answer says what a reply means, and not its words, which most other rows go by."""
 TRIES = 10
 PROBE = "The task was: add 3 and 4. The assistant answered: 7. The person then said: thanks, but shorter next time."
@@ -212,8 +212,8 @@ def run(arguments: argparse.Namespace) -> None:
     cases += read_table(DATA / PHRASES)
     readings += [read_parts(case.messages, case.answer, case.next_state) for case in cases[n:]]
     source, pairs = _features(arguments, readings)
-    twice = {case.id for table in tables(arguments.words) if table.name in COUNT_TWICE for case in read_table(table)}
-    counts = np.array([1.0 + (case.id in twice) for case in cases], np.float32)
+    more = {case.id for table in tables(arguments.words) if table.name in COUNT_MORE for case in read_table(table)}
+    counts = np.array([TIMES if case.id in more else 1.0 for case in cases], np.float32)
     every = Rows(cases, readings, grouped(readings), np.stack([w for w, _ in pairs]), [e for _, e in pairs], counts)
     rows = every.only(range(n))
     aside = set(SET_ASIDE.read_text(encoding="utf-8").split())
