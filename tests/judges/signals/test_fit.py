@@ -209,7 +209,7 @@ def test_of_replies_that_quote_a_phrase_the_sentences_that_do_so_are_learned_fro
     readings = [read_parts([], saying("assistant", "a"), [saying("user", one)]) for one in said]
     cases = [Case(str(n), "", [], saying("assistant", "a"), [], -1, True, "") for n in range(4)]
     each = [np.array([[n, i] for i in range(len(r.sentences))], np.float32) for n, r in enumerate(readings)]
-    rows = Rows(cases, readings, np.arange(4), np.zeros((4, 1), np.float32), each, np.ones(4, np.float32))
+    rows = Rows(cases, readings, np.arange(4), np.zeros((4, 1), np.float32), each)
     found = quoting(rows, 3)
     assert [case.id for case in found.cases] == ["1", "3"]
     assert [x.tolist() for x in found.each] == [[[1, 0]], [[3, 1]]]

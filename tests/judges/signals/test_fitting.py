@@ -44,7 +44,6 @@ def rows_of(
     directive: Sequence[bool] | None = None,
     readings: list[Reading] | None = None,
     groups: Sequence[int] | NDArray[np.int64] | None = None,
-    counts: Sequence[float] | None = None,
 ) -> Rows:
     n = len(labels)
     return Rows(
@@ -53,7 +52,6 @@ def rows_of(
         np.array(groups if groups is not None else range(n)),
         np.asarray(whole, np.float32),
         each if each is not None else [np.asarray(whole[i : i + 1], np.float32) for i in range(n)],
-        np.array(counts or [1.0] * n, np.float32),
     )
 
 
@@ -113,9 +111,8 @@ def test_a_chain_of_nearly_equal_replies_is_one_group_from_end_to_end() -> None:
 
 def test_a_choice_of_rows_keeps_all_that_belongs_to_each() -> None:
     whole = np.arange(8, dtype=np.float32).reshape(4, 2)
-    rows = rows_of([-1, 0, 1, 1], whole, directive=[True, False, False, True], groups=[7, 7, 8, 9], counts=[1, 2, 3, 4])
+    rows = rows_of([-1, 0, 1, 1], whole, directive=[True, False, False, True], groups=[7, 7, 8, 9])
     some = rows.only(np.array([3, 0]))
-    assert some.counts.tolist() == [4, 1]
     assert [c.id for c in some.cases] == ["c3", "c0"]
     assert [r.sentences for r in some.readings] == [("reply 3",), ("reply 0",)]
     assert some.groups.tolist() == [9, 7]
@@ -194,22 +191,6 @@ def test_known_weights_are_found_again_in_the_features_as_they_are() -> None:
         assert head.score_bias[a] - head.score_bias[b] == pytest.approx(bias[a] - bias[b], abs=2)
     assert head.known is None
     assert (head.directive[1] > 1) and abs(head.directive[2]) < 0.3
-
-
-def test_a_row_that_counts_twice_is_as_good_as_two() -> None:
-    noise = np.random.default_rng(5)
-    whole = noise.standard_normal((30, 3)).astype(np.float32)
-    whole -= whole.mean(0)
-    labels = [int(x) for x in noise.integers(-1, 2, 30)]
-    directive = [n % 2 == 0 for n in range(30)]
-    twice = fit(rows_of(labels, whole, directive=directive, counts=[1.0] * 29 + [2.0]), "states")
-    two = fit(
-        rows_of([*labels, labels[29]], np.concatenate([whole, whole[29:]]), directive=[*directive, False]), "states"
-    )
-    once = fit(rows_of(labels, whole, directive=directive), "states")
-    rows = rows_of(labels, whole)
-    of = [fitted.scores(rows)[29, labels[29] + 1] - fitted.scores(rows)[29].mean() for fitted in (once, twice, two)]
-    assert of[1] > of[0] and of[1] == pytest.approx(of[2], abs=0.3 * float(of[2] - of[0]))
 
 
 def test_a_strong_ridge_keeps_the_weights_small() -> None:

@@ -51,19 +51,15 @@ from turnwise.judges.signals.states import ReplyJudge, StatesUnavailable, model_
 DATA = Path(__file__).with_name("data")
 SET_ASIDE = DATA / "set-aside.txt"
 ONLY_WORDS = "denied.tsv"
-PAIRS = "pairs.tsv"
-"""Nearly the same words said of answers that have and that lack what was wished for: words alone learn nothing here."""
 PHRASES = "phrases.tsv"
 """Replies that quote a phrase, which nothing but the head that tells whose it is learns from."""
-COUNT_MORE, TIMES = ("wished.tsv", "quoted.tsv"), 3.0
-"""In these the answer says what a reply means, and not its words, which most other rows go by."""
 TRIES = 10
 PROBE = "The task was: add 3 and 4. The assistant answered: 7. The person then said: thanks, but shorter next time."
 
 
 def tables(words: bool) -> list[Path]:
     """Our own labelled rows: those of what is denied are for the head over words, which knows no grammar, alone."""
-    left_out = {PHRASES, PAIRS} if words else {PHRASES, ONLY_WORDS}
+    left_out = {PHRASES} if words else {PHRASES, ONLY_WORDS}
     return [path for path in sorted(DATA.glob("*.tsv")) if path.name not in left_out]
 
 
@@ -129,21 +125,14 @@ def features(vectors: Vector) -> tuple[Vector, Vector]:
     return vectors[:, :2].reshape(-1), np.stack(pairs)
 
 
-def _short(x: Vector) -> NDArray[np.float16]:
-    """With six bits of fraction: a weight is off by 0.8 % at most, and the zeros behind them take no room in a file."""
-    bits = x.astype(np.float16).view(np.uint16).astype(np.uint32)
-    return ((bits + 8) & 0xFFF0).astype(np.uint16).view(np.float16)
-
-
 def write(path: Path, fitted: Fitted, own: tuple[Vector, float], source: Source, about: dict[str, Any]) -> None:
-    """Weights of words are kept short: there are 16,384 for each head."""
-    kept = np.float32 if source.layers else _short
+    kind = np.float16 if not source.layers else np.float32
     np.savez_compressed(
         path, layers=np.array(source.layers, np.int32), tokenizer=np.array(source.tokenizer),
         probe=np.array(source.probe, np.int32), probed=source.probed.astype(np.float16),
-        score=kept(fitted.score), score_bias=fitted.score_bias, directive=kept(fitted.directive),
+        score=fitted.score.astype(kind), score_bias=fitted.score_bias, directive=fitted.directive.astype(kind),
         directive_bias=np.array(fitted.directive_bias, np.float32), about=np.array(json.dumps(about)),
-        own=kept(own[0]), own_bias=np.array(own[1], np.float32),
+        own=own[0].astype(kind), own_bias=np.array(own[1], np.float32),
         known=fitted.known if fitted.known is not None else np.zeros(0, np.uint32),
     )  # fmt: skip
 
@@ -212,9 +201,7 @@ def run(arguments: argparse.Namespace) -> None:
     cases += read_table(DATA / PHRASES)
     readings += [read_parts(case.messages, case.answer, case.next_state) for case in cases[n:]]
     source, pairs = _features(arguments, readings)
-    more = {case.id for table in tables(arguments.words) if table.name in COUNT_MORE for case in read_table(table)}
-    counts = np.array([TIMES if case.id in more else 1.0 for case in cases], np.float32)
-    every = Rows(cases, readings, grouped(readings), np.stack([w for w, _ in pairs]), [e for _, e in pairs], counts)
+    every = Rows(cases, readings, grouped(readings), np.stack([w for w, _ in pairs]), [e for _, e in pairs])
     rows = every.only(range(n))
     aside = set(SET_ASIDE.read_text(encoding="utf-8").split())
     seen = rows.only([i for i in range(n) if not arguments.aside or cases[i].id not in aside])

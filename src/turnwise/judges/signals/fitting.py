@@ -25,23 +25,19 @@ TURNS = 2
 """Times that the directive sentence of each reply is chosen anew."""
 NEVER = -20.0
 """Log-odds of what is not known to be directive."""
-MISTAKEN = {"states": 0.05, "words": 0.02}
+MISTAKEN = 0.05
 """Share of quoted orders of somebody else that may be taken for what the person wants to be said."""
 
 
 @dataclass
 class Rows:
-    """Labelled replies and their features: ``whole`` [N, D], and ``each`` [N] of [sentences, D].
-
-    ``counts`` [N]: how often each counts where the score is fitted.
-    """
+    """Labelled replies and their features: ``whole`` [N, D], and ``each`` [N] of [sentences, D]."""
 
     cases: list[Case]
     readings: list[Reading]
     groups: NDArray[np.int64]
     whole: Vector
     each: list[Vector]
-    counts: Vector
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -55,7 +51,7 @@ class Rows:
         pick = [int(i) for i in kept]
         return Rows(
             [self.cases[i] for i in pick], [self.readings[i] for i in pick], self.groups[pick], self.whole[pick],
-            [self.each[i] for i in pick], self.counts[pick],
+            [self.each[i] for i in pick],
         )  # fmt: skip
 
 
@@ -108,7 +104,7 @@ class Fitted:
 def fit(rows: Rows, kind: str) -> Fitted:
     """The two heads, not yet calibrated."""
     strength = STRENGTH[kind]
-    score, score_bias = _regress(rows.whole, rows.labels, rows.counts, strength[0], kind)
+    score, score_bias = _regress(rows.whole, rows.labels, None, strength[0], kind)
     sentences = np.concatenate(rows.each)
     row_of = np.repeat(np.arange(len(rows.each)), [len(x) for x in rows.each])
     wanted = rows.directive[row_of]
@@ -140,7 +136,7 @@ def fit_own(rows: Rows, kind: str) -> tuple[Vector, float, dict[str, Any]]:
     for seen, unseen in GroupKFold(FOLDS, shuffle=True, random_state=0).split(x, groups=rows.groups):
         w, b = _regress(x[seen], y[seen], None, STRENGTH[kind][1], kind)
         odds[unseen] = x[unseen] @ w[0] + b[0]
-    least = float(np.quantile(odds[y == 0], 1 - MISTAKEN[kind]))
+    least = float(np.quantile(odds[y == 0], 1 - MISTAKEN))
     w, b = _regress(x, y, None, STRENGTH[kind][1], kind)
     taken = odds > least
     found = {
