@@ -163,7 +163,14 @@ async def test_the_larger_model_tells_a_met_wish_from_a_missed_one(tools_model_d
     await measure(tools_model_dir, Limits(met=4, missed=4, quoted_met=10, quoted_missed=2, right=0.82))
 
 
-KEPT_ASIDE = "unseen.jsonl", "unseen-wishes.jsonl", "unseen-after-corrections.jsonl", "unseen-last.jsonl"
+KEPT_ASIDE = (
+    "unseen.jsonl",
+    "unseen-wishes.jsonl",
+    "unseen-after-corrections.jsonl",
+    "unseen-last.jsonl",
+    "unseen-people.jsonl",
+    "unseen-chats.jsonl",
+)
 
 
 def test_no_row_has_a_reply_that_is_measured_here_or_kept_aside() -> None:
