@@ -8,6 +8,7 @@ import torch
 
 from tests.training.homes import Bench, settings
 from tests.training.tiny import SETTINGS, make_model, train_config
+from turnwise.training.lessons import kept_states
 from turnwise.training.policy import Policy
 
 
@@ -18,6 +19,15 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def states_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a model says of labelled texts is read by each run of the tests, and kept in no folder of the person's."""
+    folder = tmp_path_factory.mktemp("kept-states")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept_states, "cache_dir", lambda: folder)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ PROMPTS = [ids(n, 5 + n % 3) for n in range(6)]
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path))
+    monkeypatch.setattr(kept_states, "cache_dir", lambda: tmp_path)
     return tmp_path / kept_states.FOLDER
 
 
@@ -79,7 +79,7 @@ def test_without_room_for_a_cache_it_works_as_well(
     policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(kept_states, "cache_dir", lambda: tmp_path / "file")
     with caplog.at_level(logging.WARNING):
         assert torch.equal(states_of_labelled(policy, PROMPTS, no_tick), policy.states_within(PROMPTS, DEPTHS))
     assert "cannot be written" in caplog.text

@@ -21,6 +21,7 @@ def test_dots_at_the_end_stand_for_what_follows_and_marks_make_no_other_words() 
     ]
     assert quoted_words(['add "Why it matters:"', 'where is "why it matters"?']) == ["Why it matters:"]
     assert quoted_words(['begin with "-"', 'say "..."']) == ["-"]
+    assert quoted_words(['say "e.g. ..." first', 'then "Dear Mr. …"', 'and "Yes."']) == ["e.g.", "Dear Mr.", "Yes."]
 
 
 def test_wishes_that_quote_the_same_words_with_other_marks_are_one() -> None:

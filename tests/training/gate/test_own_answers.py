@@ -18,6 +18,7 @@ from turnwise.training.gate.answers import (
     _beyond,
     behind_first,
     choose_asked,
+    known_rises,
     mean_or_none,
     rises,
 )
@@ -466,3 +467,20 @@ def test_means_and_what_is_behind_the_first_token() -> None:
     assert behind_first(torch.tensor([1.0, 2.0, 3.0])).tolist() == [2.0, 3.0]
     assert behind_first(torch.tensor([1.0, 2.0])).tolist() == [2.0]
     assert behind_first(torch.tensor([1.0])).tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("general", "turns", "found"),
+    [
+        ([], [], (None, None)),
+        ([], [4.0], (4.0, None)),
+        ([1.0, 3.0], [], (None, 2.0)),
+        ([1.0, 3.0], [5.0], (3.0, 2.0)),
+        ([1.0, 3.0], [4.0, 8.0], (4.0, 2.0)),
+        ([1.0, 3.0], [4.0, 8.0, 9.0], (7.0, 2.0)),
+    ],
+)
+def test_few_answers_that_were_judged_well_count_together_with_the_general_ones(
+    general: list[float], turns: list[float], found: tuple[float | None, float | None]
+) -> None:
+    assert known_rises([*general, *turns], len(general)) == found

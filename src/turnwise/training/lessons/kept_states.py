@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -18,7 +19,6 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from turnwise.config import cache_dir
-from turnwise.errors import DiskFull
 from turnwise.files import write_atomically
 from turnwise.training.lessons.lines import DEPTHS, states_after
 from turnwise.training.policy import Policy
@@ -67,8 +67,8 @@ def _write(file: Path, states: Tensor) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, save({"states": states.contiguous()}))
-        files = sorted(file.parent.glob("*.safetensors"), key=lambda path: path.stat().st_mtime)
-        for oldest in files[:-MOST_FILES]:
-            oldest.unlink(missing_ok=True)
-    except (OSError, DiskFull) as e:
+    except OSError as e:
         log.warning("%s cannot be written (%s); its texts are read again at the next start", file, e)
+    with suppress(OSError):  # another process may do the same
+        for oldest in sorted(file.parent.glob("*.safetensors"), key=lambda path: path.stat().st_mtime)[:-MOST_FILES]:
+            oldest.unlink(missing_ok=True)

@@ -36,9 +36,10 @@ def quoted_words(wishes: Sequence[str]) -> list[str]:
 
 
 def _without_dots(words: str) -> str:
-    """Words without the dots at their end that stand for what is to follow; one dot alone ends a sentence."""
-    ends = words.endswith(("..", "…"))
-    return words.rstrip(".… ") if ends else words
+    """Words without the last dots, which stand for what is to follow; one dot alone is theirs ("e.g. ...")."""
+    bare = words.rstrip(".…")
+    several = words.endswith("…") or len(words) - len(bare) > 1
+    return bare.removesuffix(" ") if several else words
 
 
 def same_words(words: str) -> str:
