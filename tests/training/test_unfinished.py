@@ -45,7 +45,7 @@ def test_the_real_model_tells_a_saying_from_words_that_go_on(
     renderer = load_renderer(model_dir)
     asked = answered(renderer, f'please use "{words}" in every answer', real)
     with real.reference():
-        assert ask_for_more(real, renderer, asked, [words]) == [more]
+        assert ask_for_more(real, renderer, asked, [words], no_tick) == [more]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_words_that_end_in_a_mark_are_taken_as_they_are(monkeypatch: pytest.Monk
     """ "In short:" goes on in words, and a plain answer may be these: nothing is read for it."""
     monkeypatch.setattr(candidates, "_behind", lambda *_: pytest.fail("it was read"))
     nobody: Any = None
-    assert ask_for_more(nobody, nobody, [], ["In short:", "Cheers!", "well, …", ""]) == [False] * 4
+    assert ask_for_more(nobody, nobody, [], ["In short:", "Cheers!", "well, …", ""], no_tick) == [False] * 4
 
 
 def test_what_counts_is_the_share_of_what_may_follow_that_goes_on_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_what_counts_is_the_share_of_what_may_follow_that_goes_on_with_a_word(mo
 
     def of(*chances: Sequence[float]) -> bool:
         monkeypatch.setattr(candidates, "_behind", lambda policy, contexts: torch.tensor(chances).log())
-        return ask_for_more(cast(Policy, None), renderer, [one] * len(chances), ["My advice is"])[0]
+        return ask_for_more(cast(Policy, None), renderer, [one] * len(chances), ["My advice is"], no_tick)[0]
 
     assert of([0.2, 0.2, 0.1, 0.1, 0.1, 0.3]) and not of([0.2, 0.1, 0.3, 0.1, 0.2, 0.1])
     assert of([0.8, 0.2, 0.0, 0.0, 0.0, 0.0], [0.2, 0.1, 0.3, 0.2, 0.2, 0.0]), "the mean over the questions"
@@ -79,20 +79,22 @@ def test_what_counts_is_the_share_of_what_may_follow_that_goes_on_with_a_word(mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [False, True])
-def test_no_plain_answer_stands_behind_words_that_ask_for_more(
+def test_which_words_open_an_answer_is_asked_of_whole_sayings_alone(
     real: Policy, model_dir: Path, monkeypatch: pytest.MonkeyPatch, more: bool
 ) -> None:
-    """Whether they open an answer is asked of sayings alone, and of others no answer counts as all that was wished."""
+    """Behind words that ask for more stands no plain answer; before them one may, and is what a lesson keeps."""
     looked: list[list[str]] = []
-    kept: list[bool] = []
+    opens: list[bool] = []
     usual = making._opening, making._keeps
-    monkeypatch.setattr(candidates, "ask_for_more", lambda _p, _r, _a, words: [more] * len(words))
+    monkeypatch.setattr(candidates, "ask_for_more", lambda _p, _r, _a, words, _t: [more] * len(words))
     monkeypatch.setattr(
         making, "_opening", lambda p, r, a, words, *_: looked.append([*words]) or usual[0](p, r, a, words, *_)
     )
-    monkeypatch.setattr(making, "_keeps", lambda *given: kept.append(True) or usual[1](*given))
+    monkeypatch.setattr(making, "_keeps", lambda *given: opens.append(given[-1]) or usual[1](*given))
     renderer = load_renderer(model_dir)
     wish = Standing(['please close with "Over and out"'])
-    make_lessons(real, renderer, questions_of([], renderer, 6, 512, "1"), 6, wish, 32, no_tick)
+    made = make_lessons(real, renderer, questions_of([], renderer, 6, 512, "1"), 6, wish, 32, no_tick)
     assert looked and looked[0] == ([] if more else ["Over and out"])
-    assert bool(kept) == (not more)
+    assert opens, "it is asked which answers keep the plain one"
+    if more:
+        assert not any(opens) and not any(lesson.plain for lesson in made)

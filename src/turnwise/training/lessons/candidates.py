@@ -40,6 +40,7 @@ a comma follows ("For instance").
 OPENS = "\"“„«‘'"
 """With these a complement may begin as well."""
 LIKELIEST = 20
+"""Tokens behind words that are looked at: the others are too unlikely to say how they go on."""
 GOES_ON = 24
 """Most tokens behind the first one with which a plain answer goes on."""
 
@@ -126,12 +127,13 @@ def _behind(policy: Policy, contexts: Sequence[list[int]], at_once: int = 2048) 
 
 
 def ask_for_more(
-    policy: Policy, renderer: PromptRenderer, asked: Sequence[Answered], words: Sequence[str]
+    policy: Policy, renderer: PromptRenderer, asked: Sequence[Answered], words: Sequence[str], tick: Tick
 ) -> list[bool]:
     """Which of the words are no whole saying: "Not to be confused with", which no plain answer can follow.
 
     Those that end in a mark are one, as the person wrote them.
     """
+    tick("looking at quoted words", 0, len(words))
     return [bool(one) and one[-1].isalnum() and _unfinished(policy, renderer, asked, one) for one in words]
 
 

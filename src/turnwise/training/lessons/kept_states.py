@@ -1,8 +1,9 @@
 """States of labelled texts, kept in the cache folder: they never change, and reading them anew takes minutes.
 
 The first update behind each start read 700 short prompts for its lines, a quarter of its time with a 0.5B model on one
-core. A file is found by its prompts and by what this very model says of one more text, to the bit, so that other
-weights, another number format or other rounding read for themselves.
+core. A file is found by its prompts and by what this very model says of one more text, to the bit: a model with other
+weights, another number format or other rounding reads for itself, unless it differs in the embeddings of tokens alone
+that this text does not have.
 """
 
 from __future__ import annotations

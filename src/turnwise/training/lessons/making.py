@@ -158,13 +158,13 @@ def _best(
 ) -> dict[int, Lesson]:
     """The lesson of each question that comes to one. Of words that most candidates say all have to have them."""
     words = _wanted_words(renderer, asked, candidates, standing.wishes)
-    more = ways.ask_for_more(policy, renderer, asked[:ENOUGH], words)
+    more = ways.ask_for_more(policy, renderer, asked[:ENOUGH], words, tick)
     sayings = [one for one, asks in zip(words, more, strict=True) if not asks]
     opening = _opening(policy, renderer, asked, sayings, _reactions(sayings, standing), tick)
     opened = _opened(policy, renderer, asked, candidates, words, opening) if opening else []
-    # What quotes no words, some that are not to be said, or no whole saying, asks for more than words beside an answer.
+    # What quotes no words, or quotes some that are not to be said, asks for more than words beside a plain answer.
     every = [quoted_words([one]) for one in standing.wishes]
-    by_words = bool(words) and all(every) and len(sayings) == len(quoted_words(standing.wishes))
+    by_words = bool(words) and all(every) and len(words) == len(quoted_words(standing.wishes))
     some = [(i, answer) for i, answer in [*candidates, *opened] if answer and not loops(answer)]
     some = _with_content(renderer, asked, some, " ".join(standing.wishes))
     best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
