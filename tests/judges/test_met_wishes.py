@@ -170,6 +170,8 @@ KEPT_ASIDE = (
     "unseen-last.jsonl",
     "unseen-people.jsonl",
     "unseen-chats.jsonl",
+    "unseen-strangers.jsonl",
+    "unseen-strangers-2.jsonl",
 )
 
 

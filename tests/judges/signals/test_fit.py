@@ -21,6 +21,7 @@ from turnwise.config import Config
 from turnwise.judges.cases import Case
 from turnwise.judges.signals import fit as program
 from turnwise.judges.signals import head as heads
+from turnwise.judges.signals import hidden
 from turnwise.judges.signals.fit import (
     TRIES,
     _asked,
@@ -209,7 +210,7 @@ def test_of_replies_that_quote_a_phrase_the_sentences_that_do_so_are_learned_fro
     readings = [read_parts([], saying("assistant", "a"), [saying("user", one)]) for one in said]
     cases = [Case(str(n), "", [], saying("assistant", "a"), [], -1, True, "") for n in range(4)]
     each = [np.array([[n, i] for i in range(len(r.sentences))], np.float32) for n, r in enumerate(readings)]
-    rows = Rows(cases, readings, np.arange(4), np.zeros((4, 1), np.float32), each)
+    rows = Rows(cases, readings, np.arange(4), np.zeros((4, 1), np.float32), each, np.ones(4, np.float32))
     found = quoting(rows, 3)
     assert [case.id for case in found.cases] == ["1", "3"]
     assert [x.tolist() for x in found.each] == [[[1, 0]], [[3, 1]]]
@@ -235,6 +236,13 @@ def test_what_is_written_is_calibrated_and_so_are_its_figures(
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return small_model(tmp_path / "models" / "tiny", [" ".join(one[2:]) for one in OURS] + ["superb indeed an answer"])
+
+
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where what is learned is not looked at."""
+    monkeypatch.setattr(hidden, "LEAST_STEPS", 1)
+    monkeypatch.setattr(hidden, "PASSES", 2)
 
 
 @pytest.fixture
@@ -289,6 +297,7 @@ def test_the_head_of_a_model_judges_by_that_models_states(
     assert right >= 0.8, "a few numbers hold most of its words"
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_a_cache_spares_the_engine_the_rows_that_it_was_asked_before(
     made: Callable[..., str], engine: Pooling, model: Path, more: Path, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,16 @@ from turnwise.judges.signals.fitting import (
     Fitted,
     Rows,
     calibrated,
+    chosen,
     cross_validated,
     figures,
     fit,
     grouped,
+    line,
     slope,
     temperature,
 )
-from turnwise.judges.signals.head import NO_OPINION, Vector, word_features, word_numbers
+from turnwise.judges.signals.head import NO_OPINION, Hidden, Vector, word_features, word_numbers
 from turnwise.judges.signals.reading import Reading
 from turnwise.messages import saying
 
@@ -44,6 +47,7 @@ def rows_of(
     directive: Sequence[bool] | None = None,
     readings: list[Reading] | None = None,
     groups: Sequence[int] | NDArray[np.int64] | None = None,
+    counts: Sequence[float] | None = None,
 ) -> Rows:
     n = len(labels)
     return Rows(
@@ -52,6 +56,7 @@ def rows_of(
         np.array(groups if groups is not None else range(n)),
         np.asarray(whole, np.float32),
         each if each is not None else [np.asarray(whole[i : i + 1], np.float32) for i in range(n)],
+        np.array(counts or [1.0] * n, np.float32),
     )
 
 
@@ -111,8 +116,9 @@ def test_a_chain_of_nearly_equal_replies_is_one_group_from_end_to_end() -> None:
 
 def test_a_choice_of_rows_keeps_all_that_belongs_to_each() -> None:
     whole = np.arange(8, dtype=np.float32).reshape(4, 2)
-    rows = rows_of([-1, 0, 1, 1], whole, directive=[True, False, False, True], groups=[7, 7, 8, 9])
+    rows = rows_of([-1, 0, 1, 1], whole, directive=[True, False, False, True], groups=[7, 7, 8, 9], counts=[1, 2, 3, 4])
     some = rows.only(np.array([3, 0]))
+    assert some.counts.tolist() == [4, 1]
     assert [c.id for c in some.cases] == ["c3", "c0"]
     assert [r.sentences for r in some.readings] == [("reply 3",), ("reply 0",)]
     assert some.groups.tolist() == [9, 7]
@@ -129,6 +135,16 @@ def fitted(known: str | None = None) -> Fitted:
     score = np.array([[1, 0], [0, 1], [2, -1]], np.float32)
     numbers = None if known is None else word_numbers(known)
     return Fitted(score, np.array([0.5, 0, -0.5], np.float32), np.array([3, 1], np.float32), -2.0, numbers)
+
+
+def test_with_a_layer_of_units_scores_and_wishes_are_made_of_these() -> None:
+    units = Hidden(np.array([[1, 0], [0, -1]], np.int8), *(np.ones(2, np.float32) * x for x in (1, 0.5, 1)))
+    rows = rows_of([1], np.array([[1, 2]], np.float32))
+    head = replace(fitted(), hidden=units)
+    assert units(rows.whole).tolist() == [[1.5, 0]]
+    assert head.scores(rows).tolist() == [[2, 0, 2.5]]
+    assert head.directives(rows)[0].tolist() == [2.5]
+    assert calibrated(head, 2.0, 1.0, 0.0).scores(rows).tolist() == [[1, 0, 1.25]]
 
 
 def test_the_log_odds_of_a_row_are_its_features_by_the_weights_and_the_bias() -> None:
@@ -165,7 +181,7 @@ def test_a_calibrated_head_gives_the_calibrated_log_odds() -> None:
 @pytest.fixture
 def weak_ridge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows and fewer features: nothing but the rows speaks."""
-    monkeypatch.setitem(STRENGTH, "states", (1.0, 1.0))
+    monkeypatch.setitem(STRENGTH, "states", 1.0)
 
 
 def made_up(n: int, seed: int = 0) -> tuple[Rows, Vector, Vector]:
@@ -183,22 +199,26 @@ def made_up(n: int, seed: int = 0) -> tuple[Rows, Vector, Vector]:
 @pytest.mark.usefixtures("weak_ridge")
 def test_known_weights_are_found_again_in_the_features_as_they_are() -> None:
     rows, weights, bias = made_up(3000)
-    rows.cases = [case(c.label, c.label == 1) for c in rows.cases]
-    head = fit(rows, "states")
-    assert head.score.shape == (3, 3) and head.score.dtype == np.float32
+    found, found_bias = line(rows.whole, rows.labels, None, "states")
+    assert found.shape == (3, 3) and found.dtype == np.float32
     for a, b in ((0, 1), (2, 1)):  # what they share says nothing
-        assert head.score[a] - head.score[b] == pytest.approx(weights[a] - weights[b], abs=0.25)
-        assert head.score_bias[a] - head.score_bias[b] == pytest.approx(bias[a] - bias[b], abs=2)
-    assert head.known is None
-    assert (head.directive[1] > 1) and abs(head.directive[2]) < 0.3
+        assert found[a] - found[b] == pytest.approx(weights[a] - weights[b], abs=0.25)
+        assert found_bias[a] - found_bias[b] == pytest.approx(bias[a] - bias[b], abs=2)
+    told, _ = line(rows.whole, (rows.labels == 1).astype(np.int64), None, "states")
+    assert (told[0, 1] > 1) and abs(told[0, 2]) < 0.3
 
 
 def test_a_strong_ridge_keeps_the_weights_small() -> None:
     """What ships has few rows for many features: `STRENGTH`."""
     rows, *_ = made_up(300)
-    rows.cases = [case(c.label, c.label == 1) for c in rows.cases]
-    head = fit(rows, "states")
-    assert 0 < np.abs(head.score * rows.whole.std(0)).max() < 0.5
+    found, _ = line(rows.whole, rows.labels, None, "states")
+    assert 0 < np.abs(found * rows.whole.std(0)).max() < 0.5
+
+
+def by_line(rows: Rows) -> list[Vector]:
+    """The log-odds of sentences, by the line that chooses those that are learned from."""
+    _, (w, b) = chosen(rows, "states")
+    return [each @ w + b for each in rows.each]
 
 
 @pytest.mark.usefixtures("weak_ridge")
@@ -215,9 +235,11 @@ def test_of_a_directive_reply_the_sentence_that_is_like_other_directive_ones_is_
     whole = np.stack([x.mean(0) for x in each])
     directive = [True] * 40 + [False] * 30
     rows = rows_of([1, -1] * 35, whole, each, directive)
-    odds = fit(rows, "states").directives(rows)
+    odds = by_line(rows)
     assert all(x[0] > 1.5 and x[1] < -1.5 for x in odds[:40]), "thanks teach nothing of a directive reply"
     assert all(x[0] < -1.5 for x in odds[40:])
+    units = fit(rows, "states").directives(rows)
+    assert all(x[0] > 0 > x[1] for x in units[:40]) and all(x[0] < 0 for x in units[40:])
 
 
 @pytest.mark.usefixtures("weak_ridge")
@@ -227,7 +249,7 @@ def test_a_directive_reply_of_which_every_sentence_looks_directive_teaches_by_al
     wish, other, thanks = np.eye(3, dtype=np.float32)
     each = [np.stack([wish, other])] * 30 + [wish[None]] * 30 + [thanks[None]] * 60
     rows = rows_of([1, 0, -1] * 40, np.stack([x.mean(0) for x in each]), each, [True] * 60 + [False] * 60)
-    odds = fit(rows, "states").directives(rows)
+    odds = by_line(rows)
     assert odds[0][1] > 0.85 * odds[0][0] > 0 > odds[-1][0]
 
 
@@ -242,7 +264,7 @@ def test_of_a_directive_reply_that_looks_like_thanks_the_likeliest_sentence_is_l
     each = [np.array([sentence(1), sentence(-1)], np.float32) for _ in range(10)]
     each += [np.array([sentence(0)], np.float32) for _ in range(150)]
     rows = rows_of([1, -1] * 80, np.stack([x.mean(0) for x in each]), each, [True] * 10 + [False] * 150)
-    odds = fit(rows, "states").directives(rows)
+    odds = by_line(rows)
     assert np.mean([x[0] for x in odds[:10]]) > 0 > np.mean([x[1] for x in odds[:10]])
 
 
@@ -266,6 +288,15 @@ def test_a_head_over_words_knows_the_words_of_its_rows_and_no_others() -> None:
     assert head.known.tolist() == sorted({int(n) for r in rows.readings for n in word_numbers(r.sentences[0])})
     assert (head.scores(rows).argmax(1) - 1).tolist() == rows.labels.tolist()
     assert [x[0] > 0 for x in head.directives(rows)] == [label == -1 for label in rows.labels]
+
+
+def test_a_row_of_words_that_counts_half_is_half_as_good() -> None:
+    rows = in_words(1)
+    odds = []
+    for count in (1.0, 0.5):
+        rows.counts = np.array([count] + [1.0] * 8, np.float32)
+        odds.append(fit(rows, "words").scores(rows)[0])
+    assert np.ptp(odds[1]) < np.ptp(odds[0]) and odds[1].argmax() == odds[0].argmax()
 
 
 # -- cross-validation -------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def test_the_likeliest_score_of_the_persons_words_is_the_verdict(chances: Any, b
 
 
 @pytest.mark.parametrize(("chance", "decides"), [(0.54, False), (0.56, True)])
-def test_below_a_chance_of_55_percent_the_judge_abstains_and_keeps_its_guess(chance: float, decides: bool) -> None:
+def test_below_a_chance_of_65_percent_the_judge_abstains_and_keeps_its_guess(chance: float, decides: bool) -> None:
     found = weigh(SAID, opinion(chance, 1 - chance, 0.0))
     assert (found.score, found.best) == (-1 if decides else None, -1)
     assert weigh(SAID, opinion(0.3, 0.6, 0.1), min_confidence=0.61).score is None
@@ -70,11 +70,11 @@ def test_beside_the_person_tools_count_three_tenths() -> None:
     ("chances", "hint"),
     [
         ((0.9, 0.9), "That is wrong. Use metric units."),
-        ((0.1, 0.55), "Use metric units."),
-        ((0.1, 0.54), None),
+        ((0.1, 0.65), "Use metric units."),
+        ((0.1, 0.64), None),
     ],
 )
-def test_sentences_from_a_chance_of_55_percent_on_are_the_hint(chances: tuple[float, float], hint: str | None) -> None:
+def test_sentences_from_a_chance_of_65_percent_on_are_the_hint(chances: tuple[float, float], hint: str | None) -> None:
     assert weigh(SAID, opinion(0.4, 0.3, 0.3, *chances)).hint == hint
 
 

@@ -43,6 +43,7 @@ from turnwise.judges.signals.fitting import (
     temperature,
 )
 from turnwise.judges.signals.head import FOLDER, WORDS, Head, Vector, tokenizer_digest, word_features
+from turnwise.judges.signals.hidden import shortened
 from turnwise.judges.signals.own_engine import own_engine
 from turnwise.judges.signals.prompt import PromptMaker, Question
 from turnwise.judges.signals.reading import Reading, read_parts
@@ -51,6 +52,10 @@ from turnwise.judges.signals.states import ReplyJudge, StatesUnavailable, model_
 DATA = Path(__file__).with_name("data")
 SET_ASIDE = DATA / "set-aside.txt"
 ONLY_WORDS = "denied.tsv"
+NO_WORDS = {"pairs.tsv", "corrections.tsv", "orders.tsv"}
+"""In these the same words are praise of one answer and a wish about another: words alone learn nothing of them."""
+HALF = {"people.tsv", "chats.tsv"}
+"""These count half for the head over words: with all of them it no longer has an opinion of some plain replies."""
 PHRASES = "phrases.tsv"
 """Replies that quote a phrase, which nothing but the head that tells whose it is learns from."""
 TRIES = 10
@@ -59,7 +64,7 @@ PROBE = "The task was: add 3 and 4. The assistant answered: 7. The person then s
 
 def tables(words: bool) -> list[Path]:
     """Our own labelled rows: those of what is denied are for the head over words, which knows no grammar, alone."""
-    left_out = {PHRASES} if words else {PHRASES, ONLY_WORDS}
+    left_out = {PHRASES, *NO_WORDS} if words else {PHRASES, ONLY_WORDS}
     return [path for path in sorted(DATA.glob("*.tsv")) if path.name not in left_out]
 
 
@@ -126,14 +131,20 @@ def features(vectors: Vector) -> tuple[Vector, Vector]:
 
 
 def write(path: Path, fitted: Fitted, own: tuple[Vector, float], source: Source, about: dict[str, Any]) -> None:
-    kind = np.float16 if not source.layers else np.float32
+    """Weights of words are kept short: there are 16,384 for each head. Those of units are whole numbers."""
+    kept = np.float32 if source.layers else shortened
+    units = fitted.hidden
+    layer = {} if units is None else {
+        "hidden": units.weights, "hidden_step": units.step, "hidden_bias": units.bias,
+        "hidden_scale": units.scale.astype(np.float16),
+    }  # fmt: skip
     np.savez_compressed(
         path, layers=np.array(source.layers, np.int32), tokenizer=np.array(source.tokenizer),
         probe=np.array(source.probe, np.int32), probed=source.probed.astype(np.float16),
-        score=fitted.score.astype(kind), score_bias=fitted.score_bias, directive=fitted.directive.astype(kind),
+        score=kept(fitted.score), score_bias=fitted.score_bias, directive=kept(fitted.directive),
         directive_bias=np.array(fitted.directive_bias, np.float32), about=np.array(json.dumps(about)),
-        own=own[0].astype(kind), own_bias=np.array(own[1], np.float32),
-        known=fitted.known if fitted.known is not None else np.zeros(0, np.uint32),
+        own=kept(own[0]), own_bias=np.array(own[1], np.float32),
+        known=fitted.known if fitted.known is not None else np.zeros(0, np.uint32), **layer,
     )  # fmt: skip
 
 
@@ -201,7 +212,9 @@ def run(arguments: argparse.Namespace) -> None:
     cases += read_table(DATA / PHRASES)
     readings += [read_parts(case.messages, case.answer, case.next_state) for case in cases[n:]]
     source, pairs = _features(arguments, readings)
-    every = Rows(cases, readings, grouped(readings), np.stack([w for w, _ in pairs]), [e for _, e in pairs])
+    half = {case.id for name in HALF & {table.name for table in tables(True)} for case in read_table(DATA / name)}
+    counts = np.array([0.5 if case.id in half else 1.0 for case in cases], np.float32)
+    every = Rows(cases, readings, grouped(readings), np.stack([w for w, _ in pairs]), [e for _, e in pairs], counts)
     rows = every.only(range(n))
     aside = set(SET_ASIDE.read_text(encoding="utf-8").split())
     seen = rows.only([i for i in range(n) if not arguments.aside or cases[i].id not in aside])

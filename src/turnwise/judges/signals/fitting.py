@@ -1,4 +1,4 @@
-"""The arithmetic of fitting a head: groups of rows, logistic regression, cross-validation, calibration, figures.
+"""The arithmetic of fitting a head: groups of rows, the fit, cross-validation, calibration, figures.
 
 Pure functions over rows and their features; scikit-learn is imported where it is called, for no loop needs it.
 """
@@ -6,38 +6,43 @@ Pure functions over rows and their features; scikit-learn is imported where it i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.judges.cases import Case
-from turnwise.judges.signals.head import NO_OPINION, Vector, knows, word_numbers
+from turnwise.judges.signals.head import NO_OPINION, Hidden, Vector, knows, word_numbers
+from turnwise.judges.signals.hidden import Sentences, fit_hidden
 from turnwise.judges.signals.reading import Reading
 
 FOLDS = 5
 ALIKE = 0.6
 """Share of common words from which two replies are of one group."""
-STRENGTH = {"states": (0.002, 0.002), "words": (8.0, 8.0)}
-"""Inverse strengths of the ridge of the score and of the directive head; chosen by cross-validation."""
+STRENGTH = {"states": 0.002, "words": 8.0}
+"""Inverse strength of the ridge of a line; chosen by cross-validation."""
 TURNS = 2
 """Times that the directive sentence of each reply is chosen anew."""
 NEVER = -20.0
 """Log-odds of what is not known to be directive."""
-MISTAKEN = 0.05
+MISTAKEN = {"states": 0.05, "words": 0.02}
 """Share of quoted orders of somebody else that may be taken for what the person wants to be said."""
 
 
 @dataclass
 class Rows:
-    """Labelled replies and their features: ``whole`` [N, D], and ``each`` [N] of [sentences, D]."""
+    """Labelled replies and their features: ``whole`` [N, D], and ``each`` [N] of [sentences, D].
+
+    ``counts`` [N]: how much each counts for the score of a head over words.
+    """
 
     cases: list[Case]
     readings: list[Reading]
     groups: NDArray[np.int64]
     whole: Vector
     each: list[Vector]
+    counts: Vector
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -51,7 +56,7 @@ class Rows:
         pick = [int(i) for i in kept]
         return Rows(
             [self.cases[i] for i in pick], [self.readings[i] for i in pick], self.groups[pick], self.whole[pick],
-            [self.each[i] for i in pick],
+            [self.each[i] for i in pick], self.counts[pick],
         )  # fmt: skip
 
 
@@ -84,17 +89,22 @@ class Fitted:
     directive_bias: float
     known: NDArray[np.uint32] | None = None
     """The words that it met, where it is a head over words."""
+    hidden: Hidden | None = None
+    """What makes of the features what ``score`` and ``directive`` are for, where it is no head over words."""
+
+    def _seen(self, x: Vector) -> Vector:
+        return x if self.hidden is None else self.hidden(x)
 
     def scores(self, rows: Rows) -> Vector:
         """[N, 3] log-odds, all the same where nothing is known."""
-        odds = rows.whole @ self.score.T + self.score_bias
+        odds = self._seen(rows.whole) @ self.score.T + self.score_bias
         if self.known is not None:
             blind = [not knows(self.known, " ".join(r.sentences)) for r in rows.readings]
             odds[blind] = np.log(NO_OPINION)
         return odds
 
     def directives(self, rows: Rows) -> list[Vector]:
-        odds = [x @ self.directive + self.directive_bias for x in rows.each]
+        odds = [self._seen(x) @ self.directive + self.directive_bias for x in rows.each]
         if self.known is not None:
             for of_row, reading in zip(odds, rows.readings, strict=True):
                 of_row[[not knows(self.known, s) for s in reading.sentences]] = NEVER
@@ -102,25 +112,31 @@ class Fitted:
 
 
 def fit(rows: Rows, kind: str) -> Fitted:
-    """The two heads, not yet calibrated."""
-    strength = STRENGTH[kind]
-    score, score_bias = _regress(rows.whole, rows.labels, None, strength[0], kind)
-    sentences = np.concatenate(rows.each)
-    row_of = np.repeat(np.arange(len(rows.each)), [len(x) for x in rows.each])
+    """The two heads, not yet calibrated: lines through words; of states both have one layer of units."""
+    sentences, (directive, directive_bias) = chosen(rows, kind)
+    if kind == "words":
+        score, score_bias = line(rows.whole, rows.labels, rows.counts, kind)
+        known = np.unique(np.concatenate([word_numbers(" ".join(r.sentences)) for r in rows.readings]))
+        return Fitted(score, score_bias, directive, directive_bias, known)
+    hidden, out, bias = fit_hidden(rows.whole, rows.labels, sentences)
+    return Fitted(out[:3], bias[:3], out[3], float(bias[3]), None, hidden)
+
+
+def chosen(rows: Rows, kind: str) -> tuple[Sentences, tuple[Vector, float]]:
+    """Which sentences are learned from as directive ones, and the line that tells them."""
+    x = np.concatenate(rows.each)
+    row_of = np.repeat(np.arange(len(rows.each)), [len(each) for each in rows.each])
     wanted = rows.directive[row_of]
     # At least one sentence of a directive reply is directive, and which one nobody wrote down: the likeliest so far.
     weights = 1.0 / np.bincount(row_of)[row_of] ** wanted
-    w, b = _regress(sentences, wanted, weights, strength[1], kind)
+    w, b = line(x, wanted, weights, kind)
     for _ in range(TURNS):
-        odds = sentences @ w[0] + b[0]
+        odds = x @ w[0] + b[0]
         for row in np.flatnonzero(rows.directive):
             mine = np.flatnonzero(row_of == row)
             weights[mine] = np.where(odds[mine] >= min(odds[mine].max(), 0.0), 1.0, 0.0)
-        w, b = _regress(sentences, wanted, weights, strength[1], kind)
-    known = None
-    if kind == "words":
-        known = np.unique(np.concatenate([word_numbers(" ".join(r.sentences)) for r in rows.readings]))
-    return Fitted(score, score_bias, w[0], float(b[0]), known)
+        w, b = line(x, wanted, weights, kind)
+    return Sentences(x, wanted, weights), (w[0], float(b[0]))
 
 
 def fit_own(rows: Rows, kind: str) -> tuple[Vector, float, dict[str, Any]]:
@@ -134,10 +150,10 @@ def fit_own(rows: Rows, kind: str) -> tuple[Vector, float, dict[str, Any]]:
     x, y = np.stack([each[0] for each in rows.each]), rows.directive
     odds = np.zeros(len(y), np.float32)
     for seen, unseen in GroupKFold(FOLDS, shuffle=True, random_state=0).split(x, groups=rows.groups):
-        w, b = _regress(x[seen], y[seen], None, STRENGTH[kind][1], kind)
+        w, b = line(x[seen], y[seen], None, kind)
         odds[unseen] = x[unseen] @ w[0] + b[0]
-    least = float(np.quantile(odds[y == 0], 1 - MISTAKEN))
-    w, b = _regress(x, y, None, STRENGTH[kind][1], kind)
+    least = float(np.quantile(odds[y == 0], 1 - MISTAKEN[kind]))
+    w, b = line(x, y, None, kind)
     taken = odds > least
     found = {
         "of the person's": round(float(taken[y == 1].mean()), 3),
@@ -146,16 +162,16 @@ def fit_own(rows: Rows, kind: str) -> tuple[Vector, float, dict[str, Any]]:
     return w[0], float(b[0]) - least, {"rows": len(y), **found}
 
 
-def _regress(x: Vector, y: NDArray[np.int64], weights: Any, strength: float, kind: str) -> tuple[Vector, Vector]:
+def line(x: Vector, y: NDArray[np.int64], weights: Any, kind: str) -> tuple[Vector, Vector]:
     """Logistic regression on standardised features; the weights are for the features as they are."""
     from scipy.sparse import csr_matrix  # pyright: ignore[reportMissingImports]
     from sklearn.linear_model import LogisticRegression  # pyright: ignore[reportMissingImports]
 
     if kind == "words":
-        model = LogisticRegression(C=strength, max_iter=500).fit(csr_matrix(x), y, sample_weight=weights)
+        model = LogisticRegression(C=STRENGTH[kind], max_iter=500).fit(csr_matrix(x), y, sample_weight=weights)
         return model.coef_.astype(np.float32), model.intercept_.astype(np.float32)
     mean, scale = x.mean(0), x.std(0) + 1e-6
-    model = LogisticRegression(C=strength, max_iter=500).fit((x - mean) / scale, y, sample_weight=weights)
+    model = LogisticRegression(C=STRENGTH[kind], max_iter=500).fit((x - mean) / scale, y, sample_weight=weights)
     w = model.coef_ / scale
     return w.astype(np.float32), (model.intercept_ - w @ mean).astype(np.float32)
 
@@ -218,6 +234,10 @@ def figures(logits: Vector, odds: Sequence[Vector], rows: Rows) -> dict[str, Any
 
 
 def calibrated(fitted: Fitted, t: float, a: float, b: float) -> Fitted:
-    return Fitted(
-        fitted.score / t, fitted.score_bias / t, fitted.directive * a, fitted.directive_bias * a + b, fitted.known
+    return replace(
+        fitted,
+        score=fitted.score / t,
+        score_bias=fitted.score_bias / t,
+        directive=fitted.directive * a,
+        directive_bias=fitted.directive_bias * a + b,
     )

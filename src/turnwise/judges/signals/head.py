@@ -1,4 +1,4 @@
-"""The learned part of the free judge: linear heads over hidden states of the served model, or over the words alone.
+"""The learned part of the free judge: small heads over hidden states of the served model, or over the words alone.
 
 A head of a model is a file in ``heads/``; it belongs to that model's tokenizer, and to the hidden states that the model
 has for a fixed text (`Head.fits`). The head over words needs no model and knows less: of words that it never met it has
@@ -60,9 +60,28 @@ NO_OPINION = (0.333, 0.334, 0.333)
 
 
 @dataclass(frozen=True, slots=True)
+class Hidden:
+    """A layer of units between the features and what the head says: [D] or [N, D] → [U] or [N, U], none below 0.
+
+    ``weights`` [U, D] are whole numbers of which one is worth ``step`` [U]; ``bias`` [U]. The features are divided
+    by ``scale`` [D].
+    """
+
+    weights: NDArray[np.int8]
+    step: Vector
+    bias: Vector
+    scale: Vector
+
+    def __call__(self, x: Vector) -> Vector:
+        summed = (x / self.scale) @ self.weights.T.astype(np.float32)
+        return np.maximum(summed * self.step + self.bias, 0).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
     """``score`` [3, D] with ``score_bias`` [3], ``directive`` and ``own`` [E] with their biases: log-odds, as fitted.
 
+    ``hidden``: where it is there, ``score`` [3, U] and ``directive`` [U] are for its units.
     ``layers``: behind which blocks the states are taken. ``probe`` [P] are the ids of a fixed text, ``probed`` [D] the
     states that its model has for it. ``tokenizer``: a digest. ``known``: numbers of the words that a head over words
     met. ``about``: the model, the rows and the command that it was made with, and its figures.
@@ -81,6 +100,7 @@ class Head:
     own_bias: float
     known: NDArray[np.uint32]
     about: dict[str, Any]
+    hidden: Hidden | None = None
 
     @staticmethod
     def read(path: Path) -> Head:
@@ -100,6 +120,7 @@ class Head:
                 own_bias=float(f["own_bias"]),
                 known=f["known"],
                 about=json.loads(str(f["about"])),
+                hidden=_hidden(f) if "hidden" in f.files else None,
             )
 
     def fits(self, vectors: Vector) -> bool:
@@ -132,10 +153,16 @@ class Head:
         return Opinion(found.score if knows(self.known, whole) else NO_OPINION, directive, own)
 
     def _opinion(self, whole: Vector, each: list[Vector]) -> Opinion:
-        p = softmax(self.score @ whole + self.score_bias)
-        directive = [_chance(float(self.directive @ x) + self.directive_bias) for x in each]
+        seen = [whole, *each] if self.hidden is None else self.hidden(np.stack([whole, *each]))
+        p = softmax(self.score @ seen[0] + self.score_bias)
+        directive = [_chance(float(self.directive @ x) + self.directive_bias) for x in seen[1:]]
         own = [_chance(float(self.own @ x) + self.own_bias) for x in each]
         return Opinion((float(p[0]), float(p[1]), float(p[2])), directive, own)
+
+
+def _hidden(f: Any) -> Hidden:
+    step, bias, scale = (f[f"hidden_{name}"].astype(np.float32) for name in ("step", "bias", "scale"))
+    return Hidden(f["hidden"], step, bias, scale)
 
 
 def _chance(odds: float) -> float:

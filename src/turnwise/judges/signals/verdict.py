@@ -19,7 +19,7 @@ from turnwise.types import Message, Proposal
 
 MIN_CONFIDENCE = 0.55
 """Below this chance of the likeliest score the judge abstains; set by hand."""
-MIN_DIRECTIVE = 0.55
+MIN_DIRECTIVE = 0.65
 """From this chance on a sentence of the person is part of a hint; set by hand, after cross-validation."""
 MIN_OWN = 0.5
 """From this chance on the words that a sentence quotes are part of a hint; the fit lays it (`fitting.fit_own`)."""
