@@ -152,7 +152,7 @@ test-clients: pull ## real agents through the gateway; installs them into the ca
 LABELLED := $(addprefix tests/judges/,next-states-dev.jsonl cases.jsonl blind.jsonl)
 
 .PHONY: heads
-heads: pull ## make the heads of the free judge anew from the labelled rows, for both embedded models (ten minutes)
+heads: pull ## make the heads of the free judge anew from the labelled rows, for both embedded models (an hour or two)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fit]'
 	$(BIN)/python -m turnwise.judges.signals.fit --words $(LABELLED)
 	$(BIN)/python -m turnwise.judges.signals.fit --model smollm2-135m-instruct --layers 16,20 $(LABELLED)
