@@ -6,6 +6,7 @@ fitted to has one of these replies.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -13,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.judges.praise import CORRECTIONS, CORRECTIONS_LEFT_OPEN, PRAISE, PRAISE_LEFT_OPEN
 from turnwise.config import Config
 from turnwise.judges.cases import read_cases, read_table
 from turnwise.judges.choice import SignalJudge
-from turnwise.judges.signals.fit import tables
+from turnwise.judges.signals.fit import DATA
 from turnwise.judges.signals.head import words_of
 from turnwise.judges.signals.own_engine import own_engine
 from turnwise.judges.signals.states import ReplyJudge
@@ -154,15 +156,16 @@ async def measure(model: Path, limits: Limits) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 async def test_a_met_wish_is_told_from_a_missed_one(model_dir: Path) -> None:
-    await measure(model_dir, Limits(met=4, missed=3, quoted_met=9, quoted_missed=2, right=0.85))
+    await measure(model_dir, Limits(met=4, missed=3, quoted_met=6, quoted_missed=2, right=0.85))
 
 
 # Seen: 0, 1, 2 and 0, 160 right. Before there were rows of it: 13, 0, 19, 0 and 102.
 @pytest.mark.slow
 async def test_the_larger_model_tells_a_met_wish_from_a_missed_one(tools_model_dir: Path) -> None:
-    await measure(tools_model_dir, Limits(met=4, missed=4, quoted_met=10, quoted_missed=2, right=0.82))
+    await measure(tools_model_dir, Limits(met=4, missed=4, quoted_met=5, quoted_missed=2, right=0.82))
 
 
+FITTED_TO = ("next-states-dev.jsonl", "cases.jsonl", "blind.jsonl")
 KEPT_ASIDE = (
     "unseen.jsonl",
     "unseen-wishes.jsonl",
@@ -178,9 +181,14 @@ KEPT_ASIDE = (
 def test_no_row_has_a_reply_that_is_measured_here_or_kept_aside() -> None:
     measured = {text_of(task.next_state[0]) for task in (*met(), *missed())}
     measured |= {text_of(task.next_state[0]) for t in (QUOTED_MET, QUOTED_MISSED) for task in quoted(t, True)}
+    measured |= {*CORRECTIONS, *CORRECTIONS_LEFT_OPEN, *PRAISE, *PRAISE_LEFT_OPEN}
     aside = [case for name in KEPT_ASIDE for case in read_cases(HERE / name)]
     measured |= {text_of(case.next_state[-1]) for case in aside}
-    rows = [case for table in tables(words=True) for case in read_table(table)]
+    phrases = (HERE / "unseen-phrases.jsonl").read_text(encoding="utf-8").splitlines()
+    measured |= {json.loads(line)["reply"] for line in phrases}
+    rows = [case for table in DATA.glob("*.tsv") for case in read_table(table)]
+    rows += [case for name in FITTED_TO for case in read_cases(HERE / name)]
+    assert len(rows) > 5000
     assert not {plainly(text_of(row.next_state[-1])) for row in rows} & {plainly(reply) for reply in measured}
 
 

@@ -116,11 +116,26 @@ def test_what_is_denied_is_for_the_head_over_words_alone() -> None:
 
 
 def test_rows_in_which_a_person_says_something_are_kept_with_their_readings(more: Path) -> None:
-    cases, readings = labelled([more], words=False)
+    cases, readings, persons, counts = labelled([more], words=False)
+    assert set(persons) == {""} and set(counts) == {1.0} and len(persons) == len(counts) == 25
     assert [case.id for case in cases] == [*(f"ours-{n}" for n in range(1, 25)), "person"]
     assert [readings[i].sentences for i in (0, 24)] == [("perfect cheers",), ("superb indeed",)]
     assert (readings[0].task, readings[0].action) == ("task 1 0", "an answer")
-    assert len(labelled([], words=True)[0]) == 25
+    assert len(labelled([], words=True).cases) == 25
+
+
+def test_people_stand_by_twelve_and_count_half_for_the_words(data: Path) -> None:
+    people = [row(1, False, f"task {n}", f"ta number {n}") for n in range(25)]
+    (data / "people.tsv").write_text("\n".join(people), encoding="utf-8")
+    (data / "orders.tsv").write_text(row(-1, True, "a task", "keep it short"), encoding="utf-8")
+    for words, of_people, of_orders in ((True, 0.5, []), (False, 1.0, [1.0])):
+        found = labelled([], words)
+        counts: dict[str, list[float]] = {}
+        for case, count in zip(found.cases, found.counts, strict=True):
+            counts.setdefault(case.id.split("-")[0], []).append(count)
+        assert counts["people"] == [of_people] * 25 and set(counts["ours"]) == {1.0}
+        assert counts.get("orders", []) == of_orders
+        assert [p for p in found.persons if p] == ["0"] * 12 + ["1"] * 12 + ["2"]
 
 
 def test_the_digest_of_the_rows_is_of_what_they_say_and_of_no_order_or_place(tmp_path: Path) -> None:

@@ -114,6 +114,12 @@ def test_a_chain_of_nearly_equal_replies_is_one_group_from_end_to_end() -> None:
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 
+def test_rows_of_one_person_are_one_group() -> None:
+    said = ["ta love", "no good at all", "when is it on", "make it short", "right you are"]
+    found = grouped([reading(reply, f"task {n}") for n, reply in enumerate(said)], ["a", "", "a", ""])
+    assert found[0] == found[2] and len(set(found)) == 4
+
+
 def test_a_choice_of_rows_keeps_all_that_belongs_to_each() -> None:
     whole = np.arange(8, dtype=np.float32).reshape(4, 2)
     rows = rows_of([-1, 0, 1, 1], whole, directive=[True, False, False, True], groups=[7, 7, 8, 9], counts=[1, 2, 3, 4])
@@ -138,7 +144,9 @@ def fitted(known: str | None = None) -> Fitted:
 
 
 def test_with_a_layer_of_units_scores_and_wishes_are_made_of_these() -> None:
-    units = Hidden(np.array([[1, 0], [0, -1]], np.int8), *(np.ones(2, np.float32) * x for x in (1, 0.5, 1)))
+    """Of 1 and 2 the units make 2 · 1 / 4 · 2 + 0.5 = 1.5, and -2 / 8 · 3 + 0.5 = -0.25, which is 0."""
+    step, bias, scale = (np.array(x, np.float32) for x in ([2, 3], [0.5, 0.5], [4, 8]))
+    units = Hidden(np.array([[2, 0], [0, -1]], np.int8), step, bias, scale)
     rows = rows_of([1], np.array([[1, 2]], np.float32))
     head = replace(fitted(), hidden=units)
     assert units(rows.whole).tolist() == [[1.5, 0]]
@@ -209,7 +217,7 @@ def test_known_weights_are_found_again_in_the_features_as_they_are() -> None:
 
 
 def test_a_strong_ridge_keeps_the_weights_small() -> None:
-    """What ships has few rows for many features: `STRENGTH`."""
+    """There are few rows for many features: `STRENGTH`."""
     rows, *_ = made_up(300)
     found, _ = line(rows.whole, rows.labels, None, "states")
     assert 0 < np.abs(found * rows.whole.std(0)).max() < 0.5
@@ -238,7 +246,9 @@ def test_of_a_directive_reply_the_sentence_that_is_like_other_directive_ones_is_
     odds = by_line(rows)
     assert all(x[0] > 1.5 and x[1] < -1.5 for x in odds[:40]), "thanks teach nothing of a directive reply"
     assert all(x[0] < -1.5 for x in odds[40:])
-    units = fit(rows, "states").directives(rows)
+    head = fit(rows, "states")
+    assert head.known is None and head.hidden is not None
+    units = head.directives(rows)
     assert all(x[0] > 0 > x[1] for x in units[:40]) and all(x[0] < 0 for x in units[40:])
 
 
@@ -251,6 +261,8 @@ def test_a_directive_reply_of_which_every_sentence_looks_directive_teaches_by_al
     rows = rows_of([1, 0, -1] * 40, np.stack([x.mean(0) for x in each]), each, [True] * 60 + [False] * 60)
     odds = by_line(rows)
     assert odds[0][1] > 0.85 * odds[0][0] > 0 > odds[-1][0]
+    units = fit(rows, "states").directives(rows)
+    assert min(units[0]) > 0 > units[-1][0]
 
 
 @pytest.mark.usefixtures("weak_ridge")

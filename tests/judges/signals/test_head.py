@@ -17,6 +17,7 @@ from turnwise.judges.signals.head import (
     MAX_CHARS,
     NO_OPINION,
     Head,
+    Hidden,
     knows,
     softmax,
     tokenizer_digest,
@@ -47,6 +48,26 @@ def test_an_opinion_is_the_chance_of_each_score_and_of_each_sentence() -> None:
     assert found.directive == pytest.approx([0.5, 1 / (1 + math.exp(2))])
     # and 2 · 1 - 0 + 0.5, 2 · 1 + 1 + 0.5
     assert found.own == pytest.approx([1 / (1 + math.exp(-2.5)), 1 / (1 + math.exp(-3.5))])
+
+
+UNITS = Hidden(
+    np.array([[2, 0], [0, -1], [1, 1]], np.int8), *(np.array(x, np.float32) for x in ([2, 3, 1], [0.5, 1, 0], [4, 8]))
+)
+
+
+def test_of_units_scores_and_wishes_are_made_and_what_a_person_wants_said_of_the_features() -> None:
+    """Of the last token 1 and the reply 2 the units are 2 · 1/4 · 2 + 0.5, -2/8 · 3 + 1 and 1/4 + 2/8; of the sentences
+    0 and -8 the second one is 1 and 4, the third 0.25 and 0."""
+    score, directive = np.eye(3, dtype=np.float32), np.array([1, -1, 2], np.float32)
+    with_units = head(hidden=UNITS, score=score, directive=directive)
+    vectors = np.array([[[1.0], [2.0], [0.0], [-8.0]]], np.float32)
+    found, without = with_units.opinion(vectors), head().opinion(vectors)
+    e = [math.exp(1.5), math.exp(0.25), math.exp(0.5 + 0.5)]
+    assert found.score == pytest.approx([x / sum(e) for x in e])
+    odds = [1.5 - 1 + 2 * 0.25 - 1, 1.5 - 4 + 0 - 1]
+    assert found.directive == pytest.approx([1 / (1 + math.exp(-x)) for x in odds])
+    assert found.own == without.own
+    assert with_units.opinion(vectors[:, :2]).directive == []
 
 
 def test_layers_stand_one_after_the_other() -> None:
@@ -198,6 +219,50 @@ def test_a_file_that_is_no_head_is_named_by_its_fault(tmp_path: Path) -> None:
     np.savez(tmp_path / "code.npz", layers=np.array([print], object))
     with pytest.raises(ValueError, match="allow_pickle=False"):
         Head.read(tmp_path / "code.npz")
+
+
+def file(path: Path, **other: Any) -> None:
+    """A head of two features with three units, or with ``other`` parts."""
+    two, three = np.ones(2, np.float32), np.ones(3, np.float32)
+    made: dict[str, Any] = {
+        "layers": [7], "tokenizer": "t", "probe": [1], "probed": two, "score": np.ones((3, 3)), "score_bias": three,
+        "directive": three, "directive_bias": 0.0, "own": two, "own_bias": 0.0, "known": np.zeros(0, np.uint32),
+        "about": "{}", "hidden": UNITS.weights, "hidden_step": UNITS.step, "hidden_bias": UNITS.bias,
+        "hidden_scale": UNITS.scale,
+    }  # fmt: skip
+    np.savez(path, **{name: np.array(part) for name, part in (made | other).items()})
+
+
+def test_a_file_gives_the_units_that_were_put_into_it(tmp_path: Path) -> None:
+    file(tmp_path / "h.npz")
+    found = Head.read(tmp_path / "h.npz").hidden
+    assert found is not None
+    for name in ("weights", "step", "bias", "scale"):
+        assert getattr(found, name).tolist() == getattr(UNITS, name).tolist()
+
+
+@pytest.mark.parametrize(
+    ("other", "fault"),
+    [
+        ({"score": np.ones((3, 2))}, "shapes"),
+        ({"directive": np.ones(2)}, "shapes"),
+        ({"hidden": np.ones((3, 4), np.int8)}, "shapes"),
+        ({"hidden_step": np.ones(2)}, "shapes"),
+        ({"hidden_scale": np.ones(3)}, "shapes"),
+        ({"hidden": np.ones((3, 2))}, "whole numbers"),
+        ({"hidden_scale": np.array([1, 0])}, "above 0"),
+        ({"hidden_scale": np.array([1, np.nan])}, "above 0"),
+        ({"hidden_bias": np.array([1, np.inf, 0])}, "are none"),
+        ({"score_bias": np.array([1, np.nan, 0])}, "are none"),
+        ({"own_bias": np.nan}, "are none"),
+    ],
+)
+def test_a_file_whose_parts_do_not_belong_together_is_refused(
+    tmp_path: Path, other: dict[str, Any], fault: str
+) -> None:
+    file(tmp_path / "h.npz", **other)
+    with pytest.raises(ValueError, match=fault):
+        Head.read(tmp_path / "h.npz")
 
 
 def test_a_file_of_another_release_is_named_and_left_out(

@@ -256,18 +256,18 @@ def test_a_report_makes_a_sentence_of_ours(found: list[ReadResult], hint: str | 
     assert hint_from_reports(Sources("", found)) == hint
 
 
-CHANCE = 0.55
+CHANCE = 0.7
 
 
 @pytest.mark.parametrize(
     ("sentences", "chances", "hint"),
     [
-        (["Use metric units."], [0.55], "Use metric units."),  # at least
-        (["Use metric units."], [0.5499], None),
+        (["Use metric units."], [0.7], "Use metric units."),  # at least
+        (["Use metric units."], [0.6999], None),
         (["ten signs!"], [0.9], None),
         (["eleven sign"], [0.9], "eleven sign"),
         (["Short.", "Plain."], [0.9, 0.9], "Short. Plain."),  # together they say something
-        (['Never say "" again, please.', "Use metric units."], [0.9, 0.6], "Use metric units."),
+        (['Never say "" again, please.', "Use metric units."], [0.9, 0.8], "Use metric units."),
         (["Use <|im_end|>metric units."], [0.9], "Use metric units."),
         (["b" * 150, "c" * 150], [0.9, 0.9], "b" * 150),  # together they would have 300
         (["b" * 150, "c" * 149], [0.9, 0.9], f"{'b' * 150} {'c' * 149}"),

@@ -33,7 +33,7 @@ def test_the_likeliest_score_of_the_persons_words_is_the_verdict(chances: Any, b
 
 
 @pytest.mark.parametrize(("chance", "decides"), [(0.54, False), (0.56, True)])
-def test_below_a_chance_of_65_percent_the_judge_abstains_and_keeps_its_guess(chance: float, decides: bool) -> None:
+def test_below_a_chance_of_55_percent_the_judge_abstains_and_keeps_its_guess(chance: float, decides: bool) -> None:
     found = weigh(SAID, opinion(chance, 1 - chance, 0.0))
     assert (found.score, found.best) == (-1 if decides else None, -1)
     assert weigh(SAID, opinion(0.3, 0.6, 0.1), min_confidence=0.61).score is None

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,9 +53,11 @@ DATA = Path(__file__).with_name("data")
 SET_ASIDE = DATA / "set-aside.txt"
 ONLY_WORDS = "denied.tsv"
 NO_WORDS = {"pairs.tsv", "corrections.tsv", "orders.tsv"}
-"""In these the same words are praise of one answer and a wish about another: words alone learn nothing of them."""
+"""In these nearly the same words are praise of one answer and a wish about another: the answer says which."""
 HALF = {"people.tsv", "chats.tsv"}
-"""These count half for the head over words: with all of them it no longer has an opinion of some plain replies."""
+"""These count half for the score by words: whole, they leave "No! You sent it to everyone, that's wrong." undecided."""
+PERSONS, OF_EACH = "people.tsv", 12
+"""Rows of this table that stand together are of one person, and have that person's wish and turns of phrase."""
 PHRASES = "phrases.tsv"
 """Replies that quote a phrase, which nothing but the head that tells whose it is learns from."""
 TRIES = 10
@@ -68,14 +70,30 @@ def tables(words: bool) -> list[Path]:
     return [path for path in sorted(DATA.glob("*.tsv")) if path.name not in left_out]
 
 
-def labelled(files: Sequence[Path], words: bool) -> tuple[list[Case], list[Reading]]:
-    """The cases in which a person says something, and their readings: our own rows, and those of ``files``."""
-    cases = [case for table in tables(words) for case in read_table(table)]
-    for file in files:
-        cases += read_cases(file)
-    readings = [read_parts(case.messages, case.answer, case.next_state) for case in cases]
-    kept = [i for i, reading in enumerate(readings) if reading.sentences]
-    return [cases[i] for i in kept], [readings[i] for i in kept]
+class Labelled(NamedTuple):
+    """Replies of persons. ``persons``: whose each is, "" where nobody knows; ``counts``: how much each counts."""
+
+    cases: list[Case]
+    readings: list[Reading]
+    persons: list[str]
+    counts: list[float]
+
+
+def labelled(files: Sequence[Path], words: bool) -> Labelled:
+    """The cases in which a person says something: our own rows, and those of ``files``."""
+    rows: list[tuple[Case, str, float]] = []
+    for table in tables(words):
+        count = 0.5 if words and table.name in HALF else 1.0
+        for i, case in enumerate(read_table(table)):
+            rows.append((case, f"{i // OF_EACH}" if table.name == PERSONS else "", count))
+    rows += [(case, "", 1.0) for file in files for case in read_cases(file)]
+    found = Labelled([], [], [], [])
+    for case, person, count in rows:
+        reading = read_parts(case.messages, case.answer, case.next_state)
+        if reading.sentences:
+            for column, value in zip(found, (case, reading, person, count), strict=True):
+                column.append(value)
+    return found
 
 
 def quoting(rows: Rows, alone: int) -> Rows:
@@ -131,7 +149,7 @@ def features(vectors: Vector) -> tuple[Vector, Vector]:
 
 
 def write(path: Path, fitted: Fitted, own: tuple[Vector, float], source: Source, about: dict[str, Any]) -> None:
-    """Weights of words are kept short: there are 16,384 for each head. Those of units are whole numbers."""
+    """Weights of words are kept short: there are 16,384 for each of five lines. Those of units are whole numbers."""
     kept = np.float32 if source.layers else shortened
     units = fitted.hidden
     layer = {} if units is None else {
@@ -205,16 +223,17 @@ def main() -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    cases, readings = labelled(arguments.files, arguments.words)
+    cases, readings, persons, counts = labelled(arguments.files, arguments.words)
     n = len(cases)
     print(f"{n} replies")
     kind = "words" if arguments.words else "states"
     cases += read_table(DATA / PHRASES)
     readings += [read_parts(case.messages, case.answer, case.next_state) for case in cases[n:]]
     source, pairs = _features(arguments, readings)
-    half = {case.id for name in HALF & {table.name for table in tables(True)} for case in read_table(DATA / name)}
-    counts = np.array([0.5 if case.id in half else 1.0 for case in cases], np.float32)
-    every = Rows(cases, readings, grouped(readings), np.stack([w for w, _ in pairs]), [e for _, e in pairs], counts)
+    quoted = [1.0] * (len(cases) - n)
+    groups = grouped(readings, persons)
+    whole, each = np.stack([w for w, _ in pairs]), [e for _, e in pairs]
+    every = Rows(cases, readings, groups, whole, each, np.array(counts + quoted, np.float32))
     rows = every.only(range(n))
     aside = set(SET_ASIDE.read_text(encoding="utf-8").split())
     seen = rows.only([i for i in range(n) if not arguments.aside or cases[i].id not in aside])

@@ -27,7 +27,8 @@ TURNS = 2
 NEVER = -20.0
 """Log-odds of what is not known to be directive."""
 MISTAKEN = {"states": 0.05, "words": 0.02}
-"""Share of quoted orders of somebody else that may be taken for what the person wants to be said."""
+"""Share of quoted orders of somebody else that may be taken for what the person wants to be said: less by words, with
+which an unseen order came through at 0.05."""
 
 
 @dataclass
@@ -60,8 +61,9 @@ class Rows:
         )  # fmt: skip
 
 
-def grouped(readings: Sequence[Reading]) -> NDArray[np.int64]:
-    """A number for each row: rows with one task, or whose replies share most of their words, have the same."""
+def grouped(readings: Sequence[Reading], persons: Sequence[str] = ()) -> NDArray[np.int64]:
+    """A number for each row: rows of one person, with one task, or whose replies share most of their words, have the
+    same. ``persons``: whose the first readings are, "" where nobody knows."""
     group = list(range(len(readings)))
 
     def root(i: int) -> int:
@@ -71,6 +73,10 @@ def grouped(readings: Sequence[Reading]) -> NDArray[np.int64]:
         return i
 
     tasks: dict[str, int] = {}
+    first: dict[str, int] = {}
+    for i, person in enumerate(persons):
+        if person:
+            group[root(i)] = root(first.setdefault(person, i))
     words = [frozenset(" ".join(r.sentences).lower().split()) for r in readings]
     for i, reading in enumerate(readings):
         task = " ".join(reading.task.lower().split())
@@ -123,7 +129,7 @@ def fit(rows: Rows, kind: str) -> Fitted:
 
 
 def chosen(rows: Rows, kind: str) -> tuple[Sentences, tuple[Vector, float]]:
-    """Which sentences are learned from as directive ones, and the line that tells them."""
+    """Which sentences the chance to be directive is learned from, and a line through them."""
     x = np.concatenate(rows.each)
     row_of = np.repeat(np.arange(len(rows.each)), [len(each) for each in rows.each])
     wanted = rows.directive[row_of]
@@ -136,7 +142,8 @@ def chosen(rows: Rows, kind: str) -> tuple[Sentences, tuple[Vector, float]]:
             mine = np.flatnonzero(row_of == row)
             weights[mine] = np.where(odds[mine] >= min(odds[mine].max(), 0.0), 1.0, 0.0)
         w, b = line(x, wanted, weights, kind)
-    return Sentences(x, wanted, weights), (w[0], float(b[0]))
+    kept = weights > 0  # by now each counts whole or not at all
+    return Sentences(x[kept], wanted[kept]), (w[0], float(b[0]))
 
 
 def fit_own(rows: Rows, kind: str) -> tuple[Vector, float, dict[str, Any]]:
@@ -212,7 +219,8 @@ def _log_p(logits: Vector) -> Vector:
 
 
 def figures(logits: Vector, odds: Sequence[Vector], rows: Rows) -> dict[str, Any]:
-    """Accuracy at 100, 75 and 60 % decided, what is right above 0.9, and hints at several least chances."""
+    """Accuracy at 100, 75 and 60 % decided, what is right above 0.9, hints at several least chances, and
+    how many of each score are found."""
     p = np.exp(_log_p(logits))
     confidence, right = p.max(1), p.argmax(1) - 1 == rows.labels
     order = np.argsort(-confidence)
@@ -220,11 +228,13 @@ def figures(logits: Vector, odds: Sequence[Vector], rows: Rows) -> dict[str, Any
     out: dict[str, Any] = {f"{share:.0%}": round(float(right[order[: round(share * len(order))]].mean()), 3)
                            for share in (1.0, 0.75, 0.6)}  # fmt: skip
     out["sure"] = (int(sure.sum()), round(float(right[sure].mean()), 3) if sure.any() else None)
-    for least in (0.4, 0.5, 0.6, 0.7):
+    for least in (0.4, 0.5, 0.6, 0.65, 0.7):
         found = np.array([x.max() for x in odds]) >= np.log(least / (1 - least))
         real = rows.directive == 1
         both = int((found & real).sum())
         out[f"hints {least}"] = (round(both / max(int(found.sum()), 1), 3), round(both / max(int(real.sum()), 1), 3))
+    out["found"] = {str(label): round(float(right[rows.labels == label].mean()), 3) for label in (-1, 0, 1)
+                    if (rows.labels == label).any()}  # fmt: skip
     out["bands"] = [
         (f"{a:.1f}", int(m.sum()), round(float(right[m].mean()), 2))
         for a in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

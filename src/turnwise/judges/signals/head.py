@@ -106,7 +106,7 @@ class Head:
     def read(path: Path) -> Head:
         """Raises OSError, and ValueError or KeyError for a file that is no head."""
         with np.load(path, allow_pickle=False) as f:
-            return Head(
+            found = Head(
                 name=path.stem,
                 layers=[int(n) for n in f["layers"]],
                 tokenizer=str(f["tokenizer"]),
@@ -122,6 +122,31 @@ class Head:
                 about=json.loads(str(f["about"])),
                 hidden=_hidden(f) if "hidden" in f.files else None,
             )
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        """Raises ValueError where parts do not belong together, or are no numbers."""
+        features, units = self.own.size, self.directive.size
+        shapes = [
+            (self.score, (3, units)),
+            (self.score_bias, (3,)),
+            (self.own, (features,)),
+            (self.directive, (units,)),
+        ]
+        biases = np.array([self.directive_bias, self.own_bias])
+        numbers = [self.probed, self.score, self.score_bias, self.directive, self.own, biases]
+        if self.hidden is not None:
+            of = self.hidden
+            shapes += [(of.weights, (units, features)), (of.scale, (features,))]
+            shapes += [(part, (units,)) for part in (of.step, of.bias)]
+            numbers += [of.step, of.bias, of.scale]
+            if of.weights.dtype.kind != "i" or not (of.scale > 0).all():
+                raise ValueError("weights of units are whole numbers, and features are divided by what is above 0")
+        if any(part.shape != shape for part, shape in shapes):
+            raise ValueError(f"its parts have other shapes than {features} features need")
+        if not all(np.isfinite(part).all() for part in numbers):
+            raise ValueError("some of its numbers are none")
 
     def fits(self, vectors: Vector) -> bool:
         """Whether these are the states of the head's own model for its fixed text. ``vectors``: as `states`."""
