@@ -87,13 +87,13 @@ def labelled(files: Sequence[Path], words: bool) -> Labelled:
         for i, case in enumerate(read_table(table)):
             rows.append((case, f"{i // OF_EACH}" if table.name == PERSONS else "", count))
     rows += [(case, "", 1.0) for file in files for case in read_cases(file)]
-    found = Labelled([], [], [], [])
-    for case, person, count in rows:
-        reading = read_parts(case.messages, case.answer, case.next_state)
-        if reading.sentences:
-            for column, value in zip(found, (case, reading, person, count), strict=True):
-                column.append(value)
-    return found
+    read = [
+        (case, read_parts(case.messages, case.answer, case.next_state), person, count) for case, person, count in rows
+    ]
+    kept = [row for row in read if row[1].sentences]
+    return Labelled(
+        [row[0] for row in kept], [row[1] for row in kept], [row[2] for row in kept], [row[3] for row in kept]
+    )
 
 
 def quoting(rows: Rows, alone: int) -> Rows:
