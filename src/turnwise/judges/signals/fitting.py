@@ -26,9 +26,8 @@ TURNS = 2
 """Times that the directive sentence of each reply is chosen anew."""
 NEVER = -20.0
 """Log-odds of what is not known to be directive."""
-MISTAKEN = {"states": 0.05, "words": 0.02}
-"""Share of quoted orders of somebody else that may be taken for what the person wants to be said: less by words, with
-which an unseen order came through at 0.05."""
+MISTAKEN = {"states": 0.03, "words": 0.02}
+"""Share of quoted orders of somebody else that may be taken for what the person wants to be said."""
 
 
 @dataclass
