@@ -1,6 +1,7 @@
 """The arithmetic of fitting a head: groups of rows, the fit, cross-validation, calibration, figures.
 
-Pure functions over rows and their features; scikit-learn is imported where it is called, for no loop needs it.
+Pure functions over rows and their features; scikit-learn and torch are imported where they are called, for no loop
+needs them here.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ TURNS = 2
 NEVER = -20.0
 """Log-odds of what is not known to be directive."""
 MISTAKEN = {"states": 0.03, "words": 0.02}
-"""Share of quoted orders of somebody else that may be taken for what the person wants to be said."""
+"""Share of quoted orders of somebody else that may be taken for what the person wants to be said: as many
+as let none of an unseen file through (docs/judge.md)."""
 
 
 @dataclass

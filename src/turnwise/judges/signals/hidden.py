@@ -31,8 +31,6 @@ SMOOTHING = 0.05
 """Share of each label that is spread over all: without it the head is far too sure."""
 LARGEST = 6e4
 """What a number of sixteen bits holds, with room for rounding."""
-FEATURES_DROPPED, UNITS_DROPPED, SMOOTHING = 0.4, 0.5, 0.05
-"""Shares of the features and of the units that a step does without, and of the label that goes to all scores."""
 
 
 def shortened(x: Vector) -> NDArray[np.float16]:
