@@ -23,7 +23,7 @@ from turnwise.errors import ModelError
 from turnwise.models import EMBEDDED, TABLE, fetch, pull, resolve_model
 from turnwise.models.architectures import supported_model, unsupported
 from turnwise.models.convert import converted_name, unpaired
-from turnwise.models.number_format import native_bfloat16, processor_format
+from turnwise.models.number_format import many_rows_in_float32, native_bfloat16, processor_format
 from turnwise.models.table import EmbeddedModel, WheelPart, fitting, has_bfloat16
 
 
@@ -259,6 +259,30 @@ def test_weights_in_float32_need_twice_the_memory(native: bool, name: str, monke
     assert fitting(10, 2).name == name
     assert processor_format("auto") is (torch.bfloat16 if native else torch.float32)
     assert fitting(16, 2).name == "qwen2.5-coder-0.5b-instruct"
+
+
+@pytest.mark.parametrize(
+    ("told", "native", "in_float32"),
+    [
+        ({"cpu_name": "Intel Xeon", "avx512_bf16": True, "amx_bf16": False}, True, True),
+        ({"cpu_name": "Intel(R) Xeon(R) Gold 6248"}, True, True),
+        ({"cpu_name": "Intel Xeon", "avx512_bf16": True, "amx_bf16": True}, True, False),
+        ({"cpu_name": "AMD Zen 4", "avx512_bf16": True, "amx_bf16": False}, True, False),
+        ({"cpu_name": "Intel Core", "avx2": True}, False, False),
+        ({}, True, False),
+        (None, True, False),
+    ],
+)
+def test_products_of_many_rows_are_made_in_float32_on_intels_avx512_without_amx(
+    told: dict[str, object] | None, native: bool, in_float32: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``told`` is what torch says of the processor; an older torch says nothing."""
+    monkeypatch.setattr("turnwise.models.number_format.native_bfloat16", lambda: native)
+    if told is None:
+        monkeypatch.delattr("torch.cpu.get_capabilities", raising=False)
+    else:
+        monkeypatch.setattr("torch.cpu.get_capabilities", lambda: told, raising=False)
+    assert many_rows_in_float32.__wrapped__() is in_float32
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no /proc/cpuinfo, and more memory is asked for")

@@ -18,8 +18,9 @@ from turnwise.local_engine.model.adapters import read_adapter
 from turnwise.local_engine.model.attention import Pack, SequencePiece
 from turnwise.local_engine.model.checkpoint import StoredWeights
 from turnwise.local_engine.model.kv import SequenceKV
-from turnwise.local_engine.model.llama import LlamaRunner
+from turnwise.local_engine.model.llama import _PROMPT_ROWS, LlamaRunner
 from turnwise.local_engine.model.runner import Runner, TransformersRunner, load_model
+from turnwise.models.number_format import product_in_float32
 
 VOCABULARY = 97
 LEAN = ("llama", "mistral", "qwen2", "qwen3")
@@ -64,19 +65,19 @@ def make_adapter(folder: Path, model: Path, **changes: Any) -> Path:
     return folder
 
 
-def runner_of(kind: str, folder: Path, dtype: torch.dtype = torch.float32) -> Runner:
+def runner_of(kind: str, folder: Path, dtype: torch.dtype = torch.float32, max_positions: int = 128) -> Runner:
     checkpoint = StoredWeights(folder)
     model = load_model(folder, dtype)
     if kind == "lean":
         assert LlamaRunner.supports(model.config, checkpoint)
-        return LlamaRunner(model.config, checkpoint, dtype, max_positions=128)
+        return LlamaRunner(model.config, checkpoint, dtype, max_positions=max_positions)
     return TransformersRunner(model, checkpoint)
 
 
 @torch.inference_mode()
-def in_chunks(runner: Runner, merged: Any, ids: list[int], *sizes: int) -> Tensor:
+def in_chunks(runner: Runner, merged: Any, ids: list[int], *sizes: int, room: int = 128) -> Tensor:
     """Log-probs after each chunk of ``ids``."""
-    kv = SequenceKV(runner.kv_shape, 128)
+    kv = SequenceKV(runner.kv_shape, room)
     rows, at = [], 0
     for size in sizes:
         pack = Pack([SequencePiece(kv, ids[at : at + size], sample=True)], runner.heads)
@@ -185,3 +186,27 @@ def _cut(path: Path) -> None:
 def _edit(adapter: Path, **changes: Any) -> None:
     path = adapter / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_long_chunk_in_bfloat16_is_computed_in_float32_where_that_is_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is shorter is not, nor what decodes; both give what float32 gives, as near as bfloat16 is."""
+    made: list[int] = []
+
+    def counted(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        made.append(len(x))
+        return product_in_float32(x, weight, bias)
+
+    monkeypatch.setattr("turnwise.local_engine.model.llama.product_in_float32", counted)
+    folder = make_model(tmp_path, "qwen2", max_position_embeddings=512)
+    runner = runner_of("lean", folder, torch.bfloat16, max_positions=512)
+    ids, sizes = some_ids(400), (_PROMPT_ROWS, 100, 1)
+    expected = reference(AutoModelForCausalLM.from_pretrained(folder), ids[: sum(sizes)], *sizes)
+    found: dict[bool, Tensor] = {}
+    for faster in (False, True):
+        monkeypatch.setattr("turnwise.local_engine.model.llama.many_rows_in_float32", lambda faster=faster: faster)
+        found[faster] = in_chunks(runner, runner.merge(None), ids, *sizes, room=512)
+        linear = runner.merge(None).layers[0].qkv
+        assert made == ([_PROMPT_ROWS] * 5 * 2 if faster and linear.packed else [])
+    assert float((found[True] - expected).norm()) < 1.2 * float((found[False] - expected).norm())

@@ -26,6 +26,7 @@ from turnwise.capabilities import sees_pictures
 from turnwise.config import TrainConfig
 from turnwise.errors import ModelError
 from turnwise.loops.lifeline import beat
+from turnwise.models.number_format import many_rows_in_float32
 from turnwise.pictures.store import PictureStore
 from turnwise.training.batching import Fork, Row, Span, TokenText, merge_prefixes
 from turnwise.training.weights.attention import added_to, hiding, look_by_text, seen_by, stretches_of
@@ -35,6 +36,7 @@ from turnwise.training.weights.eyes import PolicyEyes
 from turnwise.training.weights.full import FullWeights
 from turnwise.training.weights.laid_out import Projection, laid_out
 from turnwise.training.weights.lora import LoraWeights
+from turnwise.training.weights.many_rows import use_float32
 from turnwise.training.weights.ranks import IDLE, Ranks
 from turnwise.training.weights.sharded import ShardedWeights
 
@@ -86,6 +88,8 @@ class Policy:
         except Exception as e:  # the libraries raise whatever their parsers raise; all of it means a broken folder
             raise ModelError(f"cannot load the model {model}: {e}; run `turnwise doctor`") from e
         base = cast(PreTrainedModel, nn.Module.to(base, self.device))
+        if self.device.type == "cpu" and self.ranks.size == 1 and not full and many_rows_in_float32():
+            use_float32(base.get_decoder())
         self.eyes: PolicyEyes | None = None
         if loader is AutoModelForImageTextToText:
             if self.ranks.size > 1 or not isinstance(model, Path):

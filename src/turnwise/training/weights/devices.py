@@ -21,7 +21,7 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
     """The base model's number format; the adapter is float32 in any case.
 
     In bfloat16 an update takes two thirds of the time and half the memory for activations, where the device has
-    instructions for it.
+    instructions for it; where these help products of few rows alone, `many_rows` computes the others in float32.
     """
     return torch.bfloat16 if name == AUTO and device.type != "cpu" else processor_format(name)
 

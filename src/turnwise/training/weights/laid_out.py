@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from turnwise.loops.memory import give_back
-from turnwise.models.number_format import AUTO, processor_format
+from turnwise.models.number_format import AUTO, MANY_ROWS, processor_format
+from turnwise.training.weights.many_rows import ManyRowsLinear, product
 
 ROWS = 16
 """The batch that the order is chosen for; any other gives the same numbers."""
@@ -33,7 +34,8 @@ def laid_out(model: nn.Module, head: tuple[Tensor, Tensor | None]) -> Iterator[P
     it would not help: on a GPU, in another number format than the processor's, or where the memory for a second copy is
     not free.
     """
-    linears = [m for m in model.modules() if type(m) is nn.Linear and "forward" not in vars(m) and _worth_it(m.weight)]
+    known = [m for m in model.modules() if isinstance(m, nn.Linear) and type(m) in (nn.Linear, ManyRowsLinear)]
+    linears = [m for m in known if "forward" not in vars(m) and _worth_it(m.weight)]
     room = sum(m.weight.nbytes for m in linears) + head[0].nbytes
     if _worth_it(head[0]):
         give_back()  # what learning freed would stand beside the copies
@@ -42,12 +44,20 @@ def laid_out(model: nn.Module, head: tuple[Tensor, Tensor | None]) -> Iterator[P
         return
     try:
         for linear in linears:
-            vars(linear)["forward"] = _laid_out(linear.weight, linear.bias)
+            vars(linear)["forward"] = _either(linear, _laid_out(linear.weight, linear.bias))
         yield _laid_out(*head)
     finally:
         for linear in linears:
             vars(linear).pop("forward", None)
         give_back()
+
+
+def _either(linear: nn.Linear, ordered: Projection) -> Projection:
+    """The ordered weights for few rows, and those as they stand where many are faster with them."""
+    if not isinstance(linear, ManyRowsLinear):
+        return ordered
+    weight, bias = linear.weight, linear.bias
+    return lambda x: product(x, weight, bias) if x.numel() >= MANY_ROWS * x.shape[-1] else ordered(x)
 
 
 def _worth_it(weight: Tensor) -> bool:
