@@ -206,6 +206,7 @@ def test_lessons_are_told_what_came_back_on_answers_since_each_wish_was_said(
     told: list[Standing] = []
     monkeypatch.setattr(local, "questions_of", lambda *_, **__: [])
     monkeypatch.setattr(local, "make_lessons", lambda *given: told.append(given[4]) or [])
+    monkeypatch.setattr(local, "plainly", lambda *_: None)
     monkeypatch.setattr(local, "standing", lambda *_: Standing(["new", "old"], [], [[2], [0]], [[], []]))
     end = next(iter(backend.policy.ends))
     text = backend.policy.tokenizer.encode("Ahoy, Tokyo").ids

@@ -30,6 +30,7 @@ from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with
 from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with, make_lessons
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
 from turnwise.training.lessons.quoted import Reaction, since_said
+from turnwise.training.lessons.restating import plainly
 from turnwise.training.lessons.wished import wished_tokens
 from turnwise.training.lessons.wishes import Standing, standing
 from turnwise.training.policy import Policy
@@ -69,6 +70,7 @@ class LocalBackend:
         self._parent: dict[str, Tensor] | None = None
         self._followed: dict[tuple[str, str], bool | None] = {}  # which turns' answers follow which wishes
         self._said: tuple[int, Standing] | None = None  # of the batch with this id
+        self._instructions: dict[str, str | None] = {}  # wishes, restated
         self._in_words: Standing | None = None  # what the update's lessons were made of
         self._wished_tokens: frozenset[int] = frozenset()  # tokens that these lessons show as wished for
         self._history = ScoreHistory()
@@ -147,21 +149,33 @@ class LocalBackend:
 
     def _made(self, questions: Sequence[OpenQuestion], said: Standing, tick: Tick) -> tuple[list[Lesson], Standing]:
         """Lessons, and the wishes in the words in which they were made: the last ones, if enough come of them, else
-        earlier ones of one wish. Raises ModelError and EngineError."""
+        plain instructions, or earlier words of one wish. Raises ModelError and EngineError."""
 
         def made(words: Standing) -> tuple[list[Lesson], list[Lesson]]:
             most, longest = self._config.lessons, self._config.lesson_tokens
             lessons = make_lessons(self.policy, self._renderer, questions, most, words, longest, tick)
             return [x for x in lessons if not x.back], [x for x in lessons if x.back]
 
+        def in_words(words: Standing, others: Sequence[str]) -> list[Lesson]:
+            return in_line_with(self.policy, questions, made(words)[0], said.wishes, others, tick)
+
         lessons, back = made(said)
-        for words, others in islice(said.reworded(), MOST_REWORDED) if len(lessons) < FEWEST else ():
-            found = in_line_with(self.policy, questions, made(words)[0], said.wishes, others, tick)
-            if len(found) >= FEWEST:
-                log.info("of a wish's last words come %d lessons, of earlier ones %d", len(lessons), len(found))
-                taught = {tuple(x.asked) for x in found}  # a question has one lesson
-                return [*found, *(x for x in back if tuple(x.asked) not in taught)], words
-        return [*lessons, *back], said
+        found, chosen = lessons, said
+        if said.wishes and 2 * len(lessons) < self._config.lessons:
+            plain = plainly(self.policy, self._renderer, said, self._instructions, tick)
+            if plain and len(new := in_words(plain, [x for x in said.wishes if x in plain.wishes])) > len(lessons):
+                log.info("of the person's words come %d lessons, of plain ones %d", len(lessons), len(new))
+                found, chosen = new, plain
+        for words, others in islice(said.reworded(), MOST_REWORDED) if len(found) < FEWEST else ():
+            new = in_words(words, others)
+            if len(new) >= FEWEST:
+                log.info("of a wish's last words come %d lessons, of earlier ones %d", len(lessons), len(new))
+                found, chosen = new, words
+                break
+        if chosen is not said:
+            taught = {tuple(x.asked) for x in found}  # a question has one lesson
+            back = [x for x in back if tuple(x.asked) not in taught]
+        return [*found, *back], chosen
 
     def _standing(self, batch: Batch, tick: Tick) -> Standing:
         """What the person wishes for now, as far as hints say."""

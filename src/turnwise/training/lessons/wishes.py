@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from turnwise.patterns import pattern
-from turnwise.training.lessons.quoted import Reaction, quoted_words, same_words
+from turnwise.training.lessons.quoted import Reaction, quoted_words, same_words, times
 
 ABOUT = 'The wish "{wish}" in one word is about'
 """The state after this text says what a wish is about, whichever way it goes: "be brief" and "longer, please" are near.
@@ -69,6 +69,16 @@ class Standing:
                 wishes[n], said[n] = text, places
                 yield replace(self, wishes=wishes, said=said), [*self.wishes[:n], *self.wishes[n + 1 :]]
 
+    def in_words(self, others: Sequence[str | None]) -> Standing:
+        """The same, each wish in other words, where there are some; those that come to the same words are one."""
+        of: dict[str, list[int]] = {}
+        for n, (wish, other) in enumerate(zip(self.wishes, others, strict=True)):
+            of.setdefault(other or wish, []).append(n)
+        said = [[place for n in ns for place in self.said[n]] for ns in of.values()]
+        before = [[one for n in ns for one in self.before[n]] for ns in of.values()]
+        judged = [[one for n in ns for one in self.judged[n]] for ns in of.values()] if self.judged else []
+        return replace(self, wishes=list(of), said=said, before=before, judged=judged)
+
 
 def standing(
     hints: Sequence[str],
@@ -80,16 +90,17 @@ def standing(
     """The wishes that stand, of hints in the order in which they were said.
 
     ``embed`` gives a state [n, H] for each of n texts. Two hints are about one thing where these are near, or where
-    they quote the same words. ``lasts`` says which hints are wishes about other answers, too. ``followed`` says of
-    pairs (place of a hint, earlier wish) whether the answer that the hint was said of follows the earlier wish (None:
-    that is not clear), and ``cancels`` of pairs (earlier wish, hint) whether the hint ends it rather than says more
-    about it. Where both are so, the hint takes that wish back, and is no wish itself, for without the other there is
-    nothing to leave out. Where neither is, and both are about one thing, the hint says the wish again: who wants the
-    opposite of it has little to say of an answer that does not follow it. Without ``followed`` or ``cancels`` nothing
-    is taken back, nor said again; without ``lasts`` every hint is a wish.
+    they quote the same words, or one says without marks what the other quotes. ``lasts`` says which hints are
+    wishes about other answers, too. ``followed`` says of pairs (place of a hint, earlier wish) whether the answer
+    that the hint was said of follows the earlier wish (None: that is not clear), and ``cancels`` of pairs (earlier
+    wish, hint) whether the hint ends it rather than says more about it. Where both are so, the hint takes that wish
+    back, and is no wish itself, for without the other there is nothing to leave out. Where neither is, and both are
+    about one thing, the hint says the wish again: who wants the opposite of it has little to say of an answer that
+    does not follow it. Without ``followed`` or ``cancels`` nothing is taken back, nor said again; without ``lasts``
+    every hint is a wish.
     """
     said = _said(hints, embed, lasts)
-    quoted = [{same_words(words) for words in quoted_words([text])} for text in said.texts]
+    quoted = _quoted(said.texts)
     alike = (said.states @ said.states.T >= SAME).tolist()
     every = range(len(said.texts))
     near = [[alike[i][j] or (bool(quoted[i]) and quoted[i] == quoted[j]) for j in every] for i in every]
@@ -133,6 +144,16 @@ def standing(
         [wording(i).places for i in stand],
         [[wording(k) for k in before(i)] for i in stand],
     )
+
+
+def _quoted(texts: Sequence[str]) -> list[set[str]]:
+    """What each text quotes, or, where it quotes nothing, which of the others' quotations it has without marks.
+
+    These have three words or more: shorter ones ("of course") stand in a text by chance.
+    """
+    own = [{same_words(words) for words in quoted_words([text])} for text in texts]
+    known = {words for some in own for words in some if len(words.split()) > 2}
+    return [some or {words for words in known if times(words, text)} for some, text in zip(own, texts, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,121 @@
+"""Restating: a wish as one plain instruction, for a base model that does not follow it as the person said it.
+
+"I'm 52 and back at college, could you put "no silly questions here" somewhere" is followed in no answer of the 0.5B
+model, and 'Include "No silly questions here" in every answer.' in all. The base model itself is shown some requests and
+such instructions, and writes the next one. It is believed where that is about this request: an instruction that it
+writes whatever it reads is none of the person's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+
+from turnwise.errors import EngineError, ModelError
+from turnwise.messages import saying
+from turnwise.tokens.rendering import PromptRenderer
+from turnwise.training.lessons.candidates import sample
+from turnwise.training.lessons.comparing import token_likelihoods
+from turnwise.training.lessons.questions import OpenQuestion
+from turnwise.training.lessons.quoted import quoted_words, same_words, times
+from turnwise.training.lessons.wishes import Standing
+from turnwise.training.policy import Policy
+from turnwise.training.step import Tick
+
+ASKED = (
+    "Rewrite what a user said about an answer as one short instruction that holds for every answer. "
+    "Keep quoted words as they are."
+)
+SHOWN = (
+    ("nah way too much text, nobody reads that", "Keep every answer short."),
+    (
+        "my boss reads these, so would you mind writing 'Best wishes, Tom' at the bottom each time?",
+        'End every answer with "Best wishes, Tom".',
+    ),
+    ("I told you twice now, i need it in french!!", "Write every answer in French."),
+    (
+        "my therapist says it calms me down, so to speak. please have the words so to speak in there somewhere",
+        'Include the words "so to speak" in every answer.',
+    ),
+    (
+        "thanks, the dog is fed. and please, each step on a line of its own, with a number",
+        "Write every answer as a numbered list.",
+    ),
+    ("first thing I want to see is OK boss. forgot again!", 'Begin every answer with "OK boss".'),
+    ("and stop telling me you're an AI", "Never say that you are an AI."),
+    ("I'm a nurse, I need the dose in milligrams, always", "Give every dose in milligrams."),
+    ("you left it out again!! its 'God willing', every time please", 'Include "God willing" in every answer.'),
+)
+LONGEST = 40
+"""Tokens of an instruction."""
+ABOUT_IT = 8.0
+"""Nats by which an instruction has to be likelier behind its own request than behind the requests shown, as a rule."""
+
+
+def plainly(
+    policy: Policy, renderer: PromptRenderer, said: Standing, known: dict[str, str | None], tick: Tick
+) -> Standing | None:
+    """The wishes as instructions, those that come to one; None where none does.
+
+    A wish that was said in several wordings is what most of their instructions say. ``known``: the instructions of
+    wishes that were restated before, to which are added the new ones.
+    """
+    wordings = [[wish, *(one.text for one in before)] for wish, before in zip(said.wishes, said.before, strict=True)]
+    new = list(dict.fromkeys(text for texts in wordings for text in texts if text not in known))
+    try:
+        known |= dict(zip(new, restated(policy, renderer, new, tick), strict=True))
+    except (ModelError, EngineError):  # it is no chat model, or one without a system's message
+        return None
+    found = [_most_said([instruction for text in texts if (instruction := known[text])]) for texts in wordings]
+    return said.in_words(found) if any(found) else None
+
+
+def _most_said(instructions: Sequence[str]) -> str | None:
+    """Of instructions, the last said one first, one that says what most of them say."""
+    what = [frozenset(map(same_words, quoted_words([text]))) or text for text in instructions]
+    often = Counter(what)
+    return max(zip(instructions, what, strict=True), key=lambda one: often[one[1]])[0] if what else None
+
+
+def restated(policy: Policy, renderer: PromptRenderer, wishes: Sequence[str], tick: Tick) -> list[str | None]:
+    """Each wish as an instruction of the base model's; None where what it writes is about something else, or cut.
+
+    Raises ModelError and EngineError where it is no chat model.
+    """
+    if not wishes:
+        return []
+    with policy.reference():
+        written = sample(policy, [_prompt(renderer, wish) for wish in wishes], LONGEST, "restating", tick)
+        able = [i for i, answer in enumerate(written) if answer.ended and len(answer.ids) > 1]
+        texts = {i: renderer.decode(policy.without_end(written[i].ids)).strip() for i in able}
+        able = [i for i in able if texts[i] != wishes[i] and keeps_quotations(texts[i], wishes[i])]
+        own = about(policy, renderer, [wishes[i] for i in able], [written[i].ids for i in able], tick)
+    believed = {i for i, nats in zip(able, own, strict=True) if nats >= ABOUT_IT}
+    return [texts[i] if i in believed else None for i in range(len(wishes))]
+
+
+def keeps_quotations(instruction: str, wish: str) -> bool:
+    """Whether an instruction quotes what the wish quotes, and nothing that the wish does not say."""
+    theirs, ours = (list(map(same_words, quoted_words([text]))) for text in (wish, instruction))
+    return all(times(words, wish) for words in ours) and all(times(words, instruction) for words in theirs)
+
+
+def about(
+    policy: Policy, renderer: PromptRenderer, wishes: Sequence[str], answers: Sequence[list[int]], tick: Tick
+) -> list[float]:
+    """By how many nats each answer is likelier behind its own wish than behind the requests shown, by their median."""
+    if not wishes:
+        return []
+    contexts = [OpenQuestion(_prompt(renderer, text), "", 0) for text in (*wishes, *(said for said, _ in SHOWN))]
+    own, others = contexts[: len(wishes)], contexts[len(wishes) :]
+    asked = [(context, answer) for mine, answer in zip(own, answers, strict=True) for context in (mine, *others)]
+    found = token_likelihoods(policy, [context for context, _ in asked], [answer for _, answer in asked], tick)
+    sums = torch.stack([one.sum() for one in found]).view(len(wishes), 1 + len(others))
+    return (sums[:, 0] - sums[:, 1:].median(-1).values).tolist()
+
+
+def _prompt(renderer: PromptRenderer, wish: str) -> list[int]:
+    shown = [saying(role, text) for pair in SHOWN for role, text in zip(("user", "assistant"), pair, strict=True)]
+    return renderer.render([saying("system", ASKED), *shown, saying("user", wish)], None).ids

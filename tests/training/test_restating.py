@@ -1,0 +1,206 @@
+"""Wishes as plain instructions: which are believed, which of several counts, and when lessons are made in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.homes import settings
+from tests.training.tiny import no_tick
+from turnwise.config import TrainConfig
+from turnwise.errors import EngineError
+from turnwise.tokens.rendering import load_renderer
+from turnwise.training.asking import GivenAnswer
+from turnwise.training.backends import local
+from turnwise.training.backends.local import LocalBackend
+from turnwise.training.lessons import restating
+from turnwise.training.lessons.making import FEWEST, Lesson
+from turnwise.training.lessons.quoted import Reaction
+from turnwise.training.lessons.restating import SHOWN, about, keeps_quotations, plainly, restated
+from turnwise.training.lessons.wishes import Standing, Wording
+from turnwise.training.policy import Policy
+
+NEVER: Any = None
+
+
+@pytest.mark.parametrize(
+    ("instruction", "wish", "kept"),
+    [
+        ('Begin with "Ahoy".', 'say "ahoy" first', True),
+        ('Begin with "Ahoy".', "say ahoy first", True),
+        ('Begin with "Ahoy!".', "say ahoy first", True),
+        ('Begin with "Ahoy".', "say hello first", False),  # it is one of those shown
+        ('Begin with "Ahoy" and "Bye".', "say ahoy first", False),
+        ("Be friendly.", 'say "Ahoy" first', False),  # what was asked for is not in it
+        ("Say Ahoy first.", 'say "Ahoy" first', True),
+        ("Be brief.", "be so kind and keep it short", True),
+    ],
+)
+def test_an_instruction_quotes_what_the_person_said_and_nothing_else(instruction: str, wish: str, kept: bool) -> None:
+    assert keeps_quotations(instruction, wish) is kept
+
+
+def _believed(
+    monkeypatch: pytest.MonkeyPatch, tiny_dir: Path, wish: str, written: str, *, ended: bool = True, nats: float = 20.0
+) -> str | None:
+    policy, renderer = Policy(tiny_dir, TrainConfig(device="cpu")), _Plain()
+    renderer.policy = policy
+    ids = policy.tokenizer.encode(written).ids + policy.ends[:ended]
+    monkeypatch.setattr(restating, "sample", lambda *_: [GivenAnswer(ids, [0.0] * len(ids), ended)])
+    monkeypatch.setattr(restating, "about", lambda _p, _r, wishes, *_: [nats] * len(wishes))
+    [found] = restated(policy, renderer, [wish], no_tick)
+    return found
+
+
+class _Plain:
+    """Renders nothing, and decodes as the tokenizer does."""
+
+    policy: Policy
+
+    def render(self, *_: object) -> Any:
+        return type("Rendered", (), {"ids": [1, 2, 3]})
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self.policy.tokenizer.decode(list(ids))
+
+
+@pytest.mark.parametrize(
+    ("written", "changes", "found"),
+    [
+        ('Begin with "Ahoy".', {}, 'Begin with "Ahoy".'),
+        (' Begin with "Ahoy".\n', {}, 'Begin with "Ahoy".'),
+        ('Begin with "Ahoy".', {"ended": False}, None),
+        ('Begin with "Ahoy".', {"nats": restating.ABOUT_IT - 0.1}, None),
+        ('Begin with "OK boss".', {}, None),
+        ("ahoy first, please", {}, None),  # it is the wish itself
+        ("", {}, None),
+    ],
+)
+def test_an_instruction_that_is_cut_or_about_something_else_is_none(
+    written: str, changes: dict[str, Any], found: str | None, tiny_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _believed(monkeypatch, tiny_dir, "ahoy first, please", written, **changes) == found
+
+
+def test_of_several_wordings_what_most_of_them_come_to_counts_and_none_is_asked_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[list[str]] = []
+    says = {
+        "no ahoy again!": 'Say "no ahoy".',
+        "ahoy please": 'Say "Ahoy".',
+        "ahoy first": 'Begin with "ahoy!"',
+        "short": "Be brief.",
+        "French": None,
+    }
+
+    def made(_p: object, _r: object, wishes: Sequence[str], _t: object) -> list[str | None]:
+        asked.append(list(wishes))
+        return [says[wish] for wish in wishes]
+
+    monkeypatch.setattr(restating, "restated", made)
+    before = [[], [Wording("ahoy please", [1]), Wording("ahoy first", [0])], []]
+    said = Standing(["French", "no ahoy again!", "short"], ["old"], [[4], [2], [3]], before)
+    known: dict[str, str | None] = {"short": "Be brief."}
+    found = plainly(NEVER, NEVER, said, known, no_tick)
+    assert found is not None and found.taken_back == ["old"]
+    assert found.wishes == ["French", 'Say "Ahoy".', "Be brief."], "the later one of the two that say the same"
+    assert plainly(NEVER, NEVER, said, known, no_tick) == found
+    assert asked == [["French", "no ahoy again!", "ahoy please", "ahoy first"], []]
+    assert plainly(NEVER, NEVER, Standing(["French"], [], [[0]], [[]]), known, no_tick) is None
+
+
+def test_what_is_no_chat_model_restates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> Any:
+        raise EngineError("no system message")
+
+    monkeypatch.setattr(restating, "restated", fails)
+    known: dict[str, str | None] = {}
+    assert plainly(NEVER, NEVER, Standing(["a"], [], [[0]], [[]]), known, no_tick) is None
+    assert known == {}, "it may be able to, later"
+
+
+def test_wishes_that_come_to_the_same_words_are_one() -> None:
+    praise, reproach = [Reaction("yes", 0.9, False)], [Reaction("no", -0.9, True)]
+    said = Standing(["a", "b", "c"], ["old"], [[1], [2], [4]], [[Wording("x", [0])], [], []], [praise, [], reproach])
+    found = said.in_words(["Be brief.", None, "Be brief."])
+    assert (found.wishes, found.taken_back) == (["Be brief.", "b"], ["old"])
+    assert (found.said, found.before) == ([[1, 4], [2]], [[Wording("x", [0])], []])
+    assert found.judged == [[*praise, *reproach], []]
+    assert said.in_words([None] * 3) == said and said.in_words([None] * 3).said == said.said
+
+
+# -- lessons in them --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("of_said", "of_plain", "kept", "asked", "chosen", "lessons"),
+    [
+        (8, 16, 16, ["said"], "said", 8),  # half of the questions are enough
+        (7, 16, 16, ["said", "plain"], "plain", 16),
+        (7, 16, 8, ["said", "plain"], "plain", 8),
+        (7, 16, 7, ["said", "plain"], "said", 7),  # no more than that are in line with what was said
+        (7, 3, 3, ["said", "plain"], "said", 7),
+        (0, FEWEST, FEWEST, ["said", "plain"], "plain", FEWEST),
+        (0, 3, 3, ["said", "plain", "earlier"], "earlier", FEWEST),
+        (3, None, 0, ["said", "earlier"], "earlier", FEWEST),
+    ],
+)
+def test_lessons_are_made_in_plain_words_where_less_than_half_of_the_questions_have_one(
+    of_said: int,
+    of_plain: int | None,
+    kept: int,
+    asked: list[str],
+    chosen: str,
+    lessons: int,
+    tiny_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    compared: list[tuple[list[str], list[str]]] = []
+    many = {"said": of_said, "plain": of_plain or 0, "earlier": FEWEST}
+
+    def make(*given: Any) -> list[Lesson]:
+        [wish, other] = given[4].wishes
+        assert other == "other"
+        made.append(wish)
+        return [Lesson([n], [n], [True]) for n in range(many[wish])]
+
+    def in_line(_p: object, _q: object, found: list[Lesson], wishes: list[str], others: list[str], _t: object) -> Any:
+        compared.append((wishes, others))
+        return found[:kept] if made[-1] == "plain" else found
+
+    def plain(_p: object, _r: object, said: Standing, *_: object) -> Standing | None:
+        return None if of_plain is None else said.in_words(["plain", None])
+
+    monkeypatch.setattr(local, "make_lessons", make)
+    monkeypatch.setattr(local, "in_line_with", in_line)
+    monkeypatch.setattr(local, "plainly", plain)
+    monkeypatch.setattr(LocalBackend, "_renderer", None)
+    backend = LocalBackend(settings(tmp_path, tiny_dir, **{"train.lessons": 16}), tiny_dir)
+    said = Standing(["said", "other"], [], [[1], [2]], [[Wording("earlier", [0])], []])
+    found, words = backend._made([], said, no_tick)
+    assert (made, words.wishes[0], len(found)) == (asked, chosen, lessons)
+    assert compared == [(["said", "other"], ["other"])] * (len(asked) - 1)
+
+
+@pytest.mark.slow
+def test_the_real_model_tells_an_instruction_that_is_about_the_request(model_dir: Path) -> None:
+    policy, renderer = Policy(model_dir, TrainConfig(device="cpu", lora_rank=4)), load_renderer(model_dir)
+    wishes = [
+        "sorry, my italian is better, could you switch to that for good",
+        'would be nice to hear "all good" first',
+    ]
+    mine = ["Write every answer in Italian.", 'Begin every answer with "all good".']
+    shown = [SHOWN[0][1], SHOWN[4][1]]
+    answers = [[*renderer.encode(text), *policy.ends[:1]] for text in (*mine, *shown)]
+    own = about(policy, renderer, wishes, answers[:2], no_tick)
+    other = about(policy, renderer, wishes, answers[2:], no_tick)
+    print([round(nats, 1) for nats in (*own, *other)])
+    assert all(mine > shown + restating.ABOUT_IT for mine, shown in zip(own, other, strict=True))
+    swapped = about(policy, renderer, wishes[::-1], answers[:2], no_tick)
+    assert all(of_another < mine for of_another, mine in zip(swapped, own, strict=True))
