@@ -113,6 +113,33 @@ def test_of_several_wordings_what_most_of_them_come_to_counts_and_none_is_asked_
     assert plainly(NEVER, NEVER, Standing(["French"], [], [[0]], [[]]), known, no_tick) is None
 
 
+@pytest.mark.parametrize(
+    ("said", "before", "wishes"),
+    [
+        (["sure, what could go wrong"], [[]], None),
+        (["say 'what could go wrong'"], [[]], ["what could go wrong"]),
+        (["sure, what could go wrong", "what could go wrong again?"], [[], []], ["what could go wrong"]),
+        (["sure, what could go wrong"], [["I want what could go wrong"]], ["what could go wrong"]),
+        (["sure, what could go wrong", "something else could go wrong"], [[], []], None),
+        (["sure, what could go wrong"], [["be brief"]], ["Be brief."]),
+    ],
+)
+def test_words_that_the_person_did_not_quote_are_quoted_where_they_said_them_twice(
+    said: list[str], before: list[list[str]], wishes: list[str] | None
+) -> None:
+    """Each of them is restated as 'Say "what could go wrong".', but for "be brief"."""
+    known: dict[str, str | None] = {
+        text: "Be brief." if text == "be brief" else 'Say "what could go wrong".'
+        for text in (*said, *(one for some in before for one in some))
+    }
+    known["something else could go wrong"] = None
+    earlier = [[Wording(text, [0]) for text in some] for some in before]
+    standing = Standing(said, [], [[1] for _ in said], earlier)
+    found = plainly(NEVER, NEVER, standing, known, no_tick)
+    expected = None if wishes is None else [w if w == "Be brief." else f'Say "{w}".' for w in wishes]
+    assert (found and found.wishes) == expected
+
+
 def test_what_is_no_chat_model_restates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> Any:
         raise EngineError("no system message")

@@ -59,22 +59,34 @@ def plainly(
 ) -> Standing | None:
     """The wishes as instructions, those that come to one; None where none does.
 
-    A wish that was said in several wordings is what most of their instructions say. ``known``: the instructions of
-    wishes that were restated before, to which are added the new ones.
+    A wish that was said in several wordings is what most of their instructions say. Words that an instruction quotes
+    and the person did not count where they said them twice: "what could possibly go wrong" was said, not asked for.
+    ``known``: the instructions of wishes that were restated before, to which are added the new ones.
     """
     wordings = [[wish, *(one.text for one in before)] for wish, before in zip(said.wishes, said.before, strict=True)]
-    new = list(dict.fromkeys(text for texts in wordings for text in texts if text not in known))
+    every = [text for texts in wordings for text in texts]
+    new = [text for text in dict.fromkeys(every) if text not in known]
     try:
         known |= dict(zip(new, restated(policy, renderer, new, tick), strict=True))
     except (ModelError, EngineError):  # it is no chat model, or one without a system's message
         return None
-    found = [_most_said([instruction for text in texts if (instruction := known[text])]) for texts in wordings]
+    asked = {text: one for text in every if (one := known[text]) and _are_asked_for(_quoted(one), text, every)}
+    found = [_most_said([asked[text] for text in texts if text in asked]) for texts in wordings]
     return said.in_words(found) if any(found) else None
+
+
+def _quoted(text: str) -> frozenset[str]:
+    return frozenset(map(same_words, quoted_words([text])))
+
+
+def _are_asked_for(words: frozenset[str], wish: str, every: Sequence[str]) -> bool:
+    """Whether a wish quotes these words, or two of all wordings say them."""
+    return all(one in _quoted(wish) or sum(bool(times(one, text)) for text in every) > 1 for one in words)
 
 
 def _most_said(instructions: Sequence[str]) -> str | None:
     """Of instructions, the last said one first, one that says what most of them say."""
-    what = [frozenset(map(same_words, quoted_words([text]))) or text for text in instructions]
+    what = [_quoted(text) or text for text in instructions]
     often = Counter(what)
     return max(zip(instructions, what, strict=True), key=lambda one: often[one[1]])[0] if what else None
 
@@ -98,8 +110,9 @@ def restated(policy: Policy, renderer: PromptRenderer, wishes: Sequence[str], ti
 
 def keeps_quotations(instruction: str, wish: str) -> bool:
     """Whether an instruction quotes what the wish quotes, and nothing that the wish does not say."""
-    theirs, ours = (list(map(same_words, quoted_words([text]))) for text in (wish, instruction))
-    return all(times(words, wish) for words in ours) and all(times(words, instruction) for words in theirs)
+    return all(times(words, wish) for words in _quoted(instruction)) and all(
+        times(words, instruction) for words in _quoted(wish)
+    )
 
 
 def about(
