@@ -18,7 +18,7 @@ from turnwise.local_engine.model.adapters import read_adapter
 from turnwise.local_engine.model.attention import Pack, SequencePiece
 from turnwise.local_engine.model.checkpoint import StoredWeights
 from turnwise.local_engine.model.kv import SequenceKV
-from turnwise.local_engine.model.llama import _PROMPT_ROWS, LlamaRunner
+from turnwise.local_engine.model.llama import _PROMPT_ROWS, Linear, LlamaRunner
 from turnwise.local_engine.model.runner import Runner, TransformersRunner, load_model
 from turnwise.models.number_format import product_in_float32
 
@@ -203,10 +203,32 @@ def test_a_long_chunk_in_bfloat16_is_computed_in_float32_where_that_is_faster(
     runner = runner_of("lean", folder, torch.bfloat16, max_positions=512)
     ids, sizes = some_ids(400), (_PROMPT_ROWS, 100, 1)
     expected = reference(AutoModelForCausalLM.from_pretrained(folder), ids[: sum(sizes)], *sizes)
-    found: dict[bool, Tensor] = {}
     for faster in (False, True):
         monkeypatch.setattr("turnwise.local_engine.model.llama.many_rows_in_float32", lambda faster=faster: faster)
-        found[faster] = in_chunks(runner, runner.merge(None), ids, *sizes, room=512)
+        found = in_chunks(runner, runner.merge(None), ids, *sizes, room=512)
         linear = runner.merge(None).layers[0].qkv
         assert made == ([_PROMPT_ROWS] * 5 * 2 if faster and linear.packed else [])
-    assert float((found[True] - expected).norm()) < 1.2 * float((found[False] - expected).norm())
+        assert float((found - expected).norm()) < 0.05 * float(expected.norm())
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kind", ["plain", "silu", "times"])
+def test_products_in_float32_are_rounded_once(kind: str, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those in oneDNN's layout are, whose activations are computed before they are rounded."""
+    monkeypatch.setattr("turnwise.local_engine.model.llama.many_rows_in_float32", lambda: True)
+    numbers = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(rows, 64, generator=numbers).bfloat16() for rows in (_PROMPT_ROWS, 48))
+    other = torch.randn(_PROMPT_ROWS, 48, generator=numbers).bfloat16()
+    added = torch.randn(48, generator=numbers).bfloat16() if bias else None
+    linear = Linear.of(weight, added, torch.bfloat16)
+    if not linear.packed:
+        pytest.skip("this processor lays no bfloat16 weights out")
+    exact = torch.nn.functional.linear(x.double(), weight.double(), None if added is None else added.double())
+    ways = {
+        "plain": (linear(x), exact),
+        "silu": (linear.silu(x), torch.nn.functional.silu(exact)),
+        "times": (linear.times(x, other), exact * other.double()),
+    }
+    found, wanted = ways[kind]
+    assert found.dtype == torch.bfloat16
+    assert torch.allclose(found.double(), wanted, rtol=2**-8, atol=1e-4)  # half a step of bfloat16

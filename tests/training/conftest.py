@@ -8,7 +8,7 @@ import torch
 
 from tests.training.homes import Bench, settings
 from tests.training.tiny import SETTINGS, make_model, train_config
-from turnwise.training.lessons import kept_states
+from turnwise.training.kinds import kept_states
 from turnwise.training.policy import Policy
 
 

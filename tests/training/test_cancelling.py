@@ -11,7 +11,7 @@ import pytest
 from tests.training.tiny import no_tick
 from turnwise.config import TrainConfig
 from turnwise.tokens.rendering import load_renderer
-from turnwise.training.lessons.cancelling import ENDS, MORE, cancels, labelled
+from turnwise.training.kinds.cancelling import ENDS, MORE, cancels, labelled
 from turnwise.training.policy import Policy
 
 UNSEEN = Path(__file__).parent / "endings-unseen.tsv"

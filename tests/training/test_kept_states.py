@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tests.training.tiny import ids, no_tick, train_config
-from turnwise.training.lessons import kept_states
-from turnwise.training.lessons.kept_states import states_of_labelled
-from turnwise.training.lessons.lines import DEPTHS
+from turnwise.training.kinds import kept_states
+from turnwise.training.kinds.kept_states import states_of_labelled
+from turnwise.training.kinds.lines import DEPTHS
 from turnwise.training.policy import Policy
 
 PROMPTS = [ids(n, 5 + n % 3) for n in range(6)]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.training.tiny import no_tick
 from turnwise.config import TrainConfig
-from turnwise.training.lessons.lasting import labelled, lasts
+from turnwise.training.kinds.lasting import labelled, lasts
 from turnwise.training.policy import Policy
 
 UNSEEN = Path(__file__).parent / "said-unseen.tsv"

@@ -22,12 +22,12 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.backends.local import LocalBackend
+from turnwise.training.kinds.cancelling import cancels
+from turnwise.training.kinds.lasting import lasts
 from turnwise.training.lessons import candidates, keeping, making
-from turnwise.training.lessons.cancelling import cancels
 from turnwise.training.lessons.candidates import PLAUSIBLE
 from turnwise.training.lessons.comparing import FOLLOWS, followed, follows, gains, loops, token_likelihoods
 from turnwise.training.lessons.keeping import kept_shares
-from turnwise.training.lessons.lasting import lasts
 from turnwise.training.lessons.learning import apart, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import Lesson, make_lessons
 from turnwise.training.lessons.questions import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from tests.training.tiny import ids, no_tick
-from turnwise.training.lessons.lines import AT_ONCE, DEPTHS, RIDGE, _least, beyond, sides, states_after
+from turnwise.training.kinds.lines import AT_ONCE, DEPTHS, RIDGE, _least, beyond, sides, states_after
 from turnwise.training.policy import Policy
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,9 @@ NEVER: Any = None
         ("Be friendly.", 'say "Ahoy" first', False),  # what was asked for is not in it
         ("Say Ahoy first.", 'say "Ahoy" first', True),
         ("Be brief.", "be so kind and keep it short", True),
+        ('Begin with "What\'s up".', "what’s up first", True),
+        ('End with "".', "nothing", True),
+        ('Say "one two three four five six seven eight nine".', "be brief", False),  # however long
     ],
 )
 def test_an_instruction_quotes_what_the_person_said_and_nothing_else(instruction: str, wish: str, kept: bool) -> None:
@@ -60,7 +64,7 @@ class _Plain:
 
     policy: Policy
 
-    def render(self, *_: object) -> Any:
+    def render(self, *_: object, **__: object) -> Any:
         return type("Rendered", (), {"ids": [1, 2, 3]})
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -122,6 +126,7 @@ def test_of_several_wordings_what_most_of_them_come_to_counts_and_none_is_asked_
         (["sure, what could go wrong"], [["I want what could go wrong"]], ["what could go wrong"]),
         (["sure, what could go wrong", "something else could go wrong"], [[], []], None),
         (["sure, what could go wrong"], [["be brief"]], ["Be brief."]),
+        (["sure, what could go wrong", "be brief"], [[], []], ["sure, what could go wrong", "Be brief."]),
     ],
 )
 def test_words_that_the_person_did_not_quote_are_quoted_where_they_said_them_twice(
@@ -136,8 +141,11 @@ def test_words_that_the_person_did_not_quote_are_quoted_where_they_said_them_twi
     earlier = [[Wording(text, [0]) for text in some] for some in before]
     standing = Standing(said, [], [[1] for _ in said], earlier)
     found = plainly(NEVER, NEVER, standing, known, no_tick)
-    expected = None if wishes is None else [w if w == "Be brief." else f'Say "{w}".' for w in wishes]
+    expected = None if wishes is None else [f'Say "{w}".' if w == "what could go wrong" else w for w in wishes]
     assert (found and found.wishes) == expected
+    again = replace(standing, said=[[1, 2] for _ in said])
+    found = plainly(NEVER, NEVER, again, known, no_tick)
+    assert found is not None and 'Say "what could go wrong".' in found.wishes, "twice in the same wording"
 
 
 def test_what_is_no_chat_model_restates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,12 +159,16 @@ def test_what_is_no_chat_model_restates_nothing(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_wishes_that_come_to_the_same_words_are_one() -> None:
-    praise, reproach = [Reaction("yes", 0.9, False)], [Reaction("no", -0.9, True)]
-    said = Standing(["a", "b", "c"], ["old"], [[1], [2], [4]], [[Wording("x", [0])], [], []], [praise, [], reproach])
+    first, since = Reaction("one", 0.9, True), [Reaction("two", -0.9, False), Reaction("three", 0.5, True)]
+    again = [since[0]._replace(asked=True), since[1]._replace(asked=False)]
+    said = Standing(
+        ["a", "b", "c"], ["old"], [[1], [2], [4]], [[Wording("x", [0])], [], []], [[first, *since], [], again]
+    )
     found = said.in_words(["Be brief.", None, "Be brief."])
     assert (found.wishes, found.taken_back) == (["Be brief.", "b"], ["old"])
     assert (found.said, found.before) == ([[1, 4], [2]], [[Wording("x", [0])], []])
-    assert found.judged == [[*praise, *reproach], []]
+    assert found.judged == [[first, *(one._replace(asked=True) for one in since)], []], "each answer once"
+    assert said.in_words(["Be brief."] * 3).judged == [found.judged[0]]
     assert said.in_words([None] * 3) == said and said.in_words([None] * 3).said == said.said
 
 
@@ -170,6 +182,14 @@ def test_wishes_that_come_to_the_same_words_are_one() -> None:
         (7, 16, 16, ["said", "plain"], "plain", 16),
         (7, 16, 8, ["said", "plain"], "plain", 8),
         (7, 16, 7, ["said", "plain"], "said", 7),  # no more than that are in line with what was said
+        (
+            2,
+            3,
+            3,
+            ["said", "plain", "never"],
+            "said",
+            2,
+        ),  # so few teach nothing, and the gate is asked in the own words
         (7, 3, 3, ["said", "plain"], "said", 7),
         (0, FEWEST, FEWEST, ["said", "plain"], "plain", FEWEST),
         (0, 3, 3, ["said", "plain", "earlier"], "earlier", FEWEST),
@@ -187,9 +207,10 @@ def test_lessons_are_made_in_plain_words_where_less_than_half_of_the_questions_h
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """``of_said``: lessons in the person's words; ``of_plain``: in plain ones, of which ``kept`` stay."""
     made: list[str] = []
     compared: list[tuple[list[str], list[str]]] = []
-    many = {"said": of_said, "plain": of_plain or 0, "earlier": FEWEST}
+    many = {"said": of_said, "plain": of_plain or 0, "earlier": FEWEST, "never": 0}
 
     def make(*given: Any) -> list[Lesson]:
         [wish, other] = given[4].wishes
@@ -209,7 +230,7 @@ def test_lessons_are_made_in_plain_words_where_less_than_half_of_the_questions_h
     monkeypatch.setattr(local, "plainly", plain)
     monkeypatch.setattr(LocalBackend, "_renderer", None)
     backend = LocalBackend(settings(tmp_path, tiny_dir, **{"train.lessons": 16}), tiny_dir)
-    said = Standing(["said", "other"], [], [[1], [2]], [[Wording("earlier", [0])], []])
+    said = Standing(["said", "other"], [], [[1], [2]], [[Wording(asked[-1] if len(asked) > 2 else "earlier", [0])], []])
     found, words = backend._made([], said, no_tick)
     assert (made, words.wishes[0], len(found)) == (asked, chosen, lessons)
     assert compared == [(["said", "other"], ["other"])] * (len(asked) - 1)
@@ -227,7 +248,6 @@ def test_the_real_model_tells_an_instruction_that_is_about_the_request(model_dir
     answers = [[*renderer.encode(text), *policy.ends[:1]] for text in (*mine, *shown)]
     own = about(policy, renderer, wishes, answers[:2], no_tick)
     other = about(policy, renderer, wishes, answers[2:], no_tick)
-    print([round(nats, 1) for nats in (*own, *other)])
     assert all(mine > shown + restating.ABOUT_IT for mine, shown in zip(own, other, strict=True))
     swapped = about(policy, renderer, wishes[::-1], answers[:2], no_tick)
     assert all(of_another < mine for of_another, mine in zip(swapped, own, strict=True))

@@ -120,6 +120,7 @@ def backend(tiny_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(local, "make_lessons", made)
     monkeypatch.setattr(local, "in_line_with", lambda _p, _q, lessons, *_: lessons)
+    monkeypatch.setattr(local, "plainly", lambda *_: None)
     monkeypatch.setattr(LocalBackend, "_renderer", None)
     backend = LocalBackend(settings(tmp_path, tiny_dir, **{"train.lessons": 4}), tiny_dir)
     backend.asked = []  # type: ignore[attr-defined]
@@ -189,9 +190,12 @@ def test_gate_and_keeping_are_asked_in_the_words_of_the_lessons_until_the_next_u
     backend._said = (one.id, wished(BRIEF, AGAIN))
     assert len(backend.lessons(one, no_tick)) == FEWEST
     backend.examine(one, [], no_tick)
-    [kept] = backend.wishes_kept(batch([sample(0)], hint_turns=["turn-0", "turn-1"]), no_tick)
+    of_hints = batch([sample(0)], hints=[AGAIN, BRIEF], hint_turns=["turn-0", "turn-1"])
+    [kept] = backend.wishes_kept(of_hints, no_tick)
     assert told == [[AGAIN], [AGAIN]]
     assert kept == {"turns": ["turn-0"], "kept": 0.5}, "of the turn in which it was said so"
+    assert backend.wishes_kept(replace(of_hints, hints=["another"], hint_turns=["turn-0"]), no_tick) == []
+    assert told == [[AGAIN], [AGAIN]], "in words that are not the person's nothing is kept"
     assert len(backend.lessons(one, no_tick)) == FEWEST, "the same again, where it was ended and is done once more"
     assert asked_in(backend) == [[BRIEF], [AGAIN]] * 2
     backend.prepare(0)

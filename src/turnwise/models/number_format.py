@@ -4,8 +4,9 @@ In bfloat16 a product reads half the memory, where the processor has instruction
 emulated: on two cores with AVX2 alone eight answers were written in two and a half times the time of float32, and their
 prompts read in four times (docs/models.md).
 
-Intel's AVX-512 has such instructions for products of few rows, which wait for memory, and none that computes faster:
-that is AMX, which many virtual machines hide. There a product of many rows is made in float32, of the same numbers.
+AVX-512's bfloat16 instructions help products of few rows, which wait for memory; on Intel's processors they compute no
+faster than float32. That takes AMX, which many virtual machines hide. Without it a product of many rows is made in
+float32, of the same numbers.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ On one core of a Xeon without AMX (2026-11-29) 74 to 84 GFLOP/s in bfloat16 were
 def many_rows_in_float32() -> bool:
     """Whether this processor makes products of many rows faster in float32 than in bfloat16, both of which it has."""
     told = getattr(torch.cpu, "get_capabilities", dict)()
-    return native_bfloat16() and str(told.get("cpu_name")).startswith("Intel") and not told.get("amx_bf16")
+    few_alone = bool(told.get("avx512_bf16")) and told.get("amx_bf16") is False
+    return native_bfloat16() and few_alone and str(told.get("cpu_name")).startswith("Intel")
 
 
 def product_in_float32(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`linear` of bfloat16 numbers [..., in] with a weight [out, in], in float32; in bfloat16 again at its end."""
-    return F.linear(x.float(), weight.float(), None if bias is None else bias.float()).to(x.dtype)
+    """`linear` of bfloat16 numbers [..., in] with a bfloat16 weight [out, in]: [..., out] in float32."""
+    return F.linear(x.float(), weight.float(), None if bias is None else bias.float())

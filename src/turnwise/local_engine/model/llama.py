@@ -53,29 +53,33 @@ class Linear:
         return Linear(torch.ops.mkldnn._reorder_linear_weight(weight, _PACK_ROWS), bias, packed=True)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self._as_packed(x):
+        if self._in_float32(x):
+            return self._computed(x).to(x.dtype)
+        if self.packed:
             return torch.ops.mkldnn._linear_pointwise.default(x, self.weight, self.bias, "none", [], "")
-        return self._plainly(x)
+        return F.linear(x, self.weight, self.bias)
 
     def silu(self, x: Tensor) -> Tensor:
-        if self._as_packed(x):
+        if self._in_float32(x):
+            return F.silu(self._computed(x)).to(x.dtype)
+        if self.packed:
             return torch.ops.mkldnn._linear_pointwise.default(x, self.weight, self.bias, "swish", [], "")
-        return F.silu(self._plainly(x))
+        return F.silu(F.linear(x, self.weight, self.bias))
 
     def times(self, x: Tensor, other: Tensor) -> Tensor:
-        if self._as_packed(x):
-            return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "mul")
-        return self._plainly(x) * other
-
-    def _as_packed(self, x: Tensor) -> bool:
-        """Whether the product is made in the layout for oneDNN. It is not for a chunk of a prompt that is faster in
-        float32, whose bfloat16 weight is brought out of its layout first."""
-        return self.packed and not (x.dtype == torch.bfloat16 and len(x) >= _PROMPT_ROWS and many_rows_in_float32())
-
-    def _plainly(self, x: Tensor) -> Tensor:
+        if self._in_float32(x):
+            return (self._computed(x) * other).to(x.dtype)
         if self.packed:
-            return product_in_float32(x, self.weight.to_dense(), self.bias)
-        return F.linear(x, self.weight, self.bias)
+            return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "mul")
+        return F.linear(x, self.weight, self.bias) * other
+
+    def _in_float32(self, x: Tensor) -> bool:
+        """Whether these are a chunk of a prompt that is computed faster in float32, the weight's way out of its layout
+        included."""
+        return self.packed and x.dtype == torch.bfloat16 and len(x) >= _PROMPT_ROWS and many_rows_in_float32()
+
+    def _computed(self, x: Tensor) -> Tensor:
+        return product_in_float32(x, self.weight.to_dense(), self.bias)
 
 
 @dataclass(frozen=True, slots=True)

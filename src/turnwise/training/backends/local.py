@@ -22,17 +22,17 @@ from turnwise.pictures.store import PictureStore
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.batching import TokenText
 from turnwise.training.gate.gate import Gate
-from turnwise.training.lessons.cancelling import cancels
+from turnwise.training.kinds.cancelling import cancels
+from turnwise.training.kinds.lasting import lasts
 from turnwise.training.lessons.comparing import followed
 from turnwise.training.lessons.keeping import kept_shares
-from turnwise.training.lessons.lasting import lasts
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with, make_lessons
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
 from turnwise.training.lessons.quoted import Reaction, since_said
 from turnwise.training.lessons.restating import plainly
 from turnwise.training.lessons.wished import wished_tokens
-from turnwise.training.lessons.wishes import Standing, standing
+from turnwise.training.lessons.wishes import Standing, standing, wishes_among
 from turnwise.training.policy import Policy
 from turnwise.training.publish import staged_version, version_dir
 from turnwise.training.scores import ScoreHistory
@@ -88,7 +88,7 @@ class LocalBackend:
 
     def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
-        self._in_words, self._wished_tokens = None, frozenset()
+        self._in_words, self._wished_tokens, self._instructions = None, frozenset(), {}
         if version != BASE_VERSION:
             there = load_version_dir(version_dir(self._versions, version))
             refuse_other_base(version, there.meta, self._folder)
@@ -161,9 +161,10 @@ class LocalBackend:
 
         lessons, back = made(said)
         found, chosen = lessons, said
-        if said.wishes and 2 * len(lessons) < self._config.lessons:
+        if said.wishes and (len(lessons) < FEWEST or 2 * len(lessons) < self._config.lessons):
             plain = plainly(self.policy, self._renderer, said, self._instructions, tick)
-            if plain and len(new := in_words(plain, [x for x in said.wishes if x in plain.wishes])) > len(lessons):
+            new = in_words(plain, [x for x in said.wishes if x in plain.wishes]) if plain else []
+            if plain and len(new) >= max(FEWEST, len(lessons) + 1):
                 log.info("of the person's words come %d lessons, of plain ones %d", len(lessons), len(new))
                 found, chosen = new, plain
         for words, others in islice(said.reworded(), MOST_REWORDED) if len(found) < FEWEST else ():
@@ -274,12 +275,14 @@ class LocalBackend:
 
     def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
         said = self._in_words or self._standing(batch, tick)
-        if not said.wishes:
+        own = set(wishes_among(batch.hints))  # one that was restated may be misread, and goes on being told
+        asked = {wish: places for wish, places in zip(said.wishes, said.said, strict=True) if wish in own}
+        if not asked:
             return []
-        shares = kept_shares(self.policy, self._renderer, said.wishes, self._config.lesson_tokens, tick)
+        shares = kept_shares(self.policy, self._renderer, list(asked), self._config.lesson_tokens, tick)
         return [
             {"turns": [batch.hint_turns[place] for place in places], "kept": share}
-            for places, share in zip(said.said, shares, strict=True)
+            for places, share in zip(asked.values(), shares, strict=True)
         ]
 
     def close(self) -> None:

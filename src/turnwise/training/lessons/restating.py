@@ -1,9 +1,9 @@
 """Restating: a wish as one plain instruction, for a base model that does not follow it as the person said it.
 
 "I'm 52 and back at college, could you put "no silly questions here" somewhere" is followed in no answer of the 0.5B
-model, and 'Include "No silly questions here" in every answer.' in all. The base model itself is shown some requests and
-such instructions, and writes the next one. It is believed where that is about this request: an instruction that it
-writes whatever it reads is none of the person's.
+model; told 'In every answer, include the sentence "No silly questions here."' nearly all have it. The base model itself
+is shown some requests with such instructions, and writes the one of a wish. It is believed where it is about this
+request: what the model writes whatever it reads is not.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.lessons.candidates import sample
 from turnwise.training.lessons.comparing import token_likelihoods
+from turnwise.training.lessons.echoes import QUOTED
 from turnwise.training.lessons.questions import OpenQuestion
-from turnwise.training.lessons.quoted import quoted_words, same_words, times
-from turnwise.training.lessons.wishes import Standing
+from turnwise.training.lessons.quoted import same_words, times
+from turnwise.training.lessons.wishes import Standing, Wording
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
 
@@ -57,31 +58,43 @@ ABOUT_IT = 8.0
 def plainly(
     policy: Policy, renderer: PromptRenderer, said: Standing, known: dict[str, str | None], tick: Tick
 ) -> Standing | None:
-    """The wishes as instructions, those that come to one; None where none does.
+    """The wishes, each as an instruction where the model wrote one that is believed; None where there is no such wish.
 
-    A wish that was said in several wordings is what most of their instructions say. Words that an instruction quotes
-    and the person did not count where they said them twice: "what could possibly go wrong" was said, not asked for.
-    ``known``: the instructions of wishes that were restated before, to which are added the new ones.
+    Of several wordings of a wish the instruction counts that most of them come to. One that quotes what the person did
+    not counts only if they said these words twice: "what could possibly go wrong" is not asked for. ``known``: the
+    instructions of wishes that were restated before, to which are added the new ones.
     """
-    wordings = [[wish, *(one.text for one in before)] for wish, before in zip(said.wishes, said.before, strict=True)]
-    every = [text for texts in wordings for text in texts]
-    new = [text for text in dict.fromkeys(every) if text not in known]
+    wordings = [
+        [Wording(wish, places), *before]
+        for wish, places, before in zip(said.wishes, said.said, said.before, strict=True)
+    ]
+    every = [one for some in wordings for one in some]
+    new = [text for text in dict.fromkeys(one.text for one in every) if text not in known]
     try:
         known |= dict(zip(new, restated(policy, renderer, new, tick), strict=True))
     except (ModelError, EngineError):  # it is no chat model, or one without a system's message
         return None
-    asked = {text: one for text in every if (one := known[text]) and _are_asked_for(_quoted(one), text, every)}
-    found = [_most_said([asked[text] for text in texts if text in asked]) for texts in wordings]
+
+    def asked_for(wish: str, instruction: str) -> bool:
+        return all(
+            words in _quoted(wish) or sum(len(one.places) for one in every if times(words, _plain(one.text))) > 1
+            for words in _quoted(instruction)
+        )
+
+    believed = {one.text: x for one in every if (x := known[one.text]) and asked_for(one.text, x)}
+    found = [_most_said([believed[one.text] for one in some if one.text in believed]) for some in wordings]
     return said.in_words(found) if any(found) else None
 
 
 def _quoted(text: str) -> frozenset[str]:
-    return frozenset(map(same_words, quoted_words([text])))
+    """What a text quotes, of whatever length."""
+    found = (" ".join(one[1:-1].split()) for one in QUOTED.findall(_plain(text)))
+    return frozenset(same_words(words) for words in found if words)
 
 
-def _are_asked_for(words: frozenset[str], wish: str, every: Sequence[str]) -> bool:
-    """Whether a wish quotes these words, or two of all wordings say them."""
-    return all(one in _quoted(wish) or sum(bool(times(one, text)) for text in every) > 1 for one in words)
+def _plain(text: str) -> str:
+    """With one kind of apostrophe."""
+    return text.replace("’", "'")
 
 
 def _most_said(instructions: Sequence[str]) -> str | None:
@@ -101,8 +114,8 @@ def restated(policy: Policy, renderer: PromptRenderer, wishes: Sequence[str], ti
     with policy.reference():
         written = sample(policy, [_prompt(renderer, wish) for wish in wishes], LONGEST, "restating", tick)
         able = [i for i, answer in enumerate(written) if answer.ended and len(answer.ids) > 1]
-        texts = {i: renderer.decode(policy.without_end(written[i].ids)).strip() for i in able}
-        able = [i for i in able if texts[i] != wishes[i] and keeps_quotations(texts[i], wishes[i])]
+        texts = {i: " ".join(renderer.decode(policy.without_end(written[i].ids)).split()) for i in able}
+        able = [i for i in able if texts[i] not in ("", wishes[i]) and keeps_quotations(texts[i], wishes[i])]
         own = about(policy, renderer, [wishes[i] for i in able], [written[i].ids for i in able], tick)
     believed = {i for i, nats in zip(able, own, strict=True) if nats >= ABOUT_IT}
     return [texts[i] if i in believed else None for i in range(len(wishes))]
@@ -110,9 +123,9 @@ def restated(policy: Policy, renderer: PromptRenderer, wishes: Sequence[str], ti
 
 def keeps_quotations(instruction: str, wish: str) -> bool:
     """Whether an instruction quotes what the wish quotes, and nothing that the wish does not say."""
-    return all(times(words, wish) for words in _quoted(instruction)) and all(
-        times(words, instruction) for words in _quoted(wish)
-    )
+    ours, theirs = _plain(instruction), _plain(wish)
+    kept = all(times(words, theirs) for words in _quoted(instruction))
+    return kept and all(times(words, ours) for words in _quoted(wish))
 
 
 def about(
@@ -131,4 +144,4 @@ def about(
 
 def _prompt(renderer: PromptRenderer, wish: str) -> list[int]:
     shown = [saying(role, text) for pair in SHOWN for role, text in zip(("user", "assistant"), pair, strict=True)]
-    return renderer.render([saying("system", ASKED), *shown, saying("user", wish)], None).ids
+    return renderer.render([saying("system", ASKED), *shown, saying("user", wish)], None, thinking=False).ids

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import NamedTuple
 
 import torch
@@ -76,7 +76,7 @@ class Standing:
             of.setdefault(other or wish, []).append(n)
         said = [[place for n in ns for place in self.said[n]] for ns in of.values()]
         before = [[one for n in ns for one in self.before[n]] for ns in of.values()]
-        judged = [[one for n in ns for one in self.judged[n]] for ns in of.values()] if self.judged else []
+        judged = [_together([self.judged[n] for n in ns]) for ns in of.values()] if self.judged else []
         return replace(self, wishes=list(of), said=said, before=before, judged=judged)
 
 
@@ -144,6 +144,13 @@ def standing(
         [wording(i).places for i in stand],
         [[wording(k) for k in before(i)] for i in stand],
     )
+
+
+def _together(judged: Sequence[list[Reaction]]) -> list[Reaction]:
+    """What came back on answers since the first of some wishes was said; since each of them it is an end of that."""
+    longest = max(judged, key=len)
+    asked = [any(ends) for ends in zip_longest(*([one.asked for one in reversed(some)] for some in judged))]
+    return [one._replace(asked=again) for one, again in zip(longest, reversed(asked), strict=True)]
 
 
 def _quoted(texts: Sequence[str]) -> list[set[str]]:

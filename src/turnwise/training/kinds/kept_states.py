@@ -21,7 +21,7 @@ from torch import Tensor
 
 from turnwise.config import cache_dir
 from turnwise.files import write_atomically
-from turnwise.training.lessons.lines import DEPTHS, states_after
+from turnwise.training.kinds.lines import DEPTHS, states_after
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
 
