@@ -11,6 +11,7 @@ import pytest
 from tests.training.tiny import no_tick
 from turnwise.config import TrainConfig
 from turnwise.tokens.rendering import load_renderer
+from turnwise.training.kinds import kept_states
 from turnwise.training.kinds.cancelling import ENDS, MORE, cancels, labelled
 from turnwise.training.policy import Policy
 
@@ -40,8 +41,11 @@ def test_nothing_is_asked_where_there_is_no_pair(policy: Policy, monkeypatch: py
 
 
 @pytest.mark.slow
-def test_a_real_model_tells_endings_that_nobody_fitted_it_to(model_dir: Path) -> None:
+def test_a_real_model_tells_endings_that_nobody_fitted_it_to(
+    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of 40 and 40 the embedded model finds 26 endings and takes 10 others for one; the 0.5B model 34 and 5."""
+    monkeypatch.setattr(kept_states, "cache_dir", lambda: tmp_path)  # what other tests kept would not be read here
     pairs, ends = unseen()
     ticks: list[tuple[str, int, int]] = []
 
