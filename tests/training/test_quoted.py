@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from turnwise.training.lessons.quoted import Reaction, end_of, quoted_words, rank, said_by_wish, shown, since_said
+from turnwise.training.lessons.quoted import (
+    Reaction,
+    end_of,
+    place_said,
+    quoted_words,
+    rank,
+    said_by_wish,
+    shown,
+    since_said,
+)
 from turnwise.training.lessons.wishes import standing
 
 
@@ -22,6 +31,25 @@ def test_dots_at_the_end_stand_for_what_follows_and_marks_make_no_other_words() 
     assert quoted_words(['add "Why it matters:"', 'where is "why it matters"?']) == ["Why it matters:"]
     assert quoted_words(['begin with "-"', 'say "..."']) == ["-"]
     assert quoted_words(['say "e.g. ..." first', 'then "Dear Mr. …"', 'and "Yes."']) == ["e.g.", "Dear Mr.", "Yes."]
+
+
+@pytest.mark.parametrize(
+    ("wishes", "place"),
+    [
+        (['Begin every answer with "Ahoy".'], 1),
+        (['start each answer with "ahoy!", please'], 1),
+        (['End every answer with "Ahoy".'], -1),
+        (['Close all answers with "Ahoy".'], -1),
+        (['Include "Ahoy" in every answer.'], 0),
+        (['do not end every answer with "Ahoy"'], 0),  # that is not said of a place
+        (['Begin every answer with "Bye".'], 0),
+        (['Begin every answer with "Ahoy".', 'End every answer with "Ahoy".'], -1),
+        (['End every answer with "Ahoy".', 'Begin every answer with "Bye".'], -1),
+        ([], 0),
+    ],
+)
+def test_a_plain_instruction_says_where_its_words_belong(wishes: list[str], place: int) -> None:
+    assert place_said("Ahoy", wishes) == place
 
 
 def test_wishes_that_quote_the_same_words_with_other_marks_are_one() -> None:

@@ -98,3 +98,25 @@ def test_which_words_open_an_answer_is_asked_of_whole_sayings_alone(
     assert opens, "it is asked which answers keep the plain one"
     if more:
         assert not any(opens) and not any(lesson.plain for lesson in made)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [False, True])
+def test_a_plain_instruction_places_its_words_itself(
+    real: Policy, model_dir: Path, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    """Told to end with words, the 0.5B model finds some likelier at the beginning."""
+    opened: list[object] = []
+
+    def opening(*given: object) -> list[str]:
+        assert given[3] == [], "there is nothing to find out"
+        return []
+
+    usual = making._lesson
+    monkeypatch.setattr(candidates, "ask_for_more", lambda _p, _r, _a, words, _t: [False] * len(words))
+    monkeypatch.setattr(making, "_opening", opening)
+    monkeypatch.setattr(making, "_lesson", lambda *given: opened.append(given[-1]) or usual(*given))
+    renderer = load_renderer(model_dir)
+    wish = Standing([f'{"Begin" if first else "End"} every answer with "Over and out".'])
+    make_lessons(real, renderer, questions_of([], renderer, 6, 512, "1"), 6, wish, 32, no_tick)
+    assert opened and all(words == (["Over and out"] if first else []) for words in opened)

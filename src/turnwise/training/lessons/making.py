@@ -19,7 +19,7 @@ from turnwise.training.lessons.candidates import Answered
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
-from turnwise.training.lessons.quoted import Reaction, quoted_words, rank, said_by_wish, same_words, shown
+from turnwise.training.lessons.quoted import Reaction, place_said, quoted_words, rank, said_by_wish, same_words, shown
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -160,7 +160,10 @@ def _best(
     words = _wanted_words(renderer, asked, candidates, standing.wishes)
     more = ways.ask_for_more(policy, renderer, asked[:ENOUGH], words, tick)
     sayings = [one for one, asks in zip(words, more, strict=True) if not asks]
-    opening = _opening(policy, renderer, asked, sayings, _reactions(sayings, standing), tick)
+    places = [place_said(one, standing.wishes) for one in sayings]
+    unclear = [one for one, place in zip(sayings, places, strict=True) if not place]
+    likelier = _opening(policy, renderer, asked, unclear, _reactions(unclear, standing), tick)
+    opening = [one for one, place in zip(sayings, places, strict=True) if place > 0 or one in likelier]
     opened = _opened(policy, renderer, asked, candidates, words, opening) if opening else []
     # What quotes no words, or quotes some that are not to be said, asks for more than words beside a plain answer.
     every = [quoted_words([one]) for one in standing.wishes]

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from turnwise.patterns import pattern
 from turnwise.training.lessons.echoes import QUOTED
 
 MOST_WORDS = 8
@@ -40,6 +41,16 @@ def _without_dots(words: str) -> str:
     bare = words.rstrip(".…")
     several = words.endswith("…") or len(words) - len(bare) > 1
     return bare.removesuffix(" ") if several else words
+
+
+_PLACED = pattern(r"(?:(?P<first>begin|start|open)|end|finish|close) (?:every|each|the|your|all) answers? with\b")
+
+
+def place_said(words: str, wishes: Sequence[str]) -> int:
+    """1 where the last wish that quotes these words says "begin every answer with", -1 where "end …"; else 0."""
+    of = [wish for wish in wishes if same_words(words) in map(same_words, quoted_words([wish]))]
+    told = _PLACED.match(of[-1].casefold()) if of else None
+    return 0 if told is None else 1 if told["first"] else -1
 
 
 def same_words(words: str) -> str:
