@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.training.homes import settings
-from tests.training.tiny import no_tick
+from tests.training.tiny import batch, no_tick, sample
 from turnwise.config import TrainConfig
 from turnwise.errors import EngineError
 from turnwise.tokens.rendering import load_renderer
@@ -25,6 +25,7 @@ from turnwise.training.lessons.wishes import Standing, Wording
 from turnwise.training.policy import Policy
 
 NEVER: Any = None
+SAID_OF = dict.fromkeys(range(9), "It is Rome.")
 
 
 @pytest.mark.parametrize(
@@ -109,12 +110,12 @@ def test_of_several_wordings_what_most_of_them_come_to_counts_and_none_is_asked_
     before = [[], [Wording("ahoy please", [1]), Wording("ahoy first", [0])], []]
     said = Standing(["French", "no ahoy again!", "short"], ["old"], [[4], [2], [3]], before)
     known: dict[str, str | None] = {"short": "Be brief."}
-    found = plainly(NEVER, NEVER, said, known, no_tick)
+    found = plainly(NEVER, NEVER, said, known, SAID_OF, no_tick)
     assert found is not None and found.taken_back == ["old"]
     assert found.wishes == ["French", 'Say "Ahoy".', "Be brief."], "the later one of the two that say the same"
-    assert plainly(NEVER, NEVER, said, known, no_tick) == found
+    assert plainly(NEVER, NEVER, said, known, SAID_OF, no_tick) == found
     assert asked == [["French", "no ahoy again!", "ahoy please", "ahoy first"], []]
-    assert plainly(NEVER, NEVER, Standing(["French"], [], [[0]], [[]]), known, no_tick) is None
+    assert plainly(NEVER, NEVER, Standing(["French"], [], [[0]], [[]]), known, SAID_OF, no_tick) is None
 
 
 @pytest.mark.parametrize(
@@ -140,12 +141,32 @@ def test_words_that_the_person_did_not_quote_are_quoted_where_they_said_them_twi
     known["something else could go wrong"] = None
     earlier = [[Wording(text, [0]) for text in some] for some in before]
     standing = Standing(said, [], [[1] for _ in said], earlier)
-    found = plainly(NEVER, NEVER, standing, known, no_tick)
+    found = plainly(NEVER, NEVER, standing, known, SAID_OF, no_tick)
     expected = None if wishes is None else [f'Say "{w}".' if w == "what could go wrong" else w for w in wishes]
     assert (found and found.wishes) == expected
     again = replace(standing, said=[[1, 2] for _ in said])
-    found = plainly(NEVER, NEVER, again, known, no_tick)
+    found = plainly(NEVER, NEVER, again, known, SAID_OF, no_tick)
     assert found is not None and 'Say "what could go wrong".' in found.wishes, "twice in the same wording"
+
+
+@pytest.mark.parametrize(
+    ("said_of", "wishes"),
+    [
+        ({2: "It is Rome."}, ['Start every answer with "Sure!".', "Be brief."]),
+        ({2: "Sure! It is Rome."}, ['drop the "Sure!"', "Be brief."]),
+        ({2: "It is Rome.", 3: "sure, it is Rome"}, ['drop the "Sure!"', "Be brief."]),
+        ({}, ['drop the "Sure!"', "Be brief."]),  # nobody knows
+        ({1: "It is Rome."}, ['drop the "Sure!"', "Be brief."]),  # that was said of another wish
+    ],
+)
+def test_words_are_wished_for_where_the_answer_that_the_wish_was_said_of_has_them_not(
+    said_of: dict[int, str], wishes: list[str]
+) -> None:
+    """The 0.5B model restates 'drop the "Sure!" at the start' as 'Start every answer with "Sure!".'."""
+    known: dict[str, str | None] = {'drop the "Sure!"': 'Start every answer with "Sure!".', "short": "Be brief."}
+    said = Standing(['drop the "Sure!"', "short"], [], [[2, 3], [1]], [[], []])
+    found = plainly(NEVER, NEVER, said, known, said_of, no_tick)
+    assert found is not None and found.wishes == wishes
 
 
 def test_what_is_no_chat_model_restates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +175,7 @@ def test_what_is_no_chat_model_restates_nothing(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(restating, "restated", fails)
     known: dict[str, str | None] = {}
-    assert plainly(NEVER, NEVER, Standing(["a"], [], [[0]], [[]]), known, no_tick) is None
+    assert plainly(NEVER, NEVER, Standing(["a"], [], [[0]], [[]]), known, SAID_OF, no_tick) is None
     assert known == {}, "it may be able to, later"
 
 
@@ -234,6 +255,16 @@ def test_lessons_are_made_in_plain_words_where_less_than_half_of_the_questions_h
     found, words = backend._made([], said, no_tick)
     assert (made, words.wishes[0], len(found)) == (asked, chosen, lessons)
     assert compared == [(["said", "other"], ["other"])] * (len(asked) - 1)
+
+
+def test_answers_that_hints_were_said_of_are_found_by_their_turns(tiny_dir: Path, tmp_path: Path) -> None:
+    backend = LocalBackend(settings(tmp_path, tiny_dir), tiny_dir)
+    words = backend.policy.tokenizer.encode("Ahoy, Rome").ids
+    hinted = [replace(sample(n), response_ids=[*words, *backend.policy.ends]) for n in (1, 2)]
+    of_hints = replace(
+        batch([sample(0)]), hints=["a", "b", "c"], hint_turns=["turn-2", "gone", "turn-1"], hinted=hinted
+    )
+    assert backend._answers_hinted(of_hints) == {0: "Ahoy, Rome", 2: "Ahoy, Rome"}
 
 
 @pytest.mark.slow

@@ -71,6 +71,7 @@ class LocalBackend:
         self._followed: dict[tuple[str, str], bool | None] = {}  # which turns' answers follow which wishes
         self._said: tuple[int, Standing] | None = None  # of the batch with this id
         self._instructions: dict[str, str | None] = {}  # wishes, restated
+        self._said_of: dict[int, str] = {}  # by the place of a hint, the answer
         self._in_words: Standing | None = None  # what the update's lessons were made of
         self._wished_tokens: frozenset[int] = frozenset()  # tokens that these lessons show as wished for
         self._history = ScoreHistory()
@@ -88,7 +89,7 @@ class LocalBackend:
 
     def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
-        self._in_words, self._wished_tokens, self._instructions = None, frozenset(), {}
+        self._in_words, self._wished_tokens, self._instructions, self._said_of = None, frozenset(), {}, {}
         if version != BASE_VERSION:
             there = load_version_dir(version_dir(self._versions, version))
             refuse_other_base(version, there.meta, self._folder)
@@ -127,6 +128,7 @@ class LocalBackend:
         if not said.wishes and not said.taken_back:
             return []
         seed = config.seed * 1_000_003 + batch.id
+        self._said_of = self._answers_hinted(batch)
         now, self._in_words = self.policy.state(), said
         self.policy.load(self._parent)  # lessons are the same among the steps on them, when a killed update goes on
         try:
@@ -162,7 +164,7 @@ class LocalBackend:
         lessons, back = made(said)
         found, chosen = lessons, said
         if said.wishes and (len(lessons) < FEWEST or 2 * len(lessons) < self._config.lessons):
-            plain = plainly(self.policy, self._renderer, said, self._instructions, tick)
+            plain = plainly(self.policy, self._renderer, said, self._instructions, self._said_of, tick)
             new = in_words(plain, [x for x in said.wishes if x in plain.wishes]) if plain else []
             if plain and len(new) >= max(FEWEST, len(lessons) + 1):
                 log.info("of the person's words come %d lessons, of plain ones %d", len(lessons), len(new))
@@ -201,6 +203,11 @@ class LocalBackend:
         found = replace(found, judged=self._judged(batch, found)) if found.wishes else found
         self._said = (batch.id, found)
         return found
+
+    def _answers_hinted(self, batch: Batch) -> dict[int, str]:
+        answers = {x.turn_id: self.policy.without_end(x.response_ids) for x in batch.hinted}
+        places = enumerate(batch.hint_turns)
+        return {n: self.policy.tokenizer.decode(answers[turn]) for n, turn in places if turn in answers}
 
     def _judged(self, batch: Batch, found: Standing) -> list[list[Reaction]]:
         """Of each wish the batch's own answers to a person since it was said, and what came back on them."""

@@ -9,7 +9,7 @@ request: what the model writes whatever it reads is not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -56,13 +56,20 @@ ABOUT_IT = 8.0
 
 
 def plainly(
-    policy: Policy, renderer: PromptRenderer, said: Standing, known: dict[str, str | None], tick: Tick
+    policy: Policy,
+    renderer: PromptRenderer,
+    said: Standing,
+    known: dict[str, str | None],
+    said_of: Mapping[int, str],
+    tick: Tick,
 ) -> Standing | None:
     """The wishes, each as an instruction where the model wrote one that is believed; None where there is no such wish.
 
     Of several wordings of a wish the instruction counts that most of them come to. One that quotes what the person did
-    not counts only if they said these words twice: "what could possibly go wrong" is not asked for. ``known``: the
-    instructions of wishes that were restated before, to which are added the new ones.
+    not counts only if they said these words twice: "what could possibly go wrong" is not asked for. And it counts
+    only if the wish was said of answers without these words: 'drop the "Sure!"' is written as 'Start every answer with
+    "Sure!".'. ``known``: the instructions of wishes that were restated before, to which are added the new ones.
+    ``said_of``: by the place of a hint, the answer that it was said of.
     """
     wordings = [
         [Wording(wish, places), *before]
@@ -81,7 +88,14 @@ def plainly(
             for words in _quoted(instruction)
         )
 
-    believed = {one.text: x for one in every if (x := known[one.text]) and asked_for(one.text, x)}
+    def was_missing(wish: Wording, instruction: str) -> bool:
+        answers = [_plain(said_of[place]) for place in wish.places if place in said_of]
+        words = _quoted(instruction)
+        return not words or (bool(answers) and not any(times(one, answer) for one in words for answer in answers))
+
+    believed = {
+        one.text: x for one in every if (x := known[one.text]) and asked_for(one.text, x) and was_missing(one, x)
+    }
     found = [_most_said([believed[one.text] for one in some if one.text in believed]) for some in wordings]
     return said.in_words(found) if any(found) else None
 
