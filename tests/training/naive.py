@@ -5,6 +5,7 @@ No chunks, no padding, no merged rows, no hidden states kept, nothing shared wit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -12,8 +13,11 @@ from torch import Tensor
 
 from tests.training.tiny import ids, sample
 from turnwise.config import TrainConfig
+from turnwise.training.lessons.making import Lesson
 from turnwise.training.policy import Policy, hinted_prompt
 from turnwise.types import Sample
+
+BETAS = (0.9, 0.98)
 
 
 def mixed() -> list[Sample]:
@@ -130,3 +134,52 @@ class Naive:
         loss = self.loss(chosen)
         grads = torch.autograd.grad(loss, self.policy.parameters())
         return loss.item(), list(grads)
+
+
+def of_lessons(policy: Policy, lessons: Sequence[Lesson]) -> tuple[float, list[Tensor]]:
+    """The loss of lessons and its gradient: a lesson at a time and a token at a time, with two passes of the model.
+
+    −log p at a token that was wished for; KL(base ‖ policy) at every other one, where the base model reads the plain
+    answer in place of the lesson's, from where they are the same to their end.
+    """
+
+    def table(asked: list[int], answer: list[int]) -> Tensor:
+        logits = policy.model(input_ids=torch.tensor([asked + answer])).logits[0].double()
+        return torch.log_softmax(logits[len(asked) - 1 : -1], dim=-1)
+
+    losses = []
+    for lesson in lessons:
+        student, opening = table(lesson.asked, lesson.answer), len(lesson.answer) - lesson.kept
+        with torch.no_grad(), policy.reference():
+            base = table(lesson.asked, lesson.answer)
+            if lesson.plain:
+                plain = table(lesson.asked, lesson.plain)
+                base = torch.cat([base[:opening], plain[len(lesson.plain) - lesson.kept :]])
+        costs = [
+            -student[k, token] if lesson.wished[k] else (base[k].exp() * (base[k] - student[k])).sum()
+            for k, token in enumerate(lesson.answer)
+        ]
+        losses.append(torch.stack(costs).mean())
+    loss = torch.stack(losses).mean()
+    return loss.item(), list(torch.autograd.grad(loss, policy.parameters()))
+
+
+class ByHand:
+    """AdamW and the clip of the gradient, written down."""
+
+    def __init__(self, policy: Policy, config: TrainConfig) -> None:
+        self.parameters, self.config, self.steps = policy.parameters(), config, 0
+        self.mean = [torch.zeros_like(p) for p in self.parameters]
+        self.square = [torch.zeros_like(p) for p in self.parameters]
+
+    def step(self, gradient: list[Tensor], scale: float) -> float:
+        self.steps += 1
+        norm = math.sqrt(sum(float((g**2).sum()) for g in gradient))
+        rate, (b1, b2) = self.config.lr * scale, BETAS
+        for p, g, m, v in zip(self.parameters, gradient, self.mean, self.square, strict=True):
+            g = g * min(1.0, self.config.grad_clip / (norm + 1e-6))
+            m.mul_(b1).add_((1 - b1) * g)
+            v.mul_(b2).add_((1 - b2) * g**2)
+            unbiased = m / (1 - b1**self.steps), v / (1 - b2**self.steps)
+            p.data -= rate * self.config.weight_decay * p.data + rate * unbiased[0] / (unbiased[1].sqrt() + 1e-8)
+        return norm

@@ -21,7 +21,7 @@ from turnwise.config import TrainConfig
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.asking import GivenAnswer
-from turnwise.training.backends.local import LocalBackend
+from turnwise.training.backends.local import LocalBackend, learned_from
 from turnwise.training.kinds.cancelling import cancels
 from turnwise.training.kinds.lasting import lasts
 from turnwise.training.lessons import candidates, keeping, making
@@ -216,11 +216,38 @@ def test_steps_bring_the_policy_nearer_to_the_lessons_however_they_are_cut(polic
     taught = with_base(policy, lessons(4), tokens, no_tick)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
     seen = [
-        learn_step(policy, optimizer, taught, train_config(microbatch_tokens=tokens, minibatch=4), no_tick)
+        learn_step(policy, optimizer, taught, 4, train_config(microbatch_tokens=tokens, minibatch=4), no_tick)
         for _ in range(8)
     ]
     assert seen[-1] < 0.7 * seen[0]
     assert seen[1] == pytest.approx(FIRST_STEPS[1], rel=1e-3), "padding and micro-batches change nothing"
+
+
+def test_lessons_of_one_turn_move_the_weights_no_further_than_it_alone(policy: Policy) -> None:
+    def moved(of_turns: int, count: int) -> float:
+        policy.load(None)
+        before = policy.state()
+        taught, config = with_base(policy, lessons(count), 4096, no_tick), train_config(minibatch=8)
+        learn_step(policy, torch.optim.AdamW(policy.parameters(), lr=1e-2), taught, of_turns, config, no_tick)
+        return sum(float((policy.state()[name] - before[name]).abs().sum()) for name in before)
+
+    full = moved(8, 8)
+    assert moved(1, 8) == pytest.approx(full * math.sqrt(1 / 8), rel=1e-3)
+    assert moved(100, 8) == pytest.approx(full, rel=1e-3)
+
+
+def test_lessons_are_of_the_turns_of_their_batch_and_of_those_that_say_what_stands() -> None:
+    one = batch(
+        [
+            sample(1, reward=1.0, hint=None),
+            sample(2, reward=0.0, hint="be brief"),
+            sample(3, reward=0.0, hint=None),
+            sample(4, reward=1.0, hint=None, stream="terminal"),
+        ]
+    )
+    one = replace(one, hints=["long", "show code", "be brief"], hint_turns=["gone", "earlier", "turn-2"])
+    said = Standing(["show code", "be brief"], said=[[1], [2]])
+    assert learned_from(one, said) == {"turn-1", "turn-2", "earlier"}
 
 
 FIRST_STEPS: dict[int, float] = {}
@@ -235,7 +262,7 @@ def first_steps(policy: Policy, request: pytest.FixtureRequest) -> None:
         optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
         for n in range(2):
             FIRST_STEPS[n] = learn_step(
-                policy, optimizer, taught, train_config(microbatch_tokens=100_000, minibatch=4), no_tick
+                policy, optimizer, taught, 4, train_config(microbatch_tokens=100_000, minibatch=4), no_tick
             )
         policy.load(before)
 

@@ -8,20 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from torch import Tensor
 
 from tests.training.homes import Bench, feed, settings
-from tests.training.naive import Naive, mixed
-from tests.training.tiny import batch, no_tick, sample, shake
-from turnwise.config import TrainConfig
+from tests.training.naive import ByHand, Naive, mixed, of_lessons
+from tests.training.tiny import batch, ids, no_tick, sample, shake
 from turnwise.training.backends.local import LocalBackend
+from turnwise.training.lessons.learning import with_base
+from turnwise.training.lessons.making import Lesson
 from turnwise.training.policy import Policy
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import plan
 from turnwise.types import Sample
 
-LR, DECAY, BETAS = 3e-3, 0.1, (0.9, 0.98)
+LR, DECAY = 3e-3, 0.1
 
 
 def some_turns() -> list[Sample]:
@@ -29,27 +28,6 @@ def some_turns() -> list[Sample]:
     shares = [0.75, 1.0, 0.875, 1.0, 0.9375, 1.0]
     turns = [replace(s, reward=s.reward * share) for s, share in zip(mixed(), shares, strict=True)]
     return [replace(s, temperature=0.75 if s.temperature == 0.7 else s.temperature) for s in [*turns, sample(8)]]
-
-
-class ByHand:
-    """AdamW and the clip of the gradient, written down."""
-
-    def __init__(self, policy: Policy, config: TrainConfig) -> None:
-        self.parameters, self.config, self.steps = policy.parameters(), config, 0
-        self.mean = [torch.zeros_like(p) for p in self.parameters]
-        self.square = [torch.zeros_like(p) for p in self.parameters]
-
-    def step(self, gradient: list[Tensor], scale: float) -> float:
-        self.steps += 1
-        norm = math.sqrt(sum(float((g**2).sum()) for g in gradient))
-        rate, (b1, b2) = LR * scale, BETAS
-        for p, g, m, v in zip(self.parameters, gradient, self.mean, self.square, strict=True):
-            g = g * min(1.0, self.config.grad_clip / (norm + 1e-6))
-            m.mul_(b1).add_((1 - b1) * g)
-            v.mul_(b2).add_((1 - b2) * g**2)
-            unbiased = m / (1 - b1**self.steps), v / (1 - b2**self.steps)
-            p.data -= rate * DECAY * p.data + rate * unbiased[0] / (unbiased[1].sqrt() + 1e-8)
-        return norm
 
 
 @pytest.mark.parametrize(("estimator", "clip"), [("exact", 8.0), ("sampled", 1.0)])
@@ -79,6 +57,48 @@ def test_an_update_equals_the_naive_one(tmp_path: Path, tiny_dir: Path, estimato
     assert [m["grad_norm"] for m in metrics] == pytest.approx(norms, rel=1e-6)
     assert min(norms) < clip < max(norms), "some were cut, and some were not"
     assert len({m["step_scale"] for m in metrics}) > 1
+
+    found, expected = backend.policy.state(), reference.state()
+    assert max(float((expected[name] - started[name]).abs().max()) for name in started) > 5e-3
+    assert max(float((expected[name] - found[name]).abs().max()) for name in started) < 1e-6
+
+
+def some_lessons() -> list[Lesson]:
+    """Answers of several lengths with words that were wished for, one of them the plain answer behind such words."""
+    answers = [ids(3 * n + 2, 5 + n % 3) for n in range(4)]
+    wished = [[at in (1, len(a) - 1) for at in range(len(a))] for a in answers]
+    lessons = [Lesson(ids(3 * n, 9), a, w) for n, (a, w) in enumerate(zip(answers, wished, strict=True))]
+    plain = ids(31, 6)
+    opened = Lesson(ids(30, 8), [*ids(32, 3), *plain], [True] * 3 + [False] * 5 + [True], plain, kept=5)
+    return [*lessons, opened]
+
+
+def test_an_update_with_lessons_equals_the_naive_one(tmp_path: Path, tiny_dir: Path) -> None:
+    """Steps on samples, and then those on lessons, with one optimiser; of lessons some are fewer than a minibatch."""
+    given = {"lr": LR, "weight_decay": DECAY, "grad_clip": 1.0, "minibatch": 3, "epochs": 1}
+    config = settings(tmp_path, tiny_dir, **{f"train.{name}": value for name, value in given.items()})
+    data = batch(some_turns())
+    backend = LocalBackend(config, tiny_dir)
+    backend.prepare(0)
+    reference = Policy(tiny_dir, config.train)
+    for policy in (backend.policy, reference):
+        policy.model.double()
+        shake(policy)
+    started = reference.state()
+    naive, by_hand = Naive(reference, data.samples, config.train), ByHand(reference, config.train)
+
+    signals = backend.signals(data, no_tick)
+    for chosen in plan(data, config.train):
+        backend.step(data, signals, chosen, no_tick)
+        teaching = sum(bool(naive.advantage[i].any()) or (i in naive.teacher) for i in chosen)
+        by_hand.step(naive.gradient(chosen)[1], math.sqrt(teaching / 3))
+    backend._of_turns = 3  # as many turns as a full step has
+    every = some_lessons()
+    for part in (every[:3], every[3:], every):
+        taught = with_base(backend.policy, part, config.train.microbatch_tokens, no_tick)
+        loss, gradient = of_lessons(reference, part)
+        by_hand.step(gradient, math.sqrt(min(len(part), 3) / 3))
+        assert backend.learn(taught, no_tick) == pytest.approx(loss, abs=1e-6)
 
     found, expected = backend.policy.state(), reference.state()
     assert max(float((expected[name] - started[name]).abs().max()) for name in started) > 5e-3

@@ -74,6 +74,7 @@ class LocalBackend:
         self._said_of: dict[int, str] = {}  # by the place of a hint, the answer
         self._in_words: Standing | None = None  # what the update's lessons were made of
         self._wished_tokens: frozenset[int] = frozenset()  # tokens that these lessons show as wished for
+        self._of_turns = 1  # of so many turns they were made
         self._history = ScoreHistory()
         self._room = train.microbatch_tokens
         self._optimizer = self._new_optimizer()
@@ -147,6 +148,7 @@ class LocalBackend:
         if len(lessons) < FEWEST:
             return []
         self._wished_tokens = wished_tokens(lessons, self.policy.ends)
+        self._of_turns = len(learned_from(batch, self._in_words))
         return with_base(self.policy, lessons, self._room, tick)
 
     def _made(self, questions: Sequence[OpenQuestion], said: Standing, tick: Tick) -> tuple[list[Lesson], Standing]:
@@ -222,7 +224,9 @@ class LocalBackend:
 
     def learn(self, lessons: Sequence[Taught], tick: Tick) -> float:
         return self._within_memory(
-            lambda room: learn_step(self.policy, self._optimizer, lessons, self._in_passes_of(room), tick)
+            lambda room: learn_step(
+                self.policy, self._optimizer, lessons, self._of_turns, self._in_passes_of(room), tick
+            )
         )
 
     def lesson_loss(self, lessons: Sequence[Taught], tick: Tick) -> float:
@@ -346,3 +350,9 @@ class LocalBackend:
             except (AdapterError, ValueError):
                 break
         return None, version
+
+
+def learned_from(batch: Batch, said: Standing) -> set[str]:
+    """The turns that an update learns a person's wishes from: those of its batch, and those that say what stands."""
+    turns = {sample.turn_id for sample in batch.samples if sample.stream == PERSONAL and (sample.reward or sample.hint)}
+    return turns | {batch.hint_turns[place] for places in said.said for place in places}

@@ -106,11 +106,17 @@ def loss_of(policy: Policy, taught: Sequence[Taught], microbatch_tokens: int, ti
 
 
 def learn_step(
-    policy: Policy, optimizer: torch.optim.Optimizer, taught: Sequence[Taught], config: TrainConfig, tick: Tick
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    taught: Sequence[Taught],
+    of_turns: int,
+    config: TrainConfig,
+    tick: Tick,
 ) -> float:
     """One optimiser step on these lessons, a smaller one for few of them; gives their loss before it.
 
-    Raises NotFinite, with nothing moved.
+    ``of_turns``: of how many turns of a person they were made. Sixteen lessons that one word made are not sixteen
+    words, and move the weights no further than it alone would. Raises NotFinite, with nothing moved.
     """
     optimizer.zero_grad()
     loss = loss_of(policy, taught, config.microbatch_tokens, tick, learn=True)
@@ -118,6 +124,6 @@ def learn_step(
     if not (math.isfinite(loss) and math.isfinite(norm)):
         optimizer.zero_grad()
         raise NotFinite("the loss of the lessons is not finite")
-    with scaled(optimizer, math.sqrt(min(len(taught), config.minibatch) / config.minibatch)):
+    with scaled(optimizer, math.sqrt(min(len(taught), of_turns, config.minibatch) / config.minibatch)):
         optimizer.step()
     return loss
