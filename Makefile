@@ -137,7 +137,7 @@ test-widest: pull sandbox desktop browser ## 50 kills of each loop while rollout
 	$(PYTEST) -m widest
 
 .PHONY: test-gate
-test-gate: pull ## 25 planted regressions that the gate must stop, 20 honest updates that it must not (an hour)
+test-gate: pull ## 25 planted regressions that the gate must stop, 20 honest updates that it must not, and these with what ships (hours)
 	$(PYTEST) tests/gate -m "slow" -rP
 
 .PHONY: test-attacks
