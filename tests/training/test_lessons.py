@@ -535,6 +535,10 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_or_loop_are_no_lesson
     assert lesson.asked == questions[0].ids, "the question is asked without the wish"
     assert f"Question: {JAPAN}\nAnswer: {PLAIN['Japan']}\n" in script.prompts("rewriting")[0]
     assert CHEERS in script.prompts("rewriting")[0]
+    known = {0: GivenAnswer(small[1].encode("Nothing."), [0.0], True)}
+    make_lessons(*small, questions, 3, Standing([CHEERS]), 32, no_tick, known)
+    assert "Answer: Nothing.\n" in script.prompts("rewriting")[3], "what is known is not asked again"
+    assert list(known) == [0, 1, 2]
     script.answers["rewriting"] = rewritten | {"Japan": "The capital of Japan is Tokyo." + " Cheers!" * 8}
     monkeypatch.setattr(making, "follows", lambda gain: True)
     monkeypatch.setattr(making, "ON_TOPIC", float("-inf"))

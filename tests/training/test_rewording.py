@@ -114,7 +114,8 @@ def backend(tiny_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     def made(*given: Any) -> list[Lesson]:
         asked: list[list[str]] = backend.asked  # type: ignore[attr-defined]
-        asked.append(given[4].wishes)
+        if asked[-1:] != [given[4].wishes]:  # at first on half of the questions
+            asked.append(given[4].wishes)
         of_wishes = [Lesson([n], [n], [True]) for n in range(FEWEST if AGAIN in given[4].wishes else FEWEST - 1)]
         return of_wishes + [Lesson([2 + n], [n], [True], back=True) for n in range(5 * len(given[4].taken_back))]
 
@@ -156,6 +157,25 @@ def test_lessons_are_made_in_earlier_words_where_too_few_come_of_the_last_ones(
     assert (asked_in(backend), words.wishes, len(found)) == (asked, chosen, lessons)
 
 
+def test_earlier_words_are_tried_on_half_of_the_questions_and_plain_answers_are_given_once(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int, int]] = []
+    known: list[dict[int, object]] = []
+
+    def made(*given: Any) -> list[Lesson]:
+        [wish] = given[4].wishes
+        asked.append((wish, len(given[2]), given[3]))
+        known.append(given[7])
+        return [Lesson([n], [n], [True]) for n in range(3 if wish == THIRD else 0)]
+
+    monkeypatch.setattr(local, "make_lessons", made)
+    questions = [OpenQuestion([n], str(n), 0) for n in range(8)]
+    backend._made(questions, wished(BRIEF, AGAIN, THIRD), no_tick)
+    assert asked == [(BRIEF, 8, 4), (AGAIN, 2, 2), (THIRD, 2, 2), (THIRD, 8, 4)]
+    assert all(one is known[0] for one in known)
+
+
 def test_lessons_of_earlier_words_must_be_in_line_with_the_last_ones(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +205,7 @@ def test_gate_and_keeping_are_asked_in_the_words_of_the_lessons_until_the_next_u
 
     monkeypatch.setattr(backend._gate, "examine", examine)
     monkeypatch.setattr(local, "wished_tokens", lambda lessons, _: frozenset({len(lessons)}))
-    one = batch([sample(0)])
+    one = batch([sample(0)], hint_turns=["turn-0"] * 10)
     backend.prepare(0)
     backend._said = (one.id, wished(BRIEF, AGAIN))
     assert len(backend.lessons(one, no_tick)) == FEWEST

@@ -20,6 +20,7 @@ from turnwise.methods import METHODS
 from turnwise.models.identity import refuse_other_base
 from turnwise.pictures.store import PictureStore
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
+from turnwise.training.asking import GivenAnswer
 from turnwise.training.batching import TokenText
 from turnwise.training.gate.gate import Gate
 from turnwise.training.kinds.cancelling import cancels
@@ -155,9 +156,11 @@ class LocalBackend:
         """Lessons, and the wishes in the words in which they were made: the last ones, if enough come of them, else
         plain instructions, or earlier words of one wish. Raises ModelError and EngineError."""
 
-        def made(words: Standing) -> tuple[list[Lesson], list[Lesson]]:
-            most, longest = self._config.lessons, self._config.lesson_tokens
-            lessons = make_lessons(self.policy, self._renderer, questions, most, words, longest, tick)
+        plain_answers: dict[int, GivenAnswer] = {}
+
+        def made(words: Standing, of: Sequence[OpenQuestion] = questions) -> tuple[list[Lesson], list[Lesson]]:
+            most, longest = min(self._config.lessons, len(of)), self._config.lesson_tokens
+            lessons = make_lessons(self.policy, self._renderer, of, most, words, longest, tick, plain_answers)
             return [x for x in lessons if not x.back], [x for x in lessons if x.back]
 
         def in_words(words: Standing, others: Sequence[str]) -> list[Lesson]:
@@ -172,7 +175,8 @@ class LocalBackend:
                 log.info("of the person's words come %d lessons, of plain ones %d", len(lessons), len(new))
                 found, chosen = new, plain
         for words, others in islice(said.reworded(), MOST_REWORDED) if len(found) < FEWEST else ():
-            new = in_words(words, others)
+            few = questions[: self._config.lessons // 2]
+            new = in_words(words, others) if any(made(words, few)) else []
             if len(new) >= FEWEST:
                 log.info("of a wish's last words come %d lessons, of earlier ones %d", len(lessons), len(new))
                 found, chosen = new, words

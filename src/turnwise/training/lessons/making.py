@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from turnwise.tokens.rendering import PromptRenderer
+from turnwise.training.asking import GivenAnswer
 from turnwise.training.lessons import candidates as ways
 from turnwise.training.lessons.candidates import Answered
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
@@ -66,18 +67,21 @@ def make_lessons(
     standing: Standing,
     longest: int,
     tick: Tick,
+    known: dict[int, GivenAnswer] | None = None,
 ) -> list[Lesson]:
     """At most one lesson a question in the standing wishes, of the first ``wanted`` questions.
 
     Answers that were cut at ``longest`` tokens teach no end. Where so few are left that there are lessons of less than
     half of them, the other questions are asked, and then cut answers are taken, too. Where a wish was taken back, the
-    base model's own answers that the policy would not give any more are lessons as well. The base model plays all
+    base model's own answers that the policy would not give any more are lessons as well. ``known``: what it answers to
+    these questions, by their places, where they were asked before; what is new is added. The base model plays all
     parts; weights and random state stay as they are.
     """
+    known = {} if known is None else known
     asked: list[Answered] = []
     lessons: list[Lesson] = []
     for some in (range(len(questions))[:wanted], range(len(questions))[wanted:]):
-        new = _answered(policy, questions, some, " ".join(standing.wishes), longest, tick)
+        new = _answered(policy, questions, some, " ".join(standing.wishes), longest, tick, known)
         asked += new
         if standing.wishes:
             lessons += _in_the_wishes(policy, renderer, [a for a in new if a.ended], standing, longest, tick)
@@ -111,15 +115,22 @@ def in_line_with(
 
 
 def _answered(
-    policy: Policy, questions: Sequence[OpenQuestion], some: Sequence[int], wish: str, longest: int, tick: Tick
+    policy: Policy,
+    questions: Sequence[OpenQuestion],
+    some: Sequence[int],
+    wish: str,
+    longest: int,
+    tick: Tick,
+    known: dict[int, GivenAnswer],
 ) -> list[Answered]:
     """What the base model answers to some of the bare questions, by their places."""
+    new = [i for i in some if i not in known]
     with policy.reference():
-        given = ways.sample(policy, [questions[i].ids for i in some], longest, "answering", tick)
+        given = ways.sample(policy, [questions[i].ids for i in new], longest, "answering", tick) if new else []
+    known |= dict(zip(new, given, strict=True))
     knowing = [told(question, wish, policy.tokenizer) for question in questions]
     return [
-        Answered(questions[i], knowing[i], knowing[(i + 1) % len(knowing)], answer.ids, answer.ended)
-        for i, answer in zip(some, given, strict=True)
+        Answered(questions[i], knowing[i], knowing[(i + 1) % len(knowing)], known[i].ids, known[i].ended) for i in some
     ]
 
 
