@@ -75,8 +75,9 @@ class Examined:
     """An examination after ``conversations``: shares of answers that meet each wish, and that are right.
 
     ``told`` are those of the base model with the wishes in its prompt. ``trained`` and ``excluded`` count turns,
-    ``refused`` batches that the gate gave back, in a row; ``version`` serves. ``home_mb`` is the home on disk, and
-    ``seconds`` those that the server has run, without what came to no examination before the course was ended.
+    ``refused`` batches that the gate gave back, in a row; ``version`` serves, of which ``general_rise`` is what the
+    gate found on its probe of general ability, in nats per token. ``home_mb`` is the home on disk, and ``seconds``
+    those that the server has run, without what came to no examination before the course was ended.
     """
 
     conversations: int
@@ -91,6 +92,7 @@ class Examined:
     version: int = 0
     refused: int = 0
     home_mb: float = 0.0
+    general_rise: float | None = None
 
 
 def play(course: Course, folder: Path, say: Callable[[str], None]) -> list[Examined]:
@@ -292,6 +294,7 @@ class _Player:
             version=status["version"]["number"],
             refused=status["refused_in_a_row"]["count"],
             home_mb=_megabytes(self._home),
+            general_rise=_general_rise(self._home, status["version"]["number"]),
         )
         return point, said
 
@@ -339,6 +342,12 @@ def _megabytes(home: Path) -> float:
             with suppress(FileNotFoundError):
                 total += Path(folder, name).lstat().st_size
     return round(total / 1e6, 1)
+
+
+def _general_rise(home: Path, version: int) -> float | None:
+    """How much less likely the gate's general probe is to a version than to its parent or the base model."""
+    file = home / "versions" / f"v{version}" / "meta.json"
+    return json.loads(file.read_text(encoding="utf-8"))["gate"].get("general_rise") if file.exists() else None
 
 
 def _append(file: Path, lines: Iterable[dict[str, Any]]) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
+from turnwise.bench.personalization.language import language_losses
 from turnwise.bench.personalization.people import people_of
 from turnwise.bench.personalization.persons import DEVELOPMENT, Person
-from turnwise.bench.personalization.play import ARMS, WAVE, Course, Examined, play
+from turnwise.bench.personalization.play import ARMS, WAVE, Course, Examined, answers_of, play
 from turnwise.bench.personalization.unseen import UNSEEN
 from turnwise.bench.report import BenchReport, Figure, Grid
 from turnwise.demo.server import termination_unwinds
@@ -42,7 +43,7 @@ def bench_personalization(options: PersonalizationOptions, say: Callable[[str], 
     """Play every course that has not been played in the folder yet; gives the report over all of them.
 
     Raises ConfigError for names that there are not and for a course that cannot go on, TurnwiseError when a server
-    does not start.
+    does not start or the base model cannot read the answers.
     """
     persons, arms = _persons(options.persons), options.arms.split(",")
     if unknown := set(arms) - ARMS.keys():
@@ -60,7 +61,8 @@ def bench_personalization(options: PersonalizationOptions, say: Callable[[str], 
             say(f"{n} of {len(courses)}: {course.name}")
             played[course] = play(course, options.out, say)
     _draw(played, arms, options.out / "curves.png")
-    return BenchReport("turnwise bench personalization", _figures(played, arms), _notes(options), [_grid(played, arms)])
+    grids = [_grid(played, arms), *_language(played, arms, options.out)]
+    return BenchReport("turnwise bench personalization", _figures(played, arms), _notes(options), grids)
 
 
 def _persons(chosen: str) -> Sequence[Person]:
@@ -122,6 +124,26 @@ def _grid(played: dict[Course, list[Examined]], arms: Sequence[str]) -> Grid:
     )
 
 
+def _language(played: dict[Course, list[Examined]], arms: Sequence[str], folder: Path) -> list[Grid]:
+    """What the answers lost of their language, and the gate's general probe; nothing where no answers were kept."""
+    files = {course: answers_of(folder / f"{course.name}.jsonl") for course in played}
+    losses = {c: language_losses(file, c.person, c.model) for c, file in files.items() if file.exists()}
+    shown = _spread(sorted({at for found in losses.values() for at in found}), 9)
+    rows = []
+    for arm in arms:
+        for person in dict.fromkeys(course.person.name for course in losses):
+            of = [course for course in losses if course.arm == arm and course.person.name == person]
+            cells = []
+            for at in shown:
+                lost = [losses[course][at] for course in of if at in losses[course]]
+                rises = [p.general_rise for c in of for p in played[c] if p.conversations == at]
+                known = [rise for rise in rises if rise is not None]
+                cells.append(f"{mean(lost):.2f} · {f'{mean(known):.2f}' if known else '–'}" if lost else "–")
+            rows.append([person, arm, *cells])
+    title = "Nats per token that answers are less likely to the base model than its own · of the gate's general probe"
+    return [Grid(title, ["person", "learning", *map(str, shown)], rows)] if losses else []
+
+
 def _spread(numbers: Sequence[int], most: int) -> list[int]:
     """About so many of the numbers, the first, the last and those with an aim among them."""
     if len(numbers) <= most:
@@ -138,6 +160,8 @@ def _notes(options: PersonalizationOptions) -> list[str]:
         "the question.",
         f"The figures are over wishes that the model follows in at least {FOLLOWED_WHEN_TOLD:.0%} of answers when "
         "told; intervals are 95 % bootstrap intervals over runs. The table has all persons.",
+        "Language: what answers are less likely to the base model than its own ones, without the wish or with it, "
+        "whichever is less; and what the gate found of its general probe.",
     ]
 
 
