@@ -1,7 +1,7 @@
 """Making lessons: answers as the person wished for, to questions that are asked without the wish.
 
 The policy's own answers reach only what it sometimes says already. A phrase or a form that it never uses has to be
-shown (hindsight; docs/training.md). The base model answers a question and is told the standing wishes. Then it puts its
+shown (hindsight; docs/lessons.md). The base model answers a question and is told the standing wishes. Then it puts its
 answer into that form, and it goes on with its answer as it stands, from the word that the wish makes likeliest. Of what
 follows the wish, the likelier one becomes the target of the bare question, or one that has the model's own answer whole
 where words are all that is wished for. That answer stands in its context both times, so that the content stays.
