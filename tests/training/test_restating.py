@@ -20,12 +20,19 @@ from turnwise.training.backends.local import LocalBackend
 from turnwise.training.lessons import restating
 from turnwise.training.lessons.making import FEWEST, Lesson
 from turnwise.training.lessons.quoted import Reaction
-from turnwise.training.lessons.restating import SHOWN, about, keeps_quotations, plainly, restated
+from turnwise.training.lessons.restating import SHOWN, HintedAnswers, about, keeps_quotations, plainly, restated
 from turnwise.training.lessons.wishes import Standing, Wording
 from turnwise.training.policy import Policy
 
 NEVER: Any = None
-SAID_OF = dict.fromkeys(range(9), "It is Rome.")
+
+
+def hinted(texts: dict[int, str], follow: Sequence[tuple[int, str]] = ()) -> HintedAnswers:
+    """Answers that hints were said of; ``follow``: those that follow an instruction."""
+    return HintedAnswers(texts, lambda pairs: [pair in follow or None for pair in pairs])
+
+
+SAID_OF = hinted(dict.fromkeys(range(9), "It is Rome."))
 
 
 @pytest.mark.parametrize(
@@ -165,8 +172,27 @@ def test_words_are_wished_for_where_the_answer_that_the_wish_was_said_of_has_the
     """The 0.5B model restates 'drop the "Sure!" at the start' as 'Start every answer with "Sure!".'."""
     known: dict[str, str | None] = {'drop the "Sure!"': 'Start every answer with "Sure!".', "short": "Be brief."}
     said = Standing(['drop the "Sure!"', "short"], [], [[2, 3], [1]], [[], []])
-    found = plainly(NEVER, NEVER, said, known, said_of, no_tick)
+    found = plainly(NEVER, NEVER, said, known, hinted(said_of), no_tick)
     assert found is not None and found.wishes == wishes
+
+
+@pytest.mark.parametrize(
+    ("follow", "wishes"),
+    [
+        ([], ["Write bullet points."]),
+        ([(2, "Write bullet points.")], None),
+        ([(3, "Write bullet points.")], None),
+        ([(1, "Write bullet points.")], ["Write bullet points."]),  # that was said of another wish
+    ],
+)
+def test_a_form_is_wished_for_where_the_answers_that_the_wish_was_said_of_do_not_follow_it(
+    follow: list[tuple[int, str]], wishes: list[str] | None
+) -> None:
+    """The 0.5B model restates "no bullet points please" as "Write every answer as a bullet point."."""
+    known: dict[str, str | None] = {"no bullet points": "Write bullet points."}
+    said = Standing(["no bullet points"], [], [[2, 3]], [[]])
+    found = plainly(NEVER, NEVER, said, known, hinted({}, follow), no_tick)
+    assert (found and found.wishes) == wishes
 
 
 def test_what_is_no_chat_model_restates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +262,8 @@ def test_lessons_are_made_in_plain_words_where_less_than_half_of_the_questions_h
     def make(*given: Any) -> list[Lesson]:
         [wish, other] = given[4].wishes
         assert other == "other"
-        made.append(wish)
+        if made[-1:] != [wish]:  # earlier words are tried on some of the questions first
+            made.append(wish)
         return [Lesson([n], [n], [True]) for n in range(many[wish])]
 
     def in_line(_p: object, _q: object, found: list[Lesson], wishes: list[str], others: list[str], _t: object) -> Any:
@@ -252,9 +279,9 @@ def test_lessons_are_made_in_plain_words_where_less_than_half_of_the_questions_h
     monkeypatch.setattr(LocalBackend, "_renderer", None)
     backend = LocalBackend(settings(tmp_path, tiny_dir, **{"train.lessons": 16}), tiny_dir)
     said = Standing(["said", "other"], [], [[1], [2]], [[Wording(asked[-1] if len(asked) > 2 else "earlier", [0])], []])
-    found, words = backend._made([], said, no_tick)
+    found, words = backend._made(batch([]), [], said, no_tick)
     assert (made, words.wishes[0], len(found)) == (asked, chosen, lessons)
-    assert compared == [(["said", "other"], ["other"])] * (len(asked) - 1)
+    assert compared == [(["said", "other"], ["other"])] * sum(word != "never" for word in asked[1:])
 
 
 def test_answers_that_hints_were_said_of_are_found_by_their_turns(tiny_dir: Path, tmp_path: Path) -> None:
@@ -264,7 +291,7 @@ def test_answers_that_hints_were_said_of_are_found_by_their_turns(tiny_dir: Path
     of_hints = replace(
         batch([sample(0)]), hints=["a", "b", "c"], hint_turns=["turn-2", "gone", "turn-1"], hinted=hinted
     )
-    assert backend._answers_hinted(of_hints) == {0: "Ahoy, Rome", 2: "Ahoy, Rome"}
+    assert backend._hinted(of_hints, no_tick).texts == {0: "Ahoy, Rome", 2: "Ahoy, Rome"}
 
 
 @pytest.mark.slow

@@ -153,7 +153,7 @@ def wished(wish: str, *before: str, back: Sequence[str] = ()) -> Standing:
 def test_lessons_are_made_in_earlier_words_where_too_few_come_of_the_last_ones(
     backend: LocalBackend, said: Standing, asked: list[list[str]], chosen: list[str], lessons: int
 ) -> None:
-    found, words = backend._made([], said, no_tick)
+    found, words = backend._made(batch([]), [], said, no_tick)
     assert (asked_in(backend), words.wishes, len(found)) == (asked, chosen, lessons)
 
 
@@ -171,7 +171,7 @@ def test_earlier_words_are_tried_on_half_of_the_questions_and_plain_answers_are_
 
     monkeypatch.setattr(local, "make_lessons", made)
     questions = [OpenQuestion([n], str(n), 0) for n in range(8)]
-    backend._made(questions, wished(BRIEF, AGAIN, THIRD), no_tick)
+    backend._made(batch([]), questions, wished(BRIEF, AGAIN, THIRD), no_tick)
     assert asked == [(BRIEF, 8, 4), (AGAIN, 2, 2), (THIRD, 2, 2), (THIRD, 8, 4)]
     assert all(one is known[0] for one in known)
 
@@ -186,7 +186,7 @@ def test_lessons_of_earlier_words_must_be_in_line_with_the_last_ones(
         return lessons[1:]
 
     monkeypatch.setattr(local, "in_line_with", one_less)
-    found, words = backend._made([], wished(BRIEF, AGAIN, back=["old"]), no_tick)
+    found, words = backend._made(batch([]), [], wished(BRIEF, AGAIN, back=["old"]), no_tick)
     assert (words.wishes, len(found), looked) == ([BRIEF], FEWEST - 1 + 5, [(FEWEST, [BRIEF], [])])
 
 

@@ -31,7 +31,7 @@ from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with
 from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with, make_lessons
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
 from turnwise.training.lessons.quoted import Reaction, since_said
-from turnwise.training.lessons.restating import plainly
+from turnwise.training.lessons.restating import HintedAnswers, plainly
 from turnwise.training.lessons.wished import wished_tokens
 from turnwise.training.lessons.wishes import Standing, standing, wishes_among
 from turnwise.training.policy import Policy
@@ -72,7 +72,6 @@ class LocalBackend:
         self._followed: dict[tuple[str, str], bool | None] = {}  # which turns' answers follow which wishes
         self._said: tuple[int, Standing] | None = None  # of the batch with this id
         self._instructions: dict[str, str | None] = {}  # wishes, restated
-        self._said_of: dict[int, str] = {}  # by the place of a hint, the answer
         self._in_words: Standing | None = None  # what the update's lessons were made of
         self._wished_tokens: frozenset[int] = frozenset()  # tokens that these lessons show as wished for
         self._of_turns = 1  # of so many turns they were made
@@ -91,7 +90,7 @@ class LocalBackend:
 
     def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
-        self._in_words, self._wished_tokens, self._instructions, self._said_of = None, frozenset(), {}, {}
+        self._in_words, self._wished_tokens, self._instructions = None, frozenset(), {}
         if version != BASE_VERSION:
             there = load_version_dir(version_dir(self._versions, version))
             refuse_other_base(version, there.meta, self._folder)
@@ -130,7 +129,6 @@ class LocalBackend:
         if not said.wishes and not said.taken_back:
             return []
         seed = config.seed * 1_000_003 + batch.id
-        self._said_of = self._answers_hinted(batch)
         now, self._in_words = self.policy.state(), said
         self.policy.load(self._parent)  # lessons are the same among the steps on them, when a killed update goes on
         try:
@@ -138,7 +136,7 @@ class LocalBackend:
             most = config.lessons
             asked = [sample.as_asked() for sample in batch.samples if sample.stream == PERSONAL and not sample.pictures]
             questions = questions_of(asked, renderer, most, config.lesson_prompt, str(seed), spare=most)
-            lessons, self._in_words = self._made(questions, said, tick)
+            lessons, self._in_words = self._made(batch, questions, said, tick)
         except (ModelError, EngineError) as e:
             log.warning("no lessons: the model cannot be asked: %s", e)
             return []
@@ -152,7 +150,9 @@ class LocalBackend:
         self._of_turns = len(learned_from(batch, self._in_words))
         return with_base(self.policy, lessons, self._room, tick)
 
-    def _made(self, questions: Sequence[OpenQuestion], said: Standing, tick: Tick) -> tuple[list[Lesson], Standing]:
+    def _made(
+        self, batch: Batch, questions: Sequence[OpenQuestion], said: Standing, tick: Tick
+    ) -> tuple[list[Lesson], Standing]:
         """Lessons, and the wishes in the words in which they were made: the last ones, if enough come of them, else
         plain instructions, or earlier words of one wish. Raises ModelError and EngineError."""
 
@@ -169,7 +169,7 @@ class LocalBackend:
         lessons, back = made(said)
         found, chosen = lessons, said
         if said.wishes and (len(lessons) < FEWEST or 2 * len(lessons) < self._config.lessons):
-            plain = plainly(self.policy, self._renderer, said, self._instructions, self._said_of, tick)
+            plain = plainly(self.policy, self._renderer, said, self._instructions, self._hinted(batch, tick), tick)
             new = in_words(plain, [x for x in said.wishes if x in plain.wishes]) if plain else []
             if plain and len(new) >= max(FEWEST, len(lessons) + 1):
                 log.info("of the person's words come %d lessons, of plain ones %d", len(lessons), len(new))
@@ -190,11 +190,6 @@ class LocalBackend:
         """What the person wishes for now, as far as hints say."""
         if self._said is not None and self._said[0] == batch.id:
             return self._said[1]
-        of = {sample.turn_id: sample.as_asked() for sample in batch.hinted if not sample.pictures}
-
-        def answers_follow(pairs: Sequence[tuple[int, str]]) -> list[bool | None]:
-            samples, wishes = [of.get(batch.hint_turns[place]) for place, _ in pairs], [wish for _, wish in pairs]
-            return followed(self.policy, samples, wishes, self._config.lesson_prompt, tick, self._followed)
 
         def ends(pairs: Sequence[tuple[str, str]]) -> list[bool]:
             try:
@@ -205,15 +200,22 @@ class LocalBackend:
         def last(hints: Sequence[str]) -> list[bool]:
             return lasts(self.policy, hints, tick)
 
-        found = standing(batch.hints, self.policy.states_of, answers_follow, ends, last)
+        found = standing(batch.hints, self.policy.states_of, self._hinted(batch, tick).follow, ends, last)
         found = replace(found, judged=self._judged(batch, found)) if found.wishes else found
         self._said = (batch.id, found)
         return found
 
-    def _answers_hinted(self, batch: Batch) -> dict[int, str]:
-        answers = {x.turn_id: self.policy.without_end(x.response_ids) for x in batch.hinted}
-        places = enumerate(batch.hint_turns)
-        return {n: self.policy.tokenizer.decode(answers[turn]) for n, turn in places if turn in answers}
+    def _hinted(self, batch: Batch, tick: Tick) -> HintedAnswers:
+        """The answers that the hints of a batch were said of."""
+        of = {sample.turn_id: sample.as_asked() for sample in batch.hinted if not sample.pictures}
+        texts = {x.turn_id: self.policy.tokenizer.decode(self.policy.without_end(x.response_ids)) for x in batch.hinted}
+
+        def follow(pairs: Sequence[tuple[int, str]]) -> list[bool | None]:
+            samples, wishes = [of.get(batch.hint_turns[place]) for place, _ in pairs], [wish for _, wish in pairs]
+            return followed(self.policy, samples, wishes, self._config.lesson_prompt, tick, self._followed)
+
+        known = {place: texts[turn] for place, turn in enumerate(batch.hint_turns) if turn in texts}
+        return HintedAnswers(known, follow)
 
     def _judged(self, batch: Batch, found: Standing) -> list[list[Reaction]]:
         """Of each wish the batch's own answers to a person since it was said, and what came back on them."""

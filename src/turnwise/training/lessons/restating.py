@@ -9,7 +9,8 @@ request: what the model writes whatever it reads is not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -55,21 +56,31 @@ ABOUT_IT = 8.0
 """Nats by which an instruction has to be likelier behind its own request than behind the requests shown, as a rule."""
 
 
+@dataclass(frozen=True, slots=True)
+class HintedAnswers:
+    """The answers that hints were said of. ``texts``: by the place of the hint; ``follow`` says of pairs (place, wish)
+    whether the answer follows the wish (None: that is not clear)."""
+
+    texts: Mapping[int, str]
+    follow: Callable[[Sequence[tuple[int, str]]], Sequence[bool | None]]
+
+
 def plainly(
     policy: Policy,
     renderer: PromptRenderer,
     said: Standing,
     known: dict[str, str | None],
-    said_of: Mapping[int, str],
+    hinted: HintedAnswers,
     tick: Tick,
 ) -> Standing | None:
     """The wishes, each as an instruction where the model wrote one that is believed; None where there is no such wish.
 
     Of several wordings of a wish the instruction counts that most of them come to. One that quotes what the person did
     not counts only if they said these words twice: "what could possibly go wrong" is not asked for. And it counts
-    only if the wish was said of answers without these words: 'drop the "Sure!"' is written as 'Start every answer with
-    "Sure!".'. ``known``: the instructions of wishes that were restated before, to which are added the new ones.
-    ``said_of``: by the place of a hint, the answer that it was said of.
+    only if the wish was said of answers that do not follow it, nor have its words: 'drop the "Sure!"' is written as
+    'Start every answer with "Sure!".', and "no bullet points please" as "Write every answer as a bullet point.".
+    ``known``: the instructions of wishes that were restated before, to which are added the new ones. ``hinted``: the
+    answers that the wishes were said of.
     """
     wordings = [
         [Wording(wish, places), *before]
@@ -89,9 +100,10 @@ def plainly(
         )
 
     def was_missing(wish: Wording, instruction: str) -> bool:
-        answers = [_plain(said_of[place]) for place in wish.places if place in said_of]
-        words = _quoted(instruction)
-        return not words or (bool(answers) and not any(times(one, answer) for one in words for answer in answers))
+        answers = [_plain(hinted.texts[place]) for place in wish.places if place in hinted.texts]
+        if words := _quoted(instruction):
+            return bool(answers) and not any(times(one, answer) for one in words for answer in answers)
+        return not any(hinted.follow([(place, instruction) for place in wish.places]))
 
     believed = {
         one.text: x for one in every if (x := known[one.text]) and asked_for(one.text, x) and was_missing(one, x)
