@@ -9,11 +9,15 @@ from turnwise.training.lessons.quoted import (
     Reaction,
     end_of,
     place_said,
+    praised_words,
     quoted_words,
     rank,
+    said_again,
     said_by_wish,
     shown,
     since_said,
+    with_marks,
+    without_marks,
 )
 from turnwise.training.lessons.wishes import standing
 
@@ -50,6 +54,54 @@ def test_dots_at_the_end_stand_for_what_follows_and_marks_make_no_other_words() 
 )
 def test_a_plain_instruction_says_where_its_words_belong(wishes: list[str], place: int) -> None:
     assert place_said("Ahoy", wishes) == place
+
+
+@pytest.mark.parametrize(
+    ("wish", "marked"),
+    [
+        ("start with here is what the books say, please", 'start with "here is what the books say", please'),
+        ("Here is What  the Books say first", '"Here is What the Books say" first'),
+        (
+            "here is what the books say: once, here is what the books say",
+            '"here is what the books say": once, here is what the books say',
+        ),
+        ('say "Ahoy" and here is what the books say', None),  # it quotes something
+        ("there is what the books say", None),
+        ("be brief", None),
+        ("İ here is what the books say", None),  # its letters are counted differently when they are small
+    ],
+)
+def test_words_are_put_into_marks_where_a_wish_says_them_without(wish: str, marked: str | None) -> None:
+    words = "here is what the books say"
+    assert with_marks(words, wish) == (wish if marked is None else marked)
+    assert without_marks(with_marks(words, wish)).split() == wish.replace('"', "").split()
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (["Here is what the books say It is Rome.", "Here is what the books say Yes."], "here is what the books say"),
+        (["It is Rome. Here is what the books say", "Yes, here is what the books say!"], "here is what the books say"),
+        (["Here is what the books say It is Rome."], None),  # one shows nothing
+        (["Here is what the books say: Rome.", "Rome.", "Yes.", "No.", "Perhaps."], None),
+        (["Here is what the books say: A.", "here is what the books say B.", "A.", "B."], "here is what the books say"),
+        (["Here is Rome.", "Here is Paris."], None),  # two words are had in common by chance
+        (["Rome is the capital", "Paris is the capital"], None),  # the wish says nothing of it
+        ([], None),
+    ],
+)
+def test_praised_answers_show_which_words_of_a_wish_are_to_be_said(answers: list[str], words: str | None) -> None:
+    wish = "each answer starts with Here is what the books say, as we do it at the desk"
+    judged = [Reaction(answer, 0.8, False) for answer in answers]
+    assert praised_words(wish, judged) == words
+    assert praised_words(wish, [one._replace(score=-0.8) for one in judged]) is None
+
+
+def test_words_that_two_wishes_have_in_common_may_be_words_to_be_said() -> None:
+    assert said_again(["say here is what it is", "first: here is what"])
+    assert not said_again(["say here is what it is", "here is where"])
+    assert not said_again(["say here is what it is"] * 2), "one wish is no second one"
+    assert not said_again([])
 
 
 def test_wishes_that_quote_the_same_words_with_other_marks_are_one() -> None:

@@ -17,7 +17,7 @@ from turnwise.tokens.rendering import load_renderer
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.backends import local
 from turnwise.training.backends.local import LocalBackend
-from turnwise.training.lessons import restating
+from turnwise.training.lessons import restating, wording
 from turnwise.training.lessons.making import FEWEST, Lesson
 from turnwise.training.lessons.quoted import Reaction
 from turnwise.training.lessons.restating import SHOWN, HintedAnswers, about, keeps_quotations, plainly, restated
@@ -273,8 +273,8 @@ def test_lessons_are_made_in_plain_words_where_less_than_half_of_the_questions_h
     def plain(_p: object, _r: object, said: Standing, *_: object) -> Standing | None:
         return None if of_plain is None else said.in_words(["plain", None])
 
-    monkeypatch.setattr(local, "make_lessons", make)
-    monkeypatch.setattr(local, "in_line_with", in_line)
+    monkeypatch.setattr(wording, "make_lessons", make)
+    monkeypatch.setattr(wording, "in_line_with", in_line)
     monkeypatch.setattr(local, "plainly", plain)
     monkeypatch.setattr(LocalBackend, "_renderer", None)
     backend = LocalBackend(settings(tmp_path, tiny_dir, **{"train.lessons": 16}), tiny_dir)

@@ -18,7 +18,7 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import load_renderer
 from turnwise.training.backends import local
 from turnwise.training.backends.local import LocalBackend
-from turnwise.training.lessons import making
+from turnwise.training.lessons import making, wording
 from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with
 from turnwise.training.lessons.questions import OpenQuestion
 from turnwise.training.lessons.quoted import Reaction
@@ -119,8 +119,8 @@ def backend(tiny_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         of_wishes = [Lesson([n], [n], [True]) for n in range(FEWEST if AGAIN in given[4].wishes else FEWEST - 1)]
         return of_wishes + [Lesson([2 + n], [n], [True], back=True) for n in range(5 * len(given[4].taken_back))]
 
-    monkeypatch.setattr(local, "make_lessons", made)
-    monkeypatch.setattr(local, "in_line_with", lambda _p, _q, lessons, *_: lessons)
+    monkeypatch.setattr(wording, "make_lessons", made)
+    monkeypatch.setattr(wording, "in_line_with", lambda _p, _q, lessons, *_: lessons)
     monkeypatch.setattr(local, "plainly", lambda *_: None)
     monkeypatch.setattr(LocalBackend, "_renderer", None)
     backend = LocalBackend(settings(tmp_path, tiny_dir, **{"train.lessons": 4}), tiny_dir)
@@ -147,7 +147,7 @@ def wished(wish: str, *before: str, back: Sequence[str] = ()) -> Standing:
         (wished(BRIEF, "a", "b", "c", AGAIN), [[BRIEF], ["a"], ["b"], ["c"]], [BRIEF], FEWEST - 1),  # three are tried
         # What was taken back has lessons of its own, which say nothing about the words of a wish.
         (wished(BRIEF, AGAIN, back=["old"]), [[BRIEF], [AGAIN]], [AGAIN], FEWEST + 3),  # a question has one lesson
-        (wished(AGAIN, back=["old"]), [[AGAIN]], [AGAIN], FEWEST + 5),
+        (wished(AGAIN, back=["old"]), [[AGAIN]], [AGAIN], FEWEST + 3),
     ],
 )
 def test_lessons_are_made_in_earlier_words_where_too_few_come_of_the_last_ones(
@@ -169,7 +169,7 @@ def test_earlier_words_are_tried_on_half_of_the_questions_and_plain_answers_are_
         known.append(given[7])
         return [Lesson([n], [n], [True]) for n in range(3 if wish == THIRD else 0)]
 
-    monkeypatch.setattr(local, "make_lessons", made)
+    monkeypatch.setattr(wording, "make_lessons", made)
     questions = [OpenQuestion([n], str(n), 0) for n in range(8)]
     backend._made(batch([]), questions, wished(BRIEF, AGAIN, THIRD), no_tick)
     assert asked == [(BRIEF, 8, 4), (AGAIN, 2, 2), (THIRD, 2, 2), (THIRD, 8, 4)]
@@ -185,9 +185,9 @@ def test_lessons_of_earlier_words_must_be_in_line_with_the_last_ones(
         looked.append((len(lessons), *wishes[:2]))
         return lessons[1:]
 
-    monkeypatch.setattr(local, "in_line_with", one_less)
+    monkeypatch.setattr(wording, "in_line_with", one_less)
     found, words = backend._made(batch([]), [], wished(BRIEF, AGAIN, back=["old"]), no_tick)
-    assert (words.wishes, len(found), looked) == ([BRIEF], FEWEST - 1 + 5, [(FEWEST, [BRIEF], [])])
+    assert (words.wishes, len(found), looked) == ([BRIEF], FEWEST - 1 + 4, [(FEWEST, [BRIEF], [])])
 
 
 def test_gate_and_keeping_are_asked_in_the_words_of_the_lessons_until_the_next_update(
@@ -229,7 +229,7 @@ def test_lessons_are_told_what_came_back_on_answers_since_each_wish_was_said(
 ) -> None:
     told: list[Standing] = []
     monkeypatch.setattr(local, "questions_of", lambda *_, **__: [])
-    monkeypatch.setattr(local, "make_lessons", lambda *given: told.append(given[4]) or [])
+    monkeypatch.setattr(wording, "make_lessons", lambda *given: told.append(given[4]) or [])
     monkeypatch.setattr(local, "plainly", lambda *_: None)
     monkeypatch.setattr(local, "standing", lambda *_: Standing(["new", "old"], [], [[2], [0]], [[], []]))
     end = next(iter(backend.policy.ends))

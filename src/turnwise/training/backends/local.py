@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +19,6 @@ from turnwise.methods import METHODS
 from turnwise.models.identity import refuse_other_base
 from turnwise.pictures.store import PictureStore
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
-from turnwise.training.asking import GivenAnswer
 from turnwise.training.batching import TokenText
 from turnwise.training.gate.gate import Gate
 from turnwise.training.kinds.cancelling import cancels
@@ -28,12 +26,13 @@ from turnwise.training.kinds.lasting import lasts
 from turnwise.training.lessons.comparing import followed
 from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
-from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with, make_lessons
+from turnwise.training.lessons.making import FEWEST, Lesson
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
-from turnwise.training.lessons.quoted import Reaction, since_said
+from turnwise.training.lessons.quoted import Reaction, praised_words, since_said, with_marks, without_marks
 from turnwise.training.lessons.restating import HintedAnswers, plainly
 from turnwise.training.lessons.wished import wished_tokens
 from turnwise.training.lessons.wishes import Standing, standing, wishes_among
+from turnwise.training.lessons.wording import Wordings
 from turnwise.training.policy import Policy
 from turnwise.training.publish import staged_version, version_dir
 from turnwise.training.scores import ScoreHistory
@@ -50,8 +49,6 @@ from turnwise.types import BASE_VERSION, PERSONAL, Batch, PolicyVersion, Sample
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-MOST_REWORDED = 3
-"""Earlier wordings of wishes that are tried for lessons."""
 LEAST_ROOM = 64
 """Tokens in a pass: fewer would not fit any more. A longer text goes alone, with its activations computed twice."""
 
@@ -153,38 +150,15 @@ class LocalBackend:
     def _made(
         self, batch: Batch, questions: Sequence[OpenQuestion], said: Standing, tick: Tick
     ) -> tuple[list[Lesson], Standing]:
-        """Lessons, and the wishes in the words in which they were made: the last ones, if enough come of them, else
-        plain instructions, or earlier words of one wish. Raises ModelError and EngineError."""
+        """Lessons, and the wishes in the words in which they were made. Raises ModelError and EngineError."""
+        policy, renderer, config = self.policy, self._renderer, self._config
 
-        plain_answers: dict[int, GivenAnswer] = {}
+        def plain() -> Standing | None:
+            return plainly(policy, renderer, said, self._instructions, self._hinted(batch, tick), tick)
 
-        def made(words: Standing, of: Sequence[OpenQuestion] = questions) -> tuple[list[Lesson], list[Lesson]]:
-            most, longest = min(self._config.lessons, len(of)), self._config.lesson_tokens
-            lessons = make_lessons(self.policy, self._renderer, of, most, words, longest, tick, plain_answers)
-            return [x for x in lessons if not x.back], [x for x in lessons if x.back]
-
-        def in_words(words: Standing, others: Sequence[str]) -> list[Lesson]:
-            return in_line_with(self.policy, questions, made(words)[0], said.wishes, others, tick)
-
-        lessons, back = made(said)
-        found, chosen = lessons, said
-        if said.wishes and (len(lessons) < FEWEST or 2 * len(lessons) < self._config.lessons):
-            plain = plainly(self.policy, self._renderer, said, self._instructions, self._hinted(batch, tick), tick)
-            new = in_words(plain, [x for x in said.wishes if x in plain.wishes]) if plain else []
-            if plain and len(new) >= max(FEWEST, len(lessons) + 1):
-                log.info("of the person's words come %d lessons, of plain ones %d", len(lessons), len(new))
-                found, chosen = new, plain
-        for words, others in islice(said.reworded(), MOST_REWORDED) if len(found) < FEWEST else ():
-            few = questions[: self._config.lessons // 2]
-            new = in_words(words, others) if any(made(words, few)) else []
-            if len(new) >= FEWEST:
-                log.info("of a wish's last words come %d lessons, of earlier ones %d", len(lessons), len(new))
-                found, chosen = new, words
-                break
-        if chosen is not said:
-            taught = {tuple(x.asked) for x in found}  # a question has one lesson
-            back = [x for x in back if tuple(x.asked) not in taught]
-        return [*found, *back], chosen
+        wordings = Wordings(policy, renderer, questions, said, config.lessons, config.lesson_tokens, plain, tick)
+        made = wordings.best()
+        return made.all, made.words
 
     def _standing(self, batch: Batch, tick: Tick) -> Standing:
         """What the person wishes for now, as far as hints say."""
@@ -201,7 +175,11 @@ class LocalBackend:
             return lasts(self.policy, hints, tick)
 
         found = standing(batch.hints, self.policy.states_of, self._hinted(batch, tick).follow, ends, last)
-        found = replace(found, judged=self._judged(batch, found)) if found.wishes else found
+        if found.wishes:
+            judged = self._judged(batch, found)
+            shown = [praised_words(wish, those) for wish, those in zip(found.wishes, judged, strict=True)]
+            wishes = [with_marks(one, wish) if one else wish for one, wish in zip(shown, found.wishes, strict=True)]
+            found = replace(found, wishes=wishes, judged=judged)
         self._said = (batch.id, found)
         return found
 
@@ -292,8 +270,9 @@ class LocalBackend:
 
     def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
         said = self._in_words or self._standing(batch, tick)
-        own = set(wishes_among(batch.hints))  # one that was restated may be misread, and goes on being told
-        asked = {wish: places for wish, places in zip(said.wishes, said.said, strict=True) if wish in own}
+        # One that was restated may be misread, and goes on being told. Marks may have been put around its words.
+        own = set(map(without_marks, wishes_among(batch.hints)))
+        asked = {w: places for w, places in zip(said.wishes, said.said, strict=True) if without_marks(w) in own}
         if not asked:
             return []
         shares = kept_shares(self.policy, self._renderer, list(asked), self._config.lesson_tokens, tick)

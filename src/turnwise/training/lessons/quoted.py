@@ -7,12 +7,13 @@ nothing of what it says is lost.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from turnwise.patterns import pattern
-from turnwise.training.lessons.echoes import QUOTED
+from turnwise.training.lessons.echoes import QUOTED, WORD
 
 MOST_WORDS = 8
 """A longer quotation is an example rather than words to be said."""
@@ -56,6 +57,20 @@ def place_said(words: str, wishes: Sequence[str]) -> int:
 def same_words(words: str) -> str:
     """What two quotations have in common that ask for the same words."""
     return words.casefold().strip(MARKS) or words.casefold()
+
+
+def with_marks(words: str, wish: str) -> str:
+    """The wish with these words in quotation marks, where it has them and quotes nothing."""
+    text = " ".join(wish.split())
+    if quoted_words([text]) or len(text.casefold()) != len(text) or not (places := _places(words, text)):
+        return wish
+    begin, end = places[0]
+    return f'{text[:begin]}"{text[begin:end]}"{text[end:]}'
+
+
+def without_marks(wish: str) -> str:
+    """A wish without its quotation marks."""
+    return QUOTED.sub(lambda found: found[0][1:-1], wish)
 
 
 def times(words: str, answer: str) -> int:
@@ -103,6 +118,35 @@ def since_said(answers: Sequence[tuple[str, str, float]], said_of: Collection[st
     first = within.index(True) if any(within) and set(said_of) <= set(turns) else 0
     kept = zip(answers[first:], within[first:], strict=True)
     return [Reaction(answer, score, asked) for (_, answer, score), asked in kept]
+
+
+SEVERAL = 2
+"""So many praised answers at least with the same words at one end show that they are those of a wish."""
+FEWEST_WORDS = 3
+"""Words in a row that a wish and an answer have in common by chance are fewer."""
+
+
+def said_again(wishes: Sequence[str]) -> bool:
+    """Whether two wishes have several words in a row in common, which may be words that the person wants said."""
+    words = [WORD.findall(wish.casefold()) for wish in dict.fromkeys(wishes)]
+    runs = [{tuple(one[i : i + FEWEST_WORDS]) for i in range(len(one) - FEWEST_WORDS + 1)} for one in words]
+    return any(not one.isdisjoint(other) for one, other in combinations(runs, 2))
+
+
+def praised_words(wish: str, judged: Sequence[Reaction]) -> str | None:
+    """What praised answers begin with, or close with, and the wish says without marks; None where there is nothing.
+
+    "I like answers that start with here is what the books say" quotes nothing, and where its words end is seen in
+    answers that were what the person wanted.
+    """
+    praised = [one.answer.casefold().split() for one in judged if one.score > 0]
+    for count in range(MOST_WORDS, FEWEST_WORDS - 1, -1):
+        for ends in ([words[:count] for words in praised], [words[-count:] for words in praised]):
+            often = Counter(same_words(" ".join(words)) for words in ends if len(words) == count)
+            for words, n in often.most_common():
+                if n >= max(SEVERAL, len(praised) / 2) and times(words, wish):
+                    return words
+    return None
 
 
 def end_of(words: str, answer: str) -> int:

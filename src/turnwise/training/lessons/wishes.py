@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from turnwise.patterns import pattern
-from turnwise.training.lessons.quoted import Reaction, quoted_words, same_words, times
+from turnwise.training.lessons.quoted import Reaction, quoted_words, same_words, times, with_marks
 
 ABOUT = 'The wish "{wish}" in one word is about'
 """The state after this text says what a wish is about, whichever way it goes: "be brief" and "longer, please" are near.
@@ -96,8 +96,8 @@ def standing(
     wish, hint) whether the hint ends it rather than says more about it. Where both are so, the hint takes that wish
     back, and is no wish itself, for without the other there is nothing to leave out. Where neither is, and both are
     about one thing, the hint says the wish again: who wants the opposite of it has little to say of an answer that
-    does not follow it. Without ``followed`` or ``cancels`` nothing is taken back, nor said again; without ``lasts``
-    every hint is a wish.
+    does not follow it. What one hint quotes is put into marks in another one that says it without. Without
+    ``followed`` or ``cancels`` nothing is taken back, nor said again; without ``lasts`` every hint is a wish.
     """
     said = _said(hints, embed, lasts)
     quoted = _quoted(said.texts)
@@ -134,12 +134,15 @@ def standing(
         ends = cancels([(said.texts[k], said.texts[i]) for k in again]) if cancels and again else []
         return [k for k, ended in zip(again, ends, strict=True) if not ended]
 
+    def marked(i: int) -> str:
+        return with_marks(max(quoted[i], key=len), said.texts[i]) if quoted[i] else said.texts[i]
+
     def wording(i: int) -> Wording:
-        return Wording(said.texts[i], [place for place, hint in enumerate(hints) if _as_wish(hint) == said.texts[i]])
+        return Wording(marked(i), [place for place, hint in enumerate(hints) if _as_wish(hint) == said.texts[i]])
 
     stand = stand[-MOST:]
     return Standing(
-        [said.texts[i] for i in stand],
+        [marked(i) for i in stand],
         [said.texts[i] for i in gone],
         [wording(i).places for i in stand],
         [[wording(k) for k in before(i)] for i in stand],
