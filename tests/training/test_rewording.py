@@ -199,7 +199,7 @@ def test_gate_and_keeping_are_asked_in_the_words_of_the_lessons_until_the_next_u
     monkeypatch.setattr(local, "kept_shares", lambda _p, _r, wishes, *_: told.append(wishes) or [0.5])
     aside: list[frozenset[int]] = []
 
-    def examine(_p: object, _b: object, _t: object, said: Standing, _: object, tokens: frozenset[int]) -> Any:
+    def examine(_p: Any, _b: Any, _t: Any, said: Standing, _: Any, tokens: frozenset[int], *rest: Any) -> Any:
         told.append(said.wishes)
         aside.append(tokens)
 

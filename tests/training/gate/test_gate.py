@@ -219,6 +219,30 @@ def test_the_way_back_to_the_base_model_is_no_step_where_a_wish_was_taken_back(p
     assert look.at_known_answers().step_kl == pytest.approx(0, abs=1e-6)
 
 
+def test_praise_is_lost_by_the_worst_token_of_the_middle_one_of_praised_answers(policy: Policy) -> None:
+    turns = [sample(n) for n in range(3)]
+    parent = shake(policy, seed=1)
+
+    def said() -> list[Tensor]:
+        with torch.no_grad():
+            logits = [policy.model(input_ids=torch.tensor([s.prompt_ids + s.response_ids])).logits[0] for s in turns]
+        tables = [x.log_softmax(-1)[-len(s.response_ids) - 1 : -1] for x, s in zip(logits, turns, strict=True)]
+        return [x.gather(-1, torch.tensor(s.response_ids)[:, None])[:, 0] for x, s in zip(tables, turns, strict=True)]
+
+    before = said()
+    shake(policy, seed=2)
+    worst = sorted(float((b - a).max()) for b, a in zip(before, said(), strict=True))
+    look = examination(policy, parent, [sample(7)])
+    assert look.at_known_answers().praise_lost is None, "nobody praised anything"
+    probes = [probe_of(s) for s in turns]
+    look._material = replace(look._material, praised=probes)
+    assert look.at_known_answers().praise_lost == pytest.approx(worst[1], rel=1e-3)
+    policy.load(parent)
+    assert look.at_known_answers().praise_lost == pytest.approx(0, abs=1e-6)
+    look._material = replace(look._material, praised=probes[:1])
+    assert look.at_known_answers().praise_lost is None, "one may have been praised for something else"
+
+
 def test_what_the_told_base_model_does_is_no_drift(policy: Policy) -> None:
     """The candidate is the base model, and reads the hint in its prompt: as far from the plain one as a hint asks."""
     told = "shorter, please " * 3
@@ -429,7 +453,7 @@ def test_a_hopeless_step_is_not_tried_in_parts(policy: Policy, tiny_dir: Path) -
 def test_a_gate_without_anything_to_look_at_says_so(policy: Policy, tiny_dir: Path) -> None:
     """This model has no chat template, and no turns are set aside: nothing is known to be good."""
     result = gate_of(policy, tiny_dir, answers=0).examine(None, batch([sample(1)]), [], Standing(), no_tick)
-    assert result["accepted"] is True and set(result["unmeasured"]) == {f.name for f in FIGURES}
+    assert result["accepted"] is True and set(result["unmeasured"]) == {f.name for f in FIGURES if not f.rare}
     held = gate_of(policy, tiny_dir, answers=0, unmeasured="hold").examine(
         None, batch([sample(1)]), [], Standing(), no_tick
     )

@@ -67,7 +67,17 @@ def test_a_refusal_says_what_and_what_to_do(name: str) -> None:
     assert result["accepted"] is False and result["unmeasured"] == [] and result["held"] is False
 
 
+def test_praise_that_is_lost_is_said_and_is_not_missed_where_there_was_none() -> None:
+    result = decide(replace(FINE, praise_lost=7.25), LIMITS)
+    said = "of answers that were praised for following the wishes a token lost 7.2 nats"
+    assert result["reasons"] == [f"{said} (gate.max_praise_lost = 5)"]
+    assert result["advice"] == [f"{LOOK}max_praise_lost"]
+    without = decide(replace(FINE, praise_lost=None), GateConfig(unmeasured="hold"))
+    assert without["accepted"] is True and without["unmeasured"] == []
+
+
 HOPELESS = {
+    "praise_lost": None,
     "step_kl": None,
     "drift_kl": None,
     "nll_rise": 2.0,
@@ -112,7 +122,7 @@ def test_all_that_is_against_a_step_is_said_in_one_order() -> None:
 def test_a_result_where_nothing_was_measured() -> None:
     result = decide(Measurements(), LIMITS)
     assert result["accepted"] is True and result["held"] is False and result["hopeless"] is False
-    assert result["unmeasured"] == [f.name for f in FIGURES]
+    assert result["unmeasured"] == [f.name for f in FIGURES if f.name != "praise_lost"]
     held = decide(Measurements(), GateConfig(unmeasured="hold"))
     assert held["accepted"] is False and held["held"] is True and len(held["reasons"]) == 1
 

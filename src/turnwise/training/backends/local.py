@@ -20,6 +20,7 @@ from turnwise.models.identity import refuse_other_base
 from turnwise.pictures.store import PictureStore
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.batching import TokenText
+from turnwise.training.gate.examination import SEVERAL
 from turnwise.training.gate.gate import Gate
 from turnwise.training.kinds.cancelling import cancels
 from turnwise.training.kinds.lasting import lasts
@@ -264,9 +265,25 @@ class LocalBackend:
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         said = self._in_words or self._standing(batch, tick)
+        praised = self._praised(batch, said, tick)
         return self._within_memory(
-            lambda room: self._gate.examine(self._parent, batch, probes, said, tick, self._wished_tokens)
+            lambda room: self._gate.examine(self._parent, batch, probes, said, tick, self._wished_tokens, praised)
         )
+
+    def _praised(self, batch: Batch, said: Standing, tick: Tick) -> list[Sample]:
+        """The batch's turns whose answers follow the wishes that stand, and were praised since a wish was said last.
+
+        Many who wish for something go on to praise answers without it, for what else is in them.
+        """
+        own = [sample for sample in batch.samples if sample.stream == PERSONAL]
+        hinted = [place for place, sample in enumerate(own) if sample.hint]
+        since = own[hinted[-1] + 1 :] if hinted else own
+        praised = [sample.as_asked() for sample in since if sample.reward > 0 and not sample.pictures]
+        if not said.wishes or len(praised) < SEVERAL:
+            return []
+        wishes = [" ".join(said.wishes)] * len(praised)
+        met = followed(self.policy, praised, wishes, self._config.lesson_prompt, tick, self._followed)
+        return [sample for sample, yes in zip(praised, met, strict=True) if yes]
 
     def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
         said = self._in_words or self._standing(batch, tick)

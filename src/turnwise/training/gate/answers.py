@@ -37,7 +37,7 @@ class Material:
     ``general`` and ``turns`` have good answers; ``asked`` are the prompts that are answered; ``recorded`` are answers
     as they were given so far; ``tellings`` are the hints, in each of the ways in which the base model is told them;
     ``questions`` have answers that are right. ``wished_tokens`` are those that the update's lessons show as wished for;
-    ``taken_back``: whether a wish was.
+    ``taken_back``: whether a wish was; ``praised``: answers that were praised for following the wishes that stand.
     """
 
     general: Sequence[Probe]
@@ -48,6 +48,7 @@ class Material:
     questions: Sequence[KnownQuestion] = ()
     wished_tokens: frozenset[int] = frozenset()
     taken_back: bool = False
+    praised: Sequence[Probe] = ()
 
     @property
     def known(self) -> list[Probe]:

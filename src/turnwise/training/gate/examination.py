@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
+from statistics import median
 
 from torch import Tensor
 
@@ -33,6 +34,8 @@ from turnwise.training.weights.base import Whose
 Weights = dict[str, Tensor] | None
 _States = tuple[Whose, Sequence[Tensor]]
 _Key = tuple[tuple[int, ...], tuple[int, ...]]
+SEVERAL = 2
+"""Praised answers from which it is told whether they are lost: one may have been praised for something else."""
 
 
 class BaseReader:
@@ -100,7 +103,26 @@ class Examination(OwnAnswers):
             parents_drift_kl=self._parents_drift,
             nll_rise=nll_rise,
             general_rise=general_rise,
+            praise_lost=self._praise_lost(),
         )
+
+    def _praise_lost(self) -> float | None:
+        """What the worst token of an answer lost that was praised, first tokens included: how it begins was praised,
+        too. A phrase at one end of an answer that moves to the other is no longer said where the person wants it."""
+        if len(self._material.praised) < SEVERAL:
+            return None
+        pairs = zip(self._parents_praise, self._praise(), strict=True)
+        return median(float((before - now).max()) for before, now in pairs)
+
+    def _praise(self) -> list[Tensor]:
+        """Log-probs of the praised answers' tokens, under the weights now in the policy."""
+        hidden = read(self._policy, self._material.praised, self._train.microbatch_tokens, self._alive)
+        return log_likelihoods(self._policy, hidden, self._material.praised)
+
+    @cached_property
+    def _parents_praise(self) -> list[Tensor]:
+        with self._as_parent():
+            return self._praise()
 
     def _distances(self, ours: _States, others: Sequence[_States]) -> list[list[float]]:
         return distances(self._policy, ours, others, self._material.wished_tokens)

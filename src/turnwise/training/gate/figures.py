@@ -23,6 +23,8 @@ class Measurements:
     recorded answers (of fewer than three, together with the probe's), and those of the general probe, became less
     likely than under parent and base. ``answer_drift``: how much less likely the candidate's own answers are under the
     base than under itself; in this one and the two distances, tokens that lessons show as wished for do not count.
+    ``praise_lost``: the nats that the worst token lost, beside the parent, of an answer that was praised for following
+    the wishes; the median of these.
     ``off_topic``: the share lost of what ties answers to their questions.
     ``lost_right``: the share of the known questions that the base answers right, and it does not any more. ``echo``: by
     which share more of its answers say a wish back.
@@ -38,6 +40,7 @@ class Measurements:
     drift_kl: float | None = None
     nll_rise: float | None = None
     general_rise: float | None = None
+    praise_lost: float | None = None
     answer_drift: float | None = None
     off_topic: float | None = None
     lost_right: float | None = None
@@ -56,7 +59,8 @@ class LimitedFigure:
     """A field of `Measurements`: the setting with its limit, a sentence for one beyond it, and what to do then.
 
     A step that is ``hopeless`` times beyond a limit is refused whole: what a part of it would do less of is still the
-    wrong thing. None: any excess is only one of size.
+    wrong thing. None: any excess is only one of size. ``rare``: most updates have nothing that it could be taken of, so
+    that it is not missed where it could not be.
     """
 
     name: str
@@ -64,6 +68,7 @@ class LimitedFigure:
     said: str
     advice: str
     hopeless: float | None = 2.0
+    rare: bool = False
 
 
 SMALLER = "lower train.lr"
@@ -79,6 +84,14 @@ FIGURES = (
     ),
     LimitedFigure("nll_rise", "max_nll_rise", "well-judged answers lost {:.2f} nats per token", SMALLER),
     LimitedFigure("general_rise", "max_general_rise", "the general probe lost {:.2f} nats per token", SMALLER),
+    LimitedFigure(
+        "praise_lost",
+        "max_praise_lost",
+        "of answers that were praised for following the wishes a token lost {:.1f} nats",
+        LOOK,
+        None,
+        rare=True,
+    ),
     LimitedFigure(
         "answer_drift", "max_answer_drift", "its answers are {:.2f} nats per token less likely to the base", LOOK
     ),
@@ -117,7 +130,7 @@ def decide(m: Measurements, config: GateConfig) -> dict[str, Any]:
     for figure in FIGURES:
         value, limit = getattr(m, figure.name), limit_of(figure, m, config)
         if value is None:
-            unmeasured.append(figure.name)
+            unmeasured += [figure.name] * (not figure.rare)
         elif not value <= limit:  # so that what is no number is beyond every limit
             set_to = getattr(config, figure.limit)
             reasons.append(f"{figure.said.format(value)} (gate.{figure.limit} = {set_to:g})")

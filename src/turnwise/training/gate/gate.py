@@ -62,18 +62,22 @@ class Gate:
         said: Standing,
         tick: Tick,
         wished_tokens: frozenset[int] = frozenset(),
+        praised: Sequence[Sample] = (),
     ) -> dict[str, Any]:
         """Judge the candidate whose weights are in the policy, and leave there the part of its step that passes.
 
         Where none passes, they are the candidate's, and also where the memory of the device is full
         (`torch.OutOfMemoryError`), so that it can be examined again. The wishes that stand in ``said`` are
-        told, and the batch's own hints behind them. ``wished_tokens`` are those that lessons show as wished for. Gives
-        the result as it is recorded: that of `decide`, and ``alpha``, the part of the step (0: none).
+        told, and the batch's own hints behind them. ``wished_tokens`` are those that lessons show as wished for;
+        ``praised`` turns of the batch have answers that were praised for following the wishes. Gives the result as it
+        is recorded: that of `decide`, and ``alpha``, the part of the step (0: none).
         """
         policy = self._policy
         whole, start = policy.state(), parent if parent is not None else policy.weights.initial()
         material = material_of(self._general, self._questions, turns, batch, said.wishes, self._config.answers)
-        material = replace(material, wished_tokens=wished_tokens, taken_back=bool(said.taken_back))
+        kept = [probe_of(sample) for sample in praised]
+        back = bool(said.taken_back)
+        material = replace(material, wished_tokens=wished_tokens, taken_back=back, praised=kept)
         about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}
         about |= {"wished_tokens": len(wished_tokens)} if wished_tokens else {}
         first: dict[str, Any] | None = None
