@@ -216,7 +216,7 @@ mutate: install ## change training/ and judges/ a line at a time: does a test no
 	@# programs that the tests start find the changed turnwise by PYTHONPATH; a folder that is not there yet is never looked into again
 	@mkdir -p mutants/src
 	PYTHONPATH=$(CURDIR)/mutants/src OMP_NUM_THREADS=1 $(MUTATE)/bin/mutmut run $(if $(ONLY),'$(ONLY)')
-	@$(MUTATE)/bin/mutmut results
+	@$(MUTATE)/bin/mutmut results --all true | $(BIN)/python -m tests.support.mutants_killed $(if $(ONLY),'$(ONLY)')
 
 .PHONY: check
 check: install ## lint, types, import contracts and the fast tests: under two minutes

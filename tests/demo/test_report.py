@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from turnwise.demo import plot, report
+from turnwise.demo.heard import Heard
 from turnwise.demo.report import Change, Evaluation, Pair, Point, Report
-from turnwise.demo.server import Heard
 
 BASE = Evaluation(0.20, (0.10, 0.30), 36, 0.90, 1.10, 0.02, 70.0, 0.6, 1.0, 0.05)
 FINAL = dataclasses.replace(BASE, mean=0.70, ci95=(0.6, 0.8), nll=1.5, nll_with_wish=1.3, words=25.0)
@@ -37,7 +37,11 @@ GOOD = Report(
         Point("learning", 24, 0.5, (0.4, 0.6), 12, "2"),
     ],
     answers=[Pair("How | many?", "1. **a**\n2. b", "It's <3>", 0.25, 1.0)],
-    heard=[Heard("start with | please", -1, "start with | please", "trained"), Heard("thanks", 1, None, "leased")],
+    heard=[
+        Heard("start with | please", -1, "start with | please", "trained", learned_by=[2]),
+        Heard("hm", 0, None, "excluded", "no signal"),
+        Heard("and now?", None, None, "judging"),
+    ],
 )
 
 
@@ -102,6 +106,8 @@ def test_everything_is_written_and_shown(tmp_path: Path):
 
 def test_the_page_shows_what_became_of_the_persons_words():
     page = report.markdown(GOOD)
-    assert "| start with \\| please | -1 | start with \\| please | trained |" in page
-    assert "| thanks | +1 | – | leased |" in page
+    assert "| the person | score | wish | what became of it |" in page
+    assert "| start with \\| please | -1 | start with \\| please | learned by version 2 |" in page
+    assert "| hm | 0 | – | left out: neither praise nor blame nor a wish was heard in it |" in page
+    assert "| and now? | – | – | not judged yet |" in page
     assert "became of it" not in report.markdown(dataclasses.replace(GOOD, heard=[]))

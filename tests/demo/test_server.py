@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.journal.test_queue import judged
-from turnwise.config import load_config
-from turnwise.demo.server import Heard, ServerError, heard_in, running_server
-from turnwise.journal import Journal
+from turnwise.demo.server import ServerError, running_server
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path):
@@ -41,15 +36,6 @@ def test_termination_unwinds_like_an_exception():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "stopped the server\n")
-
-
-def test_what_became_of_words_is_read_from_the_home(tmp_path: Path):
-    config = load_config(overrides={"home": tmp_path / "home"})
-    with closing(Journal.open(config)) as journal:
-        judged(journal, -1, "be brief", session_id="learning-0")
-    heard, unread = asyncio.run(heard_in(config.home, ["learning-0", "learning-1"]))
-    assert heard == [Heard("the reply", -1, "be brief", "ready")]
-    assert unread == ["learning-1"]
 
 
 @pytest.mark.slow

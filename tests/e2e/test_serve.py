@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -127,6 +128,17 @@ def test_what_cannot_start_says_why(tmp_path: Path, args: list[str], words: str)
     assert refused.returncode == 1
     assert words in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_a_model_of_an_architecture_that_is_not_supported_is_refused_by_its_name(tmp_path: Path, tiny: Path) -> None:
+    folder = tmp_path / "bert"
+    shutil.copytree(tiny, folder)
+    (folder / "config.json").write_text('{"model_type": "bert", "architectures": ["BertModel"]}')
+    refused = run("serve", "--port", "0", "--set", f"model.path={folder}", home=tmp_path / "home")
+    assert refused.returncode == 1
+    [sentence] = refused.stderr.splitlines()  # before any loop was started
+    assert sentence.startswith(f"error: the model in {folder} is not supported: BertModel")
+    assert "supported are llama, mistral, qwen2, qwen3" in sentence
 
 
 def test_a_corrupt_config_file(tmp_path: Path) -> None:

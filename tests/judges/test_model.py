@@ -128,6 +128,28 @@ async def test_a_step_of_a_rollout_gets_the_votes_of_its_stream_and_no_hint() ->
     assert not any(is_hint(body) for body in endpoint.bodies)
 
 
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The weather of a city.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+
+
+@pytest.mark.parametrize("tools", [[WEATHER], None])
+async def test_the_model_is_told_which_tools_the_assistant_could_call(tools: list[dict[str, Any]] | None) -> None:
+    """Where nobody said anything, the prompt of the hint has them as well."""
+    async with serving(good) as endpoint, judging(endpoint.url, votes=1) as judge:
+        await judge.judge(replace(SAYS_NOTHING, tools=tools))
+    told = [body["messages"][1]["content"] for body in endpoint.bodies]
+    assert sorted(is_hint(body) for body in endpoint.bodies) == [False, True]
+    for text in told:
+        assert ("The tools that the assistant could call:" in text) is bool(tools)
+        assert ("weather(city): The weather of a city." in text) is bool(tools)
+
+
 async def test_calls_are_marked_as_side_turns_and_go_out_together() -> None:
     everyone = asyncio.Barrier(4)
 

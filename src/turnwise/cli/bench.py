@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from turnwise.cli.options import ConfigFile, Home, Json, Set, err, out, print_json, read_config
+from turnwise.cli.options import ConfigFile, Home, Json, Set, err, out, print_json, read_config, read_config_of
 from turnwise.errors import TurnwiseError
 
 judge_app = typer.Typer(help="The judge.", no_args_is_help=True)
@@ -39,6 +39,14 @@ def judge_eval(
             out.print(render(report))
 
 
+MODEL = ("model.path",)
+"""What a bench reads that starts its own servers with the shipped defaults, or asks the model alone."""
+ENGINE = ("engine.dtype", "engine.threads", "engine.max_num_seqs", "engine.max_queue", "engine.max_model_len",
+          "engine.kv_cache_mb")  # fmt: skip
+SANDBOXES = ("environments.sandbox", "environments.image", "environments.hosts")
+RETRIEVAL = ("skills.threshold", "skills.max_tokens", "skills.embedding_url", "skills.embedding_model",
+             "skills.embedding_api_key_env", "skills.embedding_timeout_s")  # fmt: skip
+
 Repeats = Annotated[int, typer.Option(min=1, help="Runs of each measurement; the best or the median counts.")]
 Write = Annotated[Path | None, typer.Option(help="Put the figures into this file, such as BENCHMARKS.md.")]
 
@@ -61,10 +69,11 @@ def bench_serve(
     from turnwise.bench.latency.grid import bench_latency
     from turnwise.bench.serving import bench_engine
 
-    settings = read_config(config, home, sets)
     if only not in (None, "engine", "gateway"):
         raise TurnwiseError(f"--only is 'engine' or 'gateway', not {only!r}")
-    if only != "gateway" and not quick:
+    with_engine = only != "gateway" and not quick
+    settings = read_config_of("bench serve", MODEL + ENGINE * with_engine, config, home, sets)
+    if with_engine:
         finish_bench(bench_engine(settings, repeats), write)
     if only != "engine":
         finish_bench(bench_latency(settings, quick=quick, install_litellm=litellm, seconds=seconds), write)
@@ -83,14 +92,15 @@ def bench_train(
     write: Write = None,
 ) -> None:
     """A training step beside a plain forward and backward pass over the same tokens, or beside TRL's."""
-    from turnwise.bench.beside_trl.measure import TRL, bench_beside_trl
-    from turnwise.bench.training import bench_training
-
-    settings = read_config(config, home, sets)
+    settings = read_config_of("bench train", (*MODEL, "train."), config, home, sets)
     if trl:
+        from turnwise.bench.beside_trl.measure import TRL, bench_beside_trl
+
         version = TRL.install()
         finish_bench(bench_beside_trl(settings, TRL.program("python"), version, repeats), write)
     else:
+        from turnwise.bench.training import bench_training
+
         finish_bench(bench_training(settings, samples, repeats), write)
 
 
@@ -133,7 +143,7 @@ def bench_soak(
     """The whole program under load, kills, hangs, clock steps and a full disk: nothing lost, nothing twice, flat."""
     from turnwise.bench.soak.run import SoakOptions, bench_soak
 
-    model = str(read_config(config, home, sets).model.path)
+    model = str(read_config_of("bench soak", MODEL, config, home, sets).model.path)
     report, faults = bench_soak(
         SoakOptions(model=model, out=out_folder.absolute(), minutes=minutes, quick=quick, seed=seed),
         lambda text: err.print(text, highlight=False),
@@ -165,7 +175,7 @@ def bench_personalization(
     """People with wishes use the agent: in how many answers are the wishes met unasked, and do they stay right?"""
     from turnwise.bench.personalization.run import PersonalizationOptions, bench_personalization
 
-    model = str(read_config(config, home, sets).model.path)
+    model = str(read_config_of("bench personalization", MODEL, config, home, sets).model.path)
     options = PersonalizationOptions(model, out_folder.absolute(), persons, arms, seeds, updates, every)
     finish_bench(bench_personalization(options, lambda text: err.print(text, highlight=False)), write)
 
@@ -203,7 +213,8 @@ def bench_metaclaw_command(
     options = MetaclawOptions(
         data.absolute(), out_folder.absolute(), days, url, model, key_env, learn, scripted, steps, tokens, seed
     )
-    settings = read_config(config, home, sets)
+    reads = () if scripted else ("server.auth", "journal.url") if url else (*MODEL, "engine.max_model_len")
+    settings = read_config_of("bench metaclaw", reads, config, home, sets)
     finish_bench(bench_metaclaw(options, settings, lambda text: err.print(text, highlight=False, markup=False)), write)
 
 
@@ -223,7 +234,7 @@ def bench_environments_command(
     numbers = [int(each) for each in at_once.split(",") if each.strip().isdecimal() and 1 <= int(each) <= 1024]
     if not numbers:
         raise TurnwiseError(f"--at-once is numbers from 1 to 1024 with commas, not {at_once!r}")
-    sandboxes = Sandboxes(read_config(config, home, sets).environments)
+    sandboxes = Sandboxes(read_config_of("bench environments", SANDBOXES, config, home, sets).environments)
     finish_bench(bench_environments(sandboxes, numbers, steps, lambda text: err.print(text, highlight=False)), write)
 
 
@@ -299,7 +310,7 @@ def bench_skills(
 
     from turnwise.bench.skills.run import measure
 
-    figures = measure(aside, read_config(config, home, sets).skills)
+    figures = measure(aside, read_config_of("bench skills", RETRIEVAL, config, home, sets).skills)
     if as_json:
         print_json([asdict(one) for one in figures])
         return
@@ -324,6 +335,7 @@ def bench_mixed_command(
     from turnwise.bench.mixed.run import bench_mixed
     from turnwise.demo.server import termination_unwinds
 
+    settings = read_config_of("bench mixed", MODEL, config, home, sets)
     with termination_unwinds():
-        report = bench_mixed(read_config(config, home, sets), minutes, parallel, seed)
+        report = bench_mixed(settings, minutes, parallel, seed)
     finish_bench(report, write)

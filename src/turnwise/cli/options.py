@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ import typer
 from rich.console import Console, ConsoleDimensions
 
 from turnwise.config import Config, load_config
-from turnwise.errors import TurnwiseError
+from turnwise.errors import ConfigError, TurnwiseError
 from turnwise.loops.process import parse_overrides
 
 if TYPE_CHECKING:
@@ -59,6 +59,25 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def read_config(config: Path | None, home: Path | None, sets: list[str] | None, **more: object) -> Config:
     return load_config(config, {"home": home and home.absolute()} | more | parse_overrides(sets or []))
+
+
+def read_config_of(
+    command: str, reads: Sequence[str], config: Path | None, home: Path | None, sets: list[str] | None
+) -> Config:
+    """The configuration of a command that reads these keys alone; one that ends in a dot stands for its section.
+
+    Raises ConfigError for a setting of another key, which would change nothing. The home has the file of settings, so
+    its key is always read.
+    """
+    settings = read_config(config, home, sets)
+    for key in parse_overrides(sets or []):
+        if key != "home" and not any(key == known or (known[-1] == "." and key.startswith(known)) for known in reads):
+            known = ", ".join(f"{known}*" if known[-1] == "." else known for known in reads) or "no setting"
+            raise ConfigError(
+                f"`turnwise {command}` does not read {key}, so it would measure the same without it: leave "
+                f"--set {key}=… out (played like this it reads {known})"
+            )
+    return settings
 
 
 def print_json(value: Any) -> None:

@@ -26,11 +26,12 @@ from rich.console import Console
 from turnwise.config import TrainConfig
 from turnwise.demo import arms, plot, report, stats
 from turnwise.demo.coherence import ScoredText, mean_nll, with_wish
+from turnwise.demo.heard import Heard, heard_in
 from turnwise.demo.personas import PERSONAS, Persona
 from turnwise.demo.problems import everyday_problems, load_problems
 from turnwise.demo.progress import Stages
 from turnwise.demo.report import Point, Report
-from turnwise.demo.server import Heard, Server, ServerError, heard_in, running_server, termination_unwinds
+from turnwise.demo.server import Server, ServerError, running_server, termination_unwinds
 from turnwise.demo.talk import Conversation, DemoAnswer, Talk, Writer
 from turnwise.errors import ConfigError
 from turnwise.models import EMBEDDED, resolve_model
@@ -220,7 +221,7 @@ class _Run:
             names = [f"learning-{i}" for i in range(said)]
             played.heard, unread = await heard_in(self.options.out / "home-learning", names)
             if unread:
-                played.notes.append(f"what became of the words in {', '.join(unread)} could not be read")
+                played.notes.append(f"of what became of the words, this could not be read: {', '.join(unread)}")
         with stages.stage(FINAL, len(held_out)) as advance:
             model = _pinned(await talk.status())
             played.final = await arms.evaluate(talk, held_out, advance, stage="final", seed=self.after, model=model)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from turnwise.demo.coherence import CRITERION_NATS
-from turnwise.demo.server import Heard
+from turnwise.demo.heard import Heard
 
 RISE_WANTED = 0.15
 """Rise of the held-out score that counts as having learned the person's preference."""
@@ -179,14 +179,18 @@ def _heard(report: Report) -> str:
     if not report.heard:
         return ""
     rows = "\n".join(
-        f"| {_cell(h.said)} | {'–' if h.score is None else f'{h.score:+d}'} | {_cell(h.hint or '–')} | {h.state} |"
-        for h in report.heard
+        f"| {_cell(h.said)} | {_score(h.score)} | {_cell(h.hint or '–')} | {_cell(h.became())} |" for h in report.heard
     )
     return (
         "\n## What the person said, and what became of it\n\nOf the first conversations: the judge's score of the "
-        "answer before, the wish it took from the words, and what happened to the turn.\n\n"
-        f"| the person | score | wish | turn |\n| --- | --- | --- | --- |\n{rows}\n"
+        "answer before, the wish it took from the words, and the version that learned from them, or why none did. This "
+        "was read when the conversations were over.\n\n"
+        f"| the person | score | wish | what became of it |\n| --- | --- | --- | --- |\n{rows}\n"
     )
+
+
+def _score(score: int | None) -> str:
+    return "–" if score is None else f"{score:+d}" if score else "0"
 
 
 def print_table(report: Report, console: Console) -> None:

@@ -1,12 +1,11 @@
 """Starts and stops the server that the demo plays against, as any user would: `turnwise serve` in a fresh home.
 
-The demo speaks to it by HTTP, and asks its home what became of what was said by `turnwise sessions show`. The child is
-stopped by SIGTERM, and by SIGKILL of its own process group only if it does not listen.
+The demo speaks to it by HTTP. The child is stopped by SIGTERM, and by SIGKILL of its own process group only if it does
+not listen.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -15,18 +14,15 @@ import subprocess
 import sys
 import threading
 import time
-from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from turnwise import machine
 from turnwise.errors import TurnwiseError
 
 START_LIMIT_S = 960.0
 """Longer than the supervisor gives its slowest loop, which it starts again: a busy machine is no fault."""
-ASK_LIMIT_S = 60.0
 STOP_LIMIT_S = 30.0
 _LOG_TAIL = 2000
 
@@ -134,45 +130,3 @@ def _toml(settings: Mapping[str, Mapping[str, object]]) -> str:
         lines.extend(f"{key} = {json.dumps(value)}" for key, value in values.items())
         lines.append("")
     return "\n".join(lines)
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """What the person said to an answer, the judge's score and hint, and the state in which the turn is then."""
-
-    said: str
-    score: int | None
-    hint: str | None
-    state: str
-
-
-async def heard_in(home: Path, sessions: Sequence[str]) -> tuple[list[Heard], list[str]]:
-    """What the person said in these sessions, and the names of sessions that could not be read."""
-    shown = {session: await _show(home, session) for session in sessions}
-    heard = [one for session in shown.values() for one in _in_session(session)]
-    return heard, [name for name, session in shown.items() if not session]
-
-
-async def _show(home: Path, session: str) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-m", "turnwise", "sessions", "show", session, "--home", str(home), "--json"]
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
-    try:
-        told, _ = await asyncio.wait_for(process.communicate(), ASK_LIMIT_S)
-        return json.loads(told)
-    except (TimeoutError, json.JSONDecodeError):
-        return {}
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-def _in_session(session: dict[str, Any]) -> list[Heard]:
-    found = []
-    for turn in session.get("turns", []):
-        said = [m.get("content") or "" for m in turn.get("next_state") or [] if m.get("role") == "user"]
-        verdicts = turn.get("verdicts") or []
-        if said and verdicts:
-            last = verdicts[-1]
-            found.append(Heard(str(said[-1]), last.get("score"), last.get("hint"), str(turn.get("state"))))
-    return found
