@@ -27,7 +27,7 @@ MOST_REWORDED = 3
 """Earlier wordings of wishes that are tried."""
 
 
-class Made(NamedTuple):
+class MadeLessons(NamedTuple):
     """Lessons in the wishes, those of what was taken back, and the wishes in the words in which they were made."""
 
     lessons: list[Lesson]
@@ -58,7 +58,7 @@ class Wordings:
     tick: Tick
     known: dict[int, GivenAnswer] = field(default_factory=dict)
 
-    def best(self) -> Made:
+    def best(self) -> MadeLessons:
         """Lessons in the first words of which enough come. Raises ModelError and EngineError."""
         if found := self._quoting():
             return found
@@ -81,7 +81,7 @@ class Wordings:
                 return new
         return found
 
-    def _quoting(self) -> Made | None:
+    def _quoting(self) -> MadeLessons | None:
         """Lessons in plain instructions that quote what the person says again and again without marks, if enough come.
 
         Nothing else tells that these words are to be said, and where: of the person's own words come lessons that have
@@ -97,18 +97,18 @@ class Wordings:
         log.info("%d lessons in plain words, which quote what the person says again", len(new.lessons))
         return new
 
-    def _in(self, words: Standing, questions: Sequence[OpenQuestion] | None = None) -> Made:
+    def _in(self, words: Standing, questions: Sequence[OpenQuestion] | None = None) -> MadeLessons:
         questions = self.questions if questions is None else questions
         most = min(self.wanted, len(questions))
         made = make_lessons(self.policy, self.renderer, questions, most, words, self.longest, self.tick, self.known)
-        return Made([x for x in made if not x.back], [x for x in made if x.back], words)
+        return MadeLessons([x for x in made if not x.back], [x for x in made if x.back], words)
 
-    def _in_line(self, words: Standing, others: Sequence[str]) -> Made:
+    def _in_line(self, words: Standing, others: Sequence[str]) -> MadeLessons:
         """Those that the person's last words make no less likely than ``others`` among them alone."""
         made = self._in(words)
         kept = in_line_with(self.policy, self.questions, made.lessons, self.said.wishes, others, self.tick)
         return made._replace(lessons=kept)
 
 
-def _counts(found: Made, new: Made) -> tuple[int, int]:
+def _counts(found: MadeLessons, new: MadeLessons) -> tuple[int, int]:
     return len(found.lessons), len(new.lessons)
