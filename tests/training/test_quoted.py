@@ -66,6 +66,7 @@ def test_a_plain_instruction_says_where_its_words_belong(wishes: list[str], plac
             '"here is what the books say": once, here is what the books say',
         ),
         ('say "Ahoy" and here is what the books say', None),  # it quotes something
+        ('no "so to speak, here is what the books say, as we all know by now"', None),  # however long that is
         ("there is what the books say", None),
         ("be brief", None),
         ("İ here is what the books say", None),  # its letters are counted differently when they are small

@@ -62,7 +62,7 @@ def same_words(words: str) -> str:
 def with_marks(words: str, wish: str) -> str:
     """The wish with these words in quotation marks, where it has them and quotes nothing."""
     text = " ".join(wish.split())
-    if quoted_words([text]) or len(text.casefold()) != len(text) or not (places := _places(words, text)):
+    if QUOTED.search(text) or len(text.casefold()) != len(text) or not (places := _places(words, text)):
         return wish
     begin, end = places[0]
     return f'{text[:begin]}"{text[begin:end]}"{text[end:]}'
