@@ -43,7 +43,7 @@ def filled(value: Any, words: str) -> Any:
 def heard(case: dict[str, Any], state: list[ChatMessage]) -> Reading:
     """What the judge reads of a next state, without what it proposes to the person and what stands beside it.
 
-    Of a phrase that a person quotes the words around it tell whose it is: what comes of that is looked at as well.
+    Of a phrase that a person quotes the words around it tell whose it is: `test_injections_quoted.py` looks at that.
     """
     return replace(read_parts(TASK, from_chat(case["answer"]), history_from_chat(state)), proposal=None, quoting=())
 
