@@ -59,11 +59,11 @@ def stand(hints: Sequence[str], follows: dict[tuple[int, str], bool | None] | No
         ([BRIEF, AGAIN, BRIEF], {}, [BRIEF], [[AGAIN]]),  # by where each was said last
         (["brief!", BRIEF, AGAIN, THIRD], {}, [THIRD], [[AGAIN, BRIEF]]),  # two are enough
         # Who had what was asked for, and says another thing about it, wants that other thing.
-        ([BRIEF, "longer answers"], {(1, BRIEF): True}, ["longer answers"], [[]]),
+        ([BRIEF, "longer lines"], {(1, BRIEF): True}, ["longer lines"], [[]]),
         (
-            [BRIEF, AGAIN, "longer answers"],
+            [BRIEF, AGAIN, "longer lines"],
             {(2, AGAIN): True},
-            ["longer answers"],
+            ["longer lines"],
             [[]],
         ),  # nor what that one said again
         ([BRIEF, AGAIN, THIRD], {(2, BRIEF): True}, [THIRD], [[AGAIN]]),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from turnwise.messages import clean
 from turnwise.patterns import IGNORECASE, anchored, pattern
+from turnwise.skills.opposed import opposed
 from turnwise.skills.retrieval import stems
 
 if TYPE_CHECKING:  # it takes a second to import, which the child that reads turns has no use for
@@ -287,7 +288,10 @@ def same_thing(wish: str, others: Sequence[str], vectors: WordVectors) -> list[b
     mine, *theirs = (set(stems(text)) for text in (wish, *others))
     embedded = vectors.embed([_core(text) for text in (wish, *others)])
     near = embedded[1:] @ embedded[0]
-    aspects = [any(mine & aspect and their & aspect for aspect in ASPECTS) for their in theirs]
+    aspects = [
+        any(mine & aspect and their & aspect for aspect in ASPECTS) or opposed(wish, other)
+        for their, other in zip(theirs, others, strict=True)
+    ]
     denies = [bool(_FORBIDS.search(wish) or _FORBIDS.search(other)) for other in others]
     told = [mine - FILLER, *(their - FILLER for their in theirs)]
     within = [told[0] <= other or other <= told[0] for other in told[1:]]

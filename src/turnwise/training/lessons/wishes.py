@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from turnwise.patterns import pattern
+from turnwise.skills.opposed import opposed
 from turnwise.training.lessons.quoted import Reaction, quoted_words, same_words, times, with_marks
 
 ABOUT = 'The wish "{wish}" in one word is about'
@@ -90,23 +91,32 @@ def standing(
     """The wishes that stand, of hints in the order in which they were said.
 
     ``embed`` gives a state [n, H] for each of n texts. Two hints are about one thing where these are near, or where
-    they quote the same words, or one says without marks what the other quotes. ``lasts`` says which hints are
-    wishes about other answers, too. ``followed`` says of pairs (place of a hint, earlier wish) whether the answer
-    that the hint was said of follows the earlier wish (None: that is not clear), and ``cancels`` of pairs (earlier
-    wish, hint) whether the hint ends it rather than says more about it. Where both are so, the hint takes that wish
-    back, and is no wish itself, for without the other there is nothing to leave out. Where neither is, and both are
-    about one thing, the hint says the wish again: who wants the opposite of it has little to say of an answer that
-    does not follow it. What one hint quotes is put into marks in another one that says it without. Without
-    ``followed`` or ``cancels`` nothing is taken back, nor said again; without ``lasts`` every hint is a wish.
+    they quote the same words, or one says without marks what the other quotes, or where the words that may name what
+    they are about are the same, or where no answer meets both, as their words say (`opposed`): then the later one takes
+    the place of the other, whatever else is asked about the two. ``lasts`` says which hints are wishes about other
+    answers, too. ``followed`` says of pairs (place of a hint, earlier wish) whether the answer that the hint was said
+    of follows the earlier wish (None: that is not clear), and ``cancels`` of pairs (earlier wish, hint) whether the
+    hint ends it rather than says more about it. Where both are so, the hint takes that wish back, and is no wish
+    itself, for without the other there is nothing to leave out. Where neither is, and both are about one thing, the
+    hint says the wish again: who wants the opposite of it has little to say of an answer that does not follow it.
+    What one hint quotes is put into marks in another one that says it without. Without ``followed`` or ``cancels`` nothing is taken back, nor said again; without ``lasts`` every hint is a wish.
     """
     said = _said(hints, embed, lasts)
     quoted = _quoted(said.texts)
     alike = (said.states @ said.states.T >= SAME).tolist()
     every = range(len(said.texts))
-    near = [[alike[i][j] or (bool(quoted[i]) and quoted[i] == quoted[j]) for j in every] for i in every]
+    against = [[opposed(said.texts[i], said.texts[j]) for j in every] for i in every]
     words = [_telling(text) for text in said.texts]
+
+    def same(i: int, j: int) -> bool:
+        return any(some[i] and some[i] == some[j] for some in (quoted, words))
+
+    near = [[alike[i][j] or against[i][j] or same(i, j) for j in every] for i in every]
     related = [
-        (i, j) for i in range(len(said.texts)) for j in range(i) if near[i][j] or not words[i].isdisjoint(words[j])
+        (i, j)
+        for i in every
+        for j in range(i)
+        if not against[i][j] and (near[i][j] or not words[i].isdisjoint(words[j]))
     ]
     met: dict[tuple[int, int], bool | None] = {}
     takes_back: set[tuple[int, int]] = set()
