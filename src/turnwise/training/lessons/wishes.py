@@ -99,7 +99,8 @@ def standing(
     hint ends it rather than says more about it. Where both are so, the hint takes that wish back, and is no wish
     itself, for without the other there is nothing to leave out. Where neither is, and both are about one thing, the
     hint says the wish again: who wants the opposite of it has little to say of an answer that does not follow it.
-    What one hint quotes is put into marks in another one that says it without. Without ``followed`` or ``cancels`` nothing is taken back, nor said again; without ``lasts`` every hint is a wish.
+    What one hint quotes is put into marks in another one that says it without. Without ``followed`` or ``cancels``
+    nothing is taken back, nor said again; without ``lasts`` every hint is a wish.
     """
     said = _said(hints, embed, lasts)
     quoted = _quoted(said.texts)
