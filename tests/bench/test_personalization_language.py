@@ -63,6 +63,12 @@ def test_the_smaller_loss_of_the_two_counts(tmp_path: Path, model_dir: Path) -> 
     assert not any(text.ended for texts in groups.values() for text in texts)
 
 
+def test_where_nobody_was_told_plain_answers_are_looked_at_alone(tmp_path: Path, model_dir: Path) -> None:
+    file = kept(tmp_path, (0, "unasked", "Plain."), (8, "unasked", "Learned."))
+    costs = {("bare", "Plain."): 1.0, ("wish", "Plain."): 0.5, ("bare", "Learned."): 4.0, ("wish", "Learned."): 0.5}
+    assert language_losses(file, CHEERFUL, str(model_dir), made_up(costs, [])) == {0: 0.0, 8: 3.0}
+
+
 @pytest.mark.slow
 def test_the_real_model_tells_word_salad_from_a_wish_that_was_learned(tmp_path: Path, model_dir: Path) -> None:
     file = kept(

@@ -142,7 +142,7 @@ def test_praise_for_everything_is_never_turned_into_blame(play: Play) -> None:
 
 # -- who writes in two languages --------------------------------------------------------------------------------------
 
-BOTH = [  # what came back, and what it says of the answer; praise in other languages: tests/judges/test_languages.py
+BOTH = [  # what came back, and what it says of the answer
     ("Das ist zu lang, bitte kürzer.", -1), ("Too long, shorter please.", -1),
     ("Nein, das ist falsch.", -1), ("No, that's wrong.", -1),
     ("Bitte antworte auf Deutsch.", -1), ("Yes, exactly. Thanks!", 1),

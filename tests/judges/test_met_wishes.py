@@ -175,6 +175,7 @@ KEPT_ASIDE = (
     "unseen-chats.jsonl",
     "unseen-strangers.jsonl",
     "unseen-strangers-2.jsonl",
+    "unseen-plain.jsonl",
 )
 
 

@@ -38,6 +38,16 @@ TOGETHER = [
     ("not in German", "in English, please"),
     ("keep it short, no lists", "Keep it brief"),
     ("", "shorter"),
+    ("Answer me in German, please.", "Leave technical terms in English."),
+    ("answer in German", "keep the code comments in English"),
+    ("translate wine names in French", "answer in English"),
+    ("polish your answer", "in English, please"),
+    ("don't be brief", "more detail please"),
+    ("I don't need details", "be brief"),
+    ("so short answers please", "be brief"),
+    ("Your sentences are too long", "more detail please"),
+    ("the list is too long", "more detail please"),
+    ("I read these in court", "more detail please"),
 ]
 
 

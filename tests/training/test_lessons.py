@@ -151,7 +151,7 @@ def test_wishes_that_quote_the_same_words_are_one() -> None:
 
 def test_a_wish_that_says_what_another_one_quotes_is_the_same_one() -> None:
     quoted, bare = 'put "Over and out." there', "i miss the Over and Out at the end"
-    marked = 'i miss the "Over and Out" at the end'
+    marked = 'i miss the "Over and out." at the end'
     assert standing([quoted, bare], topics).wishes == [marked], "what one hint quotes is marked in the other"
     assert standing([bare, "show code", quoted], topics).wishes == ["show code", quoted]
     assert len(standing([quoted, "handover and outlook first"], topics).wishes) == 2, "within longer words"

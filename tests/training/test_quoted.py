@@ -68,6 +68,7 @@ def test_a_plain_instruction_says_where_its_words_belong(wishes: list[str], plac
         ('say "Ahoy" and here is what the books say', None),  # it quotes something
         ('no "so to speak, here is what the books say, as we all know by now"', None),  # however long that is
         ("there is what the books say", None),
+        ('the 27" screen, and here is what the books say', None),  # whose mark that is nobody knows
         ("be brief", None),
         ("İ here is what the books say", None),  # its letters are counted differently when they are small
     ],
@@ -75,7 +76,7 @@ def test_a_plain_instruction_says_where_its_words_belong(wishes: list[str], plac
 def test_words_are_put_into_marks_where_a_wish_says_them_without(wish: str, marked: str | None) -> None:
     words = "here is what the books say"
     assert with_marks(words, wish) == (wish if marked is None else marked)
-    assert without_marks(with_marks(words, wish)).split() == wish.replace('"', "").split()
+    assert without_marks(with_marks(words, wish)).split() == without_marks(wish).split()
 
 
 @pytest.mark.parametrize(
@@ -96,6 +97,30 @@ def test_praised_answers_show_which_words_of_a_wish_are_to_be_said(answers: list
     judged = [Reaction(answer, 0.8, False) for answer in answers]
     assert praised_words(wish, judged) == words
     assert praised_words(wish, [one._replace(score=-0.8) for one in judged]) is None
+
+
+def test_words_are_marked_in_the_form_in_which_they_were_quoted() -> None:
+    assert with_marks("over and out", "you forgot over and out again", "Over and out!") == (
+        'you forgot "Over and out!" again'
+    )
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        "could you explain it in simple terms, please",
+        "tell me the short version first",
+        "stop it, in simple terms as well",
+    ],
+)
+def test_words_that_praised_answers_only_echo_are_not_asked_for(wish: str) -> None:
+    answers = [Reaction(f"{begins}, it is Rome.", 0.8, False) for begins in ("In simple terms", "The short version")]
+    assert praised_words(wish, answers * 2) is None
+
+
+def test_a_wish_may_begin_with_the_words_that_it_asks_for() -> None:
+    answers = [Reaction(f"Here is what it is: {place}", 0.8, False) for place in ("Rome", "Oslo")]
+    assert praised_words("Here is what it is - those should be your first words", answers) == "here is what it is"
 
 
 def test_words_that_two_wishes_have_in_common_may_be_words_to_be_said() -> None:

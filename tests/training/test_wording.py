@@ -105,24 +105,22 @@ def test_of_a_marked_wish_it_is_noted_whether_weights_keep_it(
     assert backend.wishes_kept(of_hints, no_tick) == [{"turns": ["turn-0"], "kept": 0.5}]
 
 
-def test_praised_for_a_wish_are_answers_that_follow_it_behind_the_last_word_of_one(
+def test_praised_for_the_wishes_are_answers_that_follow_each_of_them(
     tiny_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = LocalBackend(settings(tmp_path, tiny_dir), tiny_dir)
-    follow = {"turn-2", "turn-3", "turn-5"}
-    asked: list[str] = []
+    brief, metric = {"turn-0", "turn-2", "turn-3", "turn-4"}, {"turn-0", "turn-3", "turn-4", "turn-5"}
 
-    def followed(_p: object, samples: Any, wishes: list[str], *_: object) -> list[bool | None]:
-        asked.extend(wishes)
-        return [one.turn_id in follow or None for one in samples]
+    def followed(_p: object, samples: Any, wishes: Sequence[str], *_: object) -> list[bool | None]:
+        follow = [{"be brief": brief, "use metric units": metric}[wish] for wish in wishes]
+        return [one.turn_id in those or None for one, those in zip(samples, follow, strict=True)]
 
     monkeypatch.setattr(local, "followed", followed)
-    rewards = [1.0, -1.0, 1.0, 0.5, 0.0, -1.0, 1.0]
+    rewards = [1.0, -1.0, 1.0, 0.5, -0.5, 1.0]
     turns = [sample(n, reward=r, hint="be brief" if n == 1 else None) for n, r in enumerate(rewards)]
+    turns.append(sample(8, reward=1.0, hint=None, stream="terminal"))
     said = Standing(["be brief", "use metric units"], [], [[0], [1]], [[], []])
-    found = backend._praised(batch([*turns, sample(8, reward=1.0, hint=None, stream="terminal")]), said, no_tick)
-    assert [one.turn_id for one in found] == ["turn-2", "turn-3"]
-    assert asked == ["be brief use metric units"] * 3
-    late = [*turns, sample(9, reward=0.0, hint="be brief")]
-    assert backend._praised(batch(late), said, no_tick) == [], "what is praised before may be what is not wanted now"
+    assert [one.turn_id for one in backend._praised(batch(turns), said, no_tick)] == ["turn-0", "turn-3"]
+    assert backend._praised(batch(turns), replace(said, taken_back=["Cheers"]), no_tick) == []
     assert backend._praised(batch(turns), Standing(), no_tick) == []
+    assert backend._praised(batch(turns[:2]), said, no_tick) == [], "one is not asked about"

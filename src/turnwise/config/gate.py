@@ -60,8 +60,8 @@ class GateConfig(Section):
     max_praise_lost: float = Field(
         default=5.0,
         gt=0,
-        description="Nats that a token of an answer may lose which was praised, after the last word of a wish, for "
-        "following the wishes: the worst token of each, the median of two such answers or more.",
+        description="Nats that a token of an answer may lose which was praised and follows the wishes: the worst token "
+        "of each, the median of two such answers or more.",
     )
     max_echo: float = Field(
         default=0.3,

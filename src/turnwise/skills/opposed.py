@@ -9,6 +9,7 @@ detail, please"), most of all across languages. Only words that are said of whol
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from turnwise.patterns import pattern
 
@@ -42,7 +43,7 @@ _LANGUAGES = tuple(
     )
 )
 _DENIES = frozenset(
-    "no not never nothing less fewer without stop avoid too so don doesn isn nicht kein keine keinen zu weniger ohne so"
+    "no not never nothing less fewer without stop avoid too nicht kein keine keinen zu weniger ohne"
     " pas moins sans trop si demasiado menos sin tan non meno senza troppo niet geen minder te zonder não menos sem"
     " muito".split()
 )
@@ -58,10 +59,12 @@ _BESIDE = frozenset(
     " nächsten mal plus moins trop très un une peu et ou mais s svp merci réponse réponses la le les des sois fais más"
     " menos muy demasiado por favor y o pero respuesta respuestas la el las los sé hazlo più meno troppo per favore e"
     " ma risposta risposte sii meer minder te heel een en of maar graag alsjeblieft antwoord antwoorden het mais menos"
-    " resposta respostas".split()
+    " resposta respostas s il te vous plaît that was on".split()
 )
 """Words beside which one of the others is said of whole answers: "short" of "short lines" is not."""
 _INTO = frozenset("in into to auf ins en em op speak use speaking sprich parle habla fala and und et y e".split())
+_KNOWN = frozenset().union(_SHORT, _LONG, *_LANGUAGES, _DENIES, _ENOUGH, _BESIDE, _INTO)
+"""A clause counts that has no other word: "leave the names in English" and "the list is too long" are of a part."""
 _IF = frozenset("when whenever if unless while wenn falls sobald quand lorsque cuando si quando se als wanneer".split())
 
 
@@ -76,7 +79,16 @@ def _asked_for(text: str) -> tuple[set[int], set[int]]:
     tokens = [token.lower() for token in _TOKEN.findall(_QUOTED.sub(" ", text[:2000]))]
     if _IF.intersection(tokens):
         return set(), set()
-    return set(_lengths(tokens)), set(_languages(tokens))
+    clauses = [clause for clause in _clauses(tokens) if _KNOWN.issuperset(clause)]
+    lengths = {length for clause in clauses for length in _lengths(clause)}
+    return lengths, {language for clause in clauses for language in _languages(clause)}
+
+
+def _clauses(tokens: list[str]) -> Iterator[list[str]]:
+    """The words between two marks each."""
+    for words, some in groupby(tokens, str.isalpha):
+        if words:
+            yield list(some)
 
 
 def _lengths(tokens: list[str]) -> Iterator[int]:
@@ -92,7 +104,12 @@ def _lengths(tokens: list[str]) -> Iterator[int]:
 def _languages(tokens: list[str]) -> Iterator[int]:
     for at, token in enumerate(tokens):
         before, after = _after_marks(tokens[max(0, at - 4) : at]), tokens[at + 1 : at + 2]
-        if (before and before[-1] not in _INTO) or not _of_answers(after) or not _DENIES.isdisjoint(before):
+        if (
+            (before and before[-1] not in _INTO)
+            or (token == "polish" and not before)
+            or not _of_answers(after)
+            or not _DENIES.isdisjoint(before)
+        ):
             continue
         yield from (n for n, names in enumerate(_LANGUAGES) if token in names)
 

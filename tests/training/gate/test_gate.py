@@ -18,6 +18,7 @@ from tests.training.tiny import batch, no_tick, sample, shake, train_config, wat
 from turnwise.config import GateConfig
 from turnwise.demo.questions import HELD_OUT, KEPT_ASIDE, TALKED
 from turnwise.training.asking import GivenAnswer, repetition, sample_answers
+from turnwise.training.gate import examination as examining
 from turnwise.training.gate import probes
 from turnwise.training.gate.answers import LEAST_RIGHT, Material, _beyond, choose_asked
 from turnwise.training.gate.examination import BaseReader, Examination
@@ -219,7 +220,9 @@ def test_the_way_back_to_the_base_model_is_no_step_where_a_wish_was_taken_back(p
     assert look.at_known_answers().step_kl == pytest.approx(0, abs=1e-6)
 
 
-def test_praise_is_lost_by_the_worst_token_of_the_middle_one_of_praised_answers(policy: Policy) -> None:
+def test_praise_is_lost_by_the_worst_token_of_the_middle_one_of_praised_answers(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     turns = [sample(n) for n in range(3)]
     parent = shake(policy, seed=1)
 
@@ -231,6 +234,7 @@ def test_praise_is_lost_by_the_worst_token_of_the_middle_one_of_praised_answers(
 
     before = said()
     shake(policy, seed=2)
+    monkeypatch.setattr(examining, "LIKELY", -math.inf)  # to this model none is
     worst = sorted(float((b - a).max()) for b, a in zip(before, said(), strict=True))
     look = examination(policy, parent, [sample(7)])
     assert look.at_known_answers().praise_lost is None, "nobody praised anything"
@@ -241,6 +245,10 @@ def test_praise_is_lost_by_the_worst_token_of_the_middle_one_of_praised_answers(
     assert look.at_known_answers().praise_lost == pytest.approx(0, abs=1e-6)
     look._material = replace(look._material, praised=probes[:1])
     assert look.at_known_answers().praise_lost is None, "one may have been praised for something else"
+    look._material = replace(look._material, praised=probes)
+    monkeypatch.setattr(examining, "LIKELY", 0.0)
+    shake(policy, seed=2)
+    assert look.at_known_answers().praise_lost == 0.0, "what the parent would hardly say cannot be lost"
 
 
 def test_what_the_told_base_model_does_is_no_drift(policy: Policy) -> None:

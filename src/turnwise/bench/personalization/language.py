@@ -18,13 +18,19 @@ from turnwise.models import resolve_model
 UNASKED, TOLD = "unasked", "told"
 """Who said an answer of an examination: the policy, without the wishes in its prompt, or the base model with them."""
 PLAIN, WISH = "plain", "with the wish"
+LONGEST_S = 7200.0
+"""A course of 48 examinations has thousands of answers, which a slow machine reads for an hour."""
+
+
+def _nll(groups: dict[str, Sequence[ScoredText]], model: str) -> dict[str, float]:
+    return mean_nll(groups, model, timeout_s=LONGEST_S)
 
 
 def language_losses(
     answers: Path,
     person: Person,
     model: str,
-    nll: Callable[[dict[str, Sequence[ScoredText]], str], dict[str, float]] = mean_nll,
+    nll: Callable[[dict[str, Sequence[ScoredText]], str], dict[str, float]] = _nll,
 ) -> dict[int, float]:
     """Nats per token by which the answers of each examination are less likely to the base model than its own ones.
 
@@ -48,9 +54,10 @@ def language_losses(
             groups[f"{at} {said} {PLAIN}"] = texts(of, "")
     found = nll(groups, str(resolve_model(model))) if groups else {}
     losses: dict[int, float] = {}
-    told = float("inf")
+    told = float("-inf")  # where nobody was told, the wish allows nothing
+    base = found.get(f"0 {UNASKED} {PLAIN}", float("-inf"))
     for at in sorted({at for at, said in given if said == UNASKED}):
         told = found.get(f"{at} {TOLD} {WISH}", told)  # asked for anew where the wishes are others
-        bare = found[f"{at} {UNASKED} {PLAIN}"] - found[f"0 {UNASKED} {PLAIN}"]
+        bare = found[f"{at} {UNASKED} {PLAIN}"] - base
         losses[at] = min(bare, found[f"{at} {UNASKED} {WISH}"] - told)
     return losses

@@ -145,7 +145,7 @@ class LocalBackend:
         if len(lessons) < FEWEST:
             return []
         self._wished_tokens = wished_tokens(lessons, self.policy.ends)
-        self._of_turns = len(learned_from(batch, self._in_words))
+        self._of_turns = max(1, len(learned_from(batch, self._in_words)))
         return with_base(self.policy, lessons, self._room, tick)
 
     def _made(
@@ -271,19 +271,19 @@ class LocalBackend:
         )
 
     def _praised(self, batch: Batch, said: Standing, tick: Tick) -> list[Sample]:
-        """The batch's turns whose answers follow the wishes that stand, and were praised since a wish was said last.
+        """The batch's turns whose answers were praised and follow each of the wishes that stand.
 
-        Many who wish for something go on to praise answers without it, for what else is in them.
+        Many who wish for something go on to praise answers without it, for what else is in them. Where a wish was taken
+        back, an answer that still follows it may be one of these, and nothing is said.
         """
-        own = [sample for sample in batch.samples if sample.stream == PERSONAL]
-        hinted = [place for place, sample in enumerate(own) if sample.hint]
-        since = own[hinted[-1] + 1 :] if hinted else own
-        praised = [sample.as_asked() for sample in since if sample.reward > 0 and not sample.pictures]
-        if not said.wishes or len(praised) < SEVERAL:
+        own = [s.as_asked() for s in batch.samples if s.stream == PERSONAL and s.reward > 0 and not s.pictures]
+        if not said.wishes or said.taken_back or len(own) < SEVERAL:
             return []
-        wishes = [" ".join(said.wishes)] * len(praised)
-        met = followed(self.policy, praised, wishes, self._config.lesson_prompt, tick, self._followed)
-        return [sample for sample, yes in zip(praised, met, strict=True) if yes]
+        pairs = [(sample, wish) for sample in own for wish in said.wishes]
+        samples, wishes = zip(*pairs, strict=True)
+        met = followed(self.policy, samples, wishes, self._config.lesson_prompt, tick, self._followed)
+        missed = {sample.turn_id for sample, yes in zip(samples, met, strict=True) if not yes}
+        return [sample for sample in own if sample.turn_id not in missed]
 
     def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
         said = self._in_words or self._standing(batch, tick)

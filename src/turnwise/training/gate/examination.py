@@ -6,6 +6,7 @@ policy when figures are taken are the candidate's, and they are left there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
@@ -34,6 +35,8 @@ from turnwise.training.weights.base import Whose
 Weights = dict[str, Tensor] | None
 _States = tuple[Whose, Sequence[Tensor]]
 _Key = tuple[tuple[int, ...], tuple[int, ...]]
+LIKELY = math.log(0.1)
+"""Log-prob of a token from which the parent says it."""
 SEVERAL = 2
 """Praised answers from which it is told whether they are lost: one may have been praised for something else."""
 
@@ -108,11 +111,15 @@ class Examination(OwnAnswers):
 
     def _praise_lost(self) -> float | None:
         """What the worst token of an answer lost that was praised, first tokens included: how it begins was praised,
-        too. A phrase at one end of an answer that moves to the other is no longer said where the person wants it."""
+        too. A phrase at one end of an answer that moves to the other is no longer said where the person wants it.
+
+        A token that the parent would hardly say is none that it could lose.
+        """
         if len(self._material.praised) < SEVERAL:
             return None
         pairs = zip(self._parents_praise, self._praise(), strict=True)
-        return median(float((before - now).max()) for before, now in pairs)
+        lost = [(before - now).masked_fill(before < LIKELY, 0.0) for before, now in pairs]
+        return median(max(0.0, float(one.max())) for one in lost)
 
     def _praise(self) -> list[Tensor]:
         """Log-probs of the praised answers' tokens, under the weights now in the policy."""

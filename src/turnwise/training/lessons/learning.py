@@ -115,8 +115,8 @@ def learn_step(
 ) -> float:
     """One optimiser step on these lessons, a smaller one for few of them; gives their loss before it.
 
-    ``of_turns``: of how many turns of a person they were made. Sixteen lessons that one word made are not sixteen
-    words, and move the weights no further than it alone would. Raises NotFinite, with nothing moved.
+    ``of_turns``: from how many turns of a person the update learns. Sixteen lessons that a lone turn made are not
+    sixteen turns, and move the weights no further than it alone would. Raises NotFinite, with nothing moved.
     """
     optimizer.zero_grad()
     loss = loss_of(policy, taught, config.microbatch_tokens, tick, learn=True)

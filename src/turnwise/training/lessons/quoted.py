@@ -59,13 +59,18 @@ def same_words(words: str) -> str:
     return words.casefold().strip(MARKS) or words.casefold()
 
 
-def with_marks(words: str, wish: str) -> str:
-    """The wish with these words in quotation marks, where it has them and quotes nothing."""
+def with_marks(words: str, wish: str, form: str | None = None) -> str:
+    """The wish with these words in quotation marks, spelled as in ``form``, where it has them and no marks yet."""
     text = " ".join(wish.split())
-    if QUOTED.search(text) or len(text.casefold()) != len(text) or not (places := _places(words, text)):
+    if QUOTED.search(text) or not _ANY_MARK.isdisjoint(text) or len(text.casefold()) != len(text):
+        return wish
+    if not (places := _places(words, text)):
         return wish
     begin, end = places[0]
-    return f'{text[:begin]}"{text[begin:end]}"{text[end:]}'
+    return f'{text[:begin]}"{form or text[begin:end]}"{text[end:]}'
+
+
+_ANY_MARK = frozenset('"“”„«»')
 
 
 def without_marks(wish: str) -> str:
@@ -133,18 +138,27 @@ def said_again(wishes: Sequence[str]) -> bool:
     return any(not one.isdisjoint(other) for one, other in combinations(runs, 2))
 
 
+_ASKS_FOR_WORDS = pattern(
+    r"(?:(?:^|[^\w])(?:with|say|says|write|put|add|include|words?|phrase|sentence|line)|^)[^\w]*$"
+)
+"""What stands before words that are asked for as they stand; nothing does where the wish begins with them."""
+
+
 def praised_words(wish: str, judged: Sequence[Reaction]) -> str | None:
     """What praised answers begin with, or close with, and the wish says without marks; None where there is nothing.
 
     "I like answers that start with here is what the books say" quotes nothing, and where its words end is seen in
-    answers that were what the person wanted.
+    answers that were what the person wanted. The wish has to ask for words there: of "explain it in simple terms" a
+    small model begins with "In simple terms" as well.
     """
+    text = " ".join(wish.casefold().split())
     praised = [one.answer.casefold().split() for one in judged if one.score > 0]
     for count in range(MOST_WORDS, FEWEST_WORDS - 1, -1):
         for ends in ([words[:count] for words in praised], [words[-count:] for words in praised]):
             often = Counter(same_words(" ".join(words)) for words in ends if len(words) == count)
             for words, n in often.most_common():
-                if n >= max(SEVERAL, len(praised) / 2) and times(words, wish):
+                places = _places(words, text) if n >= max(SEVERAL, len(praised) / 2) else []
+                if places and _ASKS_FOR_WORDS.search(text[: places[0][0]]):
                     return words
     return None
 

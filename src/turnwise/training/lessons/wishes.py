@@ -145,8 +145,11 @@ def standing(
         ends = cancels([(said.texts[k], said.texts[i]) for k in again]) if cancels and again else []
         return [k for k, ended in zip(again, ends, strict=True) if not ended]
 
+    forms = {same_words(words): words for text in said.texts for words in quoted_words([text])}
+
     def marked(i: int) -> str:
-        return with_marks(max(quoted[i], key=len), said.texts[i]) if quoted[i] else said.texts[i]
+        known = max(sorted(quoted[i]), key=len, default=None)
+        return said.texts[i] if known is None else with_marks(known, said.texts[i], forms[known])
 
     def wording(i: int) -> Wording:
         return Wording(marked(i), [place for place, hint in enumerate(hints) if _as_wish(hint) == said.texts[i]])
