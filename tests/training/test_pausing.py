@@ -84,11 +84,15 @@ class Standing:
 
 
 def ticks(make: Callable[..., Bench]) -> tuple[Bench, int]:
-    """A home whose update was never held up, and how often it could have been."""
-    window = Window()
-    bench, leave = with_window(make, "reference", window)
-    feed(bench.journal, range(4))
-    once(bench, leave)
+    """A home whose update was never held up, and how often it could have been.
+
+    The first update on a machine reads the labelled texts by which wishes are told, which is kept: it is not counted.
+    """
+    for name in ("first", "reference"):
+        window = Window()
+        bench, leave = with_window(make, name, window)
+        feed(bench.journal, range(4))
+        once(bench, leave)
     assert bench.journal.versions.latest() == 1
     return bench, window.questions
 
