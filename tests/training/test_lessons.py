@@ -679,7 +679,7 @@ def test_where_words_are_wished_for_an_answer_that_keeps_the_plain_one_is_the_le
 def test_what_was_said_of_answers_moves_words_to_the_end_where_they_are_wanted(small: Asked) -> None:
     """The embedded model, told to start with "Ahoy", has it likelier at the end."""
     wish = 'start with "Ahoy" please, every time'
-    asked = making._answered(small[0], asked_of(small, JAPAN, HAMLET, EGG), range(3), wish, 24, no_tick)
+    asked = making._answered(small[0], asked_of(small, JAPAN, HAMLET, EGG), range(3), wish, 24, no_tick, {})
     asked = [replace(one, ended=True) for one in asked]
     closes, opens = Reaction("Tokyo. Ahoy", -0.9, True), Reaction("Ahoy, Tokyo.", 0.9, False)
     for judged, expected in (([], []), ([closes], []), ([closes] * 6, ["Ahoy"]), ([opens] * 3, ["Ahoy"])):
@@ -692,7 +692,7 @@ def test_the_word_gone_on_with_is_plausible_when_told_and_no_end(model_dir: Path
     """In float32: of two words that gain nearly the same, bfloat16 takes one on one processor and one on another."""
     policy = Policy(model_dir, TrainConfig(device="cpu", lora_rank=4, dtype="float32"))
     small = policy, load_renderer(model_dir)
-    asked = making._answered(policy, asked_of(small, JAPAN, HAMLET, EGG), range(3), CHEERS, 24, no_tick)
+    asked = making._answered(policy, asked_of(small, JAPAN, HAMLET, EGG), range(3), CHEERS, 24, no_tick, {})
     plain = {i: policy.without_end(one.plain) for i, one in enumerate(asked)}
     with policy.reference():
         found = candidates._likeliest_by_the_wish(policy, asked, plain, no_tick)
@@ -870,7 +870,7 @@ def test_lessons_ask_the_question_without_the_wish_that_stood_behind_it(
         seen.extend(s.prompt_ids for s in samples if s is not None)
         return [False] * len(samples)
 
-    monkeypatch.setattr("turnwise.training.backends.local.make_lessons", make)
+    monkeypatch.setattr("turnwise.training.lessons.wording.make_lessons", make)
     monkeypatch.setattr("turnwise.training.backends.local.followed", follow)
     hints = ["please write everything in capital letters", "no more capital letters please"]
     backend.lessons(Batch(1, "token", 0, [one], hints, ["gone", one.turn_id], [one]), no_tick)
