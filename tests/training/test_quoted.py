@@ -14,10 +14,10 @@ from turnwise.training.lessons.quoted import (
     rank,
     said_again,
     said_by_wish,
+    same_wish,
     shown,
     since_said,
     with_marks,
-    without_marks,
 )
 from turnwise.training.lessons.wishes import standing
 
@@ -76,7 +76,7 @@ def test_a_plain_instruction_says_where_its_words_belong(wishes: list[str], plac
 def test_words_are_put_into_marks_where_a_wish_says_them_without(wish: str, marked: str | None) -> None:
     words = "here is what the books say"
     assert with_marks(words, wish) == (wish if marked is None else marked)
-    assert without_marks(with_marks(words, wish)).split() == without_marks(wish).split()
+    assert same_wish(with_marks(words, wish), wish)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,12 @@ def test_words_are_marked_in_the_form_in_which_they_were_quoted() -> None:
     assert with_marks("over and out", "you forgot over and out again", "Over and out!") == (
         'you forgot "Over and out!" again'
     )
+
+
+def test_a_wish_is_the_same_with_other_marks_and_capitals_and_no_other_one() -> None:
+    assert same_wish('you forgot "Over and out!" again', "you forgot over and out again")
+    assert not same_wish('End every answer with "Over and out!".', "you forgot over and out again")
+    assert not same_wish("be brief", "be brief, please")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from tests.training.homes import Bench, feed, settings
 from tests.training.naive import ByHand, Naive, mixed, of_lessons
 from tests.training.tiny import batch, ids, no_tick, sample, shake
+from turnwise.config import Config
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.lessons.learning import with_base
 from turnwise.training.lessons.making import Lesson
@@ -30,17 +31,23 @@ def some_turns() -> list[Sample]:
     return [replace(s, temperature=0.75 if s.temperature == 0.7 else s.temperature) for s in [*turns, sample(8)]]
 
 
-@pytest.mark.parametrize(("estimator", "clip"), [("exact", 8.0), ("sampled", 1.0)])
-def test_an_update_equals_the_naive_one(tmp_path: Path, tiny_dir: Path, estimator: str, clip: float) -> None:
-    given = {"estimator": estimator, "lr": LR, "weight_decay": DECAY, "grad_clip": clip, "minibatch": 3, "epochs": 3}
-    config = settings(tmp_path, tiny_dir, **{f"train.{name}": value for name, value in given.items()})
-    data = batch(some_turns())
+def in_double(config: Config, tiny_dir: Path) -> tuple[LocalBackend, Policy]:
+    """A backend and a policy beside it, both in float64 and with the same adapter."""
     backend = LocalBackend(config, tiny_dir)
     backend.prepare(0)
     reference = Policy(tiny_dir, config.train)
     for policy in (backend.policy, reference):
         policy.model.double()
         shake(policy)
+    return backend, reference
+
+
+@pytest.mark.parametrize(("estimator", "clip"), [("exact", 8.0), ("sampled", 1.0)])
+def test_an_update_equals_the_naive_one(tmp_path: Path, tiny_dir: Path, estimator: str, clip: float) -> None:
+    given = {"estimator": estimator, "lr": LR, "weight_decay": DECAY, "grad_clip": clip, "minibatch": 3, "epochs": 3}
+    config = settings(tmp_path, tiny_dir, **{f"train.{name}": value for name, value in given.items()})
+    data = batch(some_turns())
+    backend, reference = in_double(config, tiny_dir)
     started = reference.state()
 
     signals = backend.signals(data, no_tick)
@@ -78,12 +85,7 @@ def test_an_update_with_lessons_equals_the_naive_one(tmp_path: Path, tiny_dir: P
     given = {"lr": LR, "weight_decay": DECAY, "grad_clip": 1.0, "minibatch": 3, "epochs": 1}
     config = settings(tmp_path, tiny_dir, **{f"train.{name}": value for name, value in given.items()})
     data = batch(some_turns())
-    backend = LocalBackend(config, tiny_dir)
-    backend.prepare(0)
-    reference = Policy(tiny_dir, config.train)
-    for policy in (backend.policy, reference):
-        policy.model.double()
-        shake(policy)
+    backend, reference = in_double(config, tiny_dir)
     started = reference.state()
     naive, by_hand = Naive(reference, data.samples, config.train), ByHand(reference, config.train)
 

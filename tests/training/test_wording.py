@@ -99,7 +99,7 @@ def test_of_a_marked_wish_it_is_noted_whether_weights_keep_it(
     backend = LocalBackend(settings(tmp_path, tiny_dir), tiny_dir)
     monkeypatch.setattr(LocalBackend, "_renderer", None)
     monkeypatch.setattr(local, "kept_shares", lambda _p, _r, wishes, *_: [0.5] * len(wishes))
-    marked = 'start with "here is what it is", please'
+    marked = 'start with "Here is what it is!", please'  # as another hint quotes it
     backend._in_words = Standing([marked, PLAIN], [], [[0], [1]], [[], []])
     of_hints = batch([sample(0)], hints=[ONE, "another"], hint_turns=["turn-0", "turn-1"])
     assert backend.wishes_kept(of_hints, no_tick) == [{"turns": ["turn-0"], "kept": 0.5}]

@@ -29,7 +29,7 @@ from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import FEWEST, Lesson
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
-from turnwise.training.lessons.quoted import Reaction, praised_words, since_said, with_marks, without_marks
+from turnwise.training.lessons.quoted import Reaction, praised_words, same_wish, since_said, with_marks
 from turnwise.training.lessons.restating import HintedAnswers, plainly
 from turnwise.training.lessons.wished import wished_tokens
 from turnwise.training.lessons.wishes import Standing, standing, wishes_among
@@ -288,8 +288,9 @@ class LocalBackend:
     def wishes_kept(self, batch: Batch, tick: Tick) -> list[dict[str, Any]]:
         said = self._in_words or self._standing(batch, tick)
         # One that was restated may be misread, and goes on being told. Marks may have been put around its words.
-        own = set(map(without_marks, wishes_among(batch.hints)))
-        asked = {w: places for w, places in zip(said.wishes, said.said, strict=True) if without_marks(w) in own}
+        own = wishes_among(batch.hints)
+        pairs = zip(said.wishes, said.said, strict=True)
+        asked = {wish: places for wish, places in pairs if any(same_wish(wish, hint) for hint in own)}
         if not asked:
             return []
         shares = kept_shares(self.policy, self._renderer, list(asked), self._config.lesson_tokens, tick)

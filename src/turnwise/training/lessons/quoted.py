@@ -73,9 +73,9 @@ def with_marks(words: str, wish: str, form: str | None = None) -> str:
 _ANY_MARK = frozenset('"“”„«»')
 
 
-def without_marks(wish: str) -> str:
-    """A wish without its quotation marks."""
-    return QUOTED.sub(lambda found: found[0][1:-1], wish)
+def same_wish(wish: str, other: str) -> bool:
+    """Whether two wishes have the same words, whatever marks and capitals these have."""
+    return WORD.findall(wish.casefold()) == WORD.findall(other.casefold())
 
 
 def times(words: str, answer: str) -> int:

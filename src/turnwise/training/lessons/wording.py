@@ -66,7 +66,7 @@ class Wordings:
         if not self.said.wishes or (2 * len(found.lessons) >= self.wanted and len(found.lessons) >= FEWEST):
             return found
         if plain := self.plainly():
-            new = self._in_line(plain, [wish for wish in self.said.wishes if wish in plain.wishes])
+            new = self._in_plain(plain)
             if len(new.lessons) >= max(FEWEST, len(found.lessons) + 1):
                 log.info("of the person's words come %d lessons, of plain ones %d", *_counts(found, new))
                 return new
@@ -91,7 +91,7 @@ class Wordings:
         plain = self.plainly() if said_again(every) else None
         if plain is None or len(quoted_words(plain.wishes)) <= len(quoted_words(self.said.wishes)):
             return None
-        new = self._in_line(plain, [wish for wish in self.said.wishes if wish in plain.wishes])
+        new = self._in_plain(plain)
         if len(new.lessons) < FEWEST:
             return None
         log.info("%d lessons in plain words, which quote what the person says again", len(new.lessons))
@@ -102,6 +102,9 @@ class Wordings:
         most = min(self.wanted, len(questions))
         made = make_lessons(self.policy, self.renderer, questions, most, words, self.longest, self.tick, self.known)
         return MadeLessons([x for x in made if not x.back], [x for x in made if x.back], words)
+
+    def _in_plain(self, plain: Standing) -> MadeLessons:
+        return self._in_line(plain, [wish for wish in self.said.wishes if wish in plain.wishes])
 
     def _in_line(self, words: Standing, others: Sequence[str]) -> MadeLessons:
         """Those that the person's last words make no less likely than ``others`` among them alone."""
