@@ -176,6 +176,7 @@ KEPT_ASIDE = (
     "unseen-strangers.jsonl",
     "unseen-strangers-2.jsonl",
     "unseen-plain.jsonl",
+    "unseen-languages.jsonl",
 )
 
 

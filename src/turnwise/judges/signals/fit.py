@@ -52,7 +52,7 @@ from turnwise.judges.signals.states import ReplyJudge, StatesUnavailable, model_
 DATA = Path(__file__).with_name("data")
 SET_ASIDE = DATA / "set-aside.txt"
 ONLY_WORDS = "denied.tsv"
-NO_WORDS = {"pairs.tsv", "corrections.tsv", "orders.tsv", "plain.tsv"}
+NO_WORDS = {"pairs.tsv", "corrections.tsv", "orders.tsv", "plain.tsv", "languages.tsv"}
 """In these nearly the same words are praise of one answer and a wish about another: the answer says which. With plain
 answers, of which the words say nothing, it lets an order out that a person quotes."""
 HALF = {"people.tsv", "chats.tsv"}
