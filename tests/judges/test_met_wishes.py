@@ -177,6 +177,7 @@ KEPT_ASIDE = (
     "unseen-strangers-2.jsonl",
     "unseen-plain.jsonl",
     "unseen-languages.jsonl",
+    "unseen-strangers-3.jsonl",
 )
 
 

@@ -88,7 +88,7 @@ class LocalBackend:
 
     def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
-        self._in_words, self._wished_tokens, self._instructions = None, frozenset(), {}
+        self._said, self._in_words, self._wished_tokens, self._instructions = None, None, frozenset(), {}
         if version != BASE_VERSION:
             there = load_version_dir(version_dir(self._versions, version))
             refuse_other_base(version, there.meta, self._folder)
