@@ -19,10 +19,11 @@ from turnwise.tokens.rendering import load_renderer
 from turnwise.training.backends import local
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.lessons import making, wording
+from turnwise.training.lessons.echoes import Run
 from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with
 from turnwise.training.lessons.questions import OpenQuestion
 from turnwise.training.lessons.quoted import Reaction
-from turnwise.training.lessons.wished import wished_tokens
+from turnwise.training.lessons.wished import Wished, wished_of, wished_runs, wished_tokens
 from turnwise.training.lessons.wishes import Standing, Wording, standing
 from turnwise.training.policy import Policy
 
@@ -197,14 +198,14 @@ def test_gate_and_keeping_are_asked_in_the_words_of_the_lessons_until_the_next_u
     monkeypatch.setattr(local, "questions_of", lambda *_, **__: [])
     monkeypatch.setattr(local, "with_base", lambda _policy, lessons, *_: lessons)
     monkeypatch.setattr(local, "kept_shares", lambda _p, _r, wishes, *_: told.append(wishes) or [0.5])
-    aside: list[frozenset[int]] = []
+    aside: list[Wished] = []
 
-    def examine(_p: Any, _b: Any, _t: Any, said: Standing, _: Any, tokens: frozenset[int], *rest: Any) -> Any:
+    def examine(_p: Any, _b: Any, _t: Any, said: Standing, _: Any, shown: Wished, *rest: Any) -> Any:
         told.append(said.wishes)
-        aside.append(tokens)
+        aside.append(shown)
 
     monkeypatch.setattr(backend._gate, "examine", examine)
-    monkeypatch.setattr(local, "wished_tokens", lambda lessons, _: frozenset({len(lessons)}))
+    monkeypatch.setattr(local, "wished_of", lambda lessons, *_: Wished(frozenset({len(lessons)})))
     one = batch([sample(0)], hint_turns=["turn-0"] * 10)
     backend.prepare(0)
     backend._said = (one.id, wished(BRIEF, AGAIN))
@@ -219,9 +220,11 @@ def test_gate_and_keeping_are_asked_in_the_words_of_the_lessons_until_the_next_u
     assert len(backend.lessons(one, no_tick)) == FEWEST, "the same again, where it was ended and is done once more"
     assert asked_in(backend) == [[BRIEF], [AGAIN]] * 2
     backend.prepare(0)
+    assert backend._said is None, "hints may have come since"
+    backend._said = (one.id, wished(BRIEF, AGAIN))
     backend.examine(one, [], no_tick)
     assert told[2:] == [[BRIEF]], "of an update without lessons yet"
-    assert aside == [frozenset({FEWEST}), frozenset()]
+    assert aside == [Wished(frozenset({FEWEST})), Wished()]
 
 
 def test_lessons_are_told_what_came_back_on_answers_since_each_wish_was_said(
@@ -277,6 +280,28 @@ def test_what_half_of_the_lessons_wish_for_is_what_was_wished(
     assert wished_tokens(made, [9]) == tokens
     back = [Lesson([0], [5], [False], back=True)] * 9
     assert wished_tokens([*made, *back], [9]) == tokens, "what was taken back is not of it"
+
+
+@pytest.mark.parametrize(
+    ("answers", "runs"),
+    [
+        (["A b c d e.", "Say: a, b c d"], {("a", "b", "c", "d")}),
+        (["a b c d", "a b c d", "x", "y"], {("a", "b", "c", "d")}),  # half of them are enough
+        (["a b c d", "a b c d", "x", "y", "z"], set()),
+        (["a b c d a b c d"], set()),  # one answer has nothing in common with another
+        (["a b c", "a b c"], set()),
+        ([], set()),
+    ],
+)
+def test_runs_of_words_that_half_of_the_lessons_have_are_wished_for(answers: list[str], runs: set[Run]) -> None:
+    assert wished_runs(answers) == runs
+
+
+def test_what_was_taken_back_shows_nothing_that_was_wished() -> None:
+    back = [Lesson([0], [1, 2], [True, True], back=True)] * 2
+    made = [Lesson([0], [3, 4], [True, True])] * 2
+    shown = wished_of([*made, *back], [4], lambda ids: "a b c " + " ".join(map(str, ids)))
+    assert shown == Wished(frozenset({3}), frozenset({("a", "b", "c", "3"), ("b", "c", "3", "4")}))
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from turnwise.training.gate import gate, probes
 from turnwise.training.gate.figures import FIGURES, Measurements, decide
 from turnwise.training.gate.gate import MOST_HINTS, PARTS, Gate, look, material_alone, material_of, part_of
 from turnwise.training.gate.probes import Probe, general_probes, known_questions
+from turnwise.training.lessons.wished import Wished
 from turnwise.training.lessons.wishes import Standing
 
 LIMITS = GateConfig()
@@ -144,7 +145,7 @@ def test_what_the_examination_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (policy, base, of, config) == (played.policy, played.gate._base, parent, LIMITS)
     assert (train.microbatch_tokens, base.microbatch_tokens, at_once) == (512, 512, AT_ONCE)
     assert material.tellings == [["be brief", "shorter, please"], ["be brief"]]
-    assert (material.wished_tokens, material.taken_back) == (frozenset(), False)
+    assert (material.wished, material.taken_back) == (Wished(), False)
     played.gate.in_passes_of(128)
     assert played.gate._at_once == AT_ONCE // 2
     played.gate.in_passes_of(AT_ONCE)
@@ -159,9 +160,9 @@ def test_what_was_wished_for_and_taken_back_is_known_and_how_many_tokens_is_reco
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     played = Played(monkeypatch, said(True))
-    result = played.examine(None, taken_back=["be brief"], wished_tokens=frozenset({3, 5}))
+    result = played.examine(None, taken_back=["be brief"], wished=Wished(frozenset({3, 5})))
     [(_, _, _, material, *_)] = played.made
-    assert (material.wished_tokens, material.taken_back) == (frozenset({3, 5}), True)
+    assert (material.wished.tokens, material.taken_back) == (frozenset({3, 5}), True)
     assert result["wished_tokens"] == 2
 
 

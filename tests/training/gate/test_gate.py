@@ -26,6 +26,7 @@ from turnwise.training.gate.figures import FIGURES, Measurements, decide
 from turnwise.training.gate.gate import Gate, part_of
 from turnwise.training.gate.probes import LONGEST_PROMPT, KnownQuestion, Probe, known_questions, probe_of
 from turnwise.training.gate.reading import distances, log_likelihoods, read
+from turnwise.training.lessons.wished import Wished
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.types import Sample
@@ -201,7 +202,7 @@ def test_tokens_that_were_wished_for_are_left_out_of_both_distances(policy: Poli
     look = examination(policy, parent, turns)
     usual = look.at_known_answers()
     aside = frozenset(range(0, policy.vocabulary, 2))
-    look._material = replace(look._material, wished_tokens=aside)
+    look._material = replace(look._material, wished=Wished(aside))
     found = look.at_known_answers()
     hidden = read(policy, look._material.known, 64, lambda: None)
     by_hand = [min(d) for d in distances(policy, ("policy", hidden), [("base", look._bases[0])], aside)]

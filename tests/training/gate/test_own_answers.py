@@ -24,6 +24,7 @@ from turnwise.training.gate.answers import (
 )
 from turnwise.training.gate.figures import Measurements, decide
 from turnwise.training.gate.probes import KnownQuestion, Probe
+from turnwise.training.lessons.wished import Wished, wished_runs
 
 END = 257
 
@@ -140,7 +141,7 @@ def test_drift_is_from_the_base_told_or_not_whichever_finds_an_answer_likelier()
     ],
 )
 def test_tokens_that_lessons_show_as_wished_for_are_no_drift(text: str, wished: str, drift: float) -> None:
-    look = Scripted(Script(), material(wished_tokens=frozenset(ids(wished))))
+    look = Scripted(Script(), material(wished=Wished(frozenset(ids(wished)))))
     answer = GivenAnswer(ids(text), [-1.0, -2.0], True)
     said = torch.tensor([-11.0, -3.0], dtype=torch.float64)
     assert look._drift_of([answer], [probe("p", text)], [said]) == pytest.approx(drift)
@@ -335,6 +336,20 @@ def test_echoes_count_beyond_those_of_others_who_answer_only_if_needed() -> None
     assert echo([BACK, PLAIN], 0.4, base=[BACK, PLAIN, PLAIN, PLAIN], told=[PLAIN]) == (0.25, [told, "base"])
     assert echo([BACK, PLAIN], 0.4, base=[PLAIN], told=[BACK, PLAIN, PLAIN, PLAIN]) == (0.25, [told])
     assert echo([BACK, PLAIN], 0.4, base=[PLAIN], told=[BACK]) == (0.0, [told])
+
+
+def test_words_that_lessons_have_in_common_are_no_echo_of_a_wish_without_quotation_marks() -> None:
+    wish, answer = "Please add In the old days and tell me how it was", "In the old days, it was farther."
+    lessons = [
+        "It is Rome. In the old days it was Turin.",
+        "In the old days people walked.",
+        "It is 4. In the old days, so.",
+    ]
+    shown = Wished(runs=wished_runs([*lessons, "It is blue."]))
+    says_back = "I will add in the old days and tell you."
+    for wished, share in ((Wished(), 1.0), (shown, 0.5)):
+        look = Scripted(Script({}), material(tellings=[[wish]], wished=wished), max_echo=1.0)
+        assert look._echo([given(answer), given(says_back)]) == share
 
 
 def test_where_nobody_else_has_time_echoes_count_whole() -> None:

@@ -31,7 +31,7 @@ from turnwise.training.lessons.making import FEWEST, Lesson
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
 from turnwise.training.lessons.quoted import Reaction, praised_words, same_wish, since_said, with_marks
 from turnwise.training.lessons.restating import HintedAnswers, plainly
-from turnwise.training.lessons.wished import wished_tokens
+from turnwise.training.lessons.wished import NOTHING, wished_of
 from turnwise.training.lessons.wishes import Standing, standing, wishes_among
 from turnwise.training.lessons.wording import Wordings
 from turnwise.training.policy import Policy
@@ -71,7 +71,7 @@ class LocalBackend:
         self._said: tuple[int, Standing] | None = None  # of the batch with this id
         self._instructions: dict[str, str | None] = {}  # wishes, restated
         self._in_words: Standing | None = None  # what the update's lessons were made of
-        self._wished_tokens: frozenset[int] = frozenset()  # tokens that these lessons show as wished for
+        self._wished = NOTHING  # what these lessons show
         self._of_turns = 1  # of so many turns they were made
         self._history = ScoreHistory()
         self._room = train.microbatch_tokens
@@ -88,7 +88,7 @@ class LocalBackend:
 
     def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
-        self._said, self._in_words, self._wished_tokens, self._instructions = None, None, frozenset(), {}
+        self._said, self._in_words, self._wished, self._instructions = None, None, NOTHING, {}
         if version != BASE_VERSION:
             there = load_version_dir(version_dir(self._versions, version))
             refuse_other_base(version, there.meta, self._folder)
@@ -144,7 +144,7 @@ class LocalBackend:
         log.info("%d lessons in %d standing wishes, %d taken back", *told)
         if len(lessons) < FEWEST:
             return []
-        self._wished_tokens = wished_tokens(lessons, self.policy.ends)
+        self._wished = wished_of(lessons, self.policy.ends, self.policy.tokenizer.decode)
         self._of_turns = max(1, len(learned_from(batch, self._in_words)))
         return with_base(self.policy, lessons, self._room, tick)
 
@@ -267,7 +267,7 @@ class LocalBackend:
         said = self._in_words or self._standing(batch, tick)
         praised = self._praised(batch, said, tick)
         return self._within_memory(
-            lambda room: self._gate.examine(self._parent, batch, probes, said, tick, self._wished_tokens, praised)
+            lambda room: self._gate.examine(self._parent, batch, probes, said, tick, self._wished, praised)
         )
 
     def _praised(self, batch: Batch, said: Standing, tick: Tick) -> list[Sample]:

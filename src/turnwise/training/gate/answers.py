@@ -20,6 +20,7 @@ from turnwise.training.asking import GivenAnswer, mean_length, repetition
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import KnownQuestion, Probe
 from turnwise.training.lessons.echoes import echoes
+from turnwise.training.lessons.wished import NOTHING, Wished
 from turnwise.training.weights.base import Whose
 
 RIGHT_TOKENS = 64
@@ -36,7 +37,7 @@ class Material:
 
     ``general`` and ``turns`` have good answers; ``asked`` are the prompts that are answered; ``recorded`` are answers
     as they were given so far; ``tellings`` are the hints, in each of the ways in which the base model is told them;
-    ``questions`` have answers that are right. ``wished_tokens`` are those that the update's lessons show as wished for;
+    ``questions`` have answers that are right. ``wished``: what the update's lessons show as wished for;
     ``taken_back``: whether a wish was; ``praised``: answers that were praised for following the wishes that stand.
     """
 
@@ -46,7 +47,7 @@ class Material:
     recorded: Sequence[Sequence[int]]
     tellings: Sequence[Sequence[str]]
     questions: Sequence[KnownQuestion] = ()
-    wished_tokens: frozenset[int] = frozenset()
+    wished: Wished = NOTHING
     taken_back: bool = False
     praised: Sequence[Probe] = ()
 
@@ -134,7 +135,7 @@ class OwnAnswers:
     def _apart(self, answer: GivenAnswer, said: Tensor) -> float:
         """By how many nats per token an answer is less likely to who ``said`` its tokens; wished ones count for 0."""
         own = torch.tensor(answer.logprobs, dtype=said.dtype, device=said.device)
-        wished = torch.tensor([y in self._material.wished_tokens for y in answer.ids], device=said.device)
+        wished = torch.tensor([y in self._material.wished.tokens for y in answer.ids], device=said.device)
         return (own - said).masked_fill(wished, 0.0).mean().item()
 
     @cached_property
@@ -225,8 +226,8 @@ class OwnAnswers:
 
     def _echoing(self, answers: Sequence[GivenAnswer]) -> float:
         wishes = {wish for told in self._material.tellings for wish in told}
-        texts = [self._tokenizer.decode(a.ids) for a in answers]
-        return mean_of([float(any(echoes(text, wish) for wish in wishes)) for text in texts])
+        texts, wanted = [self._tokenizer.decode(a.ids) for a in answers], self._material.wished.runs
+        return mean_of([float(any(echoes(text, wish, wanted) for wish in wishes)) for text in texts])
 
     def _repetition(self, answers: Sequence[GivenAnswer]) -> float | None:
         """By how much more of their 4-grams are repetitions than of the base model's; None where they have no 4-gram.

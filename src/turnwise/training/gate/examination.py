@@ -132,7 +132,7 @@ class Examination(OwnAnswers):
             return self._praise()
 
     def _distances(self, ours: _States, others: Sequence[_States]) -> list[list[float]]:
-        return distances(self._policy, ours, others, self._material.wished_tokens)
+        return distances(self._policy, ours, others, self._material.wished.tokens)
 
     def _means(self, whose: Whose, hidden: Sequence[Tensor]) -> list[float]:
         """How likely each good answer is, per token behind its first one."""

@@ -21,6 +21,7 @@ from turnwise.training.gate.answers import Material, OwnAnswers, choose_asked
 from turnwise.training.gate.examination import BaseReader, Examination, Weights
 from turnwise.training.gate.figures import FIGURES, Measurements, decide, limit_of
 from turnwise.training.gate.probes import KnownQuestion, Probe, general_probes, known_questions, probe_of
+from turnwise.training.lessons.wished import NOTHING, Wished
 from turnwise.training.lessons.wishes import Standing, wishes_among
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -61,14 +62,14 @@ class Gate:
         turns: Sequence[Sample],
         said: Standing,
         tick: Tick,
-        wished_tokens: frozenset[int] = frozenset(),
+        wished: Wished = NOTHING,
         praised: Sequence[Sample] = (),
     ) -> dict[str, Any]:
         """Judge the candidate whose weights are in the policy, and leave there the part of its step that passes.
 
         Where none passes, they are the candidate's, and also where the memory of the device is full
         (`torch.OutOfMemoryError`), so that it can be examined again. The wishes that stand in ``said`` are
-        told, and the batch's own hints behind them. ``wished_tokens`` are those that lessons show as wished for;
+        told, and the batch's own hints behind them. ``wished`` is what lessons show as wished for;
         ``praised`` turns of the batch have answers that were praised for following the wishes. Gives the result as it
         is recorded: that of `decide`, and ``alpha``, the part of the step (0: none).
         """
@@ -77,9 +78,9 @@ class Gate:
         material = material_of(self._general, self._questions, turns, batch, said.wishes, self._config.answers)
         kept = [probe_of(sample) for sample in praised]
         back = bool(said.taken_back)
-        material = replace(material, wished_tokens=wished_tokens, taken_back=back, praised=kept)
+        material = replace(material, wished=wished, taken_back=back, praised=kept)
         about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}
-        about |= {"wished_tokens": len(wished_tokens)} if wished_tokens else {}
+        about |= {"wished_tokens": len(wished.tokens)} if wished.tokens else {}
         first: dict[str, Any] | None = None
         tried = 0
 

@@ -6,13 +6,15 @@ wished form. Such an answer is likely, for all of it was just read, and what it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from turnwise.patterns import pattern
 
 WORD = pattern(r"\w+")
 RUN = 4
 """Words in a row that an answer may not have in common with a wish, unless the wish quotes them."""
+Run = tuple[str, ...]
+"""``RUN`` words that stand in a row."""
 LONG = 4
 """Letters of a word that counts as content whatever it is."""
 COMMON = 0.75
@@ -47,13 +49,15 @@ def echoing(answers: Sequence[str], wish: str) -> list[bool]:
     return [False] * len(found) if sum(found) >= COMMON * len(found) else found
 
 
-def echoes(answer: str, wish: str) -> bool:
-    """Whether an answer has several words in a row from a wish, other than what the wish quotes."""
-    runs = _runs(_words(wish)).difference(*(_runs(_words(quoted)) for quoted in QUOTED.findall(wish)))
-    return not runs.isdisjoint(_runs(_words(answer)))
+def echoes(answer: str, wish: str, wanted: Collection[Run] = ()) -> bool:
+    """Whether an answer has several words in a row from a wish, other than what the wish quotes, or is ``wanted``."""
+    quoted = [runs_of(quoted) for quoted in QUOTED.findall(wish)]
+    return not runs_of(wish).difference(wanted, *quoted).isdisjoint(runs_of(answer))
 
 
-def _runs(words: Sequence[str]) -> set[tuple[str, ...]]:
+def runs_of(text: str) -> set[Run]:
+    """All the runs of a text, without capitals and marks."""
+    words = _words(text)
     return {tuple(words[i : i + RUN]) for i in range(len(words) - RUN + 1)}
 
 
