@@ -8,6 +8,7 @@ import torch
 from turnwise.training.lessons.quoted import (
     Reaction,
     end_of,
+    misses_words,
     place_said,
     praised_words,
     quoted_words,
@@ -35,6 +36,35 @@ def test_dots_at_the_end_stand_for_what_follows_and_marks_make_no_other_words() 
     assert quoted_words(['add "Why it matters:"', 'where is "why it matters"?']) == ["Why it matters:"]
     assert quoted_words(['begin with "-"', 'say "..."']) == ["-"]
     assert quoted_words(['say "e.g. ..." first', 'then "Dear Mr. …"', 'and "Yes."']) == ["e.g.", "Dear Mr.", "Yes."]
+
+
+BARE = "It is Rome."
+
+
+@pytest.mark.parametrize(
+    ("wish", "answer", "said_of", "misses"),
+    [
+        ('end with "Good night, Grandma"', "It is Rome. Good night!", [BARE], True),
+        ('end with "Good night, Grandma"', "It is Rome. GOOD NIGHT GRANDMA", [BARE], False),  # in whatever marks
+        ('end with "Good night, Grandma"', "It is Rome. Good night, Grandmas", [BARE], True),
+        (
+            'end with "Good night, Grandma"',
+            BARE,
+            ["Good night, Grandma"],
+            False,
+        ),  # of such an answer it is another wish
+        ('end with "Good night, Grandma"', BARE, [BARE, "Good night, grandma!"], False),
+        ('end with "Good night, Grandma"', BARE, [], False),
+        ('"Ahoy" first and "Bye" last', "Bye, it is Rome.", [BARE], False),
+        ('"Ahoy" first and "Bye" last', BARE, [BARE], True),
+        ('begin with "-"', BARE, [BARE], False),  # there is no word
+        ("end with Good night, Grandma", BARE, [BARE], False),
+    ],
+)
+def test_an_answer_misses_the_words_that_a_wish_wants_said(
+    wish: str, answer: str, said_of: list[str], misses: bool
+) -> None:
+    assert misses_words(wish, answer, said_of) == misses
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.training.homes import settings
 from tests.training.tiny import batch, no_tick, sample
@@ -21,7 +22,7 @@ from turnwise.training.lessons import restating, wording
 from turnwise.training.lessons.making import FEWEST, Lesson
 from turnwise.training.lessons.quoted import Reaction
 from turnwise.training.lessons.restating import SHOWN, HintedAnswers, about, keeps_quotations, plainly, restated
-from turnwise.training.lessons.wishes import Standing, Wording
+from turnwise.training.lessons.wishes import Standing, Wording, standing
 from turnwise.training.policy import Policy
 
 NEVER: Any = None
@@ -292,6 +293,31 @@ def test_answers_that_hints_were_said_of_are_found_by_their_turns(tiny_dir: Path
         batch([sample(0)]), hints=["a", "b", "c"], hint_turns=["turn-2", "gone", "turn-1"], hinted=hinted
     )
     assert backend._hinted(of_hints, no_tick).texts == {0: "Ahoy, Rome", 2: "Ahoy, Rome"}
+
+
+def test_an_answer_without_the_words_of_a_wish_does_not_follow_it_whatever_the_model_thinks(
+    tiny_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+
+    def model_says_yes(_p: object, samples: Any, *_: object) -> list[bool | None]:
+        asked.extend(one and one.turn_id for one in samples)
+        return [None if one is None else True for one in samples]
+
+    monkeypatch.setattr(local, "followed", model_says_yes)
+    backend = LocalBackend(settings(tmp_path, tiny_dir), tiny_dir)
+    texts = ["Rome.", "Rome. Good night!", "Rome. Good night, Grandma!"]
+    said = [backend.policy.tokenizer.encode(text).ids for text in texts]
+    hinted = [replace(sample(n), response_ids=ids, hint_at=1) for n, ids in enumerate(said)]
+    wish = 'end with "Good night, Grandma"'
+    hints = [wish, "do not leave without Good night, Grandma", "no more Good night, Grandma"]
+    given = replace(batch([sample(0)]), hints=hints, hint_turns=["turn-0", "turn-1", "turn-2"], hinted=hinted)
+    assert backend._hinted(given, no_tick).follow([(1, wish), (2, wish)]) == [False, True]
+    assert asked == [None, "turn-2"], "of what is clear the model is not asked"
+    found = standing(
+        hints, lambda texts: torch.eye(len(texts)), backend._hinted(given, no_tick).follow, lambda p: [True] * len(p)
+    )
+    assert (found.wishes, found.taken_back) == ([], [hints[1]]), "it insists, and is the wish that was ended later"
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import FEWEST, Lesson
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
-from turnwise.training.lessons.quoted import Reaction, praised_words, same_wish, since_said, with_marks
+from turnwise.training.lessons.quoted import Reaction, misses_words, praised_words, same_wish, since_said, with_marks
 from turnwise.training.lessons.restating import HintedAnswers, plainly
 from turnwise.training.lessons.wished import NOTHING, wished_of
 from turnwise.training.lessons.wishes import Standing, standing, wishes_among
@@ -189,11 +189,18 @@ class LocalBackend:
         of = {sample.turn_id: sample.as_asked() for sample in batch.hinted if not sample.pictures}
         texts = {x.turn_id: self.policy.tokenizer.decode(self.policy.without_end(x.response_ids)) for x in batch.hinted}
 
-        def follow(pairs: Sequence[tuple[int, str]]) -> list[bool | None]:
-            samples, wishes = [of.get(batch.hint_turns[place]) for place, _ in pairs], [wish for _, wish in pairs]
-            return followed(self.policy, samples, wishes, self._config.lesson_prompt, tick, self._followed)
-
         known = {place: texts[turn] for place, turn in enumerate(batch.hint_turns) if turn in texts}
+
+        def misses(place: int, wish: str) -> bool:
+            said_of = [known[at] for at, hint in enumerate(batch.hints) if at in known and same_wish(hint, wish)]
+            return place in known and misses_words(wish, known[place], said_of)
+
+        def follow(pairs: Sequence[tuple[int, str]]) -> list[bool | None]:
+            samples = [None if misses(*pair) else of.get(batch.hint_turns[pair[0]]) for pair in pairs]
+            wishes = [wish for _, wish in pairs]
+            found = followed(self.policy, samples, wishes, self._config.lesson_prompt, tick, self._followed)
+            return [False if misses(*pair) else yes for pair, yes in zip(pairs, found, strict=True)]
+
         return HintedAnswers(known, follow)
 
     def _judged(self, batch: Batch, found: Standing) -> list[list[Reaction]]:

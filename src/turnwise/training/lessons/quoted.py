@@ -83,6 +83,25 @@ def times(words: str, answer: str) -> int:
     return len(_places(words, answer))
 
 
+def misses_words(wish: str, answer: str, said_of: Collection[str]) -> bool:
+    """Whether an answer has none of the words that a wish quotes and wants said, whatever marks these have.
+
+    ``said_of``: the answers that the wish was said of. It wants its words said where none of these has them: 'drop the
+    "Sure!"' is said of one that has.
+    """
+    words = quoted_words([wish])
+
+    def has(text: str) -> bool:
+        return any(_in_row(one, text) for one in words)
+
+    return bool(words and said_of) and not has(answer) and not any(map(has, said_of))
+
+
+def _in_row(words: str, text: str) -> bool:
+    sought, there = (WORD.findall(each.casefold()) for each in (words, text))
+    return not sought or any(there[i : i + len(sought)] == sought for i in range(len(there) - len(sought) + 1))
+
+
 def _places(words: str, answer: str) -> list[tuple[int, int]]:
     text, sought = " ".join(answer.casefold().split()), words.casefold()
     found, at = [], text.find(sought)

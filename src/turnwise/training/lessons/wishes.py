@@ -104,6 +104,12 @@ def standing(
     """
     said = _said(hints, embed, lasts)
     quoted = _quoted(said.texts)
+    forms = {same_words(words): words for text in said.texts for words in quoted_words([text])}
+
+    def marked(i: int) -> str:
+        known = max(sorted(quoted[i]), key=len, default=None)
+        return said.texts[i] if known is None else with_marks(known, said.texts[i], forms[known])
+
     alike = (said.states @ said.states.T >= SAME).tolist()
     every = range(len(said.texts))
     against = [[opposed(said.texts[i], said.texts[j]) for j in every] for i in every]
@@ -122,7 +128,7 @@ def standing(
     met: dict[tuple[int, int], bool | None] = {}
     takes_back: set[tuple[int, int]] = set()
     if followed and cancels and related:
-        asked = followed([(said.places[i], said.texts[j]) for i, j in related])
+        asked = followed([(said.places[i], marked(j)) for i, j in related])
         met = dict(zip(related, asked, strict=True))
         related = [pair for pair in related if met[pair]]
         ends = cancels([(said.texts[j], said.texts[i]) for i, j in related]) if related else []
@@ -144,12 +150,6 @@ def standing(
         again = list(takewhile(lambda k: near[i][k] and met.get((i, k)) is False, replaced[i]))[:MOST_BEFORE]
         ends = cancels([(said.texts[k], said.texts[i]) for k in again]) if cancels and again else []
         return [k for k, ended in zip(again, ends, strict=True) if not ended]
-
-    forms = {same_words(words): words for text in said.texts for words in quoted_words([text])}
-
-    def marked(i: int) -> str:
-        known = max(sorted(quoted[i]), key=len, default=None)
-        return said.texts[i] if known is None else with_marks(known, said.texts[i], forms[known])
 
     def wording(i: int) -> Wording:
         return Wording(marked(i), [place for place, hint in enumerate(hints) if _as_wish(hint) == said.texts[i]])
