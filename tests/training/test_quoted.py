@@ -58,13 +58,16 @@ BARE = "It is Rome."
         ('"Ahoy" first and "Bye" last', "Bye, it is Rome.", [BARE], False),
         ('"Ahoy" first and "Bye" last', BARE, [BARE], True),
         ('begin with "-"', BARE, [BARE], False),  # there is no word
+        ('write dates as "YYYY-MM-DD"', "2026-11-30", ["30 Nov"], False),  # nobody says these
+        ('don\'t begin with "Great question"', BARE, [BARE], False),
         ("end with Good night, Grandma", BARE, [BARE], False),
     ],
 )
 def test_an_answer_misses_the_words_that_a_wish_wants_said(
     wish: str, answer: str, said_of: list[str], misses: bool
 ) -> None:
-    assert misses_words(wish, answer, said_of) == misses
+    assert misses_words(wish, answer, said_of, ["Ahoy, Paris. Good night, Grandma!"]) == misses
+    assert not misses_words(wish, answer, said_of, ["It is Paris."]), "words that nobody praised may not be wanted"
 
 
 @pytest.mark.parametrize(

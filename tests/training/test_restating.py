@@ -311,13 +311,20 @@ def test_an_answer_without_the_words_of_a_wish_does_not_follow_it_whatever_the_m
     hinted = [replace(sample(n), response_ids=ids, hint_at=1) for n, ids in enumerate(said)]
     wish = 'end with "Good night, Grandma"'
     hints = [wish, "do not leave without Good night, Grandma", "no more Good night, Grandma"]
-    given = replace(batch([sample(0)]), hints=hints, hint_turns=["turn-0", "turn-1", "turn-2"], hinted=hinted)
+    praised = replace(sample(9), response_ids=said[2], reward=1.0)
+    given = replace(batch([praised]), hints=hints, hint_turns=["turn-0", "turn-1", "turn-2"], hinted=hinted)
     assert backend._hinted(given, no_tick).follow([(1, wish), (2, wish)]) == [False, True]
     assert asked == [None, "turn-2"], "of what is clear the model is not asked"
     found = standing(
         hints, lambda texts: torch.eye(len(texts)), backend._hinted(given, no_tick).follow, lambda p: [True] * len(p)
     )
     assert (found.wishes, found.taken_back) == ([], [hints[1]]), "it insists, and is the wish that was ended later"
+    hints = ["end with Good night, Grandma", 'not without "Good night, Grandma"']
+    given = replace(given, hints=hints, hint_turns=["turn-0", "turn-1"])
+    found = standing(
+        hints, lambda t: torch.eye(len(t)), backend._hinted(given, no_tick).follow, lambda p: [True] * len(p)
+    )
+    assert (found.wishes, found.taken_back) == (hints[1:], []), "the earlier one is asked about with the marks it lacks"
 
 
 @pytest.mark.slow

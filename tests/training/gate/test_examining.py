@@ -160,10 +160,10 @@ def test_what_was_wished_for_and_taken_back_is_known_and_how_many_tokens_is_reco
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     played = Played(monkeypatch, said(True))
-    result = played.examine(None, taken_back=["be brief"], wished=Wished(frozenset({3, 5})))
+    result = played.examine(None, taken_back=["be brief"], wished=Wished(frozenset({3, 5}), frozenset({("a",)})))
     [(_, _, _, material, *_)] = played.made
     assert (material.wished.tokens, material.taken_back) == (frozenset({3, 5}), True)
-    assert result["wished_tokens"] == 2
+    assert (result["wished_tokens"], result["wished_runs"]) == (2, 1)
 
 
 def test_weights_that_no_batch_made_are_measured_and_stay(monkeypatch: pytest.MonkeyPatch) -> None:

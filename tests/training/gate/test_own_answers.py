@@ -350,6 +350,9 @@ def test_words_that_lessons_have_in_common_are_no_echo_of_a_wish_without_quotati
     for wished, share in ((Wished(), 1.0), (shown, 0.5)):
         look = Scripted(Script({}), material(tellings=[[wish]], wished=wished), max_echo=1.0)
         assert look._echo([given(answer), given(says_back)]) == share
+    framed = 'Please add "Ahoy" in the old days and tell me how it was'
+    look = Scripted(Script({}), material(tellings=[[framed]], wished=shown), max_echo=1.0)
+    assert look._echo([given(answer), given(says_back)]) == 1.0, "a wish that quotes says what it wants said"
 
 
 def test_where_nobody_else_has_time_echoes_count_whole() -> None:

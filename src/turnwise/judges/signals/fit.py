@@ -54,7 +54,7 @@ SET_ASIDE = DATA / "set-aside.txt"
 ONLY_WORDS = "denied.tsv"
 NO_WORDS = {"pairs.tsv", "corrections.tsv", "orders.tsv", "plain.tsv", "languages.tsv"}
 """In these nearly the same words are praise of one answer and a wish about another: the answer says which. With plain
-answers, of which the words say nothing, it lets an order out that a person quotes."""
+answers, of which the words say nothing, it lets an order out that a person quotes; other languages were not tried."""
 HALF = {"people.tsv", "chats.tsv"}
 """These count half for the score by words: whole, they leave "No! You sent it to everyone, that's wrong." undecided."""
 PERSONS, OF_EACH = "people.tsv", 12

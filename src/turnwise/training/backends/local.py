@@ -191,15 +191,19 @@ class LocalBackend:
 
         known = {place: texts[turn] for place, turn in enumerate(batch.hint_turns) if turn in texts}
 
-        def misses(place: int, wish: str) -> bool:
-            said_of = [known[at] for at, hint in enumerate(batch.hints) if at in known and same_wish(hint, wish)]
-            return place in known and misses_words(wish, known[place], said_of)
+        own = [x for x in batch.samples if x.stream == PERSONAL and x.reward > 0]
+        praised = [self.policy.tokenizer.decode(self.policy.without_end(x.response_ids)) for x in own]
 
         def follow(pairs: Sequence[tuple[int, str]]) -> list[bool | None]:
-            samples = [None if misses(*pair) else of.get(batch.hint_turns[pair[0]]) for pair in pairs]
+            said_of = {
+                wish: [known[at] for at, hint in enumerate(batch.hints) if at in known and same_wish(hint, wish)]
+                for wish in {wish for _, wish in pairs}
+            }
+            missed = [at in known and misses_words(wish, known[at], said_of[wish], praised) for at, wish in pairs]
+            samples = [None if no else of.get(batch.hint_turns[at]) for no, (at, _) in zip(missed, pairs, strict=True)]
             wishes = [wish for _, wish in pairs]
             found = followed(self.policy, samples, wishes, self._config.lesson_prompt, tick, self._followed)
-            return [False if misses(*pair) else yes for pair, yes in zip(pairs, found, strict=True)]
+            return [False if no else yes for no, yes in zip(missed, found, strict=True)]
 
         return HintedAnswers(known, follow)
 

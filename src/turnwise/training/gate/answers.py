@@ -19,7 +19,7 @@ from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer, mean_length, repetition
 from turnwise.training.gate.figures import Measurements
 from turnwise.training.gate.probes import KnownQuestion, Probe
-from turnwise.training.lessons.echoes import echoes
+from turnwise.training.lessons.echoes import QUOTED, echoes
 from turnwise.training.lessons.wished import NOTHING, Wished
 from turnwise.training.weights.base import Whose
 
@@ -225,9 +225,11 @@ class OwnAnswers:
         )
 
     def _echoing(self, answers: Sequence[GivenAnswer]) -> float:
-        wishes = {wish for told in self._material.tellings for wish in told}
-        texts, wanted = [self._tokenizer.decode(a.ids) for a in answers], self._material.wished.runs
-        return mean_of([float(any(echoes(text, wish, wanted) for wish in wishes)) for text in texts])
+        # A wish that quotes says itself which of its words are to be said.
+        runs = self._material.wished.runs
+        wishes = {wish: () if QUOTED.search(wish) else runs for told in self._material.tellings for wish in told}
+        texts = [self._tokenizer.decode(a.ids) for a in answers]
+        return mean_of([float(any(echoes(text, wish, wanted) for wish, wanted in wishes.items())) for text in texts])
 
     def _repetition(self, answers: Sequence[GivenAnswer]) -> float | None:
         """By how much more of their 4-grams are repetitions than of the base model's; None where they have no 4-gram.

@@ -81,6 +81,7 @@ class Gate:
         material = replace(material, wished=wished, taken_back=back, praised=kept)
         about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}
         about |= {"wished_tokens": len(wished.tokens)} if wished.tokens else {}
+        about |= {"wished_runs": len(wished.runs)} if wished.runs else {}
         first: dict[str, Any] | None = None
         tried = 0
 

@@ -12,7 +12,7 @@ from turnwise.patterns import pattern
 
 WORD = pattern(r"\w+")
 RUN = 4
-"""Words in a row that an answer may not have in common with a wish, unless the wish quotes them."""
+"""Words in a row that an answer may not have in common with a wish, unless they are wished for."""
 Run = tuple[str, ...]
 """``RUN`` words that stand in a row."""
 LONG = 4
@@ -51,7 +51,7 @@ def echoing(answers: Sequence[str], wish: str) -> list[bool]:
 
 def echoes(answer: str, wish: str, wanted: Collection[Run] = ()) -> bool:
     """Whether an answer has several words in a row from a wish, other than what the wish quotes, or is ``wanted``."""
-    quoted = [runs_of(quoted) for quoted in QUOTED.findall(wish)]
+    quoted = map(runs_of, QUOTED.findall(wish))
     return not runs_of(wish).difference(wanted, *quoted).isdisjoint(runs_of(answer))
 
 

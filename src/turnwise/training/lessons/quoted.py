@@ -83,23 +83,19 @@ def times(words: str, answer: str) -> int:
     return len(_places(words, answer))
 
 
-def misses_words(wish: str, answer: str, said_of: Collection[str]) -> bool:
+def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Collection[str]) -> bool:
     """Whether an answer has none of the words that a wish quotes and wants said, whatever marks these have.
 
-    ``said_of``: the answers that the wish was said of. It wants its words said where none of these has them: 'drop the
-    "Sure!"' is said of one that has.
+    It wants them said where none of the answers that it was ``said_of`` has them, and one of the ``praised`` answers
+    has: 'drop the "Sure!"' is said of one that has, and of 'dates as "YYYY-MM-DD"' no answer has the words.
     """
-    words = quoted_words([wish])
+    words = [f" {' '.join(WORD.findall(one.casefold()))} " for one in quoted_words([wish])]
 
     def has(text: str) -> bool:
-        return any(_in_row(one, text) for one in words)
+        there = f" {' '.join(WORD.findall(text.casefold()))} "
+        return any(one in there for one in words)
 
-    return bool(words and said_of) and not has(answer) and not any(map(has, said_of))
-
-
-def _in_row(words: str, text: str) -> bool:
-    sought, there = (WORD.findall(each.casefold()) for each in (words, text))
-    return not sought or any(there[i : i + len(sought)] == sought for i in range(len(there) - len(sought) + 1))
+    return bool(words and said_of) and not has(answer) and not any(map(has, said_of)) and any(map(has, praised))
 
 
 def _places(words: str, answer: str) -> list[tuple[int, int]]:

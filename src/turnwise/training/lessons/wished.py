@@ -32,8 +32,8 @@ def wished_of(lessons: Sequence[Lesson], ends: Collection[int], decode: Callable
 def wished_runs(answers: Sequence[str]) -> frozenset[Run]:
     """The runs of words that half of the lessons' answers, to as many questions, have in common.
 
-    A person who says "please add in the old days" without quotation marks wants to read these words all the same. None
-    of the answers only says a wish back: such ones become no lessons (`echoes.echoing`).
+    A person who says "please add in the old days" without quotation marks wants to read these words all the same. An
+    answer that alone says a wish back is no lesson (`echoes.echoing`).
     """
     counts = Counter(run for answer in answers for run in runs_of(answer))
     return frozenset(run for run, n in counts.items() if n > 1 and 2 * n >= len(answers))
