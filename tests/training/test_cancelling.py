@@ -67,6 +67,5 @@ def test_a_real_model_tells_endings_that_nobody_fitted_it_to(
     assert sum(one for one, end in zip(found, ends, strict=True) if not end) <= 12
     assert sum(one for one, end in zip(insisted, ends_too, strict=True) if end) >= 24
     assert sum(one for one, end in zip(insisted, ends_too, strict=True) if not end) <= 12
-    assert len(ticks) > len(labelled()[0]) / 32 + len([*pairs, *more]) / 32 and {phase for phase, _, _ in ticks} == {
-        "comparing"
-    }
+    assert len(ticks) > (len(labelled()[0]) + len(pairs) + len(more)) / 32
+    assert {phase for phase, _, _ in ticks} == {"comparing"}

@@ -47,12 +47,7 @@ BARE = "It is Rome."
         ('end with "Good night, Grandma"', "It is Rome. Good night!", [BARE], True),
         ('end with "Good night, Grandma"', "It is Rome. GOOD NIGHT GRANDMA", [BARE], False),  # in whatever marks
         ('end with "Good night, Grandma"', "It is Rome. Good night, Grandmas", [BARE], True),
-        (
-            'end with "Good night, Grandma"',
-            BARE,
-            ["Good night, Grandma"],
-            False,
-        ),  # of such an answer it is another wish
+        ('end with "Good night, Grandma"', BARE, ["Good night, Grandma"], False),  # it is not about these words
         ('end with "Good night, Grandma"', BARE, [BARE, "Good night, grandma!"], False),
         ('end with "Good night, Grandma"', BARE, [], False),
         ('"Ahoy" first and "Bye" last', "Bye, it is Rome.", [BARE], False),
@@ -67,7 +62,7 @@ def test_an_answer_misses_the_words_that_a_wish_wants_said(
     wish: str, answer: str, said_of: list[str], misses: bool
 ) -> None:
     assert misses_words(wish, answer, said_of, ["Ahoy, Paris. Good night, Grandma!"]) == misses
-    assert not misses_words(wish, answer, said_of, ["It is Paris."]), "words that nobody praised may not be wanted"
+    assert not misses_words(wish, answer, said_of, ["It is Paris.", "–"]), "words nobody praised may not be wanted"
 
 
 @pytest.mark.parametrize(

@@ -89,13 +89,18 @@ def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Coll
     It wants them said where none of the answers that it was ``said_of`` has them, and one of the ``praised`` answers
     has: 'drop the "Sure!"' is said of one that has, and of 'dates as "YYYY-MM-DD"' no answer has the words.
     """
-    words = [f" {' '.join(WORD.findall(one.casefold()))} " for one in quoted_words([wish])]
+    words = [_spaced(one) for one in quoted_words([wish]) if WORD.search(one)]
 
     def has(text: str) -> bool:
-        there = f" {' '.join(WORD.findall(text.casefold()))} "
+        there = _spaced(text)
         return any(one in there for one in words)
 
     return bool(words and said_of) and not has(answer) and not any(map(has, said_of)) and any(map(has, praised))
+
+
+def _spaced(text: str) -> str:
+    """The words of a text alone, with a space around each."""
+    return f" {' '.join(WORD.findall(text.casefold()))} "
 
 
 def _places(words: str, answer: str) -> list[tuple[int, int]]:

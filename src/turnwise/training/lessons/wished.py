@@ -21,7 +21,7 @@ class Wished(NamedTuple):
 
 
 NOTHING = Wished()
-"""What no lessons show."""
+"""Of an update without lessons."""
 
 
 def wished_of(lessons: Sequence[Lesson], ends: Collection[int], decode: Callable[[list[int]], str]) -> Wished:
