@@ -41,6 +41,7 @@ from turnwise.training.lessons.quoted import Reaction
 from turnwise.training.lessons.wishes import ABOUT, ORDINARY, Standing, standing, wishes_among
 from turnwise.training.policy import Policy
 from turnwise.training.step import NotFinite
+from turnwise.training.weights.moments import read_moments
 from turnwise.types import Batch, Sample
 
 TOPICS = {"brief": 0, "longer": 0, "metric": 1, "sam": 2, "code": 3}
@@ -159,6 +160,13 @@ def test_a_wish_that_says_what_another_one_quotes_is_the_same_one() -> None:
     two = ['say "of course" first', "of course in French, please"]
     assert standing(two, topics).wishes == two, "two words stand there by chance"
     assert len(standing([quoted, 'say "Ahoy" before the over and out'], topics).wishes) == 2, "it quotes another one"
+
+
+def test_two_words_are_those_that_another_wish_quotes_where_they_stand_like_a_name() -> None:
+    quoted, bare = 'chuck in a "Quick win:" as well', "add Quick win: plus a little trick"
+    assert standing([quoted, bare], topics).wishes == ['add "Quick win:" plus a little trick']
+    assert standing([bare, "show code", quoted], topics).wishes == ["show code", quoted]
+    assert len(standing([quoted, "that was a quick win: more of it"], topics).wishes) == 2
 
 
 # -- a step on lessons ----------------------------------------------------------------------------------------------
@@ -360,7 +368,7 @@ def test_an_update_goes_on_over_lessons_and_says_what_they_taught(
     (version,) = bench.journal.versions.all()
     metrics = version.metrics
     assert metrics["optimiser_steps"] == 2 + 2 * 3, "two on samples, two passes over six lessons, two at a time"
-    assert metrics["lesson_after"] < metrics["lesson_before"]
+    assert metrics["lesson_after"] < metrics["lesson_before"] and "lessons_undone" not in metrics
 
 
 @pytest.mark.parametrize("losses", [[0.9, 0.95, 0.8, 0.8, 0.85], [0.9, 0.95, 0.94]])
@@ -376,6 +384,28 @@ def test_passes_go_on_until_two_in_a_row_do_not_lower_the_loss_set_aside(
     (version,) = bench.journal.versions.all()
     assert version.metrics["optimiser_steps"] == 2 + 3 * len(losses), "the last two passes were in vain"
     assert version.metrics["lesson_after"] == losses[-1]
+
+
+@pytest.mark.parametrize("losses", [[1.1, 1.0], [0.9, 1.0, 1.01]])
+def test_steps_on_lessons_that_teach_nothing_beyond_their_own_words_are_undone(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, losses: list[float]
+) -> None:
+    plain = make("plain")
+    feed(plain.journal, range(4))
+    assert plain.claim_and_work()
+
+    with_lessons(monkeypatch)
+    left = iter([1.0, *losses, 0.1, 0.1])
+    monkeypatch.setattr(LocalBackend, "lesson_loss", lambda *_: next(left))
+    taught = make("taught")
+    feed(taught.journal, range(4))
+    assert taught.claim_and_work()
+    (version,) = taught.journal.versions.all()
+    assert version.metrics["lessons_undone"] == 1.0 and version.metrics["lesson_after"] == losses[-1]
+    assert same(plain.weights(1), taught.weights(1))
+    there = read_moments(taught.config.versions_dir / "v1")
+    plainly = read_moments(plain.config.versions_dir / "v1")
+    assert there and plainly and same(plainly, there), "the optimiser has not seen them either"
 
 
 def test_lessons_without_a_finite_gradient_cost_no_sample(

@@ -18,6 +18,7 @@ from turnwise.training.lessons.quoted import (
     same_wish,
     shown,
     since_said,
+    stands_as_name,
     with_marks,
 )
 from turnwise.training.lessons.wishes import standing
@@ -131,6 +132,34 @@ def test_words_are_marked_in_the_form_in_which_they_were_quoted() -> None:
     assert with_marks("over and out", "you forgot over and out again", "Over and out!") == (
         'you forgot "Over and out!" again'
     )
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "is_name"),
+    [
+        ("Handy tip:", "write Handy tip: and then something I can do", True),
+        ("Handy tip:", "Add  Handy\ntip plus a little trick", True),
+        ("Handy tip:", "give me a handy tip: something I can do", False),
+        ("Handy tip:", "Handy tip: that was none. Handy tip, my foot", False),
+        ("Handy tip:", "no xHandy tip: there", False),
+        ("Handy tip", "all Handy tips are wrong", False),
+        ("For instance", "it must start by For instance please", True),
+        ("For instance", "Too dry. For instance, you could be shorter", False),
+        ("of course", "well, of course, be brief", False),
+        ("I think", "shorter, I think, would be better", False),
+        ("Anna", "write to Anna in two lines", False),
+        ("Anna:", "put Anna: before each line", True),
+        ("Anna:", "put Anna before each line", False),
+        ("3 Facts:", "put 3 Facts: there", False),
+    ],
+)
+def test_short_words_stand_in_a_text_like_a_name_or_by_chance(form: str, text: str, is_name: bool) -> None:
+    assert stands_as_name(form, text) is is_name
+
+
+def test_a_mark_behind_words_is_not_written_twice() -> None:
+    assert with_marks("handy tip", "write Handy tip: and a trick", "Handy tip:") == 'write "Handy tip:" and a trick'
+    assert with_marks("handy tip", "write Handy tip, please", "Handy tip:") == 'write "Handy tip:", please'
 
 
 def test_a_wish_is_the_same_with_other_marks_and_capitals_and_no_other_one() -> None:

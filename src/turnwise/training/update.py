@@ -19,7 +19,7 @@ from turnwise.errors import AdapterError, ServerLost
 from turnwise.files import remove, sweep
 from turnwise.training.backends.base import Backend
 from turnwise.training.backends.choice import backend_of
-from turnwise.training.lessons.learning import PATIENCE, apart
+from turnwise.training.lessons.learning import PATIENCE, Taught, apart
 from turnwise.training.publish import keep_moments
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import BadBatch, NotFinite, Tick, plan, sampler_gap
@@ -91,11 +91,23 @@ class Trainer:
     def _learn_lessons(self, batch: Batch, metrics: list[dict[str, float]], tick: Tick) -> None:
         """Optimiser steps on lessons, behind those on samples, until the ones set aside get no better.
 
-        ``metrics`` gets those of the steps.
+        ``metrics`` gets those of the steps. Where the ones set aside are no better learned in the end, all these steps
+        are taken back: what lessons teach beside their own words wears out what was learned before.
         """
         taught = self.backend.lessons(batch, tick)
         if not taught:
             return
+        before, steps_before = self.backend.snapshot(), len(metrics)
+        self._in_passes(batch, taught, metrics, tick)
+        after = [step["lesson_after"] for step in metrics[steps_before:] if "lesson_after" in step]
+        if after and not after[-1] < metrics[-1]["lesson_before"]:
+            self.backend.restore(*before)
+            metrics[-1]["lessons_undone"] = 1.0
+            log.info(
+                "batch %d: the lessons set aside were learned no better; the steps on lessons are undone", batch.id
+            )
+
+    def _in_passes(self, batch: Batch, taught: Sequence[Taught], metrics: list[dict[str, float]], tick: Tick) -> None:
         learn, held = apart(taught)
         size = self._config.train.minibatch
         parts = -(-len(learn) // size)

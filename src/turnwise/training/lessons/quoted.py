@@ -67,7 +67,9 @@ def with_marks(words: str, wish: str, form: str | None = None) -> str:
     if not (places := _places(words, text)):
         return wish
     begin, end = places[0]
-    return f'{text[:begin]}"{form or text[begin:end]}"{text[end:]}'
+    form = form or text[begin:end]
+    ending = form[len(form.rstrip(MARKS)) :]
+    return f'{text[:begin]}"{form}"{text[end:].removeprefix(ending)}'
 
 
 _ANY_MARK = frozenset('"“”„«»')
@@ -81,6 +83,31 @@ def same_wish(wish: str, other: str) -> bool:
 def times(words: str, answer: str) -> int:
     """How often an answer has these words, in whatever capitals, and not within longer ones."""
     return len(_places(words, answer))
+
+
+_LETTERS = pattern(r"[^\W\d_]+")
+
+
+def stands_as_name(form: str, text: str) -> bool:
+    """Whether a text has these words to the letter, with their capital, where no sentence begins: "add Handy tip: to
+    it". One word has to have its mark as well, which "write to Anna" does not have of "Anna:"."""
+    first = _LETTERS.match(form)
+    if first is None or not form[0].isupper() or len(first[0]) == 1:  # "I think" has its capital everywhere
+        return False
+    if len(form.split()) > 1:
+        form = form.rstrip(MARKS)
+    elif form[-1] not in MARKS:
+        return False
+    bare, at = " ".join(text.split()), -1
+    while (at := bare.find(form, at + 1)) >= 0:
+        before, behind = bare[:at].rstrip(), bare[at + len(form) :][:1]
+        alone = not bare[at - 1 : at].isalnum() and not (form[-1].isalnum() and behind.isalnum())
+        if before and before[-1] not in _SENTENCE_ENDS and alone:
+            return True
+    return False
+
+
+_SENTENCE_ENDS = '.!?:;…-–—"“”„«»()*•'
 
 
 def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Collection[str]) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from turnwise.patterns import pattern
 from turnwise.skills.opposed import opposed
-from turnwise.training.lessons.quoted import Reaction, quoted_words, same_words, times, with_marks
+from turnwise.training.lessons.quoted import Reaction, quoted_words, same_words, stands_as_name, times, with_marks
 
 ABOUT = 'The wish "{wish}" in one word is about'
 """The state after this text says what a wish is about, whichever way it goes: "be brief" and "longer, please" are near.
@@ -103,8 +103,8 @@ def standing(
     nothing is taken back, nor said again; without ``lasts`` every hint is a wish.
     """
     said = _said(hints, embed, lasts)
-    quoted = _quoted(said.texts)
     forms = {same_words(words): words for text in said.texts for words in quoted_words([text])}
+    quoted = _quoted(said.texts, forms)
 
     def marked(i: int) -> str:
         known = max(sorted(quoted[i]), key=len, default=None)
@@ -170,14 +170,19 @@ def _together(judged: Sequence[list[Reaction]]) -> list[Reaction]:
     return [one._replace(asked=again) for one, again in zip(longest, reversed(asked), strict=True)]
 
 
-def _quoted(texts: Sequence[str]) -> list[set[str]]:
+def _quoted(texts: Sequence[str], forms: dict[str, str]) -> list[set[str]]:
     """What each text quotes, or, where it quotes nothing, which of the others' quotations it has without marks.
 
-    These have three words or more: shorter ones ("of course") stand in a text by chance.
+    These have three words or more, or stand there like a name, as they are spelled in ``forms``: other short ones ("of
+    course") stand in a text by chance.
     """
+
+    def has(words: str, text: str) -> bool:
+        return stands_as_name(forms[words], text) or (len(words.split()) > 2 and times(words, text) > 0)
+
     own = [{same_words(words) for words in quoted_words([text])} for text in texts]
-    known = {words for some in own for words in some if len(words.split()) > 2}
-    return [some or {words for words in known if times(words, text)} for some, text in zip(own, texts, strict=True)]
+    known = {words for some in own for words in some}
+    return [some or {words for words in known if has(words, text)} for some, text in zip(own, texts, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
