@@ -25,6 +25,7 @@ NO_LIMITS = dict.fromkeys((f"gate.{f.limit}" for f in FIGURES), 1e6) | {
     "gate.max_repetition": 1.0,
     "gate.max_echo": 1.0,
     "gate.max_lost_right": 1.0,
+    "gate.max_lost_words": 1.0,
     "gate.max_unended": 1.0,
 }
 """Of a gate that everything passes."""

@@ -20,6 +20,7 @@ from turnwise.training.lessons.quoted import (
     since_said,
     stands_as_name,
     with_marks,
+    words_praised,
 )
 from turnwise.training.lessons.wishes import standing
 
@@ -160,6 +161,23 @@ def test_short_words_stand_in_a_text_like_a_name_or_by_chance(form: str, text: s
 def test_a_mark_behind_words_is_not_written_twice() -> None:
     assert with_marks("handy tip", "write Handy tip: and a trick", "Handy tip:") == 'write "Handy tip:" and a trick'
     assert with_marks("handy tip", "write Handy tip, please", "Handy tip:") == 'write "Handy tip:", please'
+
+
+@pytest.mark.parametrize(
+    ("judged", "words"),
+    [
+        ([("Six. Cheers!", 1), ("Five, cheers", 0.9), ("Four.", -1)], ["cheers"]),
+        ([("Six. Cheers!", 1), ("Five, cheers", 0.9)], ["cheers"]),
+        ([("Six. Cheers!", 1), ("Five.", 1), ("Four.", -1)], []),  # one may have been praised for something else
+        ([("Six. Cheers!", 1), ("Five. Cheers!", 1), ("Four. Cheers!", -1)], []),  # the others have them as often
+        ([("Six. Cheers!", 1), ("Five. Cheers!", 1), ("Two", 1), ("Four. Cheers!", -1), ("One", -1)], ["cheers"]),
+        ([("Six. Cheers!", 1), ("Five. Cheers!", 1), ("Two", 1), ("Four. Cheers!", -1), ("One. Cheers!", 0)], []),
+        ([("Cheersful", 1), ("Cheersful", 1)], []),
+        ([], []),
+    ],
+)
+def test_words_that_the_person_asks_for_and_praises(judged: list[tuple[str, float]], words: list[str]) -> None:
+    assert words_praised(['end with "Cheers!"', 'say "Ahoy" first'], judged) == words
 
 
 def test_a_wish_is_the_same_with_other_marks_and_capitals_and_no_other_one() -> None:

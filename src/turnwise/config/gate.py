@@ -63,6 +63,13 @@ class GateConfig(Section):
         description="Nats that a token of an answer may lose which was praised and follows the wishes: the worst token "
         "of each, the median of two such answers or more.",
     )
+    max_lost_words: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Of the parent's answers with words that the person asked for and praises, which share may come to "
+        "be without them.",
+    )
     max_echo: float = Field(
         default=0.3,
         gt=0,

@@ -19,7 +19,8 @@ from turnwise.pictures.placed import PlacedPicture
 from turnwise.training.asking import AT_ONCE
 from turnwise.training.gate import gate, probes
 from turnwise.training.gate.figures import FIGURES, Measurements, decide
-from turnwise.training.gate.gate import MOST_HINTS, PARTS, Gate, look, material_alone, material_of, part_of
+from turnwise.training.gate.gate import PARTS, Gate, look, part_of
+from turnwise.training.gate.material import MOST_HINTS, material_alone, material_of
 from turnwise.training.gate.probes import Probe, general_probes, known_questions
 from turnwise.training.lessons.wished import Wished
 from turnwise.training.lessons.wishes import Standing

@@ -20,10 +20,11 @@ from turnwise.demo.questions import HELD_OUT, KEPT_ASIDE, TALKED
 from turnwise.training.asking import GivenAnswer, repetition, sample_answers
 from turnwise.training.gate import examination as examining
 from turnwise.training.gate import probes
-from turnwise.training.gate.answers import LEAST_RIGHT, Material, _beyond, choose_asked
+from turnwise.training.gate.answers import LEAST_RIGHT, _beyond
 from turnwise.training.gate.examination import BaseReader, Examination
 from turnwise.training.gate.figures import FIGURES, Measurements, decide
 from turnwise.training.gate.gate import Gate, part_of
+from turnwise.training.gate.material import Material, choose_asked
 from turnwise.training.gate.probes import LONGEST_PROMPT, KnownQuestion, Probe, known_questions, probe_of
 from turnwise.training.gate.reading import distances, log_likelihoods, read
 from turnwise.training.lessons.wished import Wished

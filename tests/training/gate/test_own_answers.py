@@ -13,16 +13,15 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.gate.answers import (
-    Material,
     OwnAnswers,
     _beyond,
     behind_first,
-    choose_asked,
     known_rises,
     mean_or_none,
     rises,
 )
 from turnwise.training.gate.figures import Measurements, decide
+from turnwise.training.gate.material import Material, choose_asked
 from turnwise.training.gate.probes import KnownQuestion, Probe
 from turnwise.training.lessons.wished import Wished, wished_runs
 
@@ -269,6 +268,60 @@ def test_what_the_parent_had_lost_is_asked_for_only_beyond_the_limit() -> None:
     assert lost_right(who | {"policy": 10}, of_base=False) == (0.5, 0.4, ["base", "policy", "base", "parent"])
     assert lost_right(who | {"policy": 10}) == (0.5, 0.0, ["base", "policy"])
     assert lost_right({"base": 20, "policy": 10, "parent": None}, of_base=False)[1] == 0.0
+
+
+# -- words that are wanted said ---------------------------------------------------------------------------------
+
+
+def lost_words(
+    saying: Mapping[str, int | None], *, words: Sequence[str] = ("cheers",), of_base: bool = False, most: float = 0.5
+) -> tuple[float | None, list[str]]:
+    """What is lost, and who was asked, where so many of 20 answers say "Cheers!" by whom; the others "Ahoy" alone."""
+    questions = [KnownQuestion(probe("?", "", "facts"), ("yes",)) for _ in range(20)]
+    right = {
+        who: None if n is None else [given("Ahoy. Cheers!")] * n + [given("ahoy")] * (20 - n)
+        for who, n in ({"base": 0} | saying).items()
+    }
+    script = Script({"policy": [given("a"), given("b")]}, right)
+    of = material(questions=questions, recorded=[[5]], words=words)
+    m = Scripted(script, of, of_base, max_lost_words=most).at_its_answers(Measurements())
+    return m.lost_words, [each.removesuffix(" greedily") for each in script.asked[1:]]
+
+
+def test_words_that_most_answers_have_are_not_lost_and_the_parent_is_not_asked() -> None:
+    assert lost_words({"policy": 20}) == (0.0, ["base", "policy"])
+    assert lost_words({"policy": 10}) == (0.5, ["base", "policy"])
+    assert lost_words({"policy": 5}, most=0.75) == (0.75, ["base", "policy"])
+
+
+def test_words_that_the_parents_answers_have_and_the_candidates_lack_are_lost() -> None:
+    every = ["base", "policy", "parent"]
+    assert lost_words({"policy": 9, "parent": 20}) == (0.55, every)
+    assert lost_words({"policy": 4, "parent": 16}) == (0.75, every)
+    assert lost_words({"policy": 8, "parent": 6}) == (0.0, every), "it says them more often"
+    assert lost_words({"policy": 0, "parent": 4}) == (0.0, every), "the parent has not learned them"
+    assert lost_words({"policy": 0, "parent": 5}) == (1.0, every)
+    assert lost_words({"policy": 9, "parent": None}) == (None, every), "no time"
+    assert lost_words({"policy": 4, "parent": 16}, words=["ahoy", "cheers"]) == (0.75, every), "the worst of all"
+
+
+def test_without_words_or_parent_or_time_nothing_is_said_of_words() -> None:
+    assert lost_words({"policy": 0}, words=()) == (None, ["base"])
+    assert lost_words({"policy": 0}, of_base=True) == (None, ["base"])
+    assert lost_words({"policy": None}) == (None, ["base", "policy"])
+
+
+def test_each_part_of_a_step_is_asked_anew_and_the_parent_once() -> None:
+    questions = [KnownQuestion(probe("?", "", "facts"), ("yes",)) for _ in range(20)]
+    says, plain = [given("Cheers!")] * 20, [given("no")] * 20
+    script = Script({"policy": [given("a"), given("b")]}, {"base": plain, "policy": plain, "parent": says})
+    look = Scripted(script, material(questions=questions, recorded=[[5]], words=["cheers"]), of_base=False)
+    assert look.at_its_answers(Measurements()).lost_words == 1.0
+    script.right["policy"] = [*says[:15], *plain[:5]]
+    assert look.at_its_answers(Measurements()).lost_words == 0.25
+    script.right["policy"] = [*says[:5], *plain[:15]]
+    assert look.at_its_answers(Measurements()).lost_words == 0.75
+    assert script.asked.count("parent greedily") == 1 and script.asked.count("policy greedily") == 3
 
 
 # -- lengths ----------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from tests.training.tiny import by_the_model, plain_model, sample, shake, train_
 from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.gate import reading
-from turnwise.training.gate.answers import Material
 from turnwise.training.gate.examination import BaseReader, Examination
 from turnwise.training.gate.figures import FIGURES, Measurements, decide, limit_of
+from turnwise.training.gate.material import Material
 from turnwise.training.gate.probes import Probe, probe_of
 from turnwise.training.gate.reading import distances, log_likelihoods, read
 from turnwise.training.policy import Policy
@@ -76,8 +76,18 @@ def test_praise_that_is_lost_is_said_and_is_not_missed_where_there_was_none() ->
     assert without["accepted"] is True and without["unmeasured"] == []
 
 
+def test_words_that_are_lost_are_said_and_are_not_missed_where_there_were_none() -> None:
+    result = decide(replace(FINE, lost_words=0.75), LIMITS)
+    said = "75% of the answers with words that the person wants said are without them"
+    assert result["reasons"] == [f"{said} (gate.max_lost_words = 0.5)"]
+    assert result["advice"] == [f"{LOOK}max_lost_words"]
+    without = decide(replace(FINE, lost_words=None), GateConfig(unmeasured="hold"))
+    assert without["accepted"] is True and without["unmeasured"] == []
+
+
 HOPELESS = {
     "praise_lost": None,
+    "lost_words": None,
     "step_kl": None,
     "drift_kl": None,
     "nll_rise": 2.0,
@@ -122,7 +132,7 @@ def test_all_that_is_against_a_step_is_said_in_one_order() -> None:
 def test_a_result_where_nothing_was_measured() -> None:
     result = decide(Measurements(), LIMITS)
     assert result["accepted"] is True and result["held"] is False and result["hopeless"] is False
-    assert result["unmeasured"] == [f.name for f in FIGURES if f.name != "praise_lost"]
+    assert result["unmeasured"] == [f.name for f in FIGURES if f.name not in ("praise_lost", "lost_words")]
     held = decide(Measurements(), GateConfig(unmeasured="hold"))
     assert held["accepted"] is False and held["held"] is True and len(held["reasons"]) == 1
 

@@ -29,7 +29,15 @@ from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import FEWEST, Lesson
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
-from turnwise.training.lessons.quoted import Reaction, misses_words, praised_words, same_wish, since_said, with_marks
+from turnwise.training.lessons.quoted import (
+    Reaction,
+    misses_words,
+    praised_words,
+    same_wish,
+    since_said,
+    with_marks,
+    words_praised,
+)
 from turnwise.training.lessons.restating import HintedAnswers, plainly
 from turnwise.training.lessons.wished import NOTHING, wished_of
 from turnwise.training.lessons.wishes import Standing, standing, wishes_among
@@ -276,10 +284,15 @@ class LocalBackend:
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         said = self._in_words or self._standing(batch, tick)
-        praised = self._praised(batch, said, tick)
+        praised, words = self._praised(batch, said, tick), self._words(batch, said)
         return self._within_memory(
-            lambda room: self._gate.examine(self._parent, batch, probes, said, tick, self._wished, praised)
+            lambda room: self._gate.examine(self._parent, batch, probes, said, tick, self._wished, praised, words)
         )
+
+    def _words(self, batch: Batch, said: Standing) -> list[str]:
+        """Words that the wishes quote and the person praised in this batch."""
+        decode, own = self.policy.tokenizer.decode, [x for x in batch.samples if x.stream == PERSONAL]
+        return words_praised(said.wishes, [(decode(self.policy.without_end(x.response_ids)), x.reward) for x in own])
 
     def _praised(self, batch: Batch, said: Standing, tick: Tick) -> list[Sample]:
         """The batch's turns whose answers were praised and follow each of the wishes that stand.

@@ -27,8 +27,8 @@ from turnwise.models.identity import refuse_other_base
 from turnwise.training import losses
 from turnwise.training.algorithms.base import Seen
 from turnwise.training.batching import TokenText
-from turnwise.training.gate.answers import Material
-from turnwise.training.gate.gate import look, material_alone, material_of
+from turnwise.training.gate.gate import look
+from turnwise.training.gate.material import Material, material_alone, material_of
 from turnwise.training.gate.probes import KnownQuestion, Probe, general_probes, known_questions
 from turnwise.training.hosted.adapter import HostedWeights, linear_shapes, read_archive
 from turnwise.training.hosted.examination import HostedExamination

@@ -7,7 +7,7 @@ model. What belongs to others than the candidate is taken once, and only where i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 
@@ -18,42 +18,20 @@ from torch import Tensor
 from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer, mean_length, repetition
 from turnwise.training.gate.figures import Measurements
-from turnwise.training.gate.probes import KnownQuestion, Probe
+from turnwise.training.gate.material import Material
+from turnwise.training.gate.probes import Probe
 from turnwise.training.lessons.echoes import QUOTED, echoes
-from turnwise.training.lessons.wished import NOTHING, Wished
+from turnwise.training.lessons.quoted import times
 from turnwise.training.weights.base import Whose
 
 RIGHT_TOKENS = 64
 """Longest answer to a known question, in tokens."""
 LEAST_RIGHT = 8
 """Of them a base model that answers fewer right has too few to lose for a share to mean anything."""
+LEARNED = 0.25
+"""Share of its answers with words from which a policy has learned to say them."""
 SEVERAL = 3
 """Answers of which one may be left out, and that say something by themselves."""
-
-
-@dataclass(frozen=True)
-class Material:
-    """What an update is examined on.
-
-    ``general`` and ``turns`` have good answers; ``asked`` are the prompts that are answered; ``recorded`` are answers
-    as they were given so far; ``tellings`` are the hints, in each of the ways in which the base model is told them;
-    ``questions`` have answers that are right. ``wished``: what the update's lessons show as wished for;
-    ``taken_back``: whether a wish was; ``praised``: answers that were praised for following the wishes that stand.
-    """
-
-    general: Sequence[Probe]
-    turns: Sequence[Probe]
-    asked: Sequence[Probe]
-    recorded: Sequence[Sequence[int]]
-    tellings: Sequence[Sequence[str]]
-    questions: Sequence[KnownQuestion] = ()
-    wished: Wished = NOTHING
-    taken_back: bool = False
-    praised: Sequence[Probe] = ()
-
-    @property
-    def known(self) -> list[Probe]:
-        return [*self.general, *self.turns]
 
 
 class OwnAnswers:
@@ -68,6 +46,7 @@ class OwnAnswers:
         self._material, self._gate = material, gate
         self._tokenizer, self._ends, self._of_base = tokenizer, ends, of_base
         self._answered: list[list[GivenAnswer] | None] = []
+        self._to_known: dict[Whose, list[str]] = {}
 
     def at_known_answers(self) -> Measurements:
         """Distances, and how likely good answers still are."""
@@ -103,6 +82,7 @@ class OwnAnswers:
         said = self._to_base([*own, *swapped])  # in one reading, since each question is there twice
         drift = self._drift_of(answers, own, said[: len(own)])
         beyond = drift > self._gate.max_answer_drift
+        self._to_known.pop("policy", None)
         lost = self._lost_right("policy")
         wrong = lost is not None and lost > self._gate.max_lost_right
         repeats = self._repetition(answers)
@@ -113,6 +93,7 @@ class OwnAnswers:
             parents_answer_drift=self._parents_answer_drift if beyond else 0.0,
             off_topic=self._off_topic(said) if swapped else None,
             lost_right=lost,
+            lost_words=self._lost_words(),
             parents_lost_right=self._parents_lost_right if wrong else 0.0,
             echo=self._echo(answers),
             repetition=repeats,
@@ -191,13 +172,43 @@ class OwnAnswers:
 
     def _right(self, whose: Whose, hints: Sequence[str] = ()) -> int | None:
         """How many of the known questions are answered right; None without any, and without time."""
+        texts = self._texts(whose, hints)
+        pairs = zip(self._material.questions, texts or [], strict=texts is not None)
+        return None if texts is None else sum(q.is_right(text) for q, text in pairs)
+
+    def _texts(self, whose: Whose, hints: Sequence[str] = ()) -> list[str] | None:
+        """The answers to the known questions; those of the candidate as it is and of its parent are kept."""
+        if whose in self._to_known:
+            return self._to_known[whose]
         questions = self._material.questions
         probes = [q.probe.told(hints, self._tokenizer) if hints else q.probe for q in questions]
         answers = self._sample(probes, whose, greedy=True) if probes else None
         if answers is None:
             return None
         texts = [self._tokenizer.decode(a.ids) for a in answers]
-        return sum(q.is_right(text) for q, text in zip(questions, texts, strict=True))
+        if whose != "base":
+            self._to_known[whose] = texts
+        return texts
+
+    # -- what the person wants said -----------------------------------------------------------------------------
+
+    def _lost_words(self) -> float | None:
+        """Of the parent's answers with words that are wanted said, the share that the candidate's lack.
+
+        The largest one of all words. The parent is taken to have them in every answer, and asked only where that could
+        be too many; words that it says in fewer than a quarter of them it has not learned.
+        """
+        words, ours = self._material.words, None if self._of_base or not self._material.words else self._texts("policy")
+        if not ours:
+            return None
+        said = [_having(each, ours) for each in words]
+        most = 1 - min(said) / len(ours)
+        theirs = self._texts("parent") if most > self._gate.max_lost_words else None
+        if theirs is None:
+            return most if most <= self._gate.max_lost_words else None
+        before = [_having(each, theirs) for each in words]
+        lost = [1 - now / then for now, then in zip(said, before, strict=True) if then >= LEARNED * len(theirs)]
+        return max(0.0, *lost) if lost else 0.0
 
     # -- beside the answers of others ---------------------------------------------------------------------------
 
@@ -296,18 +307,6 @@ class OwnAnswers:
                 yield answers
 
 
-def choose_asked(turns: Sequence[Probe], batch: Sequence[Probe], general: Sequence[Probe], count: int) -> list[Probe]:
-    """The prompts that are answered: of set-aside turns, of the batch, and for the rest of the general probe.
-
-    About a third of each, where there are as many; of the general ones as different ones as there are.
-    """
-    third = -(-count // 3)
-    chosen = [*turns[:third], *batch[:third]]
-    left = count - len(chosen)
-    every = max(1, len(general) // left) if left > 0 else 1
-    return [*chosen, *general[::every][: max(0, left)]][:count]
-
-
 def behind_others(probes: Sequence[Probe]) -> list[Probe]:
     """Each answer behind the question of the next one."""
     turned = [*probes[1:], *probes[:1]]
@@ -351,6 +350,11 @@ def behind_first(said: Tensor) -> Tensor:
     go on and on are seen there.
     """
     return said[1:] if len(said) > 1 else said
+
+
+def _having(words: str, texts: Sequence[str]) -> int:
+    """How many texts have these words."""
+    return sum(times(words, text) > 0 for text in texts)
 
 
 def _repeated(answers: Sequence[GivenAnswer]) -> float | None:

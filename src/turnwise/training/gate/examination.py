@@ -18,7 +18,6 @@ from turnwise.config import GateConfig, TrainConfig
 from turnwise.training.asking import AT_ONCE, GivenAnswer, sample_answers
 from turnwise.training.gate.answers import (
     RIGHT_TOKENS,
-    Material,
     OwnAnswers,
     behind_first,
     known_rises,
@@ -27,6 +26,7 @@ from turnwise.training.gate.answers import (
     rises,
 )
 from turnwise.training.gate.figures import Measurements
+from turnwise.training.gate.material import Material
 from turnwise.training.gate.probes import Probe
 from turnwise.training.gate.reading import Alive, distances, log_likelihoods, read
 from turnwise.training.policy import Policy

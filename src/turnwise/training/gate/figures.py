@@ -29,7 +29,8 @@ class Measurements:
     ``lost_right``: the share of the known questions that the base answers right, and it does not any more. ``echo``: by
     which share more of its answers say a wish back.
     ``repetition``: by which share more of the 4-grams of its answers, but for the one that repeats itself most, were
-    there before than of the base's.
+    there before than of the base's. ``lost_words``: the largest share of the parent's answers to the known questions
+    with words that the person wants said which the candidate's lack.
     ``length_ratio``: how many times its answers are longer or shorter than any of recorded, parent's and base's are.
     ``unended``: by which share more of them go on without an end. For ``echo`` and these three, others are asked only
     until the figure is within its limit. ``parents_drift_kl``, ``parents_answer_drift``, ``parents_lost_right``,
@@ -44,6 +45,7 @@ class Measurements:
     answer_drift: float | None = None
     off_topic: float | None = None
     lost_right: float | None = None
+    lost_words: float | None = None
     echo: float | None = None
     repetition: float | None = None
     length_ratio: float | None = None
@@ -100,6 +102,14 @@ FIGURES = (
     ),
     LimitedFigure(
         "lost_right", "max_lost_right", "{:.0%} of what the base model answers right it answers wrong", LOOK, 3.0
+    ),
+    LimitedFigure(
+        "lost_words",
+        "max_lost_words",
+        "{:.0%} of the answers with words that the person wants said are without them",
+        LOOK,
+        None,
+        rare=True,
     ),
     LimitedFigure("echo", "max_echo", "{:.0%} more of its answers say a wish of the person back", LOOK),
     LimitedFigure("repetition", "max_repetition", "{:.0%} more of its 4-grams are repetitions", LOOK, 1.0),

@@ -17,20 +17,19 @@ from torch import Tensor
 
 from turnwise.config import GateConfig, TrainConfig
 from turnwise.training.asking import AT_ONCE
-from turnwise.training.gate.answers import Material, OwnAnswers, choose_asked
+from turnwise.training.gate.answers import OwnAnswers
 from turnwise.training.gate.examination import BaseReader, Examination, Weights
 from turnwise.training.gate.figures import FIGURES, Measurements, decide, limit_of
+from turnwise.training.gate.material import material_alone, material_of
 from turnwise.training.gate.probes import KnownQuestion, Probe, general_probes, known_questions, probe_of
 from turnwise.training.lessons.wished import NOTHING, Wished
-from turnwise.training.lessons.wishes import Standing, wishes_among
+from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
 from turnwise.types import Batch, Sample
 
 PARTS = (1.0, 0.5, 0.25, 0.125)
 """Of a step, tried in this order until one passes."""
-MOST_HINTS = 4
-"""Distinct hints that the base model is told at once: a small model follows no more."""
 
 
 class Gate:
@@ -64,13 +63,15 @@ class Gate:
         tick: Tick,
         wished: Wished = NOTHING,
         praised: Sequence[Sample] = (),
+        words: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Judge the candidate whose weights are in the policy, and leave there the part of its step that passes.
 
         Where none passes, they are the candidate's, and also where the memory of the device is full
         (`torch.OutOfMemoryError`), so that it can be examined again. The wishes that stand in ``said`` are
         told, and the batch's own hints behind them. ``wished`` is what lessons show as wished for;
-        ``praised`` turns of the batch have answers that were praised for following the wishes. Gives the result as it
+        ``praised`` turns of the batch have answers that were praised for following the wishes, and ``words`` are those
+        that these quote and the person praised. Gives the result as it
         is recorded: that of `decide`, and ``alpha``, the part of the step (0: none).
         """
         policy = self._policy
@@ -78,7 +79,7 @@ class Gate:
         material = material_of(self._general, self._questions, turns, batch, said.wishes, self._config.answers)
         kept = [probe_of(sample) for sample in praised]
         back = bool(said.taken_back)
-        material = replace(material, wished=wished, taken_back=back, praised=kept)
+        material = replace(material, wished=wished, taken_back=back, praised=kept, words=words)
         about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}
         about |= {"wished_tokens": len(wished.tokens)} if wished.tokens else {}
         about |= {"wished_runs": len(wished.runs)} if wished.runs else {}
@@ -132,38 +133,6 @@ def look(examination: OwnAnswers, config: GateConfig, *, thorough: bool) -> dict
     if result["hopeless"] or not (thorough or _passes(known, config)):
         return result
     return decide(examination.at_its_answers(known), config)
-
-
-def material_of(
-    general: Sequence[Probe],
-    questions: Sequence[KnownQuestion],
-    turns: Sequence[Sample],
-    batch: Batch,
-    wishes: Sequence[str],
-    answers: int,
-) -> Material:
-    """What a batch's update is examined on; ``wishes`` stand, and the batch's own hints come behind them."""
-    # A probe is asked as ids alone: turns with pictures are left to the training.
-    probes, ours = ([probe_of(s) for s in some if not s.pictures] for some in (turns, batch.samples))
-    own = wishes_among([s.hint for s in batch.samples if s.hint])
-    told = list(dict.fromkeys([*reversed(wishes), *own]))[:MOST_HINTS]
-    return Material(
-        general=general,
-        turns=probes,
-        asked=choose_asked(probes, ours, general, answers),
-        recorded=[s.response_ids for s in (*turns, *batch.samples)],
-        tellings=[told, *([told[:1]] if len(told) > 1 else [])] if told else [],
-        questions=questions,
-    )
-
-
-def material_alone(
-    general: Sequence[Probe], questions: Sequence[KnownQuestion], turns: Sequence[Sample], answers: int
-) -> Material:
-    """What weights are measured on where no batch made them."""
-    known = [probe_of(s) for s in turns if not s.pictures]
-    asked, recorded = choose_asked(known, [], general, answers), [s.response_ids for s in turns]
-    return Material(general, known, asked, recorded, [], questions)
 
 
 def part_of(start: dict[str, Tensor], whole: dict[str, Tensor], alpha: float) -> dict[str, Tensor]:

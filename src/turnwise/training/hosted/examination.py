@@ -15,8 +15,9 @@ from torch import Tensor
 
 from turnwise.config import GateConfig
 from turnwise.training.asking import GivenAnswer
-from turnwise.training.gate.answers import RIGHT_TOKENS, Material, OwnAnswers, behind_first, known_rises, rises
+from turnwise.training.gate.answers import RIGHT_TOKENS, OwnAnswers, behind_first, known_rises, rises
 from turnwise.training.gate.figures import Measurements
+from turnwise.training.gate.material import Material
 from turnwise.training.gate.probes import Probe
 from turnwise.training.hosted.folding import Targets
 from turnwise.training.hosted.server import HostedAdapter, TinkerServer

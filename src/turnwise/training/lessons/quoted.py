@@ -125,6 +125,23 @@ def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Coll
     return bool(words and said_of) and not has(answer) and not any(map(has, said_of)) and any(map(has, praised))
 
 
+def words_praised(wishes: Sequence[str], judged: Sequence[tuple[str, float]]) -> list[str]:
+    """What the wishes quote that several praised answers have, and of these a larger share than of the others.
+
+    'Drop the "Sure!"' quotes what the person does not want. ``judged``: answers and scores, of which the sign counts.
+    """
+    praised, others = [text for text, score in judged if score > 0], [text for text, score in judged if score <= 0]
+
+    def having(words: str, texts: Sequence[str]) -> int:
+        return sum(times(words, text) > 0 for text in texts)
+
+    def wanted(words: str) -> bool:
+        liked = having(words, praised)
+        return liked >= SEVERAL and liked / len(praised) > having(words, others) / max(1, len(others))
+
+    return [words for words in map(same_words, quoted_words(wishes)) if wanted(words)]
+
+
 def _spaced(text: str) -> str:
     """The words of a text alone, with a space around each."""
     return f" {' '.join(WORD.findall(text.casefold()))} "
