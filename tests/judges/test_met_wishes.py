@@ -178,6 +178,7 @@ KEPT_ASIDE = (
     "unseen-plain.jsonl",
     "unseen-languages.jsonl",
     "unseen-strangers-3.jsonl",
+    "unseen-wishes-languages.jsonl",
 )
 
 
