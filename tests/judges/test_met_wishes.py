@@ -179,6 +179,7 @@ KEPT_ASIDE = (
     "unseen-languages.jsonl",
     "unseen-strangers-3.jsonl",
     "unseen-wishes-languages.jsonl",
+    "unseen-strangers-4.jsonl",
 )
 
 

@@ -162,11 +162,15 @@ def test_a_wish_that_says_what_another_one_quotes_is_the_same_one() -> None:
     assert len(standing([quoted, 'say "Ahoy" before the over and out'], topics).wishes) == 2, "it quotes another one"
 
 
-def test_two_words_are_those_that_another_wish_quotes_where_they_stand_like_a_name() -> None:
+def test_two_words_are_those_that_another_wish_quotes_where_they_are_to_be_said() -> None:
     quoted, bare = 'chuck in a "Quick win:" as well', "add Quick win: plus a little trick"
     assert standing([quoted, bare], topics).wishes == ['add "Quick win:" plus a little trick']
     assert standing([bare, "show code", quoted], topics).wishes == ["show code", quoted]
     assert len(standing([quoted, "that was a quick win: more of it"], topics).wishes) == 2
+    lower = 'more of the "quick win:" stuff'
+    assert standing([quoted, lower, bare], topics).wishes == ['add "Quick win:" plus a little trick']
+    name = ['always call me "Captain Sam"', "explain metric to Captain Sam like a beginner"]
+    assert standing(name, topics).wishes == name
 
 
 # -- a step on lessons ----------------------------------------------------------------------------------------------
@@ -406,6 +410,26 @@ def test_steps_on_lessons_that_teach_nothing_beyond_their_own_words_are_undone(
     there = read_moments(taught.config.versions_dir / "v1")
     plainly = read_moments(plain.config.versions_dir / "v1")
     assert there and plainly and same(plainly, there), "the optimiser has not seen them either"
+
+
+def test_steps_cut_short_are_looked_at_as_well(make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    with_lessons(monkeypatch)
+    real, left, calls = LocalBackend.learn, iter([1.0, 1.2]), 0
+
+    def breaks(self: LocalBackend, *rest: Any) -> float:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise NotFinite("the loss of the lessons is not finite")
+        return real(self, *rest)
+
+    monkeypatch.setattr(LocalBackend, "learn", breaks)
+    monkeypatch.setattr(LocalBackend, "lesson_loss", lambda *_: next(left))
+    bench = make()
+    feed(bench.journal, range(4))
+    assert bench.claim_and_work()
+    (version,) = bench.journal.versions.all()
+    assert (version.metrics["lesson_after"], version.metrics["lessons_undone"]) == (1.2, 1.0)
 
 
 def test_lessons_without_a_finite_gradient_cost_no_sample(

@@ -9,6 +9,7 @@ from turnwise.training.lessons.quoted import (
     Reaction,
     end_of,
     misses_words,
+    named_at,
     place_said,
     praised_words,
     quoted_words,
@@ -18,11 +19,10 @@ from turnwise.training.lessons.quoted import (
     same_wish,
     shown,
     since_said,
-    stands_as_name,
     with_marks,
     words_praised,
 )
-from turnwise.training.lessons.wishes import standing
+from turnwise.training.lessons.wishes import Standing, standing
 
 
 def test_quotations_are_taken_as_they_stand_and_once() -> None:
@@ -136,26 +136,41 @@ def test_words_are_marked_in_the_form_in_which_they_were_quoted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "text", "is_name"),
+    ("form", "text", "named"),
     [
-        ("Handy tip:", "write Handy tip: and then something I can do", True),
-        ("Handy tip:", "Add  Handy\ntip plus a little trick", True),
-        ("Handy tip:", "give me a handy tip: something I can do", False),
-        ("Handy tip:", "Handy tip: that was none. Handy tip, my foot", False),
-        ("Handy tip:", "no xHandy tip: there", False),
-        ("Handy tip", "all Handy tips are wrong", False),
-        ("For instance", "it must start by For instance please", True),
-        ("For instance", "Too dry. For instance, you could be shorter", False),
-        ("of course", "well, of course, be brief", False),
-        ("I think", "shorter, I think, would be better", False),
-        ("Anna", "write to Anna in two lines", False),
-        ("Anna:", "put Anna: before each line", True),
-        ("Anna:", "put Anna before each line", False),
-        ("3 Facts:", "put 3 Facts: there", False),
+        ("Handy tip:", "write Handy tip: and then something I can do", "Handy tip:"),
+        ("Handy tip:", "I miss the  Handy\ntip: there", "Handy tip:"),
+        ("Handy tip:", "Add Handy tip plus a little trick", "Handy tip "),
+        ("Handy tip:", "I miss the Handy tip there", None),
+        ("Handy tip:", "a Handy tip is nice, so end with Handy tip. always", "Handy tip."),
+        ("Handy tip:", "give me a handy tip: something I can do", None),
+        ("Handy tip:", "Handy tip: that was none. Handy tip: my foot", None),
+        ("Handy tip:", "well, Handy tip: is missing", "Handy tip:"),
+        ("Handy tip:", "add xHandy tip: there", None),
+        ("Handy tip", "add Handy tips, they are good", None),
+        ("For instance", "it must start with For instance please", "For instan"),
+        ("For instance", "Too dry. For instance, you could be shorter", None),
+        ("For instance", "put this. For instance, you could be shorter", None),
+        ("of course", "add of course where it fits", None),
+        ("I think", "just say I think, would you", None),
+        ("Captain Sam", "explain metric to Captain Sam", None),
+        ("Anna", "put Anna there", None),
+        ("Anna:", "put Anna: before each line", "Anna: befo"),
+        ("Anna:", "put Anna before each line", None),
+        ("Cheers!", "it should end with Cheers! always", "Cheers! al"),
+        ("Cheers!", "the neighbours said Cheers! to that", None),
+        ("OK,", "say OK, but shorter", None),
+        ("3 Facts:", "put 3 Facts: there", None),
     ],
 )
-def test_short_words_stand_in_a_text_like_a_name_or_by_chance(form: str, text: str, is_name: bool) -> None:
-    assert stands_as_name(form, text) is is_name
+def test_short_words_stand_in_a_text_to_be_said_or_by_chance(form: str, text: str, named: str | None) -> None:
+    at = named_at(form, text)
+    assert (None if at is None else " ".join(text.split())[at:][:10]) == named
+
+
+def test_of_several_places_the_one_to_be_said_is_marked() -> None:
+    text = "a quick win is nice, so add Quick win: at the end"
+    assert with_marks("quick win", text, "Quick win:") == 'a quick win is nice, so add "Quick win:" at the end'
 
 
 def test_a_mark_behind_words_is_not_written_twice() -> None:
@@ -177,7 +192,19 @@ def test_a_mark_behind_words_is_not_written_twice() -> None:
     ],
 )
 def test_words_that_the_person_asks_for_and_praises(judged: list[tuple[str, float]], words: list[str]) -> None:
-    assert words_praised(['end with "Cheers!"', 'say "Ahoy" first'], judged) == words
+    assert words_praised('end with "Cheers!"', [Reaction(*one, False) for one in judged]) == words
+
+
+def test_words_of_answers_of_which_the_wish_was_said_are_not_wanted() -> None:
+    judged = [Reaction("Sure! It is six.", -1, True), *[Reaction("Sure! It is five.", 1, False)] * 3]
+    assert words_praised('drop the "Sure!"', judged) == []
+    plain = [Reaction("It is six.", -1, True), *judged[1:]]
+    assert words_praised('begin with "Sure!" again', plain) == ["sure"]
+    assert words_praised('write dates as "-"', [Reaction("a well-known x", 1, False)] * 3) == [], "no word at all"
+    assert Standing(['say "Sure!"'], judged=[plain]).words_praised() == ["sure"]
+    assert Standing(['say "Sure!"', 'begin with "sure"'], judged=[plain, plain]).words_praised() == ["sure"]
+    assert Standing(['say "Sure!"'], ["be brief"], judged=[plain]).words_praised() == []
+    assert Standing(['say "Sure!"']).words_praised() == [], "nothing was judged"
 
 
 def test_a_wish_is_the_same_with_other_marks_and_capitals_and_no_other_one() -> None:

@@ -67,8 +67,8 @@ class GateConfig(Section):
         default=0.5,
         gt=0,
         le=1,
-        description="Of the parent's answers with words that the person asked for and praises, which share may come to "
-        "be without them.",
+        description="By which share fewer of its answers may have words that the person asks for and praises than of "
+        "the parent's.",
     )
     max_echo: float = Field(
         default=0.3,

@@ -122,6 +122,8 @@ class Trainer:
                     measured = {"lesson": self.backend.learn(chunk, tick), "lesson_before": first}
                 except NotFinite as e:  # no fault of the samples: what they taught stays
                     log.warning("batch %d: %s; the update goes on without the rest of them", batch.id, e)
+                    if "lesson" in (metrics[-1] if metrics else {}):
+                        metrics[-1]["lesson_after"] = self.backend.lesson_loss(held, tick)
                     return
                 if c == parts - 1:
                     measured["lesson_after"] = self.backend.lesson_loss(held, tick)

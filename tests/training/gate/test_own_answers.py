@@ -305,6 +305,20 @@ def test_words_that_the_parents_answers_have_and_the_candidates_lack_are_lost() 
     assert lost_words({"policy": 4, "parent": 16}, words=["ahoy", "cheers"]) == (0.75, every), "the worst of all"
 
 
+def test_an_answer_that_was_cut_may_have_had_the_words_behind_the_cut() -> None:
+    questions = [KnownQuestion(probe("?", "", "facts"), ("yes",)) for _ in range(20)]
+    says, cut = [given("Cheers!")] * 20, [given("a long way", ended=False)] * 17
+    right = {"base": says, "policy": [*cut, *says[:3]], "parent": says}
+    script = Script({"policy": [given("a"), given("b")]}, right)
+    look = Scripted(script, material(questions=questions, recorded=[[5]], words=["cheers"]), of_base=False)
+    assert look.at_its_answers(Measurements()).lost_words == 0.0
+    script.right["policy"] = [*cut, given("no"), given("no"), given("Cheers!")]
+    assert look.at_its_answers(Measurements()).lost_words == pytest.approx(2 / 3)
+    script.right["policy"] = [*cut, given("no", ended=False), *says[:2]]
+    assert look.at_its_answers(Measurements()).lost_words is None, "two answers say too little"
+    assert script.asked.count("parent greedily") == 1
+
+
 def test_without_words_or_parent_or_time_nothing_is_said_of_words() -> None:
     assert lost_words({"policy": 0}, words=()) == (None, ["base"])
     assert lost_words({"policy": 0}, of_base=True) == (None, ["base"])

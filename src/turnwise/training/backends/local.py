@@ -36,7 +36,6 @@ from turnwise.training.lessons.quoted import (
     same_wish,
     since_said,
     with_marks,
-    words_praised,
 )
 from turnwise.training.lessons.restating import HintedAnswers, plainly
 from turnwise.training.lessons.wished import NOTHING, wished_of
@@ -284,15 +283,10 @@ class LocalBackend:
 
     def examine(self, batch: Batch, probes: Sequence[Sample], tick: Tick) -> dict[str, Any]:
         said = self._in_words or self._standing(batch, tick)
-        praised, words = self._praised(batch, said, tick), self._words(batch, said)
+        praised = self._praised(batch, said, tick)
         return self._within_memory(
-            lambda room: self._gate.examine(self._parent, batch, probes, said, tick, self._wished, praised, words)
+            lambda room: self._gate.examine(self._parent, batch, probes, said, tick, self._wished, praised)
         )
-
-    def _words(self, batch: Batch, said: Standing) -> list[str]:
-        """Words that the wishes quote and the person praised in this batch."""
-        decode, own = self.policy.tokenizer.decode, [x for x in batch.samples if x.stream == PERSONAL]
-        return words_praised(said.wishes, [(decode(self.policy.without_end(x.response_ids)), x.reward) for x in own])
 
     def _praised(self, batch: Batch, said: Standing, tick: Tick) -> list[Sample]:
         """The batch's turns whose answers were praised and follow each of the wishes that stand.

@@ -46,7 +46,7 @@ class OwnAnswers:
         self._material, self._gate = material, gate
         self._tokenizer, self._ends, self._of_base = tokenizer, ends, of_base
         self._answered: list[list[GivenAnswer] | None] = []
-        self._to_known: dict[Whose, list[str]] = {}
+        self._to_known: dict[Whose, list[tuple[str, bool]]] = {}
 
     def at_known_answers(self) -> Measurements:
         """Distances, and how likely good answers still are."""
@@ -172,12 +172,14 @@ class OwnAnswers:
 
     def _right(self, whose: Whose, hints: Sequence[str] = ()) -> int | None:
         """How many of the known questions are answered right; None without any, and without time."""
-        texts = self._texts(whose, hints)
-        pairs = zip(self._material.questions, texts or [], strict=texts is not None)
-        return None if texts is None else sum(q.is_right(text) for q, text in pairs)
+        said = self._answers(whose, hints)
+        if said is None:
+            return None
+        return sum(q.is_right(text) for q, (text, _) in zip(self._material.questions, said, strict=True))
 
-    def _texts(self, whose: Whose, hints: Sequence[str] = ()) -> list[str] | None:
-        """The answers to the known questions; those of the candidate as it is and of its parent are kept."""
+    def _answers(self, whose: Whose, hints: Sequence[str] = ()) -> list[tuple[str, bool]] | None:
+        """The answers to the known questions, and whether each has its end; those of the candidate as it is and of its
+        parent are kept."""
         if whose in self._to_known:
             return self._to_known[whose]
         questions = self._material.questions
@@ -185,30 +187,36 @@ class OwnAnswers:
         answers = self._sample(probes, whose, greedy=True) if probes else None
         if answers is None:
             return None
-        texts = [self._tokenizer.decode(a.ids) for a in answers]
+        said = [(self._tokenizer.decode(a.ids), a.ended) for a in answers]
         if whose != "base":
-            self._to_known[whose] = texts
-        return texts
+            self._to_known[whose] = said
+        return said
 
     # -- what the person wants said -----------------------------------------------------------------------------
 
     def _lost_words(self) -> float | None:
-        """Of the parent's answers with words that are wanted said, the share that the candidate's lack.
+        """By which share fewer of the candidate's answers have words that are wanted said than of its parent's.
 
         The largest one of all words. The parent is taken to have them in every answer, and asked only where that could
-        be too many; words that it says in fewer than a quarter of them it has not learned.
+        be too many; words that it says in fewer than a quarter of them it has not learned. An answer that was cut may
+        have had them behind the cut: without them it says nothing.
         """
-        words, ours = self._material.words, None if self._of_base or not self._material.words else self._texts("policy")
-        if not ours:
+        words, most = self._material.words, self._gate.max_lost_words
+        ours = None if self._of_base or not words else self._answers("policy")
+        if ours is None:
             return None
-        said = [_having(each, ours) for each in words]
-        most = 1 - min(said) / len(ours)
-        theirs = self._texts("parent") if most > self._gate.max_lost_words else None
-        if theirs is None:
-            return most if most <= self._gate.max_lost_words else None
-        before = [_having(each, theirs) for each in words]
-        lost = [1 - now / then for now, then in zip(said, before, strict=True) if then >= LEARNED * len(theirs)]
-        return max(0.0, *lost) if lost else 0.0
+        told = {one: [n for n, (text, ended) in enumerate(ours) if ended or times(one, text)] for one in words}
+        told = {one: places for one, places in told.items() if len(places) >= SEVERAL}
+        said = {one: sum(times(one, ours[n][0]) > 0 for n in places) for one, places in told.items()}
+        lost = [1 - said[one] / len(places) for one, places in told.items()]
+        if lost and max(lost) > most:
+            theirs = self._answers("parent")
+            if theirs is None:
+                return None
+            before = {one: sum(times(one, theirs[n][0]) > 0 for n in places) for one, places in told.items()}
+            learned = [one for one, places in told.items() if before[one] >= LEARNED * len(places)]
+            lost = [1 - said[one] / before[one] for one in learned]
+        return max([0.0, *lost]) if told else None
 
     # -- beside the answers of others ---------------------------------------------------------------------------
 
@@ -350,11 +358,6 @@ def behind_first(said: Tensor) -> Tensor:
     go on and on are seen there.
     """
     return said[1:] if len(said) > 1 else said
-
-
-def _having(words: str, texts: Sequence[str]) -> int:
-    """How many texts have these words."""
-    return sum(times(words, text) > 0 for text in texts)
 
 
 def _repeated(answers: Sequence[GivenAnswer]) -> float | None:

@@ -29,8 +29,8 @@ class Measurements:
     ``lost_right``: the share of the known questions that the base answers right, and it does not any more. ``echo``: by
     which share more of its answers say a wish back.
     ``repetition``: by which share more of the 4-grams of its answers, but for the one that repeats itself most, were
-    there before than of the base's. ``lost_words``: the largest share of the parent's answers to the known questions
-    with words that the person wants said which the candidate's lack.
+    there before than of the base's. ``lost_words``: by which share fewer of its answers to the known questions have
+    words that the person wants said than of the parent's, at most: the parent is asked only beyond the limit.
     ``length_ratio``: how many times its answers are longer or shorter than any of recorded, parent's and base's are.
     ``unended``: by which share more of them go on without an end. For ``echo`` and these three, others are asked only
     until the figure is within its limit. ``parents_drift_kl``, ``parents_answer_drift``, ``parents_lost_right``,
@@ -106,7 +106,7 @@ FIGURES = (
     LimitedFigure(
         "lost_words",
         "max_lost_words",
-        "{:.0%} of the answers with words that the person wants said are without them",
+        "{:.0%} fewer of its answers have words that the person wants said",
         LOOK,
         None,
         rare=True,

@@ -63,23 +63,21 @@ class Gate:
         tick: Tick,
         wished: Wished = NOTHING,
         praised: Sequence[Sample] = (),
-        words: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Judge the candidate whose weights are in the policy, and leave there the part of its step that passes.
 
         Where none passes, they are the candidate's, and also where the memory of the device is full
-        (`torch.OutOfMemoryError`), so that it can be examined again. The wishes that stand in ``said`` are
-        told, and the batch's own hints behind them. ``wished`` is what lessons show as wished for;
-        ``praised`` turns of the batch have answers that were praised for following the wishes, and ``words`` are those
-        that these quote and the person praised. Gives the result as it
-        is recorded: that of `decide`, and ``alpha``, the part of the step (0: none).
+        (`torch.OutOfMemoryError`), so that it can be examined again. The wishes that stand in ``said`` are told, and
+        the batch's own hints behind them; words of theirs that the person wants said are not to be lost. ``wished`` is
+        what lessons show as wished for; ``praised`` turns of the batch have answers that were praised for following
+        the wishes. Gives the result as it is recorded: that of `decide`, and ``alpha``, the part of the step (0: none).
         """
         policy = self._policy
         whole, start = policy.state(), parent if parent is not None else policy.weights.initial()
         material = material_of(self._general, self._questions, turns, batch, said.wishes, self._config.answers)
         kept = [probe_of(sample) for sample in praised]
         back = bool(said.taken_back)
-        material = replace(material, wished=wished, taken_back=back, praised=kept, words=words)
+        material = replace(material, wished=wished, taken_back=back, praised=kept, words=said.words_praised())
         about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}
         about |= {"wished_tokens": len(wished.tokens)} if wished.tokens else {}
         about |= {"wished_runs": len(wished.runs)} if wished.runs else {}

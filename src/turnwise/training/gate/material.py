@@ -22,7 +22,7 @@ class Material:
     as they were given so far; ``tellings`` are the hints, in each of the ways in which the base model is told them;
     ``questions`` have answers that are right. ``wished``: what the update's lessons show as wished for;
     ``taken_back``: whether a wish was; ``praised``: answers that were praised for following the wishes that stand;
-    ``words``: those that the wishes quote and the person praised.
+    ``words``: those that the wishes quote and the person wants said.
     """
 
     general: Sequence[Probe]

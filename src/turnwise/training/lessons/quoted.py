@@ -60,13 +60,17 @@ def same_words(words: str) -> str:
 
 
 def with_marks(words: str, wish: str, form: str | None = None) -> str:
-    """The wish with these words in quotation marks, spelled as in ``form``, where it has them and no marks yet."""
+    """The wish with these words in quotation marks, spelled as in ``form``, where it has them and no marks yet.
+
+    Of several places it is the one where they stand as in `named_at`.
+    """
     text = " ".join(wish.split())
     if QUOTED.search(text) or not _ANY_MARK.isdisjoint(text) or len(text.casefold()) != len(text):
         return wish
     if not (places := _places(words, text)):
         return wish
-    begin, end = places[0]
+    at = named_at(form, wish) if form else None
+    begin, end = next((place for place in places if place[0] == at), places[0])
     form = form or text[begin:end]
     ending = form[len(form.rstrip(MARKS)) :]
     return f'{text[:begin]}"{form}"{text[end:].removeprefix(ending)}'
@@ -86,28 +90,31 @@ def times(words: str, answer: str) -> int:
 
 
 _LETTERS = pattern(r"[^\W\d_]+")
+_SAID = ":!?"
 
 
-def stands_as_name(form: str, text: str) -> bool:
-    """Whether a text has these words to the letter, with their capital, where no sentence begins: "add Handy tip: to
-    it". One word has to have its mark as well, which "write to Anna" does not have of "Anna:"."""
-    first = _LETTERS.match(form)
+def named_at(form: str, text: str) -> int | None:
+    """Where a text, in one layout, has these words to the letter, with their capital, as words to be said.
+
+    There they have their colon behind them ("add Handy tip: to it"), or an order to say them before them ("start with
+    For instance"); one word alone has its mark. Two words stand in many texts by chance ("of course"), and names of
+    people and places with their capitals.
+    """
+    first, several = _LETTERS.match(form), len(form.split()) > 1
     if first is None or not form[0].isupper() or len(first[0]) == 1:  # "I think" has its capital everywhere
-        return False
-    if len(form.split()) > 1:
-        form = form.rstrip(MARKS)
-    elif form[-1] not in MARKS:
-        return False
-    bare, at = " ".join(text.split()), -1
-    while (at := bare.find(form, at + 1)) >= 0:
-        before, behind = bare[:at].rstrip(), bare[at + len(form) :][:1]
-        alone = not bare[at - 1 : at].isalnum() and not (form[-1].isalnum() and behind.isalnum())
-        if before and before[-1] not in _SENTENCE_ENDS and alone:
-            return True
-    return False
-
-
-_SENTENCE_ENDS = '.!?:;…-–—"“”„«»()*•'
+        return None
+    if not several and form[-1] not in _SAID:
+        return None
+    words, bare, at = form.rstrip(MARKS) if several else form, " ".join(text.split()), -1
+    while (at := bare.find(words, at + 1)) >= 0:
+        before, behind = bare[:at].rstrip(), bare[at + len(words) :]
+        whole = not bare[at - 1 : at].isalnum() and not (words[-1].isalnum() and behind[:1].isalnum())
+        if not (whole and before and (before[-1].isalnum() or before[-1] == ",")):
+            continue
+        colon = form[-1] == ":" and (words[-1] == ":" or behind.startswith(":"))
+        if colon or _ASKS_FOR_WORDS.search(before.casefold()):
+            return at
+    return None
 
 
 def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Collection[str]) -> bool:
@@ -125,21 +132,24 @@ def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Coll
     return bool(words and said_of) and not has(answer) and not any(map(has, said_of)) and any(map(has, praised))
 
 
-def words_praised(wishes: Sequence[str], judged: Sequence[tuple[str, float]]) -> list[str]:
-    """What the wishes quote that several praised answers have, and of these a larger share than of the others.
+def words_praised(wish: str, judged: Sequence[Reaction]) -> list[str]:
+    """What a wish quotes that the person wants said, as the answers show that were judged since it was said.
 
-    'Drop the "Sure!"' quotes what the person does not want. ``judged``: answers and scores, of which the sign counts.
+    Several praised ones have it, and a larger share of these than of the others; and none has it of which the wish was
+    said again: 'drop the "Sure!"' is said of an answer with the words.
     """
-    praised, others = [text for text, score in judged if score > 0], [text for text, score in judged if score <= 0]
+    praised, others = ([one for one in judged if (one.score > 0) == yes] for yes in (True, False))
 
-    def having(words: str, texts: Sequence[str]) -> int:
-        return sum(times(words, text) > 0 for text in texts)
+    def having(words: str, some: Sequence[Reaction]) -> int:
+        return sum(times(words, one.answer) > 0 for one in some)
 
     def wanted(words: str) -> bool:
         liked = having(words, praised)
-        return liked >= SEVERAL and liked / len(praised) > having(words, others) / max(1, len(others))
+        if liked < SEVERAL or having(words, [one for one in judged if one.asked]):
+            return False
+        return liked / len(praised) > having(words, others) / max(1, len(others))
 
-    return [words for words in map(same_words, quoted_words(wishes)) if wanted(words)]
+    return [words for words in map(same_words, quoted_words([wish])) if WORD.search(words) and wanted(words)]
 
 
 def _spaced(text: str) -> str:

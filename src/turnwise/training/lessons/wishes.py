@@ -18,7 +18,15 @@ from torch import Tensor
 
 from turnwise.patterns import pattern
 from turnwise.skills.opposed import opposed
-from turnwise.training.lessons.quoted import Reaction, quoted_words, same_words, stands_as_name, times, with_marks
+from turnwise.training.lessons.quoted import (
+    Reaction,
+    named_at,
+    quoted_words,
+    same_words,
+    times,
+    with_marks,
+    words_praised,
+)
 
 ABOUT = 'The wish "{wish}" in one word is about'
 """The state after this text says what a wish is about, whichever way it goes: "be brief" and "longer, please" are near.
@@ -70,6 +78,11 @@ class Standing:
                 wishes[n], said[n] = text, places
                 yield replace(self, wishes=wishes, said=said), [*self.wishes[:n], *self.wishes[n + 1 :]]
 
+    def words_praised(self) -> list[str]:
+        """What the wishes quote and the person wants said, as the answers show; nothing where a wish was taken back."""
+        pairs = [] if self.taken_back else zip(self.wishes, self.judged, strict=False)
+        return list(dict.fromkeys(words for wish, judged in pairs for words in words_praised(wish, judged)))
+
     def in_words(self, others: Sequence[str | None]) -> Standing:
         """The same, each wish in other words, where there are some; those that come to the same words are one."""
         of: dict[str, list[int]] = {}
@@ -103,7 +116,7 @@ def standing(
     nothing is taken back, nor said again; without ``lasts`` every hint is a wish.
     """
     said = _said(hints, embed, lasts)
-    forms = {same_words(words): words for text in said.texts for words in quoted_words([text])}
+    forms = {same_words(words): words for words in quoted_words(said.texts)}
     quoted = _quoted(said.texts, forms)
 
     def marked(i: int) -> str:
@@ -173,12 +186,12 @@ def _together(judged: Sequence[list[Reaction]]) -> list[Reaction]:
 def _quoted(texts: Sequence[str], forms: dict[str, str]) -> list[set[str]]:
     """What each text quotes, or, where it quotes nothing, which of the others' quotations it has without marks.
 
-    These have three words or more, or stand there like a name, as they are spelled in ``forms``: other short ones ("of
-    course") stand in a text by chance.
+    These have three words or more, or stand there as words to be said, as they are spelled in ``forms``: other short
+    ones ("of course") stand in a text by chance.
     """
 
     def has(words: str, text: str) -> bool:
-        return stands_as_name(forms[words], text) or (len(words.split()) > 2 and times(words, text) > 0)
+        return named_at(forms[words], text) is not None or (len(words.split()) > 2 and times(words, text) > 0)
 
     own = [{same_words(words) for words in quoted_words([text])} for text in texts]
     known = {words for some in own for words in some}
