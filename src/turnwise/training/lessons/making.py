@@ -20,7 +20,15 @@ from turnwise.training.lessons.candidates import Answered
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
-from turnwise.training.lessons.quoted import Reaction, place_said, quoted_words, rank, said_by_wish, same_words, shown
+from turnwise.training.lessons.quoted import (
+    Reaction,
+    place_said,
+    quoted_words,
+    rank,
+    said_by_wish,
+    same_words,
+    shown,
+)
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -167,8 +175,9 @@ def _best(
     candidates: Sequence[tuple[int, list[int]]],
     tick: Tick,
 ) -> dict[int, Lesson]:
-    """The lesson of each question that comes to one. Of words that most candidates say all have to have them."""
-    words = _wanted_words(renderer, asked, candidates, standing.wishes)
+    """The lesson of each question that comes to one. Words that most candidates say all have to have, if enough do;
+    without words that the person was seen to want said there is no lesson."""
+    words = _wanted_words(renderer, asked, candidates, standing)
     more = ways.ask_for_more(policy, renderer, asked[:ENOUGH], words, tick)
     sayings = [one for one, asks in zip(words, more, strict=True) if not asks]
     places = [place_said(one, standing.wishes) for one in sayings]
@@ -181,6 +190,8 @@ def _best(
     by_words = bool(words) and all(every) and len(words) == len(quoted_words(standing.wishes))
     some = [(i, answer) for i, answer in [*candidates, *opened] if answer and not loops(answer)]
     some = _with_content(renderer, asked, some, " ".join(standing.wishes))
+    praised = [one for one in words if same_words(one) in standing.words_praised()]
+    some = [(i, answer) for i, answer in some if rank(praised, renderer.decode(answer)) == len(praised)]
     best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
     for i, answer, likelihood, wished in _fit(policy, asked, some, tick):
         lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)
@@ -214,14 +225,15 @@ def _lesson(
 
 
 def _wanted_words(
-    renderer: PromptRenderer, asked: Sequence[Answered], candidates: Sequence[tuple[int, list[int]]], wishes: list[str]
+    renderer: PromptRenderer, asked: Sequence[Answered], candidates: Sequence[tuple[int, list[int]]], standing: Standing
 ) -> list[str]:
-    """What the wishes quote, where what was made by them says it."""
-    words = quoted_words(wishes)
+    """What the wishes quote, where what was made by them says it, or answers show that the person wants it said."""
+    words, praised = quoted_words(standing.wishes), standing.words_praised()
     answers: dict[int, list[str]] = {}
     for i, answer in candidates if words else []:
         answers.setdefault(i, []).append(renderer.decode(answer))
-    return said_by_wish(words, answers, {i: renderer.decode(asked[i].plain) for i in answers})
+    wanted = said_by_wish(words, answers, {i: renderer.decode(asked[i].plain) for i in answers})
+    return [one for one in words if one in wanted or same_words(one) in praised]
 
 
 def _keeps(policy: Policy, asked: Answered, lesson: Lesson, opens: bool) -> bool:
