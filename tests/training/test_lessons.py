@@ -640,6 +640,24 @@ def test_answers_as_told_are_chosen_from_as_all_others_are(small: Asked, monkeyp
 
 
 @pytest.mark.slow
+def test_without_words_that_praise_shows_to_be_wanted_there_is_no_lesson(
+    small: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three answers that were made by the wish one has them, so that nothing but the praise says they are wanted."""
+    wish = 'put "Cheers!" and a small tip into it, would you'
+    made = {name: f"{said} A small tip: read a book." for name, said in PLAIN.items()}
+    made["Japan"] = f"{PLAIN['Japan']} Cheers! A small tip: read a book."
+    making_of(small, monkeypatch, rewriting=made, answering_as_told=made)
+    monkeypatch.setattr(candidates, "gone_on", lambda *_: [])
+    questions = asked_of(small, JAPAN, HAMLET, EGG)
+    found = make_lessons(*small, questions, 3, Standing([wish]), 32, no_tick)
+    assert {said_in(small, lesson) for lesson in found} > {made["Japan"]}, "words that few say are not looked for"
+    judged = [Reaction("Six. Cheers!", 1, False), Reaction("Cheers! It is five.", 1, False), Reaction("No.", -1, True)]
+    shown = make_lessons(*small, questions, 3, Standing([wish], judged=[judged]), 32, no_tick)
+    assert [said_in(small, lesson) for lesson in shown] == [made["Japan"]]
+
+
+@pytest.mark.slow
 def test_what_the_wish_put_into_an_answer_is_wished_and_its_end_and_nothing_else(
     small: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,7 @@ class GateConfig(Section):
         "of each, the median of two such answers or more.",
     )
     max_lost_words: float = Field(
-        default=0.5,
+        default=0.3,
         gt=0,
         le=1,
         description="By which share fewer of its answers may have words that the person asks for and praises than of "

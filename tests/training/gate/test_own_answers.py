@@ -329,7 +329,8 @@ def test_each_part_of_a_step_is_asked_anew_and_the_parent_once() -> None:
     questions = [KnownQuestion(probe("?", "", "facts"), ("yes",)) for _ in range(20)]
     says, plain = [given("Cheers!")] * 20, [given("no")] * 20
     script = Script({"policy": [given("a"), given("b")]}, {"base": plain, "policy": plain, "parent": says})
-    look = Scripted(script, material(questions=questions, recorded=[[5]], words=["cheers"]), of_base=False)
+    of = material(questions=questions, recorded=[[5]], words=["cheers"])
+    look = Scripted(script, of, of_base=False, max_lost_words=0.5)
     assert look.at_its_answers(Measurements()).lost_words == 1.0
     script.right["policy"] = [*says[:15], *plain[:5]]
     assert look.at_its_answers(Measurements()).lost_words == 0.25

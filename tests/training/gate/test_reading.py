@@ -79,7 +79,7 @@ def test_praise_that_is_lost_is_said_and_is_not_missed_where_there_was_none() ->
 def test_words_that_are_lost_are_said_and_are_not_missed_where_there_were_none() -> None:
     result = decide(replace(FINE, lost_words=0.75), LIMITS)
     said = "75% fewer of its answers have words that the person wants said"
-    assert result["reasons"] == [f"{said} (gate.max_lost_words = 0.5)"]
+    assert result["reasons"] == [f"{said} (gate.max_lost_words = 0.3)"]
     assert result["advice"] == [f"{LOOK}max_lost_words"]
     without = decide(replace(FINE, lost_words=None), GateConfig(unmeasured="hold"))
     assert without["accepted"] is True and without["unmeasured"] == []
