@@ -760,6 +760,18 @@ def test_what_was_said_of_answers_moves_words_to_the_end_where_they_are_wanted(s
 
 
 @pytest.mark.slow
+def test_words_with_a_colon_begin_an_answer_where_what_was_made_by_the_wish_does(small: Asked) -> None:
+    def begins(words: str, *made: str, judged: Sequence[Reaction] = ()) -> bool:
+        return making._begins(small[1], [(n, small[1].encode(text)) for n, text in enumerate(made)], words, judged)
+
+    first, behind = "Handy tip: use a map.", "It is Lima. Handy tip: use a map."
+    assert begins("Handy tip", behind) and not begins("Handy tip:", behind) and not begins("Handy tip:")
+    assert begins("Handy tip:", first, behind, "It is Lima.") and not begins("Handy tip:", first, behind, behind)
+    assert begins("Handy tip:", behind, judged=[Reaction(first, 1, False)])
+    assert not begins("Handy tip:", behind, judged=[Reaction(behind, 1, False)])
+
+
+@pytest.mark.slow
 def test_the_word_gone_on_with_is_plausible_when_told_and_no_end(model_dir: Path) -> None:
     """In float32: of two words that gain nearly the same, bfloat16 takes one on one processor and one on another."""
     policy = Policy(model_dir, TrainConfig(device="cpu", lora_rank=4, dtype="float32"))

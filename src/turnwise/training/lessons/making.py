@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import compress, takewhile
 
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.asking import GivenAnswer
@@ -22,12 +22,14 @@ from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
 from turnwise.training.lessons.quoted import (
     Reaction,
+    end_of,
     place_said,
     quoted_words,
     rank,
     said_by_wish,
     same_words,
     shown,
+    times,
 )
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
@@ -182,7 +184,10 @@ def _best(
     sayings = [one for one, asks in zip(words, more, strict=True) if not asks]
     places = [place_said(one, standing.wishes) for one in sayings]
     unclear = [one for one, place in zip(sayings, places, strict=True) if not place]
-    likelier = _opening(policy, renderer, asked, unclear, _reactions(unclear, standing), tick)
+    judged = _reactions(unclear, standing)
+    may = [_begins(renderer, candidates, one, said) for one, said in zip(unclear, judged, strict=True)]
+    unclear, judged = list(compress(unclear, may)), list(compress(judged, may))
+    likelier = _opening(policy, renderer, asked, unclear, judged, tick)
     opening = [one for one, place in zip(sayings, places, strict=True) if place > 0 or one in likelier]
     opened = _opened(policy, renderer, asked, candidates, words, opening) if opening else []
     # What quotes no words, or quotes some that are not to be said, asks for more than words beside a plain answer.
@@ -267,6 +272,20 @@ def _opening(
         return (likelihood(first) - likelihood(last)) / len(ended) + SHOWN * shown(one, judged) > 0
 
     return [one for one, of_it in zip(words, judged, strict=True) if ended and opens(one, of_it)]
+
+
+def _begins(
+    renderer: PromptRenderer, candidates: Sequence[tuple[int, list[int]]], words: str, judged: Sequence[Reaction]
+) -> bool:
+    """Whether words may begin an answer that is plain behind them.
+
+    With a colon they announce something that is added ("Handy tip:"), unless half of what was made by the wish and has
+    them begins with them ("In short:"), or praised answers do.
+    """
+    if words[-1] != ":" or shown(words, judged) > 0:
+        return True
+    ends = [end_of(words, text) for _, ids in candidates if times(words, text := renderer.decode(ids))]
+    return 2 * sum(end > 0 for end in ends) >= max(1, len(ends))
 
 
 def _reactions(words: Sequence[str], standing: Standing) -> list[list[Reaction]]:
