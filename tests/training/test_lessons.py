@@ -390,6 +390,20 @@ def test_passes_go_on_until_two_in_a_row_do_not_lower_the_loss_set_aside(
     assert version.metrics["lesson_after"] == losses[-1]
 
 
+@pytest.mark.parametrize(("losses", "steps"), [([1.1, 1.2, 1.0, 1.3, 0.1], 4), ([1.1, 1.2, 1.0, 0.9, 1.0], 8)])
+def test_passes_of_one_step_are_given_four(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, losses: list[float], steps: int
+) -> None:
+    with_lessons(monkeypatch)
+    left = iter([1.0, *losses, *[1.0] * 8])
+    monkeypatch.setattr(LocalBackend, "lesson_loss", lambda *_: next(left))
+    bench = make(**{"train.lesson_passes": 20, "train.minibatch": 8})
+    feed(bench.journal, range(4))
+    assert bench.claim_and_work()
+    (version,) = bench.journal.versions.all()
+    assert version.metrics["optimiser_steps"] == 1 + steps and version.metrics["lessons_undone"] == 1.0
+
+
 @pytest.mark.parametrize("losses", [[1.1, 1.0], [0.9, 1.0, 1.01]])
 def test_steps_on_lessons_that_teach_nothing_beyond_their_own_words_are_undone(
     make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, losses: list[float]

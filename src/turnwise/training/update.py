@@ -19,7 +19,7 @@ from turnwise.errors import AdapterError, ServerLost
 from turnwise.files import remove, sweep
 from turnwise.training.backends.base import Backend
 from turnwise.training.backends.choice import backend_of
-from turnwise.training.lessons.learning import PATIENCE, Taught, apart
+from turnwise.training.lessons.learning import PATIENCE, PATIENT_STEPS, Taught, apart
 from turnwise.training.publish import keep_moments
 from turnwise.training.scores import ScoreHistory
 from turnwise.training.step import BadBatch, NotFinite, Tick, plan, sampler_gap
@@ -115,7 +115,7 @@ class Trainer:
         first = self.backend.lesson_loss(held, tick)
         least, in_vain = first, 0
         for _ in range(self._config.train.lesson_passes):
-            if in_vain == PATIENCE:
+            if in_vain >= PATIENCE and in_vain * parts >= PATIENT_STEPS:
                 return
             for c, chunk in enumerate(chunks):
                 try:
