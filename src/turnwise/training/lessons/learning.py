@@ -29,8 +29,8 @@ PATIENCE = 2
 PATIENT_STEPS = 4
 """Optimiser steps that these have at least: behind a step on samples its momentum goes on for some.
 
-Of five lessons in a second update, in passes of one step, the loss set aside was 0.416, 0.416, 0.417, 0.404, 0.397, 0.393
-and 0.394: of 32 answers 10 had the wished words after two passes, and 29 after six (8 before; 0.5B model).
+Of five lessons in a second update, in passes of one step, the loss set aside was 0.416, 0.416, 0.417, 0.404, 0.397,
+0.393 and 0.394: of 32 answers 10 had the wished words after two passes, and 29 after six (8 before; 0.5B model).
 """
 
 
