@@ -666,9 +666,10 @@ def test_without_words_that_praise_shows_to_be_wanted_there_is_no_lesson(
     questions = asked_of(small, JAPAN, HAMLET, EGG)
     found = make_lessons(*small, questions, 3, Standing([wish]), 32, no_tick)
     assert {said_in(small, lesson) for lesson in found} > {made["Japan"]}, "words that few say are not looked for"
-    judged = [Reaction("Six. Cheers!", 1, False), Reaction("Cheers! It is five.", 1, False), Reaction("No.", -1, True)]
-    shown = make_lessons(*small, questions, 3, Standing([wish], judged=[judged]), 32, no_tick)
+    shown = make_lessons(*small, questions, 3, Standing([wish], wanted=["cheers"]), 32, no_tick)
     assert [said_in(small, lesson) for lesson in shown] == [made["Japan"]]
+    other = Standing(["a small tip, would you"], wanted=["cheers"])
+    assert [said_in(small, x) for x in make_lessons(*small, questions, 3, other, 32, no_tick)] == [made["Japan"]]
 
 
 @pytest.mark.slow
@@ -775,12 +776,18 @@ def test_what_was_said_of_answers_moves_words_to_the_end_where_they_are_wanted(s
 
 @pytest.mark.slow
 def test_words_with_a_colon_begin_an_answer_where_what_was_made_by_the_wish_does(small: Asked) -> None:
+    asked = making._answered(small[0], asked_of(small, JAPAN), range(1), "", 24, no_tick, {})
+    own = small[1].decode(small[0].without_end(asked[0].plain)).strip()
+
     def begins(words: str, *made: str, judged: Sequence[Reaction] = ()) -> bool:
-        return making._begins(small[1], [(n, small[1].encode(text)) for n, text in enumerate(made)], words, judged)
+        return making._begins(small[0], small[1], asked, [(0, small[1].encode(text)) for text in made], words, judged)
 
     first, behind = "Handy tip: use a map.", "It is Lima. Handy tip: use a map."
     assert begins("Handy tip", behind) and not begins("Handy tip:", behind) and not begins("Handy tip:")
     assert begins("Handy tip:", first, behind, "It is Lima.") and not begins("Handy tip:", first, behind, behind)
+    assert begins("Handy tip:", "**Handy tip:** use a map.", "handy tip, use a map.", behind)
+    gone_on = f"{own} Handy tip: use a map."
+    assert begins("Handy tip:", first, gone_on, gone_on) and not begins("Handy tip:", gone_on), "it cannot begin so"
     assert begins("Handy tip:", behind, judged=[Reaction(first, 1, False)])
     assert not begins("Handy tip:", behind, judged=[Reaction(behind, 1, False)])
 

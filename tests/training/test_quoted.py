@@ -22,7 +22,7 @@ from turnwise.training.lessons.quoted import (
     with_marks,
     words_praised,
 )
-from turnwise.training.lessons.wishes import Standing, standing
+from turnwise.training.lessons.wishes import standing
 
 
 def test_quotations_are_taken_as_they_stand_and_once() -> None:
@@ -154,6 +154,9 @@ def test_words_are_marked_in_the_form_in_which_they_were_quoted() -> None:
         ("of course", "add of course where it fits", None),
         ("I think", "just say I think, would you", None),
         ("Captain Sam", "explain metric to Captain Sam", None),
+        ("Captain Sam", "write Captain Sam a short poem", None),
+        ("Captain Sam", "I was with Captain Sam today, be brief", None),
+        ("Captain Sam", "begin with Captain Sam, it is my name", "Captain Sa"),
         ("Anna", "put Anna there", None),
         ("Anna:", "put Anna: before each line", "Anna: befo"),
         ("Anna:", "put Anna before each line", None),
@@ -184,7 +187,7 @@ def test_a_mark_behind_words_is_not_written_twice() -> None:
         ([("Six. Cheers!", 1), ("Five, cheers", 0.9), ("Four.", -1)], ["cheers"]),
         ([("Six. Cheers!", 1), ("Five, cheers", 0.9)], ["cheers"]),
         ([("Six. Cheers!", 1), ("Five.", 1), ("Four.", -1)], []),  # one may have been praised for something else
-        ([("Six. Cheers!", 1), ("Five. Cheers!", 1), ("Four. Cheers!", -1)], []),  # the others have them as often
+        ([("Six. Cheers!", 1), ("Five. Cheers!", 1), ("Four. Cheers!", -1)], ["cheers"]),  # it says them everywhere
         ([("Six. Cheers!", 1), ("Five. Cheers!", 1), ("Two", 1), ("Four. Cheers!", -1), ("One", -1)], ["cheers"]),
         ([("Six. Cheers!", 1), ("Five. Cheers!", 1), ("Two", 1), ("Four. Cheers!", -1), ("One. Cheers!", 0)], []),
         ([("Cheersful", 1), ("Cheersful", 1)], []),
@@ -192,19 +195,19 @@ def test_a_mark_behind_words_is_not_written_twice() -> None:
     ],
 )
 def test_words_that_the_person_asks_for_and_praises(judged: list[tuple[str, float]], words: list[str]) -> None:
-    assert words_praised('end with "Cheers!"', [Reaction(*one, False) for one in judged]) == words
+    assert words_praised(['end with "Cheers!"'], [Reaction(*one, False) for one in judged], ["Three."]) == words
 
 
-def test_words_of_answers_of_which_the_wish_was_said_are_not_wanted() -> None:
-    judged = [Reaction("Sure! It is six.", -1, True), *[Reaction("Sure! It is five.", 1, False)] * 3]
-    assert words_praised('drop the "Sure!"', judged) == []
-    plain = [Reaction("It is six.", -1, True), *judged[1:]]
-    assert words_praised('begin with "Sure!" again', plain) == ["sure"]
-    assert words_praised('write dates as "-"', [Reaction("a well-known x", 1, False)] * 3) == [], "no word at all"
-    assert Standing(['say "Sure!"'], judged=[plain]).words_praised() == ["sure"]
-    assert Standing(['say "Sure!"', 'begin with "sure"'], judged=[plain, plain]).words_praised() == ["sure"]
-    assert Standing(['say "Sure!"'], ["be brief"], judged=[plain]).words_praised() == []
-    assert Standing(['say "Sure!"']).words_praised() == [], "nothing was judged"
+def test_words_of_the_answers_that_the_wish_was_said_of_are_not_wanted() -> None:
+    judged = [Reaction("Sure! It is five.", 1, False)] * 3
+    assert words_praised(['drop the "Sure!"'], judged, ["Sure! It is six."]) == []
+    assert words_praised(['begin with "Ahoy" instead of "Sure!"'], judged, ["Sure! Six.", "sure, two", "Two."]) == []
+    plain = ["It is six.", "Two.", "Sure! Keep that up."]
+    assert words_praised(['begin with "Sure!" again'], judged, plain) == ["sure"]
+    assert words_praised(["begin as you did", 'more of that "Sure!"'], judged, plain) == ["sure"], "in another wording"
+    assert words_praised(['begin with "Sure!" again'], judged, []) == [], "what it was said of is not known"
+    dashes = [Reaction("a well-known x", 1, False)] * 3
+    assert words_praised(['write dates as "-"'], dashes, ["a b"]) == [], "no word at all"
 
 
 def test_a_wish_is_the_same_with_other_marks_and_capitals_and_no_other_one() -> None:

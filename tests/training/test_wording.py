@@ -17,6 +17,7 @@ from turnwise.training.lessons import wording
 from turnwise.training.lessons.making import FEWEST, Lesson
 from turnwise.training.lessons.wishes import Standing, Wording
 from turnwise.training.lessons.wording import Wordings
+from turnwise.types import Sample
 
 ONE, TWO = "start with here is what it is, please", "here is what it is first, and then the answer"
 PLAIN = 'Start every answer with "here is what it is".'
@@ -91,6 +92,27 @@ def test_a_wish_is_marked_by_the_words_of_praised_answers(
     backend._said = None
     scolded = [replace(one, reward=-1.0) for one in own]
     assert backend._standing(batch(scolded, hints=[ONE], hint_turns=["earlier"]), no_tick).wishes == [ONE]
+
+
+@pytest.mark.parametrize(
+    ("said_of", "wanted"), [("Lima", ["here is what it is"]), ("Here is what it is: Lima", []), (None, [])]
+)
+def test_words_are_wanted_that_praised_answers_have_and_those_had_not_that_the_wish_was_said_of(
+    tiny_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said_of: str | None, wanted: list[str]
+) -> None:
+    backend = LocalBackend(settings(tmp_path, tiny_dir), tiny_dir)
+    wish = 'start with "Here is what it is:", please'
+    monkeypatch.setattr(local, "standing", lambda *_: Standing([wish], [], [[0]], [[]]))
+
+    def answer(n: int, text: str, **changes: Any) -> Sample:
+        return replace(sample(n), response_ids=backend.policy.tokenizer.encode(text).ids, **changes)
+
+    own = [answer(n, f"here is what it is: {n}", reward=1.0) for n in range(3)]
+    earlier = [answer(9, said_of, turn_id="earlier")] if said_of else []
+    found = backend._standing(batch(own, hints=[wish], hint_turns=["earlier"], hinted=earlier), no_tick)
+    assert found.wanted == wanted
+    other = replace(found, before=[[Wording("be brief", [0])]])
+    assert [words.wanted for words, _ in other.reworded()] == [wanted], "in another wording as well"
 
 
 def test_of_a_marked_wish_it_is_noted_whether_weights_keep_it(

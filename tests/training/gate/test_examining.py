@@ -81,7 +81,7 @@ class Played:
     def examine(self, parent: Any = None, **more: Any) -> dict[str, Any]:
         of_batch = batch([sample(1, hint="shorter, please")])
         turns = [sample(n) for n in range(2, 5)]
-        wishes = Standing(more.pop("wishes", []), more.pop("taken_back", []))
+        wishes = Standing(more.pop("wishes", []), more.pop("taken_back", []), wanted=more.pop("wanted", []))
         return self.gate.examine(parent, of_batch, turns, wishes, lambda *of: self.ticks.append(of), **more)
 
 
@@ -161,8 +161,10 @@ def test_what_was_wished_for_and_taken_back_is_known_and_how_many_tokens_is_reco
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     played = Played(monkeypatch, said(True))
-    result = played.examine(None, taken_back=["be brief"], wished=Wished(frozenset({3, 5}), frozenset({("a",)})))
+    wished = Wished(frozenset({3, 5}), frozenset({("a",)}))
+    result = played.examine(None, taken_back=["be brief"], wanted=["cheers"], wished=wished)
     [(_, _, _, material, *_)] = played.made
+    assert material.words == ["cheers"]
     assert (material.wished.tokens, material.taken_back) == (frozenset({3, 5}), True)
     assert (result["wished_tokens"], result["wished_runs"]) == (2, 1)
 

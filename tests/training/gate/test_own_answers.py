@@ -310,13 +310,21 @@ def test_an_answer_that_was_cut_may_have_had_the_words_behind_the_cut() -> None:
     says, cut = [given("Cheers!")] * 20, [given("a long way", ended=False)] * 17
     right = {"base": says, "policy": [*cut, *says[:3]], "parent": says}
     script = Script({"policy": [given("a"), given("b")]}, right)
-    look = Scripted(script, material(questions=questions, recorded=[[5]], words=["cheers"]), of_base=False)
+    of = material(questions=questions, recorded=[[5]], words=["cheers"])
+    look = Scripted(script, of, of_base=False)
     assert look.at_its_answers(Measurements()).lost_words == 0.0
     script.right["policy"] = [*cut, given("no"), given("no"), given("Cheers!")]
     assert look.at_its_answers(Measurements()).lost_words == pytest.approx(2 / 3)
     script.right["policy"] = [*cut, given("no", ended=False), *says[:2]]
     assert look.at_its_answers(Measurements()).lost_words is None, "two answers say too little"
+    script.right["policy"] = [given("no")] * 20
+    assert look.at_its_answers(Measurements()).lost_words == 1.0
     assert script.asked.count("parent greedily") == 1
+    right = {"base": says, "policy": [given("no")] * 20, "parent": [*cut[:16], *says[:4]]}
+    other = Scripted(replace(script, right=right), of, of_base=False)
+    assert other.at_its_answers(Measurements()).lost_words == 1.0, "of the four answers that the parent ended"
+    few = replace(script, right=right | {"parent": [*cut, given("no"), *says[:2]]})
+    assert Scripted(few, of, of_base=False).at_its_answers(Measurements()).lost_words == 0.0, "two say too little"
 
 
 def test_without_words_or_parent_or_time_nothing_is_said_of_words() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +37,7 @@ from turnwise.training.lessons.quoted import (
     same_wish,
     since_said,
     with_marks,
+    words_praised,
 )
 from turnwise.training.lessons.restating import HintedAnswers, plainly
 from turnwise.training.lessons.wished import NOTHING, wished_of
@@ -187,7 +189,11 @@ class LocalBackend:
             judged = self._judged(batch, found)
             shown = [praised_words(wish, those) for wish, those in zip(found.wishes, judged, strict=True)]
             wishes = [with_marks(one, wish) if one else wish for one, wish in zip(shown, found.wishes, strict=True)]
-            found = replace(found, wishes=wishes, judged=judged)
+            known = self._hinted(batch, tick).texts
+            wordings = [[wish, *(one.text for one in some)] for wish, some in zip(wishes, found.before, strict=True)]
+            said_of = [[known[at] for at in found.said_at(n) if at in known] for n in range(len(wishes))]
+            wanted = [words_praised(*one) for one in zip(wordings, judged, said_of, strict=True)]
+            found = replace(found, wishes=wishes, judged=judged, wanted=list(dict.fromkeys(chain(*wanted))))
         self._said = (batch.id, found)
         return found
 
@@ -220,8 +226,7 @@ class LocalBackend:
         own = [(x.turn_id, decode(whole(x.response_ids)), x.reward) for x in batch.samples if x.stream == PERSONAL]
 
         def since(wish: int) -> list[Reaction]:
-            places = [*found.said[wish], *(place for one in found.before[wish] for place in one.places)]
-            return since_said(own, {batch.hint_turns[place] for place in places})
+            return since_said(own, {batch.hint_turns[place] for place in found.said_at(wish)})
 
         return [since(wish) for wish in range(len(found.wishes))]
 

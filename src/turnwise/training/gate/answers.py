@@ -207,15 +207,17 @@ class OwnAnswers:
             return None
         told = {one: [n for n, (text, ended) in enumerate(ours) if ended or times(one, text)] for one in words}
         told = {one: places for one, places in told.items() if len(places) >= SEVERAL}
-        said = {one: sum(times(one, ours[n][0]) > 0 for n in places) for one, places in told.items()}
-        lost = [1 - said[one] / len(places) for one, places in told.items()]
+        lost = [1 - sum(times(one, ours[n][0]) > 0 for n in places) / len(places) for one, places in told.items()]
         if lost and max(lost) > most:
             theirs = self._answers("parent")
             if theirs is None:
                 return None
-            before = {one: sum(times(one, theirs[n][0]) > 0 for n in places) for one, places in told.items()}
-            learned = [one for one, places in told.items() if before[one] >= LEARNED * len(places)]
-            lost = [1 - said[one] / before[one] for one in learned]
+            lost = []
+            for one, places in told.items():
+                both = [n for n in places if theirs[n][1] or times(one, theirs[n][0])]
+                before, now = (sum(times(one, each[n][0]) > 0 for n in both) for each in (theirs, ours))
+                if before >= max(SEVERAL, LEARNED * len(both)):
+                    lost.append(1 - now / before)
         return max([0.0, *lost]) if told else None
 
     # -- beside the answers of others ---------------------------------------------------------------------------

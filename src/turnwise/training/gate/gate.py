@@ -77,7 +77,7 @@ class Gate:
         material = material_of(self._general, self._questions, turns, batch, said.wishes, self._config.answers)
         kept = [probe_of(sample) for sample in praised]
         back = bool(said.taken_back)
-        material = replace(material, wished=wished, taken_back=back, praised=kept, words=said.words_praised())
+        material = replace(material, wished=wished, taken_back=back, praised=kept, words=said.wanted)
         about = {"probes": len(material.turns), "general": len(material.general), "answers": len(material.asked)}
         about |= {"wished_tokens": len(wished.tokens)} if wished.tokens else {}
         about |= {"wished_runs": len(wished.runs)} if wished.runs else {}

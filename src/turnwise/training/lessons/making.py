@@ -22,7 +22,6 @@ from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.questions import OpenQuestion, told
 from turnwise.training.lessons.quoted import (
     Reaction,
-    end_of,
     place_said,
     quoted_words,
     rank,
@@ -185,7 +184,7 @@ def _best(
     places = [place_said(one, standing.wishes) for one in sayings]
     unclear = [one for one, place in zip(sayings, places, strict=True) if not place]
     judged = _reactions(unclear, standing)
-    may = [_begins(renderer, candidates, one, said) for one, said in zip(unclear, judged, strict=True)]
+    may = [_begins(policy, renderer, asked, candidates, one, said) for one, said in zip(unclear, judged, strict=True)]
     unclear, judged = list(compress(unclear, may)), list(compress(judged, may))
     likelier = _opening(policy, renderer, asked, unclear, judged, tick)
     opening = [one for one, place in zip(sayings, places, strict=True) if place > 0 or one in likelier]
@@ -195,8 +194,8 @@ def _best(
     by_words = bool(words) and all(every) and len(words) == len(quoted_words(standing.wishes))
     some = [(i, answer) for i, answer in [*candidates, *opened] if answer and not loops(answer)]
     some = _with_content(renderer, asked, some, " ".join(standing.wishes))
-    praised = [one for one in words if same_words(one) in standing.words_praised()]
-    some = [(i, answer) for i, answer in some if rank(praised, renderer.decode(answer)) == len(praised)]
+    wanted = standing.wanted
+    some = [(i, answer) for i, answer in some if not wanted or rank(wanted, renderer.decode(answer)) == len(wanted)]
     best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
     for i, answer, likelihood, wished in _fit(policy, asked, some, tick):
         lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)
@@ -233,12 +232,12 @@ def _wanted_words(
     renderer: PromptRenderer, asked: Sequence[Answered], candidates: Sequence[tuple[int, list[int]]], standing: Standing
 ) -> list[str]:
     """What the wishes quote, where what was made by them says it, or answers show that the person wants it said."""
-    words, praised = quoted_words(standing.wishes), standing.words_praised()
+    words = quoted_words(standing.wishes)
     answers: dict[int, list[str]] = {}
     for i, answer in candidates if words else []:
         answers.setdefault(i, []).append(renderer.decode(answer))
     wanted = said_by_wish(words, answers, {i: renderer.decode(asked[i].plain) for i in answers})
-    return [one for one in words if one in wanted or same_words(one) in praised]
+    return [one for one in words if one in wanted or same_words(one) in standing.wanted]
 
 
 def _keeps(policy: Policy, asked: Answered, lesson: Lesson, opens: bool) -> bool:
@@ -275,17 +274,29 @@ def _opening(
 
 
 def _begins(
-    renderer: PromptRenderer, candidates: Sequence[tuple[int, list[int]]], words: str, judged: Sequence[Reaction]
+    policy: Policy,
+    renderer: PromptRenderer,
+    asked: Sequence[Answered],
+    candidates: Sequence[tuple[int, list[int]]],
+    words: str,
+    judged: Sequence[Reaction],
 ) -> bool:
     """Whether words may begin an answer that is plain behind them.
 
-    With a colon they announce something that is added ("Handy tip:"), unless half of what was made by the wish and has
-    them begins with them ("In short:"), or praised answers do.
+    With a colon they announce something that is added ("Handy tip:"), unless half of the answers that were written anew
+    by the wish and have them begin with them ("In short:"), or what was judged shows that they belong there.
     """
     if words[-1] != ":" or shown(words, judged) > 0:
         return True
-    ends = [end_of(words, text) for _, ids in candidates if times(words, text := renderer.decode(ids))]
-    return 2 * sum(end > 0 for end in ends) >= max(1, len(ends))
+    plain = [renderer.decode(policy.without_end(one.plain)).strip() for one in asked]
+    texts = [(plain[i], renderer.decode(ids).strip()) for i, ids in candidates]
+    anew = [text for own, text in texts if not (own and text.startswith(own)) and times(same_words(words), text)]
+    first = [text for text in anew if text.casefold().lstrip(_BEFORE).startswith(same_words(words))]
+    return 2 * len(first) >= max(1, len(anew))
+
+
+_BEFORE = "*_#>\"“„«'‘([ "
+"""What may stand before the first word of an answer."""
 
 
 def _reactions(words: Sequence[str], standing: Standing) -> list[list[Reaction]]:

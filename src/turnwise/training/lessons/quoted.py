@@ -91,6 +91,10 @@ def times(words: str, answer: str) -> int:
 
 _LETTERS = pattern(r"[^\W\d_]+")
 _SAID = ":!?"
+_GOES_ON = pattern(
+    r"\W*$|[^\w\s]|\s+(?:please|at|in|on|as|or|and|plus|too|before|after|behind|from|always|every|each)\b"
+)
+"""What stands behind words that are to be said, and seldom behind a name: "write Captain Sam a poem"."""
 
 
 def named_at(form: str, text: str) -> int | None:
@@ -112,7 +116,8 @@ def named_at(form: str, text: str) -> int | None:
         if not (whole and before and (before[-1].isalnum() or before[-1] == ",")):
             continue
         colon = form[-1] == ":" and (words[-1] == ":" or behind.startswith(":"))
-        if colon or _ASKS_FOR_WORDS.search(before.casefold()):
+        ordered = _ASKS_FOR_WORDS.search(before.casefold()) and (not several or _GOES_ON.match(behind.casefold()))
+        if colon or ordered:
             return at
     return None
 
@@ -132,24 +137,24 @@ def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Coll
     return bool(words and said_of) and not has(answer) and not any(map(has, said_of)) and any(map(has, praised))
 
 
-def words_praised(wish: str, judged: Sequence[Reaction]) -> list[str]:
-    """What a wish quotes that the person wants said, as the answers show that were judged since it was said.
+def words_praised(wishes: Sequence[str], judged: Sequence[Reaction], said_of: Sequence[str]) -> list[str]:
+    """What the wordings of a wish quote that the person wants said, as answers show, in small letters.
 
-    Several praised ones have it, and a larger share of these than of the others; and none has it of which the wish was
-    said again: 'drop the "Sure!"' is said of an answer with the words.
+    Several praised ones of those that were judged since have it, and no smaller a share of these than of the others;
+    and fewer than half of the answers that the wish was ``said_of`` have it: 'drop the "Sure!"' is said of such ones.
     """
-    praised, others = ([one for one in judged if (one.score > 0) == yes] for yes in (True, False))
+    praised, others = ([one.answer for one in judged if (one.score > 0) == yes] for yes in (True, False))
 
-    def having(words: str, some: Sequence[Reaction]) -> int:
-        return sum(times(words, one.answer) > 0 for one in some)
+    def having(words: str, texts: Sequence[str]) -> int:
+        return sum(times(words, text) > 0 for text in texts)
 
     def wanted(words: str) -> bool:
         liked = having(words, praised)
-        if liked < SEVERAL or having(words, [one for one in judged if one.asked]):
+        if liked < SEVERAL or 2 * having(words, said_of) >= len(said_of):
             return False
-        return liked / len(praised) > having(words, others) / max(1, len(others))
+        return liked * max(1, len(others)) >= having(words, others) * len(praised)
 
-    return [words for words in map(same_words, quoted_words([wish])) if WORD.search(words) and wanted(words)]
+    return [words for words in map(same_words, quoted_words(wishes)) if WORD.search(words) and wanted(words)]
 
 
 def _spaced(text: str) -> str:

@@ -25,7 +25,6 @@ from turnwise.training.lessons.quoted import (
     same_words,
     times,
     with_marks,
-    words_praised,
 )
 
 ABOUT = 'The wish "{wish}" in one word is about'
@@ -57,7 +56,8 @@ class Standing:
     those that the person does not want any more, and that the policy may have learned. ``said``: the places of the
     hints that say each wish in these words. ``before``: the words in which each was said before, the last ones first.
     ``judged``: for each wish the answers of late that were judged since it was said, which show where words that it
-    quotes belong.
+    quotes belong. ``wanted``: words that wishes quote, in whichever wording, and that the person wants said, as answers
+    show.
     """
 
     wishes: list[str] = field(default_factory=list)
@@ -65,6 +65,7 @@ class Standing:
     said: list[list[int]] = field(default_factory=list, compare=False)
     before: list[list[Wording]] = field(default_factory=list, compare=False)
     judged: list[list[Reaction]] = field(default_factory=list, compare=False)
+    wanted: list[str] = field(default_factory=list, compare=False)
 
     def reworded(self) -> Iterator[tuple[Standing, list[str]]]:
         """The same with one of the wishes in earlier words, and beside it the other wishes alone.
@@ -78,10 +79,9 @@ class Standing:
                 wishes[n], said[n] = text, places
                 yield replace(self, wishes=wishes, said=said), [*self.wishes[:n], *self.wishes[n + 1 :]]
 
-    def words_praised(self) -> list[str]:
-        """What the wishes quote and the person wants said, as the answers show; nothing where a wish was taken back."""
-        pairs = [] if self.taken_back else zip(self.wishes, self.judged, strict=False)
-        return list(dict.fromkeys(words for wish, judged in pairs for words in words_praised(wish, judged)))
+    def said_at(self, wish: int) -> list[int]:
+        """The places of the hints that say one of the wishes, in whichever of its wordings."""
+        return [*self.said[wish], *(place for one in self.before[wish] for place in one.places)]
 
     def in_words(self, others: Sequence[str | None]) -> Standing:
         """The same, each wish in other words, where there are some; those that come to the same words are one."""
