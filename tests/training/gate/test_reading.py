@@ -67,21 +67,19 @@ def test_a_refusal_says_what_and_what_to_do(name: str) -> None:
     assert result["accepted"] is False and result["unmeasured"] == [] and result["held"] is False
 
 
-def test_praise_that_is_lost_is_said_and_is_not_missed_where_there_was_none() -> None:
-    result = decide(replace(FINE, praise_lost=7.25), LIMITS)
-    said = "of answers that were praised for following the wishes a token lost 7.2 nats"
-    assert result["reasons"] == [f"{said} (gate.max_praise_lost = 5)"]
-    assert result["advice"] == [f"{LOOK}max_praise_lost"]
-    without = decide(replace(FINE, praise_lost=None), GateConfig(unmeasured="hold"))
-    assert without["accepted"] is True and without["unmeasured"] == []
+RARE = {
+    "praise_lost": (7.25, "of answers that were praised for following the wishes a token lost 7.2 nats", "= 5"),
+    "lost_words": (0.75, "75% fewer of its answers have words that the person wants said", "= 0.3"),
+}
 
 
-def test_words_that_are_lost_are_said_and_are_not_missed_where_there_were_none() -> None:
-    result = decide(replace(FINE, lost_words=0.75), LIMITS)
-    said = "75% fewer of its answers have words that the person wants said"
-    assert result["reasons"] == [f"{said} (gate.max_lost_words = 0.3)"]
-    assert result["advice"] == [f"{LOOK}max_lost_words"]
-    without = decide(replace(FINE, lost_words=None), GateConfig(unmeasured="hold"))
+@pytest.mark.parametrize("name", RARE)
+def test_what_is_seldom_taken_is_said_and_not_missed(name: str) -> None:
+    value, said, limit = RARE[name]
+    result = decide(replace(FINE, **{name: value}), LIMITS)
+    assert result["reasons"] == [f"{said} (gate.max_{name} {limit})"]
+    assert result["advice"] == [f"{LOOK}max_{name}"]
+    without = decide(replace(FINE, **{name: None}), GateConfig(unmeasured="hold"))
     assert without["accepted"] is True and without["unmeasured"] == []
 
 
@@ -132,7 +130,7 @@ def test_all_that_is_against_a_step_is_said_in_one_order() -> None:
 def test_a_result_where_nothing_was_measured() -> None:
     result = decide(Measurements(), LIMITS)
     assert result["accepted"] is True and result["held"] is False and result["hopeless"] is False
-    assert result["unmeasured"] == [f.name for f in FIGURES if f.name not in ("praise_lost", "lost_words")]
+    assert result["unmeasured"] == [f.name for f in FIGURES if f.name not in RARE]
     held = decide(Measurements(), GateConfig(unmeasured="hold"))
     assert held["accepted"] is False and held["held"] is True and len(held["reasons"]) == 1
 
