@@ -184,14 +184,14 @@ class LocalBackend:
         def last(hints: Sequence[str]) -> list[bool]:
             return lasts(self.policy, hints, tick)
 
-        found = standing(batch.hints, self.policy.states_of, self._hinted(batch, tick).follow, ends, last)
+        hinted = self._hinted(batch, tick)
+        found = standing(batch.hints, self.policy.states_of, hinted.follow, ends, last)
         if found.wishes:
             judged = self._judged(batch, found)
             shown = [praised_words(wish, those) for wish, those in zip(found.wishes, judged, strict=True)]
             wishes = [with_marks(one, wish) if one else wish for one, wish in zip(shown, found.wishes, strict=True)]
-            known = self._hinted(batch, tick).texts
             wordings = [[wish, *(one.text for one in some)] for wish, some in zip(wishes, found.before, strict=True)]
-            said_of = [[known[at] for at in found.said_at(n) if at in known] for n in range(len(wishes))]
+            said_of = [[hinted.texts[at] for at in found.said_at(n) if at in hinted.texts] for n in range(len(wishes))]
             wanted = [words_praised(*one) for one in zip(wordings, judged, said_of, strict=True)]
             found = replace(found, wishes=wishes, judged=judged, wanted=list(dict.fromkeys(chain(*wanted))))
         self._said = (batch.id, found)

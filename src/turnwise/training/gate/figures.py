@@ -30,7 +30,7 @@ class Measurements:
     which share more of its answers say a wish back.
     ``repetition``: by which share more of the 4-grams of its answers, but for the one that repeats itself most, were
     there before than of the base's. ``lost_words``: by which share fewer of its answers to the known questions have
-    words that the person wants said than of the parent's, at most: the parent is asked only beyond the limit.
+    words that the person wants said than of the parent's, or a bound of it where that is within the limit already.
     ``length_ratio``: how many times its answers are longer or shorter than any of recorded, parent's and base's are.
     ``unended``: by which share more of them go on without an end. For ``echo`` and these three, others are asked only
     until the figure is within its limit. ``parents_drift_kl``, ``parents_answer_drift``, ``parents_lost_right``,
