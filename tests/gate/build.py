@@ -16,6 +16,7 @@ from turnwise.tokens.rendering import load_renderer
 from turnwise.training.batching import row_of
 from turnwise.training.gate.figures import FIGURES
 from turnwise.training.gate.gate import Gate
+from turnwise.training.lessons.wished import NOTHING, Wished
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.training.step import compute_signals, optimiser_step, plan
@@ -123,11 +124,12 @@ class Workshop:
     def examine(self, gate: Gate, name: str, weights: dict[str, Tensor]) -> dict[str, Any]:
         """What the gate says of an update: ``alpha`` is the part of it that is published, 0 for none."""
         self.policy.load(weights)
-        said, tokens = Standing(), frozenset[int]()
+        said, wished = Standing(), NOTHING
         if name in WISHED:
             wish, words = WISHED[name]
-            said, tokens = Standing([wish]), frozenset({*self.encode(words), *self.encode(f" {words}")})
-        return gate.examine(None, self.batch(name), self.probes(), said, no_tick, tokens)
+            shown = frozenset({*self.encode(words), *self.encode(f" {words}")})
+            said, wished = Standing([wish]), Wished(shown)
+        return gate.examine(None, self.batch(name), self.probes(), said, no_tick, wished)
 
 
 def told(name: str, result: dict[str, Any]) -> str:
