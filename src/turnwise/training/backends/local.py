@@ -23,8 +23,10 @@ from turnwise.tokens.rendering import PromptRenderer, load_renderer
 from turnwise.training.batching import TokenText
 from turnwise.training.gate.examination import SEVERAL
 from turnwise.training.gate.gate import Gate
+from turnwise.training.kinds.announcing import announces
 from turnwise.training.kinds.cancelling import cancels
 from turnwise.training.kinds.lasting import lasts
+from turnwise.training.lessons.announced import still_announced, with_announced
 from turnwise.training.lessons.comparing import followed
 from turnwise.training.lessons.keeping import kept_shares
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
@@ -164,7 +166,9 @@ class LocalBackend:
         policy, renderer, config = self.policy, self._renderer, self._config
 
         def plain() -> Standing | None:
-            return plainly(policy, renderer, said, self._instructions, self._hinted(batch, tick), tick)
+            found = plainly(policy, renderer, said, self._instructions, self._hinted(batch, tick), tick)
+            kept = found and still_announced(found, said.announced, lambda pairs: self._announces(pairs, tick))
+            return found if kept else None
 
         wordings = Wordings(policy, renderer, questions, said, config.lessons, config.lesson_tokens, plain, tick)
         made = wordings.best()
@@ -194,8 +198,15 @@ class LocalBackend:
             said_of = [[hinted.texts[at] for at in found.said_at(n) if at in hinted.texts] for n in range(len(wishes))]
             wanted = [words_praised(*one) for one in zip(wordings, judged, said_of, strict=True)]
             found = replace(found, wishes=wishes, judged=judged, wanted=list(dict.fromkeys(chain(*wanted))))
+            found = with_announced(found, lambda said: self._announces(said, tick))
         self._said = (batch.id, found)
         return found
+
+    def _announces(self, said: Sequence[tuple[str, str]], tick: Tick) -> list[float]:
+        try:
+            return announces(self.policy, self._renderer, said, tick)
+        except (ModelError, EngineError):  # it is no chat model, and has no lessons
+            return [-1.0] * len(said)
 
     def _hinted(self, batch: Batch, tick: Tick) -> HintedAnswers:
         """The answers that the hints of a batch were said of."""

@@ -34,13 +34,18 @@ def states_after(policy: Policy, prompts: Sequence[Sequence[int]], tick: Tick) -
 
 
 def beyond(states: Tensor, labels: Sequence[float], groups: Sequence[Hashable], asked: Tensor) -> list[bool]:
-    """Which of the states ``asked`` [m, D, H] are of the kind 1 of labelled ones [n, D, H], whose kinds are 1 and -1.
+    """Which of the states ``asked`` [m, D, H] are of the kind 1 of labelled ones [n, D, H], kinds 1 and -1."""
+    return [margin > 0 for margin in margins(states, labels, groups, asked)]
 
-    They are so far on its side of the line as at most ``MISTAKEN`` of the kind -1 are, each of them seen by a line
-    through the other ``groups`` alone.
+
+def margins(states: Tensor, labels: Sequence[float], groups: Sequence[Hashable], asked: Tensor) -> list[float]:
+    """How far states ``asked`` [m, D, H] are on the side of the kind 1 of labelled ones [n, D, H], kinds 1 and -1.
+
+    Above 0 they are further on it than all but ``MISTAKEN`` of the kind -1 are, each of them seen by a line through the
+    other ``groups`` alone. The labelled ones are 1 or -1 from the middle of the two kinds.
     """
     kinds = torch.tensor(labels)
-    return (sides(states, kinds, asked) > _least(states, kinds, groups)).tolist()
+    return (sides(states, kinds, asked) - _least(states, kinds, groups)).tolist()
 
 
 def sides(states: Tensor, labels: Tensor, asked: Tensor) -> Tensor:

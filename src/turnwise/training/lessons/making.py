@@ -16,6 +16,7 @@ from itertools import compress, takewhile
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.lessons import candidates as ways
+from turnwise.training.lessons.announced import announcing, label_of, says_more
 from turnwise.training.lessons.candidates import Answered
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
@@ -160,6 +161,8 @@ def _in_the_wishes(
     with policy.reference():
         candidates = list(enumerate(ways.rewritten(policy, renderer, asked, " ".join(standing.wishes), longest, tick)))
         candidates += ways.gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
+        labels = _announced(_wanted_words(renderer, asked, candidates, standing), standing)
+        candidates += announcing(policy, renderer, asked, labels, tick)
         best = _best(policy, renderer, asked, standing, candidates, tick)
         if 2 * len(best) < len(asked):
             others = [i for i in range(len(asked)) if i not in best]
@@ -177,10 +180,11 @@ def _best(
     tick: Tick,
 ) -> dict[int, Lesson]:
     """The lesson of each question that comes to one. Words that most candidates say all have to have, if enough do;
-    without words that the person was seen to want said there is no lesson."""
+    without words that the person was seen to want said, and labels that announce something, there is no lesson."""
     words = _wanted_words(renderer, asked, candidates, standing)
     more = ways.ask_for_more(policy, renderer, asked[:ENOUGH], words, tick)
-    sayings = [one for one, asks in zip(words, more, strict=True) if not asks]
+    labels = _announced(words, standing)
+    sayings = [one for one, asks in zip(words, more, strict=True) if not asks and one not in labels]
     places = [place_said(one, standing.wishes) for one in sayings]
     unclear = [one for one, place in zip(sayings, places, strict=True) if not place]
     judged = _reactions(unclear, standing)
@@ -193,7 +197,7 @@ def _best(
     every = [quoted_words([one]) for one in standing.wishes]
     by_words = bool(words) and all(every) and len(words) == len(quoted_words(standing.wishes))
     some = [(i, answer) for i, answer in [*candidates, *opened] if answer and not loops(answer)]
-    some = _with_content(renderer, asked, some, " ".join(standing.wishes))
+    some = _with_content(renderer, asked, some, " ".join(standing.wishes), labels)
     wanted = standing.wanted
     some = [(i, answer) for i, answer in some if not wanted or rank(wanted, renderer.decode(answer)) == len(wanted)]
     best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
@@ -231,13 +235,19 @@ def _lesson(
 def _wanted_words(
     renderer: PromptRenderer, asked: Sequence[Answered], candidates: Sequence[tuple[int, list[int]]], standing: Standing
 ) -> list[str]:
-    """What the wishes quote, where what was made by them says it, or answers show that the person wants it said."""
+    """What the wishes quote, where what was made by them says it, or the person wants it said, as is known of them."""
     words = quoted_words(standing.wishes)
     answers: dict[int, list[str]] = {}
     for i, answer in candidates if words else []:
         answers.setdefault(i, []).append(renderer.decode(answer))
     wanted = said_by_wish(words, answers, {i: renderer.decode(asked[i].plain) for i in answers})
-    return [one for one in words if one in wanted or same_words(one) in standing.wanted]
+    known = {*standing.wanted, *standing.announced}
+    return [one for one in words if one in wanted or same_words(one) in known]
+
+
+def _announced(words: Sequence[str], standing: Standing) -> list[str]:
+    """The words that are labels before something that the person wants said beside the answer."""
+    return [one for one in words if label_of(one) and same_words(one) in standing.announced]
 
 
 def _keeps(policy: Policy, asked: Answered, lesson: Lesson, opens: bool) -> bool:
@@ -336,16 +346,22 @@ def _opened(
 
 
 def _with_content(
-    renderer: PromptRenderer, asked: Sequence[Answered], candidates: Sequence[tuple[int, list[int]]], wish: str
+    renderer: PromptRenderer,
+    asked: Sequence[Answered],
+    candidates: Sequence[tuple[int, list[int]]],
+    wish: str,
+    labels: Sequence[str],
 ) -> list[tuple[int, list[int]]]:
-    """The candidates that do not repeat the wish, nor the question alone."""
+    """The candidates that do not repeat the wish, nor the question alone, and say something more behind labels."""
     texts = [renderer.decode(answer) for _, answer in candidates]
     plain = {i: renderer.decode(asked[i].plain) for i, _ in candidates}
     told_back = echoing(texts, wish)
     return [
         (i, answer)
         for (i, answer), text, echo in zip(candidates, texts, told_back, strict=True)
-        if not echo and says_something(text, asked[i].question.text, wish, plain[i])
+        if not echo
+        and says_something(text, question := asked[i].question.text, wish, plain[i])
+        and all(says_more(label, text, plain[i], question) for label in labels)
     ]
 
 

@@ -57,7 +57,7 @@ class Standing:
     hints that say each wish in these words. ``before``: the words in which each was said before, the last ones first.
     ``judged``: for each wish the answers of late that were judged since it was said, which show where words that it
     quotes belong. ``wanted``: words that wishes quote, in whichever wording, and that the person wants said, as answers
-    show.
+    show. ``announced``: those of them that stand before something else that the person wants said.
     """
 
     wishes: list[str] = field(default_factory=list)
@@ -66,6 +66,7 @@ class Standing:
     before: list[list[Wording]] = field(default_factory=list, compare=False)
     judged: list[list[Reaction]] = field(default_factory=list, compare=False)
     wanted: list[str] = field(default_factory=list, compare=False)
+    announced: list[str] = field(default_factory=list, compare=False)
 
     def reworded(self) -> Iterator[tuple[Standing, list[str]]]:
         """The same with one of the wishes in earlier words, and beside it the other wishes alone.

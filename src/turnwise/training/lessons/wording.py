@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -59,7 +59,17 @@ class Wordings:
     known: dict[int, GivenAnswer] = field(default_factory=dict)
 
     def best(self) -> MadeLessons:
-        """Lessons in the first words of which enough come. Raises ModelError and EngineError."""
+        """Lessons in the first words of which enough come. Raises ModelError and EngineError.
+
+        Where the model has too little to say behind labels that announce something, plain answers stand behind them:
+        that is what it can do.
+        """
+        found = self._first()
+        if len(found.lessons) >= FEWEST or not self.said.announced:
+            return found
+        return replace(self, said=replace(self.said, announced=[])).best()
+
+    def _first(self) -> MadeLessons:
         if found := self._quoting():
             return found
         found = self._in(self.said)
