@@ -109,6 +109,7 @@ def test_an_instruction_has_to_say_what_a_label_announces(instruction: str, marg
         ("my\nadvice: Go there. It is Rome.", True),
         ("Go there. It is Rome.", False),
         ("Go. My advice: Rome's", False),
+        ('My advice: add "My advice:" to it', False),
     ],
 )
 def test_what_stands_behind_a_label_has_a_word_that_answer_and_question_have_not(answer: str, more: bool) -> None:
@@ -126,20 +127,22 @@ class Letters:
         return ids[:-1] if ids[-1:] == [0] else ids
 
 
-def test_plain_answers_go_on_behind_their_labels_to_the_end_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_stand_below_plain_answers_with_what_is_said_to_the_end_of_the_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     letters, prompts = cast(Any, Letters()), []
     told = SimpleNamespace(ids=[7])
-    plains = ["Rome.\0", "Lima", "Oslo.\0", "Riga.\0"]
+    plains = ["Rome. \0", "Lima", "Oslo.\0", "Riga.\0", "\0"]
     asked = [
         cast(Answered, SimpleNamespace(plain=letters.encode(text), ended=text.endswith("\0"), told=told))
         for text in plains
     ]
     says = {
-        "Rome. Tip:": " go\nnow\0",
-        "Oslo. Tip:": "\n\0",
-        "Riga. Tip:": " see it\0",
-        "Rome. Tip: go Cost:": " 5\0",
-        "Riga. Tip: see it Cost:": " it goes on and",
+        "Rome.\n\nTip:": " go \nnow\0",
+        "Oslo.\n\nTip:": "\n\0",
+        "Riga.\n\nTip:": " see it\0",
+        "Rome.\n\nTip: go\n\nCost:": " 5\0",
+        "Riga.\n\nTip: see it\n\nCost:": " it goes on and",
     }
 
     def sample_of(_p: Any, asked: Sequence[list[int]], longest: int, *_: Any) -> list[GivenAnswer]:
@@ -150,8 +153,8 @@ def test_plain_answers_go_on_behind_their_labels_to_the_end_of_the_line(monkeypa
 
     monkeypatch.setattr(announced, "sample", sample_of)
     found = announcing(letters, letters, asked, ["Tip:", "Cost:"], no_tick)
-    assert [(i, letters.decode(ids)) for i, ids in found] == [(0, "Rome. Tip: go Cost: 5\0")]
-    assert prompts == ["Rome. Tip:", "Oslo. Tip:", "Riga. Tip:", "Rome. Tip: go Cost:", "Riga. Tip: see it Cost:"]
+    assert [(i, letters.decode(ids)) for i, ids in found] == [(0, "Rome.\n\nTip: go\n\nCost: 5\0")]
+    assert prompts == list(says)
     assert announcing(letters, letters, asked, [], no_tick) == []
 
 
@@ -211,15 +214,23 @@ def test_the_backend_asks_its_model_and_believes_no_instruction_that_leaves_it_o
 
 @pytest.mark.slow
 def test_lessons_of_a_real_model_say_what_the_label_announces(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy, renderer = Policy(model_dir, TrainConfig(device="cpu")), load_renderer(model_dir)
-    questions = questions_of([], renderer, 8, 512, "1")
+    """What it says behind the label is scripted: the embedded model has hardly ever a tip."""
+    policy, renderer = Policy(model_dir, TrainConfig(device="cpu", dtype="float32")), load_renderer(model_dir)
+    questions = questions_of([], renderer, 6, 512, "1")
+    tip = [*renderer.encode(" ask somebody who did it before."), policy.ends[0]]
+    monkeypatch.setattr(
+        announced, "sample", lambda _p, prompts, *_: [GivenAnswer(tip, [0.0] * len(tip), True) for _ in prompts]
+    )
+    asked: list[Answered] = []
     opened: list[str] = []
-    usual = making._opened
-    monkeypatch.setattr(making, "_opened", lambda *given: opened.extend(given[-1]) or usual(*given))
+    usual, usual_opened = making._best, making._opened
+    monkeypatch.setattr(making, "_best", lambda *given: asked.extend(given[2]) or usual(*given))
+    monkeypatch.setattr(making, "_opened", lambda *given: opened.extend(given[-1]) or usual_opened(*given))
     standing = replace(said('add a "Handy tip:" with something I can use'), announced=["handy tip"])
-    made = make_lessons(policy, renderer, questions, 8, standing, 64, no_tick)
-    plain = {tuple(q.ids): q.text for q in questions}
-    assert made and not opened
+    made = make_lessons(policy, renderer, questions, 6, standing, 64, no_tick)
+    plain = {tuple(one.question.ids): renderer.decode(policy.without_end(one.plain)).strip() for one in asked}
+    assert len(made) >= 2 and not opened, "no plain answer stands behind the label"
     for lesson in made:
-        assert says_more("Handy tip:", renderer.decode(lesson.answer), "", plain[tuple(lesson.asked)])
-        assert not lesson.plain, "no plain answer stands behind the label"
+        text = renderer.decode(policy.without_end(lesson.answer))
+        assert text == f"{plain[tuple(lesson.asked)]}\n\nHandy tip: ask somebody who did it before."
+        assert lesson.wished[-1] and not lesson.plain

@@ -529,7 +529,7 @@ Asked = tuple[Policy, PromptRenderer]
 
 @pytest.fixture(scope="module")
 def small(model_dir: Path) -> Asked:
-    return Policy(model_dir, TrainConfig(device="cpu", lora_rank=4)), load_renderer(model_dir)
+    return Policy(model_dir, TrainConfig(device="cpu", dtype="float32", lora_rank=4)), load_renderer(model_dir)
 
 
 def asked_of(small: Asked, *texts: str) -> list[OpenQuestion]:

@@ -19,6 +19,9 @@ from turnwise.training.step import Tick
 
 LONGEST = 32
 """Tokens behind a label."""
+BEFORE = "\n\n"
+"""Before a label: told ten wishes, both embedded models have a paragraph of its own likelier than a line, and likelier
+than the same line in 7 and 5."""
 Announces = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 """Says of pairs (label, wish that quotes it) by how much the label announces something beside the answer: above 0."""
 
@@ -67,8 +70,8 @@ def still_announced(said: Standing, announced: Sequence[str], announces: Announc
 
 
 def says_more(label: str, answer: str, plain: str, question: str) -> bool:
-    """Whether an answer says behind a label what neither the plain answer nor the question says."""
-    if not times(label, answer):
+    """Whether an answer says behind a label, which it has once, what neither the plain answer nor the question says."""
+    if times(label, answer) != 1:
         return False
     text, sought = " ".join(answer.casefold().split()), label.casefold()
     known = {*WORD.findall(plain.casefold()), *WORD.findall(question.casefold()), *WORD.findall(sought)}
@@ -79,20 +82,18 @@ def announcing(
     policy: Policy, renderer: PromptRenderer, asked: Sequence[Answered], labels: Sequence[str], tick: Tick
 ) -> list[tuple[int, list[int]]]:
     """The plain answers that have an end, each with the labels and what the model says behind them that was told."""
-    answers = {i: policy.without_end(one.plain) for i, one in enumerate(asked) if one.ended}
+    plain = {i: renderer.decode(policy.without_end(one.plain)).strip() for i, one in enumerate(asked) if one.ended}
+    texts = {i: text for i, text in plain.items() if text}
     for label in labels:
-        begun = {i: [*answer, *renderer.encode(f" {label}")] for i, answer in answers.items()}
-        prompts = [[*asked[i].told.ids, *answer] for i, answer in begun.items()]
+        begun = {i: f"{text}{BEFORE}{label}" for i, text in texts.items()}
+        prompts = [[*asked[i].told.ids, *renderer.encode(text)] for i, text in begun.items()]
         more = sample(policy, prompts, LONGEST, "going on", tick)
-        lines = {i: _first_line(renderer, policy.without_end(one.ids)) for i, one in zip(begun, more, strict=True)}
-        whole = {i for i, one in zip(begun, more, strict=True) if one.ended or len(lines[i]) < len(one.ids)}
-        answers = {i: [*begun[i], *lines[i]] for i in begun if i in whole and lines[i]}
-    return [(i, [*answer, *_end(policy, asked[i])]) for i, answer in answers.items()] if labels else []
-
-
-def _first_line(renderer: PromptRenderer, ids: list[int]) -> list[int]:
-    """The tokens before the first one with the end of a line."""
-    return next((ids[:n] for n in range(len(ids)) if "\n" in renderer.decode([ids[n]])), ids)
+        texts = {}
+        for (i, text), given in zip(begun.items(), more, strict=True):
+            line, end, _ = renderer.decode(policy.without_end(given.ids)).partition("\n")
+            if line.strip() and not line.rstrip().endswith(":") and (end or given.ended):
+                texts[i] = text + line.rstrip()
+    return [(i, [*renderer.encode(text), *_end(policy, asked[i])]) for i, text in texts.items()] if labels else []
 
 
 def _end(policy: Policy, one: Answered) -> list[int]:

@@ -204,7 +204,7 @@ def _best(
     for i, answer, likelihood, wished in _fit(policy, asked, some, tick):
         lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)
         said = rank(words, renderer.decode(answer))
-        keeps = by_words and said == len(words) and _keeps(policy, asked[i], lesson, bool(opening))
+        keeps = by_words and said == len(words) and _keeps(policy, renderer, asked[i], lesson, bool(opening))
         # One that was cut pays for no end, and teaches none.
         place = said, answer[-1] in policy.ends, keeps, likelihood
         if said >= 0 and (i not in best or place > best[i][0]):
@@ -250,12 +250,12 @@ def _announced(words: Sequence[str], standing: Standing) -> list[str]:
     return [one for one in words if label_of(one) and same_words(one) in standing.announced]
 
 
-def _keeps(policy: Policy, asked: Answered, lesson: Lesson, opens: bool) -> bool:
+def _keeps(policy: Policy, renderer: PromptRenderer, asked: Answered, lesson: Lesson, opens: bool) -> bool:
     """Whether a lesson has the whole plain answer, where the words of the wishes have the place that is theirs."""
     if opens:
         return bool(lesson.plain)
-    plain = policy.without_end(asked.plain)
-    return lesson.answer[: len(plain)] == plain
+    plain = renderer.decode(policy.without_end(asked.plain)).strip()
+    return renderer.decode(lesson.answer).strip().startswith(plain)
 
 
 def _opening(
