@@ -19,7 +19,7 @@ from turnwise.training.asking import GivenAnswer
 from turnwise.training.backends import local
 from turnwise.training.backends.local import LocalBackend
 from turnwise.training.lessons import announced, making, wording
-from turnwise.training.lessons.announced import announcing, says_more, still_announced, with_announced
+from turnwise.training.lessons.announced import announcing, beside, says_more, still_announced, with_announced
 from turnwise.training.lessons.candidates import Answered
 from turnwise.training.lessons.making import Lesson, make_lessons
 from turnwise.training.lessons.questions import questions_of
@@ -114,6 +114,22 @@ def test_an_instruction_has_to_say_what_a_label_announces(instruction: str, marg
 )
 def test_what_stands_behind_a_label_has_a_word_that_answer_and_question_have_not(answer: str, more: bool) -> None:
     assert says_more("My advice:", answer, "It is Rome.", "What is the capital of Italy?") is more
+
+
+@pytest.mark.parametrize(
+    ("answer", "rest"),
+    [
+        ("It is Rome. My advice: go by train", "it is rome. "),
+        ("It is  Rome.\n\nMy  advice: go\nSource: maps", "it is rome."),
+        ("My advice: go. It is Rome.", ""),
+        ("My advice: go\nIt is Rome.", "it is rome."),
+        ("It is Rome.", "it is rome."),
+        ("", ""),
+    ],
+)
+def test_the_answer_beside_its_labels_is_what_their_lines_do_not_say(answer: str, rest: str) -> None:
+    assert beside(["My advice:", "Source:"], answer) == rest
+    assert beside([], answer) == "\n".join(" ".join(line.split()) for line in answer.casefold().splitlines() if line)
 
 
 class Letters:

@@ -73,9 +73,17 @@ def says_more(label: str, answer: str, plain: str, question: str) -> bool:
     """Whether an answer says behind a label, which it has once, what neither the plain answer nor the question says."""
     if times(label, answer) != 1:
         return False
-    text, sought = " ".join(answer.casefold().split()), label.casefold()
-    known = {*WORD.findall(plain.casefold()), *WORD.findall(question.casefold()), *WORD.findall(sought)}
-    return any(len(word) > 1 and word not in known for word in WORD.findall(text.partition(sought)[2]))
+    _, _, behind = " ".join(answer.casefold().split()).partition(label.casefold())
+    known = {word for text in (plain, question, label) for word in WORD.findall(text.casefold())}
+    return any(len(word) > 1 and word not in known for word in WORD.findall(behind))
+
+
+def beside(labels: Sequence[str], answer: str) -> str:
+    """The answer in small letters without what its lines say from a label on."""
+    lines = [" ".join(line.split()) for line in answer.casefold().splitlines()]
+    for label in labels:
+        lines = [line.partition(label.casefold())[0] for line in lines]
+    return "\n".join(filter(None, lines))
 
 
 def announcing(

@@ -16,7 +16,7 @@ from itertools import compress, takewhile
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.lessons import candidates as ways
-from turnwise.training.lessons.announced import announcing, label_of, says_more
+from turnwise.training.lessons.announced import announcing, beside, label_of, says_more
 from turnwise.training.lessons.candidates import Answered
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
@@ -352,7 +352,7 @@ def _with_content(
     wish: str,
     labels: Sequence[str],
 ) -> list[tuple[int, list[int]]]:
-    """The candidates that do not repeat the wish, nor the question alone, and say something more behind labels."""
+    """The candidates that do not repeat the wish, nor the question alone, and say more behind labels."""
     texts = [renderer.decode(answer) for _, answer in candidates]
     plain = {i: renderer.decode(asked[i].plain) for i, _ in candidates}
     told_back = echoing(texts, wish)
@@ -360,7 +360,7 @@ def _with_content(
         (i, answer)
         for (i, answer), text, echo in zip(candidates, texts, told_back, strict=True)
         if not echo
-        and says_something(text, question := asked[i].question.text, wish, plain[i])
+        and says_something(beside(labels, text), question := asked[i].question.text, wish, plain[i])
         and all(says_more(label, text, plain[i], question) for label in labels)
     ]
 
