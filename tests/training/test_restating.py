@@ -26,6 +26,7 @@ from turnwise.training.lessons.wishes import Standing, Wording, standing
 from turnwise.training.policy import Policy
 
 NEVER: Any = None
+NO_LABEL: Any = None
 
 
 def hinted(texts: dict[int, str], follow: Sequence[tuple[int, str]] = ()) -> HintedAnswers:
@@ -118,12 +119,12 @@ def test_of_several_wordings_what_most_of_them_come_to_counts_and_none_is_asked_
     before = [[], [Wording("ahoy please", [1]), Wording("ahoy first", [0])], []]
     said = Standing(["French", "no ahoy again!", "short"], ["old"], [[4], [2], [3]], before)
     known: dict[str, str | None] = {"short": "Be brief."}
-    found = plainly(NEVER, NEVER, said, known, SAID_OF, no_tick)
+    found = plainly(NEVER, NEVER, said, known, SAID_OF, NO_LABEL, no_tick)
     assert found is not None and found.taken_back == ["old"]
     assert found.wishes == ["French", 'Say "Ahoy".', "Be brief."], "the later one of the two that say the same"
-    assert plainly(NEVER, NEVER, said, known, SAID_OF, no_tick) == found
+    assert plainly(NEVER, NEVER, said, known, SAID_OF, NO_LABEL, no_tick) == found
     assert asked == [["French", "no ahoy again!", "ahoy please", "ahoy first"], []]
-    assert plainly(NEVER, NEVER, Standing(["French"], [], [[0]], [[]]), known, SAID_OF, no_tick) is None
+    assert plainly(NEVER, NEVER, Standing(["French"], [], [[0]], [[]]), known, SAID_OF, NO_LABEL, no_tick) is None
 
 
 @pytest.mark.parametrize(
@@ -149,11 +150,11 @@ def test_words_that_the_person_did_not_quote_are_quoted_where_they_said_them_twi
     known["something else could go wrong"] = None
     earlier = [[Wording(text, [0]) for text in some] for some in before]
     standing = Standing(said, [], [[1] for _ in said], earlier)
-    found = plainly(NEVER, NEVER, standing, known, SAID_OF, no_tick)
+    found = plainly(NEVER, NEVER, standing, known, SAID_OF, NO_LABEL, no_tick)
     expected = None if wishes is None else [f'Say "{w}".' if w == "what could go wrong" else w for w in wishes]
     assert (found and found.wishes) == expected
     again = replace(standing, said=[[1, 2] for _ in said])
-    found = plainly(NEVER, NEVER, again, known, SAID_OF, no_tick)
+    found = plainly(NEVER, NEVER, again, known, SAID_OF, NO_LABEL, no_tick)
     assert found is not None and 'Say "what could go wrong".' in found.wishes, "twice in the same wording"
 
 
@@ -173,7 +174,7 @@ def test_words_are_wished_for_where_the_answer_that_the_wish_was_said_of_has_the
     """The 0.5B model restates 'drop the "Sure!" at the start' as 'Start every answer with "Sure!".'."""
     known: dict[str, str | None] = {'drop the "Sure!"': 'Start every answer with "Sure!".', "short": "Be brief."}
     said = Standing(['drop the "Sure!"', "short"], [], [[2, 3], [1]], [[], []])
-    found = plainly(NEVER, NEVER, said, known, hinted(said_of), no_tick)
+    found = plainly(NEVER, NEVER, said, known, hinted(said_of), NO_LABEL, no_tick)
     assert found is not None and found.wishes == wishes
 
 
@@ -192,7 +193,7 @@ def test_a_form_is_wished_for_where_the_answers_that_the_wish_was_said_of_do_not
     """The 0.5B model restates "no bullet points please" as "Write every answer as a bullet point."."""
     known: dict[str, str | None] = {"no bullet points": "Write bullet points."}
     said = Standing(["no bullet points"], [], [[2, 3]], [[]])
-    found = plainly(NEVER, NEVER, said, known, hinted({}, follow), no_tick)
+    found = plainly(NEVER, NEVER, said, known, hinted({}, follow), NO_LABEL, no_tick)
     assert (found and found.wishes) == wishes
 
 
@@ -202,8 +203,27 @@ def test_what_is_no_chat_model_restates_nothing(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(restating, "restated", fails)
     known: dict[str, str | None] = {}
-    assert plainly(NEVER, NEVER, Standing(["a"], [], [[0]], [[]]), known, SAID_OF, no_tick) is None
+    assert plainly(NEVER, NEVER, Standing(["a"], [], [[0]], [[]]), known, SAID_OF, NO_LABEL, no_tick) is None
     assert known == {}, "it may be able to, later"
+
+
+def test_an_instruction_that_leaves_out_what_a_label_announces_is_not_believed_and_the_others_are() -> None:
+    advice, short = 'put "My advice:" and what you would do', "nah way too long"
+    said = Standing([advice, short], [], [[0], [1]], [[], []], announced=["my advice"])
+    known: dict[str, str | None] = {advice: 'Include "My advice:".', short: "Keep it short."}
+    asked: list[tuple[str, str]] = []
+
+    def by(margin: float) -> Any:
+        return lambda pairs: asked.extend(pairs) or [margin]
+
+    found = plainly(NEVER, NEVER, said, known, SAID_OF, by(0.0), no_tick)
+    assert found and found.wishes == [advice, "Keep it short."] and found.announced == ["my advice"]
+    assert asked == [("My advice:", 'Include "My advice:".')]
+    found = plainly(NEVER, NEVER, said, known, SAID_OF, by(0.1), no_tick)
+    assert found and found.wishes == ['Include "My advice:".', "Keep it short."]
+    said = Standing([advice, short], [], [[0], [1]], [[], []])
+    found = plainly(NEVER, NEVER, said, known, SAID_OF, NO_LABEL, no_tick)
+    assert found and found.wishes == ['Include "My advice:".', "Keep it short."], "it is asked of announced ones alone"
 
 
 def test_wishes_that_come_to_the_same_words_are_one() -> None:

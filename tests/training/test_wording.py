@@ -42,7 +42,8 @@ def best(said: Standing, plain: Sequence[str] | None) -> tuple[list[str], int, i
     """The wishes in the words that are chosen, how many lessons there are, and how often plain words were asked for."""
     asked: list[object] = []
 
-    def plainly() -> Standing | None:
+    def plainly(words: Standing) -> Standing | None:
+        assert words is said
         asked.append(None)
         return None if plain is None else said.in_words(plain)
 

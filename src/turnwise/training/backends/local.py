@@ -26,9 +26,9 @@ from turnwise.training.gate.gate import Gate
 from turnwise.training.kinds.announcing import announces
 from turnwise.training.kinds.cancelling import cancels
 from turnwise.training.kinds.lasting import lasts
-from turnwise.training.lessons.announced import still_announced, with_announced
 from turnwise.training.lessons.comparing import followed
 from turnwise.training.lessons.keeping import kept_shares
+from turnwise.training.lessons.labels import with_announced
 from turnwise.training.lessons.learning import Taught, learn_step, loss_of, with_base
 from turnwise.training.lessons.making import FEWEST, Lesson
 from turnwise.training.lessons.questions import OpenQuestion, questions_of
@@ -79,6 +79,7 @@ class LocalBackend:
         self._gate = Gate(self.policy, model, train, config.gate)
         self._parent: dict[str, Tensor] | None = None
         self._followed: dict[tuple[str, str], bool | None] = {}  # which turns' answers follow which wishes
+        self._announced: dict[tuple[str, str], float] = {}  # by how much labels announce something, in wishes
         self._said: tuple[int, Standing] | None = None  # of the batch with this id
         self._instructions: dict[str, str | None] = {}  # wishes, restated
         self._in_words: Standing | None = None  # what the update's lessons were made of
@@ -99,7 +100,7 @@ class LocalBackend:
 
     def prepare(self, version: int, fresh: bool = False) -> dict[str, Any]:
         self._optimizer, self._parent, meta = self._new_optimizer(), None, {}
-        self._said, self._in_words, self._wished, self._instructions = None, None, NOTHING, {}
+        self._said, self._in_words, self._wished, self._instructions, self._announced = None, None, NOTHING, {}, {}
         if version != BASE_VERSION:
             there = load_version_dir(version_dir(self._versions, version))
             refuse_other_base(version, there.meta, self._folder)
@@ -165,10 +166,16 @@ class LocalBackend:
         """Lessons, and the wishes in the words in which they were made. Raises ModelError and EngineError."""
         policy, renderer, config = self.policy, self._renderer, self._config
 
-        def plain() -> Standing | None:
-            found = plainly(policy, renderer, said, self._instructions, self._hinted(batch, tick), tick)
-            kept = found and still_announced(found, said.announced, lambda pairs: self._announces(pairs, tick))
-            return found if kept else None
+        def plain(said: Standing) -> Standing | None:
+            return plainly(
+                policy,
+                renderer,
+                said,
+                self._instructions,
+                self._hinted(batch, tick),
+                lambda pairs: self._announces(pairs, tick),
+                tick,
+            )
 
         wordings = Wordings(policy, renderer, questions, said, config.lessons, config.lesson_tokens, plain, tick)
         made = wordings.best()
@@ -203,10 +210,12 @@ class LocalBackend:
         return found
 
     def _announces(self, said: Sequence[tuple[str, str]], tick: Tick) -> list[float]:
+        new = [pair for pair in dict.fromkeys(said) if pair not in self._announced]
         try:
-            return announces(self.policy, self._renderer, said, tick)
+            self._announced |= dict(zip(new, announces(self.policy, self._renderer, new, tick), strict=True))
         except (ModelError, EngineError):  # it is no chat model, and has no lessons
             return [-1.0] * len(said)
+        return [self._announced[pair] for pair in said]
 
     def _hinted(self, batch: Batch, tick: Tick) -> HintedAnswers:
         """The answers that the hints of a batch were said of."""

@@ -22,8 +22,8 @@ QUESTION = 'A person told an assistant how to answer: {wish}\nWhat is to be writ
 
 
 def announces(policy: Policy, renderer: PromptRenderer, said: Sequence[tuple[str, str]], tick: Tick) -> list[float]:
-    """Of each pair (label, wish that quotes it), by how much the label announces something beside the answer: it does
-    above 0."""
+    """Of each pair (label, wish that quotes it), by how much the label announces something beside the answer: above
+    0 it does."""
     if not said:
         return []
     known, kinds = labelled()

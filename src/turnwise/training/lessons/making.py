@@ -16,10 +16,10 @@ from itertools import compress, takewhile
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.asking import GivenAnswer
 from turnwise.training.lessons import candidates as ways
-from turnwise.training.lessons.announced import announcing, beside, label_of, says_more
 from turnwise.training.lessons.candidates import Answered
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
+from turnwise.training.lessons.labels import announced_labels, beside, labelled_answers, says_more
 from turnwise.training.lessons.questions import OpenQuestion, told
 from turnwise.training.lessons.quoted import (
     Reaction,
@@ -161,8 +161,9 @@ def _in_the_wishes(
     with policy.reference():
         candidates = list(enumerate(ways.rewritten(policy, renderer, asked, " ".join(standing.wishes), longest, tick)))
         candidates += ways.gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
-        labels = _announced(_wanted_words(renderer, asked, candidates, standing), standing)
-        candidates += announcing(policy, renderer, asked, labels, tick)
+        labels = announced_labels(_wanted_words(renderer, asked, candidates, standing), standing)
+        first = [label for label in labels if place_said(label, standing.wishes) > 0]
+        candidates += labelled_answers(policy, renderer, asked, labels, first, tick)
         best = _best(policy, renderer, asked, standing, candidates, tick)
         if 2 * len(best) < len(asked):
             others = [i for i in range(len(asked)) if i not in best]
@@ -183,7 +184,7 @@ def _best(
     without words that the person was seen to want said, and labels that announce something, there is no lesson."""
     words = _wanted_words(renderer, asked, candidates, standing)
     more = ways.ask_for_more(policy, renderer, asked[:ENOUGH], words, tick)
-    labels = _announced(words, standing)
+    labels = announced_labels(words, standing)
     sayings = [one for one, asks in zip(words, more, strict=True) if not asks and one not in labels]
     places = [place_said(one, standing.wishes) for one in sayings]
     unclear = [one for one, place in zip(sayings, places, strict=True) if not place]
@@ -204,7 +205,9 @@ def _best(
     for i, answer, likelihood, wished in _fit(policy, asked, some, tick):
         lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)
         said = rank(words, renderer.decode(answer))
-        keeps = by_words and said == len(words) and _keeps(policy, renderer, asked[i], lesson, bool(opening))
+        keeps = (
+            by_words and said == len(words) and _keeps(policy, renderer, asked[i], lesson, bool(opening), bool(labels))
+        )
         # One that was cut pays for no end, and teaches none.
         place = said, answer[-1] in policy.ends, keeps, likelihood
         if said >= 0 and (i not in best or place > best[i][0]):
@@ -245,17 +248,15 @@ def _wanted_words(
     return [one for one in words if one in wanted or same_words(one) in known]
 
 
-def _announced(words: Sequence[str], standing: Standing) -> list[str]:
-    """The words that are labels before something that the person wants said beside the answer."""
-    return [one for one in words if label_of(one) and same_words(one) in standing.announced]
-
-
-def _keeps(policy: Policy, renderer: PromptRenderer, asked: Answered, lesson: Lesson, opens: bool) -> bool:
+def _keeps(
+    policy: Policy, renderer: PromptRenderer, asked: Answered, lesson: Lesson, opens: bool, labelled: bool
+) -> bool:
     """Whether a lesson has the whole plain answer, where the words of the wishes have the place that is theirs."""
     if opens:
         return bool(lesson.plain)
-    plain = renderer.decode(policy.without_end(asked.plain)).strip()
-    return renderer.decode(lesson.answer).strip().startswith(plain)
+    text, plain = (renderer.decode(policy.without_end(ids)).strip() for ids in (lesson.answer, asked.plain))
+    whole = not (plain[-1:].isalnum() and text[len(plain) :][:1].isalnum())
+    return (whole and text.startswith(plain)) or (labelled and text.endswith(f"\n{plain}"))
 
 
 def _opening(

@@ -67,7 +67,7 @@ def with_marks(words: str, wish: str, form: str | None = None) -> str:
     text = " ".join(wish.split())
     if QUOTED.search(text) or not _ANY_MARK.isdisjoint(text) or len(text.casefold()) != len(text):
         return wish
-    if not (places := _places(words, text)):
+    if not (places := places_in(words, text)):
         return wish
     at = named_at(form, wish) if form else None
     begin, end = next((place for place in places if place[0] == at), places[0])
@@ -86,7 +86,7 @@ def same_wish(wish: str, other: str) -> bool:
 
 def times(words: str, answer: str) -> int:
     """How often an answer has these words, in whatever capitals, and not within longer ones."""
-    return len(_places(words, answer))
+    return len(places_in(words, answer))
 
 
 _LETTERS = pattern(r"[^\W\d_]+")
@@ -162,7 +162,7 @@ def _spaced(text: str) -> str:
     return f" {' '.join(WORD.findall(text.casefold()))} "
 
 
-def _places(words: str, answer: str) -> list[tuple[int, int]]:
+def places_in(words: str, answer: str) -> list[tuple[int, int]]:
     text, sought = " ".join(answer.casefold().split()), words.casefold()
     found, at = [], text.find(sought)
     while at >= 0:
@@ -176,7 +176,7 @@ def _places(words: str, answer: str) -> list[tuple[int, int]]:
 
 def _stutters(words: str, answer: str) -> bool:
     """Whether an answer says words and says them again at once, as in "In short: In short, …"."""
-    text, places = " ".join(answer.casefold().split()), _places(words.strip(MARKS) or words, answer)
+    text, places = " ".join(answer.casefold().split()), places_in(words.strip(MARKS) or words, answer)
     return any(not any(map(str.isalnum, text[end:begin])) for (_, end), (begin, _) in pairwise(places))
 
 
@@ -236,7 +236,7 @@ def praised_words(wish: str, judged: Sequence[Reaction]) -> str | None:
         for ends in ([words[:count] for words in praised], [words[-count:] for words in praised]):
             often = Counter(same_words(" ".join(words)) for words in ends if len(words) == count)
             for words, n in often.most_common():
-                places = _places(words, text) if n >= max(SEVERAL, len(praised) / 2) else []
+                places = places_in(words, text) if n >= max(SEVERAL, len(praised) / 2) else []
                 if places and _ASKS_FOR_WORDS.search(text[: places[0][0]]):
                     return words
     return None
@@ -245,7 +245,7 @@ def praised_words(wish: str, judged: Sequence[Reaction]) -> str | None:
 def end_of(words: str, answer: str) -> int:
     """1 where an answer has these words at its beginning, -1 where at its end, 0 where at both, or at none."""
     text, sought = (" ".join(each.casefold().split()).strip(MARKS) for each in (answer, words))
-    places = _places(sought, text) if sought else []
+    places = places_in(sought, text) if sought else []
     return sum(begin == 0 for begin, _ in places) - sum(end == len(text) for _, end in places)
 
 

@@ -20,6 +20,7 @@ from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.lessons.candidates import sample
 from turnwise.training.lessons.comparing import token_likelihoods
 from turnwise.training.lessons.echoes import QUOTED
+from turnwise.training.lessons.labels import Announces, still_announced
 from turnwise.training.lessons.questions import OpenQuestion
 from turnwise.training.lessons.quoted import same_words, times
 from turnwise.training.lessons.wishes import Standing, Wording
@@ -71,6 +72,7 @@ def plainly(
     said: Standing,
     known: dict[str, str | None],
     hinted: HintedAnswers,
+    announces: Announces,
     tick: Tick,
 ) -> Standing | None:
     """The wishes, each as an instruction where the model wrote one that is believed; None where there is no such wish.
@@ -79,8 +81,8 @@ def plainly(
     not counts only if they said these words twice: "what could possibly go wrong" is not asked for. And it counts
     only if the wish was said of answers that do not follow it, nor have its words: 'drop the "Sure!"' is written as
     'Start every answer with "Sure!".', and "no bullet points please" as "Write every answer as a bullet point.".
-    ``known``: the instructions of wishes that were restated before, to which are added the new ones. ``hinted``: the
-    answers that the wishes were said of.
+    One that leaves out what a label announces is not believed either. ``known``: the instructions of wishes that were
+    restated before, to which are added the new ones. ``hinted``: the answers that the wishes were said of.
     """
     wordings = [
         [Wording(wish, places), *before]
@@ -108,6 +110,7 @@ def plainly(
     believed = {
         one.text: x for one in every if (x := known[one.text]) and asked_for(one.text, x) and was_missing(one, x)
     }
+    believed = {text: x for text, x in believed.items() if still_announced(x, said.announced, announces)}
     found = [_most_said([believed[one.text] for one in some if one.text in believed]) for some in wordings]
     return said.in_words(found) if any(found) else None
 

@@ -57,7 +57,8 @@ class Standing:
     hints that say each wish in these words. ``before``: the words in which each was said before, the last ones first.
     ``judged``: for each wish the answers of late that were judged since it was said, which show where words that it
     quotes belong. ``wanted``: words that wishes quote, in whichever wording, and that the person wants said, as answers
-    show. ``announced``: those of them that stand before something else that the person wants said.
+    show. ``announced``: labels, in small letters without their colon, before something that the person wants said
+    beside the answer.
     """
 
     wishes: list[str] = field(default_factory=list)

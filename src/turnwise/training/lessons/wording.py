@@ -45,7 +45,7 @@ class MadeLessons(NamedTuple):
 class Wordings:
     """The making of lessons in wishes that were ``said``: at most ``wanted``, with answers of ``longest`` tokens.
 
-    ``plainly`` gives the wishes as plain instructions, where there are such.
+    ``plainly`` gives wishes as plain instructions, where there are such.
     """
 
     policy: Policy
@@ -54,7 +54,7 @@ class Wordings:
     said: Standing
     wanted: int
     longest: int
-    plainly: Callable[[], Standing | None]
+    plainly: Callable[[Standing], Standing | None]
     tick: Tick
     known: dict[int, GivenAnswer] = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ class Wordings:
         found = self._in(self.said)
         if not self.said.wishes or (2 * len(found.lessons) >= self.wanted and len(found.lessons) >= FEWEST):
             return found
-        if plain := self.plainly():
+        if plain := self.plainly(self.said):
             new = self._in_plain(plain)
             if len(new.lessons) >= max(FEWEST, len(found.lessons) + 1):
                 log.info("of the person's words come %d lessons, of plain ones %d", *_counts(found, new))
@@ -98,7 +98,7 @@ class Wordings:
         them anywhere.
         """
         every = [*self.said.wishes, *(one.text for some in self.said.before for one in some)]
-        plain = self.plainly() if said_again(every) else None
+        plain = self.plainly(self.said) if said_again(every) else None
         if plain is None or len(quoted_words(plain.wishes)) <= len(quoted_words(self.said.wishes)):
             return None
         new = self._in_plain(plain)
