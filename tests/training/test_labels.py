@@ -84,6 +84,8 @@ def test_a_label_that_a_wording_has_without_marks_gets_them() -> None:
     found = with_announced(said(AGAIN, bare), lambda pairs: asked.extend(pairs) or [-1.0, 1.0])
     assert asked == [("My advice:", AGAIN), ("My advice:", marked)]
     assert found.wishes == [marked] and found.before == [[Wording(AGAIN, [9])]]
+    found = with_announced(said(bare, AGAIN), by({marked: 0.1, AGAIN: -0.1}))
+    assert found.wishes == [marked] and found.before == [[Wording(AGAIN, [0])]], "the last words, too"
 
 
 def test_of_several_labels_the_wording_has_to_have_all_that_the_last_words_have() -> None:

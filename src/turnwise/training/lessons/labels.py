@@ -42,7 +42,7 @@ def with_announced(said: Standing, announces: Announces) -> Standing:
 
     Half of the wordings of a wish that have a label have to say so, and the last words not clearly the opposite. A wish
     whose last words have the label and say less of it ("it is missing again, add it always") is told in the wording
-    that says it most clearly.
+    that says it most clearly. A label that some words have without quotation marks gets them.
     """
     every = [
         [Wording(wish, places), *before]
@@ -61,10 +61,11 @@ def with_announced(said: Standing, announces: Announces) -> Standing:
         of = {label: by for label, by in of.items() if _is_announced(by)}
         announced += [same_words(label) for label in of]
         last = {label: by for label, by in of.items() if 0 in by}
-        able = [k for k in range(len(some)) if last and all(k in by for by in last.values())]
-        if not able or min(by[0] for by in last.values()) > 0:
+        if not last:
             continue
-        best = max(able, key=lambda k: sum(by[k] for by in last.values()))
+        able = [k for k in range(len(some)) if all(k in by for by in last.values())]
+        says_it = min(by[0] for by in last.values()) > 0
+        best = 0 if says_it else max(able, key=lambda k: sum(by[k] for by in last.values()))
         marked = [
             Wording(next((asked[n, label, k] for label in last if (n, label, k) in asked), one.text), one.places)
             for k, one in enumerate(some)
