@@ -14,8 +14,8 @@ from turnwise.training.kinds.announcing import announces, labelled
 from turnwise.training.policy import Policy
 
 UNSEEN = Path(__file__).parent / "labels-unseen.tsv"
-"""20 wishes for more behind a label, 20 for a label before the answer and 24 for none, in seven languages, by other
-writers than most of the labelled ones."""
+"""20 wishes for more behind a label and 20 for a label before the answer, by another writer than the labelled ones, and
+24 for none in seven languages, by the writer of the labelled ones of this kind."""
 
 
 def unseen() -> list[tuple[str, str, str]]:

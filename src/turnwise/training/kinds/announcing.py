@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.kinds.kept_states import states_of_labelled
-from turnwise.training.kinds.lines import margins, states_after
+from turnwise.training.kinds.lines import margins, rows_of, states_after
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
 
@@ -37,8 +36,7 @@ def announces(policy: Policy, renderer: PromptRenderer, said: Sequence[tuple[str
 def labelled() -> tuple[list[tuple[str, str]], list[float]]:
     """The pairs (label, wish) that the line is fitted to, and 1 where the label announces more or -1 where it heads the
     answer, or is not wanted, in the order of the file."""
-    text = files("turnwise.training.kinds").joinpath("labels.tsv").read_text(encoding="utf-8")
-    rows = [line.split("\t") for line in text.splitlines()[1:]]
+    rows = rows_of("labels.tsv")
     return [(label, wish) for _, label, wish in rows], [1.0 if kind == "more" else -1.0 for kind, _, _ in rows]
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.resources import files
 
 from torch import Tensor
 
 from turnwise.messages import saying
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.kinds.kept_states import states_of_labelled
-from turnwise.training.kinds.lines import beyond, states_after
+from turnwise.training.kinds.lines import beyond, rows_of, states_after
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
 
@@ -42,8 +41,7 @@ def cancels(policy: Policy, renderer: PromptRenderer, pairs: Sequence[tuple[str,
 @cache
 def labelled() -> tuple[list[tuple[str, str]], list[float]]:
     """The pairs (earlier, later) that the line is fitted to, and 1 for an ending or -1 for more about it."""
-    text = files("turnwise.training.kinds").joinpath("endings.tsv").read_text(encoding="utf-8")
-    rows = [line.split("\t") for line in text.splitlines()[1:]]
+    rows = rows_of("endings.tsv")
     return [(earlier, later) for _, earlier, later in rows], [1.0 if kind == "ends" else -1.0 for kind, _, _ in rows]
 
 

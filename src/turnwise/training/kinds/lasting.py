@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 
 from turnwise.training.kinds.kept_states import states_of_labelled
-from turnwise.training.kinds.lines import beyond, states_after
+from turnwise.training.kinds.lines import beyond, rows_of, states_after
 from turnwise.training.lessons.wishes import ABOUT
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -36,8 +35,7 @@ def lasts(policy: Policy, hints: Sequence[str], tick: Tick) -> list[bool]:
 @cache
 def labelled() -> tuple[list[str], list[float]]:
     """What people said, and -1 where it is a lasting wish or 1 where it is none, in the order of the file."""
-    text = files("turnwise.training.kinds").joinpath("said.tsv").read_text(encoding="utf-8")
-    rows = [line.split("\t") for line in text.splitlines()[1:]]
+    rows = rows_of("said.tsv")
     return [said for _, said in rows], [-1.0 if kind == "lasting" else 1.0 for kind, _ in rows]
 
 

@@ -7,6 +7,7 @@ in the states of whichever model is trained, so that nothing is shipped for one 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from importlib.resources import files
 
 import torch
 from torch import Tensor
@@ -22,6 +23,12 @@ RIDGE = 0.3
 """Weight of the line's squared length; measured with the endings of wishes."""
 MISTAKEN = 0.05
 """Share of the labelled texts of the kind that is to stay that may be taken for the other one."""
+
+
+def rows_of(file: str) -> list[list[str]]:
+    """The labelled rows of a file of this folder, each with its columns, without the names of these."""
+    text = files("turnwise.training.kinds").joinpath(file).read_text(encoding="utf-8")
+    return [line.split("\t") for line in text.splitlines()[1:]]
 
 
 def states_after(policy: Policy, prompts: Sequence[Sequence[int]], tick: Tick) -> Tensor:

@@ -21,7 +21,7 @@ LONGEST = 32
 """Tokens behind a label."""
 BETWEEN = "\n\n"
 """What stands between a plain answer and a label: of a space, a line's end and an empty line this is the likeliest one
-to the 0.5B model for 7 of 10 wishes and to the embedded model for 5, the end of a line for none."""
+to the 0.5B model for 8 of 10 wishes and to the embedded model for 5, the end of a line for none."""
 MOST = 3
 """Labels of one wish that are looked at."""
 CLEARLY = -1.25
