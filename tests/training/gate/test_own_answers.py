@@ -250,16 +250,23 @@ def test_what_the_hints_cost_the_base_model_is_asked_for_only_beyond_the_limit()
     both, who = [["verse", "brief"], ["verse"]], {"base": 20, "told verse brief": 12, "told verse": 16}
     every = ["base", "policy", "told verse brief", "told verse"]
     assert lost_right(who | {"policy": 15}, tellings=both) == (0.25, 0.0, ["base", "policy"])
-    assert lost_right(who | {"policy": 9}, tellings=both) == (0.25, 0.0, every)
-    assert lost_right(who | {"policy": 14}, tellings=both) == (0.0, 0.0, every)
+    assert lost_right(who | {"policy": 12}, tellings=both) == (0.2, 0.0, every)
+    assert lost_right(who | {"policy": 14}, tellings=both) == (pytest.approx(0.15), 0.0, every)
     later = lost_right(who | {"told verse brief": None, "policy": 8}, tellings=both)
     assert later == (0.5, 0.0, every), "one without time says nothing"
     better = lost_right({"base": 10, "told verse": 20, "policy": 5}, tellings=[["verse"]])
     assert better == (0.5, 0.0, ["base", "policy", "told verse"]), "more than the base model's is not asked for"
     none = lost_right({"base": 10, "told verse": 0, "policy": 0}, tellings=[["verse"]])
     assert none[0] == 1.0
+
+
+def test_what_the_hints_cost_the_base_model_excuses_half_of_a_loss() -> None:
+    told = {"base": 20, "told verse": 5}
+    assert lost_right(told | {"policy": 10}, tellings=[["verse"]])[0] == 0.25
+    assert lost_right(told | {"policy": 8}, tellings=[["verse"]])[0] == 0.3
+    assert lost_right(told | {"policy": 1}, tellings=[["verse"]])[0] == 0.8, "more than telling costs has no excuse"
     one = lost_right({"base": 10, "told verse": 1, "policy": 1}, tellings=[["verse"]])
-    assert one[0] == 0.0, "of one that it answers right, one is left"
+    assert one[0] == 0.45, "of one that it answers right, one is left"
 
 
 def test_what_the_parent_had_lost_is_asked_for_only_beyond_the_limit() -> None:

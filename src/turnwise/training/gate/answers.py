@@ -145,7 +145,10 @@ class OwnAnswers:
     # -- what is right ------------------------------------------------------------------------------------------
 
     def _lost_right(self, whose: Whose) -> float | None:
-        """The share of the questions that the base model answers right that is lost; told the hints only if needed."""
+        """The share of the questions that the base model answers right that is lost; told the hints only if needed.
+
+        What telling it the hints costs excuses half of a loss: lessons have the plain answers whole.
+        """
         base = self._bases_right()
         if base is None or base < LEAST_RIGHT:
             return None if base is None else 0.0
@@ -154,7 +157,7 @@ class OwnAnswers:
             return None
         lost = 1 - ours / base
         if lost > self._gate.max_lost_right:
-            lost = 1 - ours / max(1, min([base, *self._told_right]))
+            lost = max(lost / 2, 1 - ours / max(1, min([base, *self._told_right])))
         return max(0.0, lost)
 
     @cached_property
