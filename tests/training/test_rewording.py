@@ -28,6 +28,7 @@ from turnwise.training.lessons.wishes import Standing, Wording, standing
 from turnwise.training.policy import Policy
 
 BRIEF, AGAIN, THIRD = "be brief", "brief answers", "a brief one please"
+CHEERS = 'brief, and say "Cheers, dear mate"'
 
 
 def topics(texts: Sequence[str]) -> Tensor:
@@ -71,6 +72,11 @@ def stand(hints: Sequence[str], follows: dict[tuple[int, str], bool | None] | No
         ([BRIEF, AGAIN], {(1, BRIEF): None}, [AGAIN], [[]]),  # it is not clear whether it had it
         ([BRIEF, "no need to be brief"], {}, ["no need to be brief"], [[]]),
         ([BRIEF, "show code"], {}, [BRIEF, "show code"], [[], []]),
+        # What quotes nothing says less than what quotes: it may be no wish.
+        ([CHEERS, "code!", "brief, what prose!"], {}, ["code!", CHEERS], [[], ["brief, what prose!"]]),
+        ([CHEERS, AGAIN, f"{CHEERS}!"], {}, [f"{CHEERS}!"], [[CHEERS, AGAIN]]),
+        ([CHEERS, "brief, cheers, dear mate, please"], {}, ['brief, "Cheers, dear mate", please'], [[CHEERS]]),
+        ([CHEERS, AGAIN], {(1, CHEERS): None}, [AGAIN], [[]]),
     ],
 )
 def test_a_wish_that_was_not_followed_is_said_again_in_other_words(

@@ -114,6 +114,7 @@ def standing(
     whether the hint ends it rather than says more about it. Where both are so, the hint takes that wish back, and is no
     wish itself, for without the other there is nothing to leave out. Where neither is, and both are about one thing,
     the hint says the wish again: who wants the opposite of it has little to say of an answer that does not follow it.
+    Of its wordings the last one counts that quotes words, if any does.
     What one hint quotes is put into marks in another one that says it without. Without ``followed`` or ``cancels``
     nothing is taken back, nor said again; without ``lasts`` every hint is a wish.
     """
@@ -169,12 +170,16 @@ def standing(
     def wording(i: int) -> Wording:
         return Wording(marked(i), [place for place, hint in enumerate(hints) if _as_wish(hint) == said.texts[i]])
 
-    stand = stand[-MOST:]
+    def wordings(i: int) -> list[Wording]:
+        """The last one first, but for those that quote nothing where others do: "Alas, what prose!" may be no wish."""
+        return [wording(k) for k in sorted([i, *before(i)], key=lambda k: not quoted[k])]
+
+    worded = [wordings(i) for i in stand[-MOST:]]
     return Standing(
-        [marked(i) for i in stand],
+        [last.text for last, *_ in worded],
         [said.texts[i] for i in gone],
-        [wording(i).places for i in stand],
-        [[wording(k) for k in before(i)] for i in stand],
+        [last.places for last, *_ in worded],
+        [earlier for _, *earlier in worded],
     )
 
 
