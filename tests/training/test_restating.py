@@ -226,6 +226,27 @@ def test_an_instruction_that_leaves_out_what_a_label_announces_is_not_believed_a
     assert found and found.wishes == ['Include "My advice:".', "Keep it short."], "it is asked of announced ones alone"
 
 
+@pytest.mark.parametrize(
+    ("instruction", "kept"),
+    [
+        ("Write every answer in verse.", False),
+        ('Write "Rhyme time:" and two lines.', True),
+        ("Write Rhyme time: and two lines.", True),
+    ],
+)
+def test_an_instruction_without_the_words_that_another_wording_quotes_is_not_believed(
+    instruction: str, kept: bool
+) -> None:
+    quoting, other = 'add "Rhyme time:" and rhyme', "Rhyme time: is what I miss, alas!"
+    said = Standing([quoting], [], [[0]], [[Wording(other, [1])]])
+    known: dict[str, str | None] = {quoting: None, other: instruction}
+    found = plainly(NEVER, NEVER, said, known, SAID_OF, NO_LABEL, no_tick)
+    assert (found and found.wishes) == ([instruction] if kept else None)
+    known = {other: "Write every answer in verse."}
+    alone = plainly(NEVER, NEVER, Standing([other], [], [[1]], [[]]), known, SAID_OF, NO_LABEL, no_tick)
+    assert alone and alone.wishes == ["Write every answer in verse."]
+
+
 def test_wishes_that_come_to_the_same_words_are_one() -> None:
     first, since = Reaction("one", 0.9, True), [Reaction("two", -0.9, False), Reaction("three", 0.5, True)]
     again = [since[0]._replace(asked=True), since[1]._replace(asked=False)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from turnwise.judges.signals.corrections import correction_evidence
 from turnwise.judges.signals.hints import hint_from_reports
 from turnwise.judges.signals.proposals import propose
 from turnwise.judges.signals.tool_results import tool_evidence
@@ -34,7 +35,7 @@ ACTION_CHARS = 600
 class Reading:
     """``sentences``: the person's, empty where they said nothing; ``quoting``: the same with the phrases that they
     quote. ``lasting``: which of them say outright that they are meant for later answers. ``evidence``: the kind of the
-    tools' outcome, if any.
+    tools' outcome, if any; ``correction``: whether the answer did what the correction before it quotes, where that shows.
 
     ``report_hint``: a hint in our words; ``proposal``: what a source without trust says, for the person to look at.
     """
@@ -45,6 +46,7 @@ class Reading:
     lasting: tuple[bool, ...] = ()
     quoting: tuple[str, ...] = ()
     evidence: str | None = None
+    correction: str | None = None
     report_hint: str | None = None
     proposal: Proposal | None = None
 
@@ -72,6 +74,7 @@ def read_parts(
         lasting=tuple(" ".join(clean(sentence).split()) in wished for sentence in said),
         quoting=tuple(_with_phrase(_ends(sentence, MAX_SENTENCE_CHARS)) for sentence in quoting),
         evidence=tool_evidence(asked, sources.results),
+        correction=correction_evidence(messages, answer) if quoting else None,
         report_hint=hint_from_reports(sources),
         proposal=propose(sources),
     )

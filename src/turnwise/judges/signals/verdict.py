@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from turnwise.judges.signals.corrections import BESIDE, WEIGHED
 from turnwise.judges.signals.head import Opinion, words_head
 from turnwise.judges.signals.hints import MAX_CHARS, hint_of
 from turnwise.judges.signals.reading import Reading, read_parts
@@ -50,9 +51,12 @@ def weigh(reading: Reading, opinion: Opinion | None, min_confidence: float = MIN
     parts = [(opinion.score, 1.0)] if opinion is not None else []
     if reading.evidence is not None:
         parts.append((CHANCES[reading.evidence], TOOLS_BESIDE if opinion is not None else 1.0))
+    if opinion is not None and reading.correction is not None:
+        parts.append((WEIGHED[reading.correction], BESIDE))
     reasons = [
         *(["the person's words"] if opinion is not None else []),
         *([reading.evidence] if reading.evidence else []),
+        *([reading.correction] if opinion is not None and reading.correction else []),
     ]
     best, confidence = _likeliest(parts) if parts else (0, NOTHING_SAID)
     as_said = _as_said(reading, opinion)

@@ -81,8 +81,9 @@ def plainly(
     not counts only if they said these words twice: "what could possibly go wrong" is not asked for. And it counts
     only if the wish was said of answers that do not follow it, nor have its words: 'drop the "Sure!"' is written as
     'Start every answer with "Sure!".', and "no bullet points please" as "Write every answer as a bullet point.".
-    One that leaves out what a label announces is not believed either. ``known``: the instructions of wishes that were
-    restated before, to which are added the new ones. ``hinted``: the answers that the wishes were said of.
+    One that leaves out what a label announces is not believed either, nor one without any words that a wording quotes.
+    ``known``: the instructions of wishes that were restated before, to which are added the new ones. ``hinted``: the
+    answers that the wishes were said of.
     """
     wordings = [
         [Wording(wish, places), *before]
@@ -111,7 +112,13 @@ def plainly(
         one.text: x for one in every if (x := known[one.text]) and asked_for(one.text, x) and was_missing(one, x)
     }
     believed = {text: x for text, x in believed.items() if still_announced(x, said.announced, announces)}
-    found = [_most_said([believed[one.text] for one in some if one.text in believed]) for some in wordings]
+
+    def of(some: Sequence[Wording]) -> str | None:
+        quoted = frozenset[str]().union(*(_quoted(one.text) for one in some))
+        found = [believed[one.text] for one in some if one.text in believed]
+        return _most_said([x for x in found if not quoted or any(times(words, _plain(x)) for words in quoted)])
+
+    found = [of(some) for some in wordings]
     return said.in_words(found) if any(found) else None
 
 
