@@ -8,6 +8,7 @@ import torch
 from turnwise.training.lessons.quoted import (
     Reaction,
     end_of,
+    in_a_row,
     misses_words,
     named_at,
     place_said,
@@ -277,6 +278,30 @@ def test_words_that_the_wish_brings_into_answers_are_wanted() -> None:
     assert said_by_wish(["In short:"], {0: ["In short: Tokyo.", "Tokyo."], 1: ["Four, in short."]}, plain) == [
         "In short:"
     ]
+
+
+@pytest.mark.parametrize(("both", "wanted"), [(0, ["A:"]), (1, ["Q:", "A:"])])
+def test_words_that_a_quarter_has_together_with_wanted_ones_are_wanted_as_well(both: int, wanted: list[str]) -> None:
+    texts = ["Q: Who?\nA: I."] * both + ["A: I.", "A: You.", "A: We.", "A: They."]
+    plain = dict.fromkeys(range(4), "It is I.")
+    assert said_by_wish(["Q:", "A:"], {n: [text] for n, text in enumerate(texts[:4])}, plain) == wanted
+    assert said_by_wish(["Q:", "A:"], {0: ["Q: Who?"], 1: ["A: I."]}, {0: "Q: Who?\nA: I.", 1: "A: I."}) == []
+
+
+@pytest.mark.parametrize(
+    ("wishes", "answers", "found"),
+    [
+        (['"Q:" and "A:"'], ["Q: Who?\nA: I.", "Q: What?\nA: It."], ["Hello"]),
+        (['"Q:" and "A:"'], ["Q: A: I.", "Q: What?\nA: It."], ["Hello"]),
+        (['"Q:" and "A:"'], ["Q: A: I.", "Q: A: It.", "Q: What?\nA: It."], ["Q:", "A:", "Hello"]),
+        (['"Q:" and "A:"'], ["Q: What?"], ["Hello"]),
+        (['say "Q:"', 'say "A:"'], ["Q: Who?\nA: I."], ["Q:", "A:", "Hello"]),
+    ],
+)
+def test_words_of_one_wish_open_an_answer_where_they_stand_behind_each_other(
+    wishes: list[str], answers: list[str], found: list[str]
+) -> None:
+    assert in_a_row(["Q:", "A:", "Hello"], [*wishes, 'say "Hello"'], answers) == found
 
 
 def test_words_that_the_wish_leaves_out_are_not() -> None:

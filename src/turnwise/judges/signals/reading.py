@@ -35,7 +35,7 @@ ACTION_CHARS = 600
 class Reading:
     """``sentences``: the person's, empty where they said nothing; ``quoting``: the same with the phrases that they
     quote. ``lasting``: which of them say outright that they are meant for later answers. ``evidence``: the kind of the
-    tools' outcome, if any; ``correction``: whether the answer did what the correction before it quotes, where that shows.
+    tools' outcome, if any; ``correction``: whether the answer did what the correction before it quotes, if that shows.
 
     ``report_hint``: a hint in our words; ``proposal``: what a source without trust says, for the person to look at.
     """

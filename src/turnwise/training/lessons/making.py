@@ -23,6 +23,7 @@ from turnwise.training.lessons.labels import announced_labels, beside, labelled_
 from turnwise.training.lessons.questions import OpenQuestion, told
 from turnwise.training.lessons.quoted import (
     Reaction,
+    in_a_row,
     place_said,
     quoted_words,
     rank,
@@ -161,14 +162,17 @@ def _in_the_wishes(
     with policy.reference():
         candidates = list(enumerate(ways.rewritten(policy, renderer, asked, " ".join(standing.wishes), longest, tick)))
         candidates += ways.gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
+        if len(_wanted_words(renderer, asked, candidates, standing)) < len(quoted_words(standing.wishes)):
+            # Which words are to be said shows in answers that were written with the wish, too.
+            candidates += ways.as_told(policy, range(len(asked)), asked, longest, tick)
         labels = announced_labels(_wanted_words(renderer, asked, candidates, standing), standing)
         first = [label for label in labels if place_said(label, standing.wishes) > 0]
         candidates += labelled_answers(policy, renderer, asked, labels, first, tick)
-        best = _best(policy, renderer, asked, standing, candidates, tick)
-        if 2 * len(best) < len(asked):
-            others = [i for i in range(len(asked)) if i not in best]
+        best, whole = _best(policy, renderer, asked, standing, candidates, tick)
+        if 2 * len(whole) < len(asked):
+            others = [i for i in range(len(asked)) if i not in whole]
             candidates += ways.as_told(policy, others, asked, longest, tick)
-            best = _best(policy, renderer, asked, standing, candidates, tick)
+            best, _ = _best(policy, renderer, asked, standing, candidates, tick)
     return [best[i] for i in sorted(best)]
 
 
@@ -179,9 +183,12 @@ def _best(
     standing: Standing,
     candidates: Sequence[tuple[int, list[int]]],
     tick: Tick,
-) -> dict[int, Lesson]:
-    """The lesson of each question that comes to one. Words that most candidates say all have to have, if enough do;
-    without words that the person was seen to want said, and labels that announce something, there is no lesson."""
+) -> tuple[dict[int, Lesson], list[int]]:
+    """The lesson of each question that comes to one, and the questions whose lesson has all words that candidates say.
+
+    The others are none if enough have them; without words that the person was seen to want said, and labels that
+    announce something, there is no lesson.
+    """
     words = _wanted_words(renderer, asked, candidates, standing)
     more = ways.ask_for_more(policy, renderer, asked[:ENOUGH], words, tick)
     labels = announced_labels(words, standing)
@@ -193,6 +200,7 @@ def _best(
     unclear, judged = list(compress(unclear, may)), list(compress(judged, may))
     likelier = _opening(policy, renderer, asked, unclear, judged, tick)
     opening = [one for one, place in zip(sayings, places, strict=True) if place > 0 or one in likelier]
+    opening = in_a_row(opening, standing.wishes, [renderer.decode(answer) for _, answer in candidates])
     opened = _opened(policy, renderer, asked, candidates, words, opening) if opening else []
     # What quotes no words, or quotes some that are not to be said, asks for more than words beside a plain answer.
     every = [quoted_words([one]) for one in standing.wishes]
@@ -213,7 +221,7 @@ def _best(
         if said >= 0 and (i not in best or place > best[i][0]):
             best[i] = (place, lesson)
     whole = [i for i, (place, _) in best.items() if place[0] == len(words)]
-    return {i: best[i][1] for i in (whole if len(whole) >= FEWEST else best)}
+    return {i: best[i][1] for i in (whole if len(whole) >= FEWEST else best)}, whole
 
 
 def _lesson(

@@ -20,6 +20,8 @@ MOST_WORDS = 8
 MARKS = ".,:;!?-–— "
 COMMON = 0.5
 """Share of the questions with an answer that has the words, from which the wish is to say them."""
+BESIDE = 0.25
+"""The same of words beside such ones: a small model told of two labels has the one more often than both."""
 
 
 def quoted_words(wishes: Sequence[str]) -> list[str]:
@@ -263,16 +265,32 @@ def shown(words: str, judged: Sequence[Reaction]) -> int:
 
 
 def said_by_wish(words: Sequence[str], answers: dict[int, list[str]], plain: dict[int, str]) -> list[str]:
-    """The words that answers to half of the questions have, where fewer of the plain ones do.
+    """The words that answers to half of the questions have, and others that those to a quarter have together with them.
 
-    ``answers``: those of each question that were made by the wish, and ``plain`` the one that was not.
+    Fewer of the plain ones have them. ``answers``: those of each question that were made by the wish, and ``plain`` the
+    one that was not.
     """
 
-    def wanted(one: str) -> bool:
-        by_wish = sum(any(times(one, text) for text in texts) for texts in answers.values())
-        return by_wish >= COMMON * len(answers) and by_wish > sum(times(one, text) > 0 for text in plain.values())
+    def wanted(some: tuple[str, ...], share: float) -> bool:
+        by_wish, by_itself = (
+            sum(any(all(times(one, text) for one in some) for text in texts) for texts in each)
+            for each in (answers.values(), [[text] for text in plain.values()])
+        )
+        return by_wish >= share * len(answers) and by_wish > by_itself
 
-    return [one for one in words if answers and wanted(one)]
+    first = [one for one in words if answers and wanted((one,), COMMON)]
+    return [one for one in words if one in first or any(wanted((one, other), BESIDE) for other in first)]
+
+
+def in_a_row(words: Sequence[str], wishes: Sequence[str], answers: Sequence[str]) -> list[str]:
+    """Without words of one wish that few answers have behind each other: something stands between "Q:" and "A:"."""
+    apart: set[str] = set()
+    for wish in wishes:
+        some = [one for one in words if one in quoted_words([wish])]
+        both = [answer for answer in answers if all(times(one, answer) for one in some)]
+        if len(some) > 1 and 2 * sum(times(" ".join(some), answer) > 0 for answer in both) <= len(both):
+            apart |= {*some}
+    return [one for one in words if one not in apart]
 
 
 def rank(words: Sequence[str], answer: str) -> int:
