@@ -117,7 +117,12 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("file", "many"),
-    [("people-kept-aside.toml", 24), ("people-kept-aside-2.toml", 12), ("people-kept-aside-3.toml", 14)],
+    [
+        ("people-kept-aside.toml", 24),
+        ("people-kept-aside-2.toml", 12),
+        ("people-kept-aside-3.toml", 14),
+        ("people-kept-aside-4.toml", 16),
+    ],
 )
 def test_the_people_kept_aside_can_be_played(file: str, many: int) -> None:
     people = people_of(Path(__file__).with_name(file))

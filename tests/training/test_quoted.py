@@ -8,9 +8,9 @@ import torch
 from turnwise.training.lessons.quoted import (
     Reaction,
     end_of,
-    in_a_row,
     misses_words,
     named_at,
+    no_frames,
     place_said,
     praised_words,
     quoted_words,
@@ -288,20 +288,37 @@ def test_words_that_a_quarter_has_together_with_wanted_ones_are_wanted_as_well(b
     assert said_by_wish(["Q:", "A:"], {0: ["Q: Who?"], 1: ["A: I."]}, {0: "Q: Who?\nA: I.", 1: "A: I."}) == []
 
 
+def test_words_to_be_left_out_are_not_wanted_beside_those_that_are_to_be_said() -> None:
+    plain = dict.fromkeys(range(4), "Sure! It is ten.")
+    by_wish = {n: ["Sure! It is ten. Ahoy"] for n in plain}
+    assert said_by_wish(["Ahoy", "Sure!"], by_wish, plain) == ["Ahoy"]
+    by_wish = {n: ["Hello: ten. Ahoy:" if n == 0 else "Ahoy: ten."] for n in plain}
+    assert said_by_wish(["Ahoy:", "Hello:"], by_wish, plain) == ["Ahoy:", "Hello:"]
+    assert said_by_wish(["Ahoy:", "Hello:"], by_wish, plain | {0: "Hello: ten."}) == ["Ahoy:"]
+    assert said_by_wish(["Ahoy", "Hello:"], by_wish, plain) == ["Ahoy"], "both are labels"
+
+
+FRAME = ['"Q:" and "A:"']
+
+
 @pytest.mark.parametrize(
-    ("wishes", "answers", "found"),
+    ("wishes", "opening", "answers", "found"),
     [
-        (['"Q:" and "A:"'], ["Q: Who?\nA: I.", "Q: What?\nA: It."], ["Hello"]),
-        (['"Q:" and "A:"'], ["Q: A: I.", "Q: What?\nA: It."], ["Hello"]),
-        (['"Q:" and "A:"'], ["Q: A: I.", "Q: A: It.", "Q: What?\nA: It."], ["Q:", "A:", "Hello"]),
-        (['"Q:" and "A:"'], ["Q: What?"], ["Hello"]),
-        (['say "Q:"', 'say "A:"'], ["Q: Who?\nA: I."], ["Q:", "A:", "Hello"]),
+        (FRAME, ["Q:", "A:"], ["Q: Who?\nA: I.", "Q: What?\nA: It."], []),
+        (FRAME, ["Q:"], ["Q: Who?\nA: I.", "Q: What?\nA: It."], []),  # the other one was no opening by itself
+        (FRAME, ["Q:", "A:"], ["Q: A: I.", "Q: What?\nA: It."], []),
+        (FRAME, ["Q:", "A:"], ["Q: A: I.", "Q: A: It.", "Q: What?\nA: It."], ["Q:", "A:"]),
+        (FRAME, ["Q:", "A:"], ["Q: What?"], ["Q:", "A:"]),  # none shows it
+        (['say "Q:"', 'say "A:"'], ["Q:", "A:"], ["Q: Who?\nA: I."], ["Q:", "A:"]),
+        (['"Ahoy" first and "Cheers!" last'], ["Ahoy"], ["Ahoy, it is ten. Cheers!"], ["Ahoy"]),
+        (['start with "Ahoy" and "mates"'], ["Ahoy", "mates"], ["Ahoy, mates! Ten."], ["Ahoy", "mates"]),
     ],
 )
-def test_words_of_one_wish_open_an_answer_where_they_stand_behind_each_other(
-    wishes: list[str], answers: list[str], found: list[str]
+def test_words_that_frame_something_are_not_put_before_a_plain_answer(
+    wishes: list[str], opening: list[str], answers: list[str], found: list[str]
 ) -> None:
-    assert in_a_row(["Q:", "A:", "Hello"], [*wishes, 'say "Hello"'], answers) == found
+    words = ["Q:", "A:", "Ahoy", "mates", "Cheers!", "Hello"]
+    assert no_frames([*opening, "Hello"], words, [*wishes, 'say "Hello"'], answers) == [*found, "Hello"]
 
 
 def test_words_that_the_wish_leaves_out_are_not() -> None:

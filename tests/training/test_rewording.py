@@ -74,7 +74,8 @@ def stand(hints: Sequence[str], follows: dict[tuple[int, str], bool | None] | No
         ([BRIEF, "show code"], {}, [BRIEF, "show code"], [[], []]),
         # What quotes nothing says less than what quotes: it may be no wish.
         ([CHEERS, "code!", "brief, what prose!"], {}, ["code!", CHEERS], [[], ["brief, what prose!"]]),
-        ([CHEERS, AGAIN, f"{CHEERS}!"], {}, [f"{CHEERS}!"], [[CHEERS, AGAIN]]),
+        ([CHEERS, AGAIN, f"{CHEERS}!"], {}, [f"{CHEERS}!"], [[AGAIN, CHEERS]]),
+        ([CHEERS, AGAIN, THIRD], {}, [THIRD], [[AGAIN, CHEERS]]),  # who says it twice means it
         ([CHEERS, "brief, cheers, dear mate, please"], {}, ['brief, "Cheers, dear mate", please'], [[CHEERS]]),
         ([CHEERS, AGAIN], {(1, CHEERS): None}, [AGAIN], [[]]),
     ],

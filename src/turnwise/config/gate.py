@@ -54,8 +54,8 @@ class GateConfig(Section):
     max_lost_right: float = Field(
         default=0.25,
         gt=0,
-        description="Which share of simple questions that the base model answers right it may answer wrong; twice that "
-        "where telling it the hints costs as many.",
+        description="Which share of simple questions that the base model answers right it may answer wrong. What "
+        "telling it the hints costs is excused, at most half of a loss.",
     )
     max_praise_lost: float = Field(
         default=5.0,

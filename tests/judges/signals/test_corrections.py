@@ -30,7 +30,16 @@ def asked(correction: str, before: str = PLAIN) -> list[Message]:
             FOLLOWED,
         ),
         ('Drop the "Ahoy".', AHOY, PLAIN, FOLLOWED),
-        ('Drop the "Ahoy".', AHOY, AHOY, NOT_FOLLOWED),
+        ('Drop the "Ahoy".', AHOY, AHOY, None),  # of words that it has it may be said that they are liked
+        ('put the "Ahoy" at the end', AHOY, f"{PLAIN} Ahoy", None),
+        ("скажи «да» в начале", "Когда? В десять.", "Да. Когда? В десять.", FOLLOWED),
+        ('write "caf"', "A café, at ten.", "A café, at ten.", NOT_FOLLOWED),
+        ('dates as "YYYY-MM-DD"', "It is 1 May 2020, a Friday.", "It is 2020-05-01, a Friday.", None),
+        ('say "COOL DUDE" first', PLAIN, PLAIN, None),
+        ('say "HEY DUDE" first', PLAIN, PLAIN, NOT_FOLLOWED),
+        ('a 27" screen or a 32" one?', PLAIN, PLAIN, None),
+        ('"It is a very long sentence. It goes on and on and on" is too much. Say "Ahoy".', PLAIN, AHOY, FOLLOWED),
+        ('say "a" or "b"', PLAIN, AHOY, None),
         ('"Ahoy" first and "Cheers" last', PLAIN, f"{AHOY} Cheers", FOLLOWED),
         ('"Ahoy" first and "Cheers" last', PLAIN, AHOY, None),
         ('"Ahoy", not "Hello"', f"Hello! {PLAIN}", AHOY, FOLLOWED),
@@ -58,6 +67,37 @@ def test_without_an_answer_before_a_quotation_is_no_correction() -> None:
     assert correction_evidence(only, saying("assistant", AHOY)) is None
 
 
+@pytest.mark.parametrize(
+    ("asked_for", "answer"),
+    [
+        ('How do I say "good morning" in French?', "Bonjour."),
+        ('Who wrote "War and Peace"?', "Tolstoy."),
+        ('And what does "ahoy" mean?', "Ahoy is what sailors call."),
+        ('hm, "it is ten"?', "No"),
+    ],
+)
+def test_a_new_task_that_quotes_is_no_correction(asked_for: str, answer: str) -> None:
+    assert correction_evidence(asked(asked_for), saying("assistant", answer)) is None
+
+
+def test_what_an_answer_thinks_is_not_what_it_says() -> None:
+    thinking = saying("assistant", f'<think>the user wants "Ahoy"</think>{PLAIN}')
+    assert correction_evidence(asked('Say "Ahoy" first.'), thinking) == NOT_FOLLOWED
+
+
+def test_of_many_quotations_the_first_eight_are_read() -> None:
+    many = " ".join(f'"word {n}"' for n in range(8))
+    assert correction_evidence(asked(f'{many} "Ahoy"'), saying("assistant", AHOY)) == NOT_FOLLOWED
+    assert correction_evidence(asked(f'"Ahoy" "ahoy!" {many}'), saying("assistant", AHOY)) is None
+
+
+def test_a_message_full_of_quotations_is_read_at_once() -> None:
+    """Without a bound on them this takes minutes."""
+    answer = saying("assistant", "a" * 30_000)
+    full = [saying("user", "Hi"), answer, saying("user", " ".join(f'"{"a" * n}"' for n in range(2, 80)) * 12)]
+    assert correction_evidence(full, answer) == NOT_FOLLOWED
+
+
 def test_the_last_words_of_the_person_and_the_answer_before_them_count() -> None:
     talk = [*asked('Say "Cheers" last.'), saying("assistant", f"{PLAIN} Cheers"), saying("user", 'and "Ahoy" first')]
     assert correction_evidence(talk, saying("assistant", f"{AHOY} Cheers")) == FOLLOWED
@@ -78,5 +118,6 @@ def test_what_somebody_else_quotes_in_the_persons_message_is_no_correction() -> 
 
 def test_only_the_ends_of_long_answers_are_read() -> None:
     long = "word " * 10_000
-    assert correction_evidence(asked('Say "Ahoy".'), saying("assistant", f"{long}Ahoy")) == FOLLOWED
-    assert correction_evidence(asked('Say "Ahoy".'), saying("assistant", f"{long}Ahoy {long}")) == NOT_FOLLOWED
+    said = asked('Say "Ahoy".', long)
+    assert correction_evidence(said, saying("assistant", f"{long}Ahoy")) == FOLLOWED
+    assert correction_evidence(said, saying("assistant", f"{long}Ahoy {long}")) == NOT_FOLLOWED

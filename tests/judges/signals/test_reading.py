@@ -34,6 +34,17 @@ def test_a_reading_has_task_answer_and_the_sentences_of_the_person() -> None:
     assert (found.evidence, found.report_hint, found.proposal) == (None, None, None)
 
 
+def test_a_reading_says_whether_the_answer_did_what_the_correction_before_it_quotes() -> None:
+    talk = [saying("user", "When?"), saying("assistant", "It is ten."), saying("user", 'Say "Ahoy" first.')]
+
+    def read_with(answer: str, *said: Message) -> str | None:
+        return read_parts(talk, saying("assistant", answer), [*said]).correction
+
+    assert read_with("Ahoy! It is ten.", saying("user", "Hm.")) == "correction.followed"
+    assert read_with("It is ten.", saying("user", "Hm.")) == "correction.not_followed"
+    assert read_with("It is ten.") is None, "nobody said anything of it"
+
+
 def test_phrases_that_the_person_quotes_stand_beside_the_sentences_that_are_judged() -> None:
     found = reading('That is not it. From now on close with "Over to you, folks!". Say no more "Certainly", please.')
     close, less = 'From now on close with "Over to you, folks!".', 'Say no more "Certainly", please.'

@@ -63,6 +63,22 @@ def test_beside_the_person_tools_count_three_tenths() -> None:
     assert close.best == 1, "of two that are as likely the tools decide"
 
 
+@pytest.mark.parametrize(
+    ("correction", "unsure", "sure"), [("correction.followed", 1, -1), ("correction.not_followed", -1, -1)]
+)
+def test_an_answer_that_did_what_a_correction_quotes_weighs_like_an_opinion(
+    correction: str, unsure: int, sure: int
+) -> None:
+    """Beside somebody who is sure it changes nothing, and without anything said it says nothing."""
+    reading = replace(SAID, correction=correction)
+    found = weigh(reading, opinion(0.4, 0.2, 0.4))
+    assert (found.score, found.reasons) == (unsure, ["the person's words", correction])
+    assert found.confidence == pytest.approx(0.4 * 0.7 / (0.4 * 0.7 + 0.2 * 0.15 + 0.4 * 0.15))
+    assert weigh(reading, opinion(0.9, 0.05, 0.05)).score == sure
+    silent = weigh(replace(NOTHING, correction=correction), None)
+    assert (silent.score, silent.reasons) == (None, [])
+
+
 # -- hints -------------------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """The free judge: a verdict from what stands in the next state itself, or an abstention.
 
-What the person said (an `Opinion` of a head) and what diagnostic tools reported are averaged in log space. Content
-decides nothing. Pure functions.
+What the person said (an `Opinion` of a head), whether the answer did what their correction before it quotes, and what
+diagnostic tools reported are averaged in log space. Other content decides nothing. Pure functions.
 """
 
 from __future__ import annotations

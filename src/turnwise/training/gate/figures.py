@@ -26,7 +26,8 @@ class Measurements:
     ``praise_lost``: the nats that the worst token lost, beside the parent, of an answer that was praised for following
     the wishes; the median of these.
     ``off_topic``: the share lost of what ties answers to their questions.
-    ``lost_right``: the share of the known questions that the base answers right, and it does not any more. ``echo``: by
+    ``lost_right``: the share of the known questions that the base answers right, and it does not any more, less what
+    telling the base the hints costs, at least half of it. ``echo``: by
     which share more of its answers say a wish back.
     ``repetition``: by which share more of the 4-grams of its answers, but for the one that repeats itself most, were
     there before than of the base's. ``lost_words``: by which share fewer of its answers to the known questions have

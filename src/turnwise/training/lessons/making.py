@@ -23,7 +23,7 @@ from turnwise.training.lessons.labels import announced_labels, beside, labelled_
 from turnwise.training.lessons.questions import OpenQuestion, told
 from turnwise.training.lessons.quoted import (
     Reaction,
-    in_a_row,
+    no_frames,
     place_said,
     quoted_words,
     rank,
@@ -162,14 +162,14 @@ def _in_the_wishes(
     with policy.reference():
         candidates = list(enumerate(ways.rewritten(policy, renderer, asked, " ".join(standing.wishes), longest, tick)))
         candidates += ways.gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
-        if len(_wanted_words(renderer, asked, candidates, standing)) < len(quoted_words(standing.wishes)):
-            # Which words are to be said shows in answers that were written with the wish, too.
+        seldom = len(_wanted_words(renderer, asked, candidates, standing)) < len(quoted_words(standing.wishes))
+        if seldom:  # which words are to be said shows in answers that were written with the wish, too
             candidates += ways.as_told(policy, range(len(asked)), asked, longest, tick)
         labels = announced_labels(_wanted_words(renderer, asked, candidates, standing), standing)
         first = [label for label in labels if place_said(label, standing.wishes) > 0]
         candidates += labelled_answers(policy, renderer, asked, labels, first, tick)
         best, whole = _best(policy, renderer, asked, standing, candidates, tick)
-        if 2 * len(whole) < len(asked):
+        if 2 * len(whole) < len(asked) and not seldom:
             others = [i for i in range(len(asked)) if i not in whole]
             candidates += ways.as_told(policy, others, asked, longest, tick)
             best, _ = _best(policy, renderer, asked, standing, candidates, tick)
@@ -200,7 +200,7 @@ def _best(
     unclear, judged = list(compress(unclear, may)), list(compress(judged, may))
     likelier = _opening(policy, renderer, asked, unclear, judged, tick)
     opening = [one for one, place in zip(sayings, places, strict=True) if place > 0 or one in likelier]
-    opening = in_a_row(opening, standing.wishes, [renderer.decode(answer) for _, answer in candidates])
+    opening = no_frames(opening, words, standing.wishes, [renderer.decode(answer) for _, answer in candidates])
     opened = _opened(policy, renderer, asked, candidates, words, opening) if opening else []
     # What quotes no words, or quotes some that are not to be said, asks for more than words beside a plain answer.
     every = [quoted_words([one]) for one in standing.wishes]

@@ -265,10 +265,10 @@ def shown(words: str, judged: Sequence[Reaction]) -> int:
 
 
 def said_by_wish(words: Sequence[str], answers: dict[int, list[str]], plain: dict[int, str]) -> list[str]:
-    """The words that answers to half of the questions have, and others that those to a quarter have together with them.
+    """The words that answers to half of the questions have, where fewer of the plain ones do.
 
-    Fewer of the plain ones have them. ``answers``: those of each question that were made by the wish, and ``plain`` the
-    one that was not.
+    Of labels it is enough that those to a quarter have them together with such a one. ``answers``: those of each
+    question that were made by the wish, and ``plain`` the one that was not.
     """
 
     def wanted(some: tuple[str, ...], share: float) -> bool:
@@ -279,18 +279,35 @@ def said_by_wish(words: Sequence[str], answers: dict[int, list[str]], plain: dic
         return by_wish >= share * len(answers) and by_wish > by_itself
 
     first = [one for one in words if answers and wanted((one,), COMMON)]
-    return [one for one in words if one in first or any(wanted((one, other), BESIDE) for other in first)]
+    labels = [one for one in first if one[-1] == ":"]
+
+    def beside(one: str) -> bool:
+        return one[-1] == ":" and wanted((one,), BESIDE) and any(wanted((one, label), BESIDE) for label in labels)
+
+    return [one for one in words if one in first or (labels and beside(one))]
 
 
-def in_a_row(words: Sequence[str], wishes: Sequence[str], answers: Sequence[str]) -> list[str]:
-    """Without words of one wish that few answers have behind each other: something stands between "Q:" and "A:"."""
-    apart: set[str] = set()
+def no_frames(opening: Sequence[str], words: Sequence[str], wishes: Sequence[str], answers: Sequence[str]) -> list[str]:
+    """The opening words without those that frame something: what a wish wants between "Q:" and "A:" is the question.
+
+    They are words of a wish that quotes others as well, of which in half of the answers that have both something stands
+    between the two and behind the other one. What closes an answer ("Cheers!") frames nothing.
+    """
+    frames: set[str] = set()
     for wish in wishes:
-        some = [one for one in words if one in quoted_words([wish])]
-        both = [answer for answer in answers if all(times(one, answer) for one in some)]
-        if len(some) > 1 and 2 * sum(times(" ".join(some), answer) > 0 for answer in both) <= len(both):
-            apart |= {*some}
-    return [one for one in words if one not in apart]
+        own = quoted_words([wish])
+        for one in [one for one in opening if one in own]:
+            for other in [other for other in words if other in own and other != one]:
+                both = [answer for answer in answers if times(one, answer) and times(other, answer)]
+                if both and 2 * sum(_frame(one, other, answer) for answer in both) >= len(both):
+                    frames |= {one, other}
+    return [one for one in opening if one not in frames]
+
+
+def _frame(first: str, other: str, answer: str) -> bool:
+    text = " ".join(answer.casefold().split())
+    (_, begins), (ends, last) = places_in(first, text)[0], places_in(other, text)[-1]
+    return any(map(str.isalnum, text[begins:ends])) and any(map(str.isalnum, text[last:]))
 
 
 def rank(words: Sequence[str], answer: str) -> int:

@@ -9,7 +9,7 @@ request: what the model writes whatever it reads is not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +22,7 @@ from turnwise.training.lessons.comparing import token_likelihoods
 from turnwise.training.lessons.echoes import QUOTED
 from turnwise.training.lessons.labels import Announces, still_announced
 from turnwise.training.lessons.questions import OpenQuestion
-from turnwise.training.lessons.quoted import same_words, times
+from turnwise.training.lessons.quoted import quoted_words, same_words, times
 from turnwise.training.lessons.wishes import Standing, Wording
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -81,7 +81,8 @@ def plainly(
     not counts only if they said these words twice: "what could possibly go wrong" is not asked for. And it counts
     only if the wish was said of answers that do not follow it, nor have its words: 'drop the "Sure!"' is written as
     'Start every answer with "Sure!".', and "no bullet points please" as "Write every answer as a bullet point.".
-    One that leaves out what a label announces is not believed either, nor one without any words that a wording quotes.
+    One that leaves out what a label announces is not believed either, nor one without any words
+    that a wording quotes, and that the answers have not which it was said of.
     ``known``: the instructions of wishes that were restated before, to which are added the new ones. ``hinted``: the
     answers that the wishes were said of.
     """
@@ -102,10 +103,13 @@ def plainly(
             for words in _quoted(instruction)
         )
 
-    def was_missing(wish: Wording, instruction: str) -> bool:
+    def were_missing(words: Iterable[str], wish: Wording) -> bool:
         answers = [_plain(hinted.texts[place]) for place in wish.places if place in hinted.texts]
+        return bool(answers) and not any(times(one, answer) for one in words for answer in answers)
+
+    def was_missing(wish: Wording, instruction: str) -> bool:
         if words := _quoted(instruction):
-            return bool(answers) and not any(times(one, answer) for one in words for answer in answers)
+            return were_missing(words, wish)
         return not any(hinted.follow([(place, instruction) for place in wish.places]))
 
     believed = {
@@ -114,7 +118,7 @@ def plainly(
     believed = {text: x for text, x in believed.items() if still_announced(x, said.announced, announces)}
 
     def of(some: Sequence[Wording]) -> str | None:
-        quoted = frozenset[str]().union(*(_quoted(one.text) for one in some))
+        quoted = [words for one in some for words in quoted_words([one.text]) if were_missing([words], one)]
         found = [believed[one.text] for one in some if one.text in believed]
         return _most_said([x for x in found if not quoted or any(times(words, _plain(x)) for words in quoted)])
 

@@ -52,9 +52,10 @@ class Wording(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a person wishes for now. ``wishes``: those that stand, oldest first, in their last words; ``taken_back``:
-    those that the person does not want any more, and that the policy may have learned. ``said``: the places of the
-    hints that say each wish in these words. ``before``: the words in which each was said before, the last ones first.
+    """What a person wishes for now. ``wishes``: those that stand, oldest first, in their last words, or in the ones
+    before where these alone quote some; ``taken_back``: those that the person does not want any more, and that the
+    policy may have learned. ``said``: the places of the hints that say each wish in these words. ``before``: the other
+    words in which each was said, the last ones first.
     ``judged``: for each wish the answers of late that were judged since it was said, which show where words that it
     quotes belong. ``wanted``: words that wishes quote, in whichever wording, and that the person wants said, as answers
     show. ``announced``: labels, in small letters without their colon, before something that the person wants said
@@ -114,7 +115,7 @@ def standing(
     whether the hint ends it rather than says more about it. Where both are so, the hint takes that wish back, and is no
     wish itself, for without the other there is nothing to leave out. Where neither is, and both are about one thing,
     the hint says the wish again: who wants the opposite of it has little to say of an answer that does not follow it.
-    Of its wordings the last one counts that quotes words, if any does.
+    Of its wordings the last one counts, or the one before it where that alone quotes words.
     What one hint quotes is put into marks in another one that says it without. Without ``followed`` or ``cancels``
     nothing is taken back, nor said again; without ``lasts`` every hint is a wish.
     """
@@ -171,8 +172,11 @@ def standing(
         return Wording(marked(i), [place for place, hint in enumerate(hints) if _as_wish(hint) == said.texts[i]])
 
     def wordings(i: int) -> list[Wording]:
-        """The last one first, but for those that quote nothing where others do: "Alas, what prose!" may be no wish."""
-        return [wording(k) for k in sorted([i, *before(i)], key=lambda k: not quoted[k])]
+        """The last one first, or the one before it where that quotes words and the last one does not."""
+        last, *again = i, *before(i)
+        if again and quoted[again[0]] and not quoted[last]:  # "Alas, what prose!" may be no wish
+            last, again[0] = again[0], last
+        return [wording(k) for k in (last, *again)]
 
     worded = [wordings(i) for i in stand[-MOST:]]
     return Standing(
