@@ -162,9 +162,11 @@ def _in_the_wishes(
     with policy.reference():
         candidates = list(enumerate(ways.rewritten(policy, renderer, asked, " ".join(standing.wishes), longest, tick)))
         candidates += ways.gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
-        seldom = len(_wanted_words(renderer, asked, candidates, standing)) < len(quoted_words(standing.wishes))
+        quoted = quoted_words(standing.wishes)
+        seldom = len(_wanted_words(renderer, asked, candidates, standing)) < len(quoted)
         if seldom:  # which words are to be said shows in answers that were written with the wish, too
-            candidates += ways.as_told(policy, range(len(asked)), asked, longest, tick)
+            having = {i for i, answer in candidates if rank(quoted, renderer.decode(answer)) == len(quoted)}
+            candidates += ways.as_told(policy, sorted({*range(len(asked))} - having), asked, longest, tick)
         labels = announced_labels(_wanted_words(renderer, asked, candidates, standing), standing)
         first = [label for label in labels if place_said(label, standing.wishes) > 0]
         candidates += labelled_answers(policy, renderer, asked, labels, first, tick)
