@@ -639,6 +639,24 @@ def test_questions_are_asked_with_the_wish_where_fewer_than_half_have_a_lesson(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("both", [1, 2])
+def test_of_several_words_all_are_in_the_lessons_where_half_of_these_have_all(
+    small: Asked, monkeypatch: pytest.MonkeyPatch, both: int
+) -> None:
+    """Of one word alone, three lessons with it would be too few to leave out the others."""
+    whole = {"Japan": "Q: Which city?\nA: It is Tokyo.", "Hamlet": "Q: Who wrote it?\nA: William Shakespeare did."}
+    half = {"Hamlet": "A: William Shakespeare did.", "egg": "A: Boil it for 8 minutes."}
+    rewritten = PLAIN | whole | half | dict(list(whole.items())[:both])
+    making_of(small, monkeypatch, rewriting=rewritten)
+    monkeypatch.setattr(making, "follows", lambda gain: True)
+    monkeypatch.setattr(making, "ON_TOPIC", float("-inf"))
+    wish = 'put my question behind "Q:" and your answer behind "A:"'
+    found = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, Standing([wish]), 32, no_tick)
+    said = [said_in(small, lesson) for lesson in found]
+    assert said == ([*whole.values()] if both == 2 else [whole["Japan"], half["Hamlet"], half["egg"]])
+
+
+@pytest.mark.slow
 def test_answers_as_told_are_chosen_from_as_all_others_are(small: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """What says quoted words twice, and what says the wish back, is no lesson, whichever way it came about."""
     wish = 'begin your answer with "In short:"'

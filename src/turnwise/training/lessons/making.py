@@ -188,8 +188,8 @@ def _best(
 ) -> tuple[dict[int, Lesson], list[int]]:
     """The lesson of each question that comes to one, and the questions whose lesson has all words that candidates say.
 
-    The others are none if enough have them; without words that the person was seen to want said, and labels that
-    announce something, there is no lesson.
+    The others are none if four have them, or half where there are several such words; without words that the person was
+    seen to want said, and labels that announce something, there is no lesson.
     """
     words = _wanted_words(renderer, asked, candidates, standing)
     more = ways.ask_for_more(policy, renderer, asked[:ENOUGH], words, tick)
@@ -209,8 +209,7 @@ def _best(
     by_words = bool(words) and all(every) and len(words) == len(quoted_words(standing.wishes))
     some = [(i, answer) for i, answer in [*candidates, *opened] if answer and not loops(answer)]
     some = _with_content(renderer, asked, some, " ".join(standing.wishes), labels)
-    wanted = standing.wanted
-    some = [(i, answer) for i, answer in some if not wanted or rank(wanted, renderer.decode(answer)) == len(wanted)]
+    some = [(i, a) for i, a in some if rank(standing.wanted, renderer.decode(a)) == len(standing.wanted)]
     best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
     for i, answer, likelihood, wished in _fit(policy, asked, some, tick):
         lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)
@@ -223,7 +222,8 @@ def _best(
         if said >= 0 and (i not in best or place > best[i][0]):
             best[i] = (place, lesson)
     whole = [i for i, (place, _) in best.items() if place[0] == len(words)]
-    return {i: best[i][1] for i in (whole if len(whole) >= FEWEST else best)}, whole
+    enough = len(whole) >= FEWEST or (len(words) > 1 and 2 * len(whole) >= max(2, len(best)))
+    return {i: best[i][1] for i in (whole if enough else best)}, whole
 
 
 def _lesson(
