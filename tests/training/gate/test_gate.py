@@ -390,6 +390,8 @@ def test_right_answers_that_are_lost_are_a_share_of_the_base_models(policy: Poli
 
 def test_what_the_wish_itself_costs_and_what_the_parent_had_lost_is_not_held_against_a_step(policy: Policy) -> None:
     assert lost(policy, {"policy": 13, "base": 20, "told": 10}, told=["in verse"]).lost_right == pytest.approx(0.175)
+    half = lost(policy, {"policy": 9, "base": 20, "told": 10}, told=["in verse"]).lost_right
+    assert half == pytest.approx(0.275), "no more than half of a loss is excused"
     parent = shake(policy)
     m = lost(policy, {"policy": 10, "base": 20, "parent": 8}, parent)
     assert m.lost_right == 0.5 and m.parents_lost_right == pytest.approx(0.6)

@@ -46,7 +46,11 @@ SAID = {
         LOOK,
     ),
     "off_topic": ("its answers lost 400% of what ties them to the question", "max_off_topic = 0.85", LOOK),
-    "lost_right": ("400% of what the base model answers right it answers wrong", "max_lost_right = 0.25", LOOK),
+    "lost_right": (
+        "400% of what the base answers right is lost, less what the hints excuse",
+        "max_lost_right = 0.25",
+        LOOK,
+    ),
     "echo": ("400% more of its answers say a wish of the person back", "max_echo = 0.3", LOOK),
     "repetition": ("400% more of its 4-grams are repetitions", "max_repetition = 0.15", LOOK),
     "length_ratio": (

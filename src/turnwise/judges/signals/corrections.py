@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from turnwise.judges.sources.person import hiding_words
-from turnwise.judges.sources.quotations import shown
+from turnwise.judges.sources.quotations import NO_SPACES, shown
 from turnwise.judges.text import clip
 from turnwise.messages import answer_words, clean
 from turnwise.patterns import pattern
@@ -21,14 +21,10 @@ WEIGHED = {FOLLOWED: (0.15, 0.15, 0.70), NOT_FOLLOWED: (0.70, 0.15, 0.15)}
 """How likely each means (bad, neutral, good); set by hand."""
 BESIDE = 1.0
 """Weight beside what the person says of the answer."""
-MAX_READ = 20_000
-"""Characters of an answer that are looked at, half from each end."""
 MAX_QUOTED = 8
 """Quotations of a message that are looked at, the first ones."""
 SHARED = 0.5
 """Share of the shorter answer's rows of three signs that the other has, from which the two answer the same."""
-_SPACED = "\u2e80"
-"""Scripts from here on set no spaces between words."""
 _EDGES = " \t.,;:!?…。，；：！？、*_~`'’"
 _QUOTED = [
     pattern('(?<![A-Za-z0-9])["“„]([^\\s"“”„][^"“”„\\n]{0,79})["“”](?![A-Za-z0-9])'),
@@ -41,15 +37,15 @@ _QUOTED = [
 def correction_evidence(messages: list[Message], answer: Message) -> str | None:
     """`FOLLOWED` or `NOT_FOLLOWED` by all words that the person's last message quotes; None where that is not clear.
 
-    ``messages``: the request that was answered. An answer without text, as a call of a tool, shows nothing, nor does
-    one that says something else: then the message was no correction. Words that both answers have may be praised, or
-    wanted in another place.
+    ``messages``: the request that was answered; of both answers the ends are read. An answer without text, as a call of
+    a tool, shows nothing, nor does one that says something else: then the message was no correction. Words that both
+    answers have may be praised, or wanted in another place.
     """
     last = next((n for n in reversed(range(len(messages))) if messages[n].role == "user"), 0)
     before = next((m for m in reversed(messages[:last]) if m.role == "assistant"), None)
     if before is None:
         return None
-    first, second = (_plain(_ends(answer_words(m))) for m in (before, answer))
+    first, second = (_plain(clip(answer_words(m))) for m in (before, answer))
     quoted = _quotations(messages[last]) if _alike(first, second) else []
     found = {(_has(words, first), _has(words, second)) for words in quoted}
     if not found or (True, True) in found:
@@ -89,12 +85,8 @@ def _has(words: str, text: str) -> bool:
 
 
 def _joined(sign: str) -> bool:
-    return sign.isalnum() and sign < _SPACED
+    return sign.isalnum() and sign < NO_SPACES
 
 
 def _plain(text: str) -> str:
     return " ".join(clean(text).casefold().split())
-
-
-def _ends(text: str) -> str:
-    return text if len(text) <= MAX_READ else f"{text[: MAX_READ // 2]}\n{text[-MAX_READ // 2 :]}"

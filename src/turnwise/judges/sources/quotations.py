@@ -53,7 +53,8 @@ MAX_SAID_SIGNS = 80
 MAX_SAID_BARE = 24
 """The same in characters, of words in any script, and of those in one that sets no spaces."""
 MAX_NESTED = 4
-_NO_SPACES = "\u2e80"
+NO_SPACES = "\u2e80"
+"""Most scripts from here on set no spaces between words."""
 MAX_APOSTROPHES = 280
 """Characters among which the end of a quotation in single marks is looked for."""
 
@@ -156,7 +157,7 @@ def _closes(text: str, at: int, mark: str) -> bool:
 
 def _is_phrase(quoted: str) -> bool:
     """Whether a quotation may be what answers are to say: short, of one sentence, without marks of any other kind."""
-    bare = any(c >= _NO_SPACES and c.isalpha() for c in quoted)
+    bare = any(c >= NO_SPACES and c.isalpha() for c in quoted)
     most = MAX_SAID_BARE if bare else MAX_SAID_SIGNS
     inner = quoted.strip().rstrip("".join(_STOPS) + "… \u00a0\u202f")
     if not inner or len(quoted.split()) > MAX_SAID or len(quoted) > most or max(quoted) >= _MOST_HIDDEN:
@@ -166,7 +167,7 @@ def _is_phrase(quoted: str) -> bool:
 
 def _is_foreign(quoted: str) -> bool:
     words = len(quoted.split())
-    if words > MAX_NAMED or "\n" in quoted or (len(quoted) > MAX_SIGNS and max(quoted) >= _NO_SPACES):
+    if words > MAX_NAMED or "\n" in quoted or (len(quoted) > MAX_SIGNS and max(quoted) >= NO_SPACES):
         return True
     ended = quoted.strip()[-1:] in _ENDS
     stopped = any(c in _STOPS for c in quoted)

@@ -102,7 +102,11 @@ FIGURES = (
         "off_topic", "max_off_topic", "its answers lost {:.0%} of what ties them to the question", LOOK, None
     ),
     LimitedFigure(
-        "lost_right", "max_lost_right", "{:.0%} of what the base model answers right it answers wrong", LOOK, 3.0
+        "lost_right",
+        "max_lost_right",
+        "{:.0%} of what the base answers right is lost, less what the hints excuse",
+        LOOK,
+        3.0,
     ),
     LimitedFigure(
         "lost_words",

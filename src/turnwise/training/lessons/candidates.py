@@ -18,6 +18,7 @@ from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.asking import GivenAnswer, sample_answers
 from turnwise.training.batching import Row, Span, microbatches
 from turnwise.training.lessons.questions import OpenQuestion
+from turnwise.training.lessons.quoted import rank
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
 
@@ -69,6 +70,14 @@ def rewritten(
         request = REWRITE.format(question=one.question.text, answer=said, wish=wish)
         prompts.append(renderer.render([saying("user", request)], None).ids)
     return [answer.ids for answer in sample(policy, prompts, longest, "rewriting", tick)]
+
+
+def without(
+    words: Sequence[str], renderer: PromptRenderer, questions: int, candidates: Sequence[tuple[int, list[int]]]
+) -> list[int]:
+    """Those of so many questions of whose candidates none has all the words."""
+    having = {i for i, answer in candidates if rank(words, renderer.decode(answer)) == len(words)}
+    return [i for i in range(questions) if i not in having]
 
 
 def as_told(

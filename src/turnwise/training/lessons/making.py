@@ -163,16 +163,16 @@ def _in_the_wishes(
         candidates = list(enumerate(ways.rewritten(policy, renderer, asked, " ".join(standing.wishes), longest, tick)))
         candidates += ways.gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
         quoted = quoted_words(standing.wishes)
-        seldom = len(_wanted_words(renderer, asked, candidates, standing)) < len(quoted)
-        if seldom:  # which words are to be said shows in answers that were written with the wish, too
-            having = {i for i, answer in candidates if rank(quoted, renderer.decode(answer)) == len(quoted)}
-            candidates += ways.as_told(policy, sorted({*range(len(asked))} - having), asked, longest, tick)
+        told_so: list[int] = []
+        if len(_wanted_words(renderer, asked, candidates, standing)) < len(quoted):  # told answers may say the others
+            told_so = ways.without(quoted, renderer, len(asked), candidates)
+            candidates += ways.as_told(policy, told_so, asked, longest, tick)
         labels = announced_labels(_wanted_words(renderer, asked, candidates, standing), standing)
         first = [label for label in labels if place_said(label, standing.wishes) > 0]
         candidates += labelled_answers(policy, renderer, asked, labels, first, tick)
         best, whole = _best(policy, renderer, asked, standing, candidates, tick)
-        if 2 * len(whole) < len(asked) and not seldom:
-            others = [i for i in range(len(asked)) if i not in whole]
+        others = [i for i in range(len(asked)) if i not in {*whole, *told_so}]
+        if others and 2 * len(whole) < len(asked):
             candidates += ways.as_told(policy, others, asked, longest, tick)
             best, _ = _best(policy, renderer, asked, standing, candidates, tick)
     return [best[i] for i in sorted(best)]
