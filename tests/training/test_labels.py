@@ -321,9 +321,9 @@ def test_lessons_of_a_real_model_say_what_the_label_announces(model_dir: Path, m
     )
     asked: list[Answered] = []
     opened: list[str] = []
-    usual, usual_opened = making._best, making._opened
+    usual, usual_opened = making._best, making.with_opening
     monkeypatch.setattr(making, "_best", lambda *given: asked.extend(given[2]) or usual(*given))
-    monkeypatch.setattr(making, "_opened", lambda *given: opened.extend(given[-1]) or usual_opened(*given))
+    monkeypatch.setattr(making, "with_opening", lambda *given: opened.extend(given[-1]) or usual_opened(*given))
     standing = replace(said('add a "Handy tip:" with something I can use'), announced=["handy tip"])
     made = make_lessons(policy, renderer, questions, 6, standing, 64, no_tick)
     plain = {tuple(one.question.ids): renderer.decode(policy.without_end(one.plain)).strip() for one in asked}

@@ -24,7 +24,7 @@ from turnwise.training.asking import GivenAnswer
 from turnwise.training.backends.local import LocalBackend, learned_from
 from turnwise.training.kinds.cancelling import cancels
 from turnwise.training.kinds.lasting import lasts
-from turnwise.training.lessons import candidates, keeping, making
+from turnwise.training.lessons import candidates, keeping, making, opening
 from turnwise.training.lessons.candidates import PLAUSIBLE
 from turnwise.training.lessons.comparing import FOLLOWS, followed, follows, gains, loops, token_likelihoods
 from turnwise.training.lessons.keeping import kept_shares
@@ -789,7 +789,7 @@ def test_what_was_said_of_answers_moves_words_to_the_end_where_they_are_wanted(s
     closes, opens = Reaction("Tokyo. Ahoy", -0.9, True), Reaction("Ahoy, Tokyo.", 0.9, False)
     for judged, expected in (([], []), ([closes], []), ([closes] * 6, ["Ahoy"]), ([opens] * 3, ["Ahoy"])):
         with small[0].reference():
-            assert making._opening(*small, asked, ["Ahoy"], [judged], no_tick) == expected
+            assert opening.likelier_first(*small, asked, ["Ahoy"], [judged], no_tick) == expected
 
 
 @pytest.mark.slow
@@ -798,7 +798,7 @@ def test_words_with_a_colon_begin_an_answer_where_what_was_made_by_the_wish_does
     own = small[1].decode(small[0].without_end(asked[0].plain)).strip()
 
     def begins(words: str, *made: str, judged: Sequence[Reaction] = ()) -> bool:
-        return making._begins(small[0], small[1], asked, [(0, small[1].encode(text)) for text in made], words, judged)
+        return opening.begins(small[0], small[1], asked, [(0, small[1].encode(text)) for text in made], words, judged)
 
     first, behind = "Handy tip: use a map.", "It is Lima. Handy tip: use a map."
     assert begins("Handy tip", behind) and not begins("Handy tip:", behind) and not begins("Handy tip:")
@@ -854,7 +854,7 @@ def test_of_two_candidates_the_likelier_one_to_who_knows_the_wish_is_the_lesson(
         assert all(map(follows, gains(policy, questions[:1] * 2, knowing, list(tokens.values()), no_tick)))
         said = token_likelihoods(policy, knowing, list(tokens.values()), no_tick)
     likelier = max(zip(tokens, said, strict=True), key=lambda one: float(one[1].sum()))[0]
-    monkeypatch.setattr(making, "_opened", lambda *_: [])
+    monkeypatch.setattr(making, "with_opening", lambda *_: [])
     for rewritten, gone_on in (("before", "behind"), ("behind", "before")):
         making_of(small, monkeypatch, rewriting={"Japan": texts[rewritten], "egg": PLAIN["egg"]})
         monkeypatch.setattr(candidates, "gone_on", lambda *_, gone_on=gone_on: [(0, tokens[gone_on])])

@@ -18,7 +18,7 @@ from turnwise.messages import saying
 from turnwise.tokens.rendering import load_renderer
 from turnwise.training.backends import local
 from turnwise.training.backends.local import LocalBackend
-from turnwise.training.lessons import making, wording
+from turnwise.training.lessons import opening, wording
 from turnwise.training.lessons.echoes import Run
 from turnwise.training.lessons.making import FEWEST, Lesson, in_line_with
 from turnwise.training.lessons.questions import OpenQuestion
@@ -261,8 +261,8 @@ def test_lessons_are_told_what_came_back_on_answers_since_each_wish_was_said(
 def test_words_are_judged_by_what_came_back_on_the_wish_that_quotes_them() -> None:
     one, other = [[Reaction(text, 0.9, False)] for text in ("Ahoy", "Bye")]
     said = Standing(['say "ahoy"', 'end with "Bye"'], judged=[one, other])
-    assert making._reactions(["Bye", "Ahoy", "Hm"], said) == [other, one, []]
-    assert making._reactions(["Bye"], Standing(['end with "Bye"'])) == [[]]
+    assert opening.reactions(["Bye", "Ahoy", "Hm"], said) == [other, one, []]
+    assert opening.reactions(["Bye"], Standing(['end with "Bye"'])) == [[]]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import torch
 from tests.training.tiny import no_tick
 from turnwise.config import TrainConfig
 from turnwise.tokens.rendering import PromptRenderer, load_renderer
-from turnwise.training.lessons import candidates, making
+from turnwise.training.lessons import candidates, making, opening
 from turnwise.training.lessons.candidates import Answered, ask_for_more
 from turnwise.training.lessons.making import make_lessons
 from turnwise.training.lessons.questions import questions_of, told
@@ -85,12 +85,12 @@ def test_which_words_open_an_answer_is_asked_of_whole_sayings_alone(
     """Behind words that ask for more stands no plain answer; before them one may, and is what a lesson keeps."""
     looked: list[list[str]] = []
     opens: list[bool] = []
-    usual = making._opening, making._keeps
-    monkeypatch.setattr(candidates, "ask_for_more", lambda _p, _r, _a, words, _t: [more] * len(words))
+    usual = opening.likelier_first, making._keeps
+    monkeypatch.setattr(opening, "ask_for_more", lambda _p, _r, _a, words, _t: [more] * len(words))
     monkeypatch.setattr(
-        making, "_opening", lambda p, r, a, words, *_: looked.append([*words]) or usual[0](p, r, a, words, *_)
+        opening, "likelier_first", lambda p, r, a, words, *_: looked.append([*words]) or usual[0](p, r, a, words, *_)
     )
-    monkeypatch.setattr(making, "_keeps", lambda *given: opens.append(given[-1]) or usual[1](*given))
+    monkeypatch.setattr(making, "_keeps", lambda *given: opens.append(given[-2]) or usual[1](*given))
     renderer = load_renderer(model_dir)
     wish = Standing(['please close with "Over and out"'])
     made = make_lessons(real, renderer, questions_of([], renderer, 6, 512, "1"), 6, wish, 32, no_tick)
@@ -108,13 +108,13 @@ def test_a_plain_instruction_places_its_words_itself(
     """Told to end with words, the 0.5B model finds some likelier at the beginning."""
     opened: list[object] = []
 
-    def opening(*given: object) -> list[str]:
+    def nothing(*given: object) -> list[str]:
         assert given[3] == [], "there is nothing to find out"
         return []
 
     usual = making._lesson
-    monkeypatch.setattr(candidates, "ask_for_more", lambda _p, _r, _a, words, _t: [False] * len(words))
-    monkeypatch.setattr(making, "_opening", opening)
+    monkeypatch.setattr(opening, "ask_for_more", lambda _p, _r, _a, words, _t: [False] * len(words))
+    monkeypatch.setattr(opening, "likelier_first", nothing)
     monkeypatch.setattr(making, "_lesson", lambda *given: opened.append(given[-1]) or usual(*given))
     renderer = load_renderer(model_dir)
     wish = Standing([f'{"Begin" if first else "End"} every answer with "Over and out".'])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, takewhile
+from itertools import takewhile
 
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.asking import GivenAnswer
@@ -20,18 +20,9 @@ from turnwise.training.lessons.candidates import Answered
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
 from turnwise.training.lessons.labels import announced_labels, beside, labelled_answers, says_more
+from turnwise.training.lessons.opening import opening_words, with_opening
 from turnwise.training.lessons.questions import OpenQuestion, told
-from turnwise.training.lessons.quoted import (
-    Reaction,
-    no_frames,
-    place_said,
-    quoted_words,
-    rank,
-    said_by_wish,
-    same_words,
-    shown,
-    times,
-)
+from turnwise.training.lessons.quoted import place_said, quoted_words, rank, said_by_wish, same_words
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -40,14 +31,6 @@ ON_TOPIC = 8.0
 """Nats by which an answer has to be likelier under its own question than under another one: else it has lost it."""
 WISHED = 1.0
 """Nats that a token has to gain by the wish to be one that the person wished for; the others are content."""
-ENOUGH = 8
-"""Questions by which it is told where words have their place."""
-SHOWN = 2.0
-"""Nats per answer that one judged answer counts for, beside how much likelier words are at the beginning than the end.
-
-Told to start with "Ahoy", the embedded model has it 7 nats likelier at the end. The 0.5B model has what eight wishes
-want at the beginning 7 to 18 nats likelier there, and what six want at the end up to 1 nat.
-"""
 FEWEST = 4
 """Fewer lessons than this say too little: the wish is one that the model does not follow, or no wish about answers."""
 
@@ -192,18 +175,9 @@ def _best(
     seen to want said, and labels that announce something, there is no lesson.
     """
     words = _wanted_words(renderer, asked, candidates, standing)
-    more = ways.ask_for_more(policy, renderer, asked[:ENOUGH], words, tick)
     labels = announced_labels(words, standing)
-    sayings = [one for one, asks in zip(words, more, strict=True) if not asks and one not in labels]
-    places = [place_said(one, standing.wishes) for one in sayings]
-    unclear = [one for one, place in zip(sayings, places, strict=True) if not place]
-    judged = _reactions(unclear, standing)
-    may = [_begins(policy, renderer, asked, candidates, one, said) for one, said in zip(unclear, judged, strict=True)]
-    unclear, judged = list(compress(unclear, may)), list(compress(judged, may))
-    likelier = _opening(policy, renderer, asked, unclear, judged, tick)
-    opening = [one for one, place in zip(sayings, places, strict=True) if place > 0 or one in likelier]
-    opening = no_frames(opening, words, standing.wishes, [renderer.decode(answer) for _, answer in candidates])
-    opened = _opened(policy, renderer, asked, candidates, words, opening) if opening else []
+    first = opening_words(policy, renderer, asked, candidates, words, labels, standing, tick)
+    opened = with_opening(policy, renderer, asked, candidates, words, first) if first else []
     # What quotes no words, or quotes some that are not to be said, asks for more than words beside a plain answer.
     every = [quoted_words([one]) for one in standing.wishes]
     by_words = bool(words) and all(every) and len(words) == len(quoted_words(standing.wishes))
@@ -212,10 +186,10 @@ def _best(
     some = [(i, a) for i, a in some if rank(standing.wanted, renderer.decode(a)) == len(standing.wanted)]
     best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
     for i, answer, likelihood, wished in _fit(policy, asked, some, tick):
-        lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)
+        lesson = _lesson(policy, renderer, asked[i], answer, wished, first)
         said = rank(words, renderer.decode(answer))
         keeps = (
-            by_words and said == len(words) and _keeps(policy, renderer, asked[i], lesson, bool(opening), bool(labels))
+            by_words and said == len(words) and _keeps(policy, renderer, asked[i], lesson, bool(first), bool(labels))
         )
         # One that was cut pays for no end, and teaches none.
         place = said, answer[-1] in policy.ends, keeps, likelihood
@@ -267,93 +241,6 @@ def _keeps(
     text, plain = (renderer.decode(policy.without_end(ids)).strip() for ids in (lesson.answer, asked.plain))
     whole = not (plain[-1:].isalnum() and text[len(plain) :][:1].isalnum())
     return (whole and text.startswith(plain)) or (labelled and text.endswith(f"\n{plain}"))
-
-
-def _opening(
-    policy: Policy,
-    renderer: PromptRenderer,
-    asked: Sequence[Answered],
-    words: Sequence[str],
-    judged: Sequence[Sequence[Reaction]],
-    tick: Tick,
-) -> list[str]:
-    """The words with which answers are to begin.
-
-    They begin them where that is likelier to who knows the wishes, over a few questions, than that they close them,
-    and what was said of answers that have them at one end (``judged``, for each of the words) counts beside it.
-    """
-    ended = [a for a in asked if a.ended][:ENOUGH]
-
-    def likelihood(answers: Sequence[list[int]]) -> float:
-        return sum(float(x.sum()) for x in token_likelihoods(policy, [a.told for a in ended], answers, tick))
-
-    def opens(one: str, judged: Sequence[Reaction]) -> bool:
-        first, last = ([_between(policy, renderer, a, *at) for a in ended] for at in ((one, ""), ("", one)))
-        return (likelihood(first) - likelihood(last)) / len(ended) + SHOWN * shown(one, judged) > 0
-
-    return [one for one, of_it in zip(words, judged, strict=True) if ended and opens(one, of_it)]
-
-
-def _begins(
-    policy: Policy,
-    renderer: PromptRenderer,
-    asked: Sequence[Answered],
-    candidates: Sequence[tuple[int, list[int]]],
-    words: str,
-    judged: Sequence[Reaction],
-) -> bool:
-    """Whether words may begin an answer that is plain behind them.
-
-    With a colon they announce something that is added ("Handy tip:"), unless half of the answers that were written anew
-    by the wish and have them begin with them ("In short:"), or what was judged shows that they belong there.
-    """
-    if words[-1] != ":" or shown(words, judged) > 0:
-        return True
-    plain = [renderer.decode(policy.without_end(one.plain)).strip() for one in asked]
-    texts = [(plain[i], renderer.decode(ids).strip()) for i, ids in candidates]
-    anew = [text for own, text in texts if not (own and text.startswith(own)) and times(same_words(words), text)]
-    first = [text for text in anew if text.casefold().lstrip(_BEFORE).startswith(same_words(words))]
-    return 2 * len(first) >= max(1, len(anew))
-
-
-_BEFORE = "*_#>\"“„«'‘([ "
-"""What may stand before the first word of an answer."""
-
-
-def _reactions(words: Sequence[str], standing: Standing) -> list[list[Reaction]]:
-    """What came back on answers since the person asked for each of the words: in the last wish that quotes them."""
-    of = {
-        same_words(one): judged
-        for wish, judged in zip(standing.wishes, standing.judged, strict=False)
-        for one in quoted_words([wish])
-    }
-    return [of.get(same_words(one), []) for one in words]
-
-
-def _between(policy: Policy, renderer: PromptRenderer, one: Answered, before: str, after: str) -> list[int]:
-    """The plain answer between these words."""
-    plain = policy.without_end(one.plain)
-    text = " ".join(filter(None, (before, renderer.decode(plain).strip(), after)))
-    return [*renderer.encode(text), *one.plain[len(plain) :]]
-
-
-def _opened(
-    policy: Policy,
-    renderer: PromptRenderer,
-    asked: Sequence[Answered],
-    candidates: Sequence[tuple[int, list[int]]],
-    words: Sequence[str],
-    opening: Sequence[str],
-) -> list[tuple[int, list[int]]]:
-    """The plain answers, and those that go on with a wish, behind the words with which an answer is to begin."""
-    first, other = " ".join(opening), [w for w in words if w not in opening]
-    opened = [(i, _between(policy, renderer, one, first, "")) for i, one in enumerate(asked)]
-    if other:  # an answer that closes with the other words
-        closed = [(i, a) for i, a in candidates if rank(other, renderer.decode(a)) == len(other)]
-        for i, answer in closed:
-            content = policy.without_end(answer)
-            opened.append((i, [*renderer.encode(f"{first} {renderer.decode(content)}"), *answer[len(content) :]]))
-    return opened
 
 
 def _with_content(
