@@ -377,7 +377,10 @@ def test_lengths_are_beside_recorded_ones_and_others_answer_only_if_needed() -> 
     assert length_ratio([9, 9], [4, 4], base=[6, 6]) == (1.5, ["base"])
     assert length_ratio([1, 1], [9, 9], base=[3, 3], told_brief=[3, 3]) == (3.0, ["told brief", "base"])
     told = ["told brief"]
-    assert length_ratio([1, 1], [9, 9], base=[3, 3], told_brief=[2, 2]) == (2.0, told), "whoever explains it is enough"
+    assert length_ratio([1, 1], [9, 9], base=[3, 3], told_brief=[2, 2], parent=[1, 1], of_base=False) == (
+        2.0,
+        [*told, "base"],
+    ), "whoever explains it is enough"
     assert length_ratio([9, 9], [4, 4], told_brief=[1], of_base=False, base=[2], parent=[9]) == (
         1.0,
         [*told, "base", "parent"],
@@ -417,8 +420,8 @@ def test_echoes_count_beyond_those_of_others_who_answer_only_if_needed() -> None
     assert echo([BACK, PLAIN], 0.5) == (0.5, [])
     assert echo([BACK, PLAIN], 0.4, base=[PLAIN]) == (0.5, [told, "base"])
     assert echo([BACK, PLAIN], 0.4, base=[BACK, PLAIN, PLAIN, PLAIN], told=[PLAIN]) == (0.25, [told, "base"])
-    assert echo([BACK, PLAIN], 0.4, base=[PLAIN], told=[BACK, PLAIN, PLAIN, PLAIN]) == (0.25, [told])
-    assert echo([BACK, PLAIN], 0.4, base=[PLAIN], told=[BACK]) == (0.0, [told])
+    assert echo([BACK, PLAIN], 0.4, base=[PLAIN], told=[BACK, PLAIN, PLAIN, PLAIN]) == (0.25, [told, "base"])
+    assert echo([BACK, PLAIN], 0.4, base=[PLAIN], told=[BACK]) == (0.0, [told, "base"])
 
 
 def test_words_that_lessons_have_in_common_are_no_echo_of_a_wish_without_quotation_marks() -> None:
@@ -524,7 +527,7 @@ def test_others_are_the_base_told_in_each_way_and_as_it_is_and_a_parent_that_is_
     script = Script({"base": a, "told brief verse": None, "told brief": b, "parent": c})
     of = material(tellings=[["brief", "verse"], ["brief"]])
     look = Scripted(script, of, of_base=False)
-    assert next(look._others()) == b and script.asked == ["told brief verse", "told brief"]
+    assert next(look._others()) == b and script.asked == ["told brief verse", "told brief", "base"]
     assert list(look._others()) == [b, a, c] == list(look._others())
     assert script.asked == ["told brief verse", "told brief", "base", "parent"], "each once, also who had no time"
     assert list(Scripted(script, of)._others()) == [b, a]

@@ -45,7 +45,6 @@ class OwnAnswers:
     ) -> None:
         self._material, self._gate = material, gate
         self._tokenizer, self._ends, self._of_base = tokenizer, ends, of_base
-        self._answered: list[list[GivenAnswer] | None] = []
         self._to_known: dict[Whose, list[tuple[str, bool]]] = {}
 
     def at_known_answers(self) -> Measurements:
@@ -58,6 +57,10 @@ class OwnAnswers:
         """Answers to the probes' prompts, at temperature 1, or where they are ``greedy`` at 0 and RIGHT_TOKENS long at
         most; None where there is no time for them."""
         raise NotImplementedError
+
+    def _sample_each(self, groups: Sequence[Sequence[Probe]], whose: Whose) -> list[list[GivenAnswer] | None]:
+        """The same of several groups of probes."""
+        return [self._sample(probes, whose) for probes in groups]
 
     def _to_base(self, probes: Sequence[Probe]) -> list[Tensor]:
         """For each answer, the log-probs [R] of its tokens to the base model."""
@@ -122,7 +125,7 @@ class OwnAnswers:
     @cached_property
     def _parents_answer_drift(self) -> float:
         """The same of the parent's own answers; 0 where it is the base model, or had no time."""
-        answers = None if self._of_base else self._sample(self._material.asked, "parent")
+        answers = self._parents_answers
         if not answers:
             return 0.0
         own = self._given(answers)
@@ -272,7 +275,7 @@ class OwnAnswers:
     @cached_property
     def _parents_repetition(self) -> float:
         """The same of the parent's own answers; 0 where it is the base model, or had no time."""
-        answers = None if self._of_base else self._sample(self._material.asked, "parent")
+        answers = self._parents_answers
         return (self._repetition(answers) or 0.0) if answers else 0.0
 
     def _unended(self, answers: Sequence[GivenAnswer]) -> float:
@@ -309,15 +312,20 @@ class OwnAnswers:
 
         What was wished for explains most of what is unlike the recorded answers. Each is asked when it is needed first.
         """
+        yield from self._bases_answers
+        if with_parent and not self._of_base and (answers := self._parents_answers):
+            yield answers
+
+    @cached_property
+    def _bases_answers(self) -> list[list[GivenAnswer]]:
+        """Those of the base model, told in each way and then plain, where there was time for them."""
         plain, *told = self._told(self._material.asked)
-        who: list[tuple[Whose, list[Probe]]] = [("base", probes) for probes in (*told, plain)]
-        if with_parent and not self._of_base:
-            who.append(("parent", plain))
-        for n, (whose, probes) in enumerate(who):
-            if n == len(self._answered):
-                self._answered.append(self._sample(probes, whose))
-            if answers := self._answered[n]:
-                yield answers
+        return [answers for answers in self._sample_each([*told, plain], "base") if answers]
+
+    @cached_property
+    def _parents_answers(self) -> list[GivenAnswer] | None:
+        """Those of the parent, where there is one beside the base model; None where it had no time."""
+        return None if self._of_base else self._sample(self._material.asked, "parent")
 
 
 def behind_others(probes: Sequence[Probe]) -> list[Probe]:

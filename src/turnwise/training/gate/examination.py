@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
+from itertools import chain, islice
 from statistics import median
 
 from torch import Tensor
@@ -187,8 +188,9 @@ class Examination(OwnAnswers):
         return self._reader.right
 
     def _sample(
-        self, probes: Sequence[Probe], whose: Whose = "policy", *, greedy: bool = False
+        self, probes: Sequence[Probe], whose: Whose = "policy", *, greedy: bool = False, times: int = 1
     ) -> list[GivenAnswer] | None:
+        """``times``: as often the time may be taken that there is for one group."""
         with self._as(whose):
             return sample_answers(
                 self._policy,
@@ -196,10 +198,18 @@ class Examination(OwnAnswers):
                 RIGHT_TOKENS if greedy else self._gate.answer_tokens,
                 self._train.seed,
                 temperature=0.0 if greedy else 1.0,
-                time_s=self._gate.answers_s,
+                time_s=times * self._gate.answers_s,
                 alive=self._alive,
                 at_once=self._at_once,
             )
+
+    def _sample_each(self, groups: Sequence[Sequence[Probe]], whose: Whose) -> list[list[GivenAnswer] | None]:
+        """All at once: where few are answered, a token of each takes little longer than one of a few."""
+        answers = self._sample([*chain(*groups)], whose, times=len(groups))
+        if answers is None:
+            return [None] * len(groups)
+        given = iter(answers)
+        return [[*islice(given, len(probes))] for probes in groups]
 
     def _as(self, whose: Whose) -> AbstractContextManager[None]:
         """Inside of this the policy is what is named."""
