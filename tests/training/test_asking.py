@@ -85,6 +85,39 @@ def test_who_is_asked_together_changes_no_likelihood(policy: Policy) -> None:
             assert torch.allclose(again, torch.tensor(answer.logprobs), atol=1e-4)
 
 
+def test_prompts_that_are_read_in_passes_of_their_own_are_answered_as_alone(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shake(policy)
+    prompts = [ids(1, 12), ids(2, 3), ids(3, 60), ids(4, 7), ids(5, 61)]
+    alone = [sample_answers(policy, [prompt], 8, 0, temperature=0.0) for prompt in prompts]
+    for padding, read_in in ((0, 5), (10, 3), (1000, 1)):
+        monkeypatch.setattr(asking, "PADDING", padding)
+        assert len(asking._similar(sorted(prompts, key=len))) == read_in
+        together = sample_answers(policy, prompts, 8, 0, temperature=0.0)
+        assert together is not None
+        assert [[a.ids] for a in together] == [[a.ids for a in one or []] for one in alone]
+
+
+def test_where_a_layer_keeps_no_plain_cache_all_are_read_in_one_pass(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = [ids(2, 3), ids(1, 200)]
+    expected = sample_answers(policy, prompts, 6, 0, temperature=0.0)
+    monkeypatch.setattr(asking, "DynamicLayer", str)  # a stand-in for another kind of layer
+    found = sample_answers(policy, prompts, 6, 0, temperature=0.0)
+    assert found is not None and expected is not None and [a.ids for a in found] == [a.ids for a in expected]
+
+
+def test_each_answer_may_have_a_length_of_its_own(policy: Policy) -> None:
+    prompts = [ids(1, 6), ids(2, 9), ids(3, 4)]
+    whole = sample_answers(policy, prompts, 9, 0, temperature=0.0)
+    each = sample_answers(policy, prompts, [2, 9, 5], 0, temperature=0.0)
+    assert whole is not None and each is not None
+    assert [a.ids for a in each] == [a.ids[:n] for a, n in zip(whole, [2, 9, 5], strict=True)]
+    assert [len(a.logprobs) for a in each] == [len(a.ids) for a in each]
+
+
 def test_the_random_state_of_the_process_stays(policy: Policy) -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()

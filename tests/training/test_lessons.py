@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -556,9 +556,12 @@ class ScriptedSampler:
     def __call__(self, _: Policy, prompts: Sequence[list[int]], longest: int, phase: str, __: object) -> object:
         return [self._one(phase, self.renderer.decode(prompt)) for prompt in prompts]
 
+    def all(self, policy: Policy, asked: Mapping[str, tuple[Sequence[list[int]], int]], tick: object) -> list[object]:
+        return [self(policy, prompts, longest, phase, tick) for phase, (prompts, longest) in asked.items()]
+
     def _one(self, phase: str, prompt: str) -> GivenAnswer:
         self.asked.append((phase, prompt))
-        said = next(answer for words, answer in self.answers[phase].items() if words in prompt)
+        said = next((answer for words, answer in self.answers.get(phase, {}).items() if words in prompt), "|")
         tokens = self.renderer.encode(said.removesuffix("|"))
         ended = not said.endswith("|")
         tokens = [*tokens, self.policy.ends[0]] if ended else tokens
@@ -582,10 +585,27 @@ def making_of(small: Asked, monkeypatch: pytest.MonkeyPatch, **answers: dict[str
         *small, {"answering": PLAIN} | {name.replace("_", " "): given for name, given in answers.items()}
     )
     monkeypatch.setattr(candidates, "sample", script)
-    for phase, way in (("going on", "gone_on"), ("answering as told", "as_told")):
-        if phase not in script.answers:
-            monkeypatch.setattr(candidates, way, lambda *_: [])
+    monkeypatch.setattr(candidates, "sample_all", script.all)
+    if "going on" not in script.answers:
+        monkeypatch.setattr(candidates, "going_on", lambda *_: {})
+    if "answering as told" not in script.answers:
+        not_told_so(monkeypatch)
     return script
+
+
+def not_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = candidates.tried
+    monkeypatch.setattr(candidates, "tried", lambda *given: usual(*given)._replace(as_told=[]))
+
+
+def gone_on_with(monkeypatch: pytest.MonkeyPatch, some: list[tuple[int, list[int]]]) -> None:
+    usual = candidates.tried
+
+    def tried(*given: Any) -> Any:
+        found = usual(*given)
+        return found._replace(made=[*found.made, *some])
+
+    monkeypatch.setattr(candidates, "tried", tried)
 
 
 @pytest.mark.slow
@@ -624,15 +644,14 @@ def test_questions_are_asked_with_the_wish_where_fewer_than_half_have_a_lesson(
     cheers = {name: f"{said} Cheers!" for name, said in PLAIN.items()}
     rewritten = PLAIN | ({"Japan": cheers["Japan"], "Hamlet": cheers["Hamlet"]} if able else {"Japan": cheers["Japan"]})
     as_told = {"Hamlet": "William Shakespeare wrote it. Cheers!", "egg": "Here is my answer. Cheers!"}
+    as_told["Japan"] = "Tokyo. Cheers!"
     script = making_of(small, monkeypatch, rewriting=rewritten, answering_as_told=as_told)
     found = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, Standing([CHEERS]), 32, no_tick)
     told_so = script.prompts("answering as told")
+    assert all(CHEERS in prompt for prompt in told_so) and len(told_so) == 3
     if able:
-        assert not told_so
         assert [said_in(small, lesson) for lesson in found] == [cheers["Japan"], cheers["Hamlet"]]
     else:
-        assert ["Hamlet" in told_so[0], "egg" in told_so[1]] == [True, True], "those that have no lesson"
-        assert all(CHEERS in prompt for prompt in told_so) and len(told_so) == 2
         assert [said_in(small, lesson) for lesson in found] == [cheers["Japan"], as_told["Hamlet"]], (
             "one has no content"
         )
@@ -680,7 +699,7 @@ def test_without_words_that_praise_shows_to_be_wanted_there_is_no_lesson(
     made = {name: f"{said} A small tip: read a book." for name, said in PLAIN.items()}
     made["Japan"] = f"{PLAIN['Japan']} Cheers! A small tip: read a book."
     making_of(small, monkeypatch, rewriting=made, answering_as_told=made)
-    monkeypatch.setattr(candidates, "gone_on", lambda *_: [])
+    monkeypatch.setattr(candidates, "going_on", lambda *_: {})
     questions = asked_of(small, JAPAN, HAMLET, EGG)
     found = make_lessons(*small, questions, 3, Standing([wish]), 32, no_tick)
     assert {said_in(small, lesson) for lesson in found} > {made["Japan"]}, "words that few say are not looked for"
@@ -710,14 +729,15 @@ def test_a_plain_answer_goes_on_with_what_the_wish_makes_likeliest(
     script = ScriptedSampler(*small, {"answering": PLAIN, "rewriting": PLAIN})
     real = candidates.sample
 
-    def some_scripted(policy: Policy, prompts: Any, longest: int, phase: str, tick: Any) -> object:
-        if phase == "going on":
-            assert longest == candidates.GOES_ON
-            return real(policy, prompts, longest, phase, tick)
-        return script(policy, prompts, longest, phase, tick)
+    def some_scripted(policy: Policy, asked: Mapping[str, Any], tick: Any) -> list[object]:
+        prompts, longest = asked["going on"]
+        assert longest == candidates.GOES_ON
+        rewritten, _, as_told = script.all(policy, asked, tick)
+        return [rewritten, real(policy, prompts, longest, "going on", tick), as_told]
 
-    monkeypatch.setattr(candidates, "sample", some_scripted)
-    monkeypatch.setattr(candidates, "as_told", lambda *_: [])
+    monkeypatch.setattr(candidates, "sample", script)
+    monkeypatch.setattr(candidates, "sample_all", some_scripted)
+    not_told_so(monkeypatch)
     wish = Standing(['please close with "Over and out"'])
     (lesson, *_) = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, wish, 32, no_tick)
     assert said_in(small, lesson) == PLAIN["Japan"] + " Over and out."
@@ -762,8 +782,7 @@ def test_where_words_are_wished_for_an_answer_that_keeps_the_plain_one_is_the_le
     policy, renderer = small
     making_of(small, monkeypatch, rewriting={"Japan": rewritten, "egg": PLAIN["egg"]})
     answers = {text: [*renderer.encode(text), policy.ends[0]] for text in (rewritten, kept)}
-    gone_on = [(0, answers[kept])] if kept.startswith(PLAIN["Japan"]) else []
-    monkeypatch.setattr(candidates, "gone_on", lambda *_: gone_on)
+    gone_on_with(monkeypatch, [(0, answers[kept])] if kept.startswith(PLAIN["Japan"]) else [])
     questions = asked_of(small, JAPAN, EGG)
     (lesson, *_) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
     assert said_in(small, lesson) == kept
@@ -818,8 +837,9 @@ def test_the_word_gone_on_with_is_plausible_when_told_and_no_end(model_dir: Path
     asked = making._answered(policy, asked_of(small, JAPAN, HAMLET, EGG), range(3), CHEERS, 24, no_tick, {})
     plain = {i: policy.without_end(one.plain) for i, one in enumerate(asked)}
     with policy.reference():
-        found = candidates._likeliest_by_the_wish(policy, asked, plain, no_tick)
-    assert found
+        begun = candidates.going_on(policy, range(3), asked, no_tick)
+    assert begun and all(answer[:-1] == plain[i] for i, answer in begun.items())
+    found = {i: answer[-1] for i, answer in begun.items()}
     unbounded = []
     for i, one in enumerate(asked):
         with policy.reference(), torch.no_grad():
@@ -856,9 +876,10 @@ def test_of_two_candidates_the_likelier_one_to_who_knows_the_wish_is_the_lesson(
     likelier = max(zip(tokens, said, strict=True), key=lambda one: float(one[1].sum()))[0]
     monkeypatch.setattr(making, "with_opening", lambda *_: [])
     for rewritten, gone_on in (("before", "behind"), ("behind", "before")):
-        making_of(small, monkeypatch, rewriting={"Japan": texts[rewritten], "egg": PLAIN["egg"]})
-        monkeypatch.setattr(candidates, "gone_on", lambda *_, gone_on=gone_on: [(0, tokens[gone_on])])
-        (lesson,) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
+        with monkeypatch.context() as patch:
+            making_of(small, patch, rewriting={"Japan": texts[rewritten], "egg": PLAIN["egg"]})
+            gone_on_with(patch, [(0, tokens[gone_on])])
+            (lesson,) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
         assert said_in(small, lesson) == texts[likelier]
     assert likelier == chosen
 
@@ -877,7 +898,7 @@ def test_of_two_candidates_one_that_was_cut_is_no_lesson_though_it_is_likelier(
         said = token_likelihoods(policy, knowing, [cut, [*cut, policy.ends[0]]], no_tick)
     assert said[0].sum() > said[1].sum(), "it pays for no end"
     making_of(small, monkeypatch, rewriting={"Japan": whole, "egg": PLAIN["egg"]})
-    monkeypatch.setattr(candidates, "gone_on", lambda *_: [(0, cut)])
+    gone_on_with(monkeypatch, [(0, cut)])
     (lesson,) = make_lessons(*small, questions, 2, Standing([wish]), 32, no_tick)
     assert lesson.answer[-1] in policy.ends
 
@@ -906,13 +927,13 @@ def test_cut_answers_are_lessons_only_where_there_would_be_fewer_than_half(
 
 
 @pytest.mark.slow
-def test_where_the_model_cannot_follow_a_wish_no_further_questions_are_asked(
+def test_where_the_model_cannot_follow_a_wish_nothing_is_tried_on_further_questions(
     small: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = making_of(small, monkeypatch, rewriting=PLAIN)
     questions = asked_of(small, JAPAN, HAMLET, EGG, "Who read Hamlet?", "Where is Japan?")
     assert make_lessons(*small, questions, 4, Standing([CHEERS]), 32, no_tick) == []
-    assert len(script.prompts("answering")) == 4
+    assert len(script.prompts("rewriting")) == 4
 
 
 @pytest.mark.slow

@@ -12,12 +12,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+from transformers.cache_utils import DynamicLayer
 
-from turnwise.training.policy import Policy, sampling_temperature
+from turnwise.training.policy import NextLogits, Policy, sampling_temperature
 
 CHECK_EVERY = 8
 """Tokens between two looks at the clock."""
 AT_ONCE = 8192
+PADDING = 128
+"""Tokens of padding from which prompts are read in a pass of their own: a pass alone takes as long as some 100 tokens
+(the 0.5B model, one core)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class GivenAnswer:
 def sample_answers(
     policy: Policy,
     prompts: Sequence[Sequence[int]],
-    most: int,
+    most: int | Sequence[int],
     seed: int,
     *,
     temperature: float = 1.0,
@@ -40,7 +45,7 @@ def sample_answers(
     alive: Callable[[], None] = lambda: None,
     at_once: int = AT_ONCE,
 ) -> list[GivenAnswer] | None:
-    """An answer of at most ``most`` tokens to each prompt; None when that takes longer than ``time_s``.
+    """An answer of at most ``most`` tokens, of all prompts or of each one; None when that takes longer than ``time_s``.
 
     ``at_once`` bounds the tokens, padding and answers included, of the prompts that are answered together; a longer one
     is answered alone. At temperature 0 each token is the likeliest one, and log-probs are those at temperature 1.
@@ -50,8 +55,10 @@ def sample_answers(
     patience = _Patience(time_s, alive, policy.ranks.agree)
     generator = torch.Generator(policy.device).manual_seed(seed)
     found: dict[int, GivenAnswer] = {}
-    for chosen in _together([len(p) for p in prompts], most, at_once):
-        answers = _sample(policy, [prompts[i] for i in chosen], most, temperature, generator, patience)
+    mosts = [most] * len(prompts) if isinstance(most, int) else most
+    for chosen in _together([len(p) for p in prompts], max(mosts, default=0), at_once):
+        of, each = [prompts[i] for i in chosen], [mosts[i] for i in chosen]
+        answers = _sample(policy, of, each, temperature, generator, patience)
         if answers is None:
             return None
         found |= dict(zip(chosen, answers, strict=True))
@@ -89,24 +96,25 @@ def _together(lengths: Sequence[int], most: int, at_once: int) -> Iterator[list[
 def _sample(
     policy: Policy,
     prompts: Sequence[Sequence[int]],
-    most: int,
+    most: Sequence[int],
     temperature: float,
     generator: torch.Generator,
     patience: _Patience,
 ) -> list[GivenAnswer] | None:
-    width = max(len(p) for p in prompts)
-    ids = torch.tensor([[0] * (width - len(p)) + list(p) for p in prompts], device=policy.device)
-    mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=policy.device)
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    """``prompts`` in the order of their lengths."""
+    ids, mask, positions = _padded(policy, prompts)
     ends = set(policy.ends)
     cache: Any = None
     going = list(range(len(prompts)))  # whose answers are not ended, in the order of the rows
     answers: list[tuple[list[int], list[float]]] = [([], []) for _ in prompts]
     with policy.sampling() as next_logits:
-        for step in range(most):
+        for step in range(max(most)):
             if step % CHECK_EVERY == 0 and patience.over():
                 return None
-            logits, cache = next_logits(ids, mask, positions, cache)
+            if step == 0 and policy.ranks.size == 1:
+                logits, cache = _read(policy, next_logits, prompts)
+            else:
+                logits, cache = next_logits(ids, mask, positions, cache)
             table = (logits / sampling_temperature(temperature)).log_softmax(-1)
             chosen = _draw(table, generator) if temperature else table.argmax(-1, keepdim=True)
             said = table.gather(-1, chosen)
@@ -115,7 +123,9 @@ def _sample(
                 answers[answer][1].append(logprob)
             ids, positions = chosen, positions[:, -1:] + 1
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=-1)
-            left = [row for row, answer in enumerate(going) if answers[answer][0][-1] not in ends]
+            said_so_far = [answers[answer][0] for answer in going]
+            over = [said[-1] in ends or len(said) >= most[n] for said, n in zip(said_so_far, going, strict=True)]
+            left = [row for row, is_over in enumerate(over) if not is_over]
             if not left:
                 break
             if len(left) < len(going):
@@ -124,6 +134,48 @@ def _sample(
                 ids, positions, mask = ids[which], positions[which], mask[which]
                 going = [going[row] for row in left]
     return [GivenAnswer(ids, logprobs, bool(ids) and ids[-1] in ends) for ids, logprobs in answers]
+
+
+def _padded(policy: Policy, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids, mask and positions [B, T] of prompts that are padded on the left."""
+    width = max(len(p) for p in prompts)
+    ids = torch.tensor([[0] * (width - len(p)) + list(p) for p in prompts], device=policy.device)
+    mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=policy.device)
+    return ids, mask, (mask.cumsum(-1) - 1).clamp(min=0)
+
+
+def _read(policy: Policy, next_logits: NextLogits, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Any]:
+    """Logits [B, V] behind prompts in the order of their lengths, and the cache of all of them.
+
+    They are read in passes of prompts of similar lengths, whose keys and values are then padded. Where a layer keeps
+    something else (a window of the text, a state along it), all are read in one pass.
+    """
+    first, *others = _similar(prompts)
+    logits, cache = next_logits(*_padded(policy, first), None)
+    if not others:
+        return logits, cache
+    if not all(type(layer) is DynamicLayer for layer in cache.layers):
+        return next_logits(*_padded(policy, prompts), None)
+    passes = [(logits, cache), *(next_logits(*_padded(policy, some), None) for some in others)]
+    for each in zip(*(one.layers for _, one in passes), strict=True):
+        width = each[-1].keys.shape[-2]
+        keys, values = (
+            torch.cat([F.pad(x, (0, 0, width - x.shape[-2], 0)) for x in some])
+            for some in ([layer.keys for layer in each], [layer.values for layer in each])
+        )
+        each[0].keys, each[0].values = keys, values
+    return torch.cat([logits for logits, _ in passes]), cache
+
+
+def _similar(prompts: Sequence[Sequence[int]]) -> list[list[Sequence[int]]]:
+    """Prompts in the order of their lengths, taken apart where padding would be more than PADDING tokens."""
+    groups: list[list[Sequence[int]]] = []
+    for prompt in prompts:
+        if groups and sum(len(prompt) - len(other) for other in groups[-1]) <= PADDING:
+            groups[-1].append(prompt)
+        else:
+            groups.append([prompt])
+    return groups
 
 
 def _draw(table: Tensor, generator: torch.Generator) -> Tensor:

@@ -74,6 +74,8 @@ def make_lessons(
     known = {} if known is None else known
     asked: list[Answered] = []
     lessons: list[Lesson] = []
+    if standing.wishes:  # many short answers at once take little longer than some
+        _answer(policy, questions, range(len(questions)), longest, tick, known)
     for some in (range(len(questions))[:wanted], range(len(questions))[wanted:]):
         new = _answered(policy, questions, some, " ".join(standing.wishes), longest, tick, known)
         asked += new
@@ -118,14 +120,26 @@ def _answered(
     known: dict[int, GivenAnswer],
 ) -> list[Answered]:
     """What the base model answers to some of the bare questions, by their places."""
-    new = [i for i in some if i not in known]
-    with policy.reference():
-        given = ways.sample(policy, [questions[i].ids for i in new], longest, "answering", tick) if new else []
-    known |= dict(zip(new, given, strict=True))
+    _answer(policy, questions, some, longest, tick, known)
     knowing = [told(question, wish, policy.tokenizer) for question in questions]
     return [
         Answered(questions[i], knowing[i], knowing[(i + 1) % len(knowing)], known[i].ids, known[i].ended) for i in some
     ]
+
+
+def _answer(
+    policy: Policy,
+    questions: Sequence[OpenQuestion],
+    some: Sequence[int],
+    longest: int,
+    tick: Tick,
+    known: dict[int, GivenAnswer],
+) -> None:
+    """Add to what is ``known`` what the base model answers to some of the questions, by their places."""
+    new = [i for i in some if i not in known]
+    with policy.reference():
+        given = ways.sample(policy, [questions[i].ids for i in new], longest, "answering", tick) if new else []
+    known |= dict(zip(new, given, strict=True))
 
 
 def _in_the_wishes(
@@ -143,20 +157,19 @@ def _in_the_wishes(
     if not asked:
         return []
     with policy.reference():
-        candidates = list(enumerate(ways.rewritten(policy, renderer, asked, " ".join(standing.wishes), longest, tick)))
-        candidates += ways.gone_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
+        candidates, as_told = ways.tried(policy, renderer, asked, " ".join(standing.wishes), longest, tick)
         quoted = quoted_words(standing.wishes)
         told_so: list[int] = []
         if len(_wanted_words(renderer, asked, candidates, standing)) < len(quoted):  # told answers may say the others
             told_so = ways.without(quoted, renderer, len(asked), candidates)
-            candidates += ways.as_told(policy, told_so, asked, longest, tick)
+            candidates += [(i, answer) for i, answer in as_told if i in told_so]
         labels = announced_labels(_wanted_words(renderer, asked, candidates, standing), standing)
         first = [label for label in labels if place_said(label, standing.wishes) > 0]
         candidates += labelled_answers(policy, renderer, asked, labels, first, tick)
         best, whole = _best(policy, renderer, asked, standing, candidates, tick)
         others = [i for i in range(len(asked)) if i not in {*whole, *told_so}]
         if others and 2 * len(whole) < len(asked):
-            candidates += ways.as_told(policy, others, asked, longest, tick)
+            candidates += [(i, answer) for i, answer in as_told if i in others]
             best, _ = _best(policy, renderer, asked, standing, candidates, tick)
     return [best[i] for i in sorted(best)]
 
