@@ -214,26 +214,19 @@ class _Player:
         return points
 
     def _go_on(self, talk: Path) -> None:
-        """Take up what was talked about. Conversations in which the course was ended are had again, as new ones."""
+        """Take up what was talked about. The conversation in which the course was ended is had again, as a new one."""
         _, self._had, again = _talk_in(talk)
         self._again = again + 1
         with talk.open("a", encoding="utf-8") as out:
             out.write("again\n")
 
     async def _talk(self, wave: int, talk: Path) -> None:
-        """The conversations of a wave, at once, and the wait for what is learned of them.
-
-        Between two waves the policy stays as it is, and a model on a CPU answers eight in little more than the time of
-        one. One after the other they took two thirds as long as what is learned of them.
-        """
-
-        async def converse(number: int) -> None:
-            await self._converse(number)
-            with talk.open("a", encoding="utf-8") as out:
-                out.write(f"{number}\n")
-
-        left = [i for i in range(wave * WAVE, (wave + 1) * WAVE) if i not in self._had]
-        await at_once([partial(converse, i) for i in left], AT_ONCE)
+        """Eight conversations, one after the other as a person has them, and the wait for what is learned of them."""
+        for i in range(wave * WAVE, (wave + 1) * WAVE):
+            if i not in self._had:
+                await self._converse(i)
+                with talk.open("a", encoding="utf-8") as out:
+                    out.write(f"{i}\n")
         await self._settled()
 
     async def _converse(self, number: int) -> None:
