@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+from typing import cast
 
 import pytest
 import torch
+from peft import LoraConfig, inject_adapter_in_model
+from peft.tuners.lora import Linear as LoraLinear
 from torch import nn
 
 from turnwise.models.number_format import AUTO, processor_format
@@ -35,6 +38,26 @@ def test_they_give_what_the_plain_ones_give(rows: int) -> None:
     assert not any("forward" in vars(linear) for linear in model)
     assert torch.allclose(found.float(), exact(x.float()), rtol=0.02, atol=0.02)
     assert torch.allclose(said.float(), exact_head(x.float()), rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_what_an_adapter_adds_is_merged_where_it_adds_something(adds: bool) -> None:
+    model, head = _model(OURS)
+    settings = LoraConfig(r=4, lora_alpha=8, target_modules=["0"], init_lora_weights=False)
+    adapted = inject_adapter_in_model(settings, model)
+    layer = cast(LoraLinear, adapted.get_submodule("0"))
+    layer.enable_adapters(adds)
+    x = torch.randn(7, 1, WIDE, dtype=OURS)
+    with torch.no_grad():
+        usual, plain = layer(x), layer.get_base_layer()(x)
+        with laid_out(adapted, (head.weight, None)) as project:
+            assert project is not None
+            patched = ["forward" in vars(one) for one in (layer, layer.get_base_layer())]
+            assert patched == [adds, not adds], "either both in one product, or the base alone"
+            found = layer(x)
+    assert not any("forward" in vars(module) for module in adapted.modules())
+    assert torch.allclose(found.float(), usual.float(), rtol=0.03, atol=0.03)
+    assert torch.allclose(usual.float(), plain.float(), rtol=0.03, atol=0.03) is not adds
 
 
 def test_other_number_formats_and_a_full_memory_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,10 +93,10 @@ def test_the_layout_is_asked_for_few_rows_and_by_plain_projections_for_all() -> 
         asked.append(len(x))
         return x
 
-    _either(linear, ordered)(_numbers(MANY_ROWS, IN))
+    _either(linear, linear.forward, ordered)(_numbers(MANY_ROWS, IN))
     use_float32(linear)
     for rows in (1, MANY_ROWS - 1, MANY_ROWS):
-        _either(linear, ordered)(_numbers(rows, IN))
+        _either(linear, linear.forward, ordered)(_numbers(rows, IN))
     assert asked == [MANY_ROWS, 1, MANY_ROWS - 1]
 
 

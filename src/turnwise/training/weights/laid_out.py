@@ -1,7 +1,8 @@
 """Weights laid out for sampling on a CPU.
 
 A product with few rows is over before oneDNN has brought a plain weight into its own order, which it does for each
-call anew: three quarters of a sampled token's time. Here that is done once for all tokens of some answers.
+call anew: three quarters of a sampled token's time. Here that is done once for all tokens of some answers. What an
+adapter adds is merged into the copies, as the local engine serves it: beside them it takes as long again.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from functools import partial
 
 import psutil
 import torch
+from peft.tuners.lora import Linear as LoraLinear
 from torch import Tensor, nn
 
 from turnwise.loops.memory import give_back
 from turnwise.models.number_format import AUTO, MANY_ROWS, processor_format
-from turnwise.training.weights.many_rows import ManyRowsLinear, product
+from turnwise.training.weights.many_rows import ManyRowsLinear
 
 ROWS = 16
 """The batch that the order is chosen for; any other gives the same numbers."""
@@ -36,6 +38,7 @@ def laid_out(model: nn.Module, head: tuple[Tensor, Tensor | None]) -> Iterator[P
     """
     known = [m for m in model.modules() if isinstance(m, nn.Linear) and type(m) in (nn.Linear, ManyRowsLinear)]
     linears = [m for m in known if "forward" not in vars(m) and _worth_it(m.weight)]
+    adapted = {id(m.get_base_layer()): m for m in model.modules() if isinstance(m, LoraLinear) and _adds(m)}
     room = sum(m.weight.nbytes for m in linears) + head[0].nbytes
     if _worth_it(head[0]):
         give_back()  # what learning freed would stand beside the copies
@@ -44,20 +47,32 @@ def laid_out(model: nn.Module, head: tuple[Tensor, Tensor | None]) -> Iterator[P
         return
     try:
         for linear in linears:
-            vars(linear)["forward"] = _either(linear, _laid_out(linear.weight, linear.bias))
+            adapter = adapted.get(id(linear))
+            module, weight = (adapter, _merged(linear.weight, adapter)) if adapter else (linear, linear.weight)
+            vars(module)["forward"] = _either(linear, module.forward, _laid_out(weight, linear.bias))
         yield _laid_out(*head)
     finally:
-        for linear in linears:
-            vars(linear).pop("forward", None)
+        for module in (*linears, *adapted.values()):
+            vars(module).pop("forward", None)
         give_back()
 
 
-def _either(linear: nn.Linear, ordered: Projection) -> Projection:
+def _adds(adapter: LoraLinear) -> bool:
+    """Whether an adapter adds something to its projection now, and no more than a low-rank product."""
+    plain = adapter.active_adapters == ["default"] and not any(adapter.use_dora.values())
+    return plain and not (adapter.disable_adapters or adapter.merged)
+
+
+@torch.no_grad()
+def _merged(weight: Tensor, adapter: LoraLinear) -> Tensor:
+    return (weight.float() + adapter.get_delta_weight("default").float()).to(weight.dtype)
+
+
+def _either(linear: nn.Linear, usual: Projection, ordered: Projection) -> Projection:
     """The ordered weights for few rows, and those as they stand where many are faster with them."""
     if not isinstance(linear, ManyRowsLinear):
         return ordered
-    weight, bias = linear.weight, linear.bias
-    return lambda x: product(x, weight, bias) if x.numel() >= MANY_ROWS * x.shape[-1] else ordered(x)
+    return lambda x: usual(x) if x.numel() >= MANY_ROWS * x.shape[-1] else ordered(x)
 
 
 def _worth_it(weight: Tensor) -> bool:
