@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
@@ -66,7 +67,7 @@ def test_without_a_temperature_each_token_is_the_likeliest(policy: Policy) -> No
 
 def test_a_token_of_no_probability_is_never_drawn() -> None:
     table = torch.tensor([[float("-inf"), 0.0, float("-inf"), float("-inf")]]).expand(500, -1)
-    drawn = asking._draw(table, torch.Generator().manual_seed(0))
+    drawn = asking._draw(table, [torch.Generator().manual_seed(0)] * len(table))
     assert drawn.unique().tolist() == [1]
 
 
@@ -99,14 +100,35 @@ def test_prompts_that_are_read_in_passes_of_their_own_are_answered_as_alone(
         assert [[a.ids] for a in together] == [[a.ids for a in one or []] for one in alone]
 
 
-def test_where_a_layer_keeps_no_plain_cache_all_are_read_in_one_pass(
-    policy: Policy, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("forks", [True, False])
+def test_a_model_that_reads_no_forks_reads_all_prompts_in_one_pass(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch, forks: bool
 ) -> None:
-    prompts = [ids(2, 3), ids(1, 200)]
+    shake(policy)
+    prompts, read = [ids(2, 3), ids(1, 200)], list[list[int]]()
     expected = sample_answers(policy, prompts, 6, 0, temperature=0.0)
-    monkeypatch.setattr(asking, "DynamicLayer", str)  # a stand-in for another kind of layer
+    usual = policy.next_logits
+
+    def next_logits(tokens: torch.Tensor, *more: Any, **named: Any) -> Any:
+        read.append([*tokens.shape])
+        return usual(tokens, *more, **named)
+
+    monkeypatch.setattr(policy, "next_logits", next_logits)
+    monkeypatch.setattr(policy, "reads_forks", forks)
     found = sample_answers(policy, prompts, 6, 0, temperature=0.0)
+    assert [shape for shape in read if shape[1] > 1] == ([[1, 3], [1, 200]] if forks else [[2, 200]])
     assert found is not None and expected is not None and [a.ids for a in found] == [a.ids for a in expected]
+
+
+def test_a_prompt_draws_the_same_numbers_whoever_is_asked_beside_it(policy: Policy) -> None:
+    shake(policy)
+    prompts = [ids(1, 12), ids(2, 3), ids(3, 30)]
+    alone = sample_answers(policy, prompts, 9, seed=4)
+    beside = sample_answers(policy, [ids(5, 20), *prompts, *prompts], 9, seed=4, places=[7, 0, 1, 2, 0, 1, 2])
+    assert alone is not None and beside is not None
+    for some in (beside[1:4], beside[4:]):
+        assert [a.ids for a in some] == [a.ids for a in alone]
+    assert alone != sample_answers(policy, prompts, 9, seed=4, places=[1, 2, 3])
 
 
 def test_each_answer_may_have_a_length_of_its_own(policy: Policy) -> None:

@@ -40,8 +40,8 @@ def test_they_give_what_the_plain_ones_give(rows: int) -> None:
     assert torch.allclose(said.float(), exact_head(x.float()), rtol=0.02, atol=0.02)
 
 
-@pytest.mark.parametrize("adds", [True, False])
-def test_what_an_adapter_adds_is_merged_where_it_adds_something(adds: bool) -> None:
+@pytest.mark.parametrize(("adds", "merge"), [(True, True), (False, True), (True, False)])
+def test_what_an_adapter_adds_is_merged_where_it_adds_something_and_may_be(adds: bool, merge: bool) -> None:
     model, head = _model(OURS)
     settings = LoraConfig(r=4, lora_alpha=8, target_modules=["0"], init_lora_weights=False)
     adapted = inject_adapter_in_model(settings, model)
@@ -50,10 +50,11 @@ def test_what_an_adapter_adds_is_merged_where_it_adds_something(adds: bool) -> N
     x = torch.randn(7, 1, WIDE, dtype=OURS)
     with torch.no_grad():
         usual, plain = layer(x), layer.get_base_layer()(x)
-        with laid_out(adapted, (head.weight, None)) as project:
+        with laid_out(adapted, (head.weight, None), merge) as project:
             assert project is not None
             patched = ["forward" in vars(one) for one in (layer, layer.get_base_layer())]
-            assert patched == [adds, not adds], "either both in one product, or the base alone"
+            merged = adds and merge
+            assert patched == [merged, not merged], "either both in one product, or the base alone"
             found = layer(x)
     assert not any("forward" in vars(module) for module in adapted.modules())
     assert torch.allclose(found.float(), usual.float(), rtol=0.03, atol=0.03)

@@ -561,7 +561,8 @@ class ScriptedSampler:
 
     def _one(self, phase: str, prompt: str) -> GivenAnswer:
         self.asked.append((phase, prompt))
-        said = next((answer for words, answer in self.answers.get(phase, {}).items() if words in prompt), "|")
+        script = self.answers.get(phase)
+        said = "|" if script is None else next(answer for words, answer in script.items() if words in prompt)
         tokens = self.renderer.encode(said.removesuffix("|"))
         ended = not said.endswith("|")
         tokens = [*tokens, self.policy.ends[0]] if ended else tokens
@@ -637,7 +638,7 @@ def test_answers_that_ignore_the_wish_or_lose_the_question_or_loop_are_no_lesson
 
 @pytest.mark.slow
 @pytest.mark.parametrize("able", [False, True])
-def test_questions_are_asked_with_the_wish_where_fewer_than_half_have_a_lesson(
+def test_answers_that_were_told_the_wish_are_used_where_fewer_than_half_have_a_lesson(
     small: Asked, monkeypatch: pytest.MonkeyPatch, able: bool
 ) -> None:
     """What the model cannot make of an answer, it may be able to answer with."""
@@ -646,9 +647,19 @@ def test_questions_are_asked_with_the_wish_where_fewer_than_half_have_a_lesson(
     as_told = {"Hamlet": "William Shakespeare wrote it. Cheers!", "egg": "Here is my answer. Cheers!"}
     as_told["Japan"] = "Tokyo. Cheers!"
     script = making_of(small, monkeypatch, rewriting=rewritten, answering_as_told=as_told)
+    looked_at: list[list[str]] = []
+    usual = making._best
+
+    def best(*given: Any) -> Any:
+        looked_at.append([small[1].decode(small[0].without_end(answer)) for _, answer in given[4]])
+        return usual(*given)
+
+    monkeypatch.setattr(making, "_best", best)
     found = make_lessons(*small, asked_of(small, JAPAN, HAMLET, EGG), 3, Standing([CHEERS]), 32, no_tick)
     told_so = script.prompts("answering as told")
     assert all(CHEERS in prompt for prompt in told_so) and len(told_so) == 3
+    used = [text for text in looked_at[-1] if text in as_told.values()]
+    assert used == ([] if able else [as_told["Hamlet"], as_told["egg"]]), "of questions that have no lesson"
     if able:
         assert [said_in(small, lesson) for lesson in found] == [cheers["Japan"], cheers["Hamlet"]]
     else:

@@ -28,7 +28,7 @@ class GateConfig(Section):
     answers: int = Field(default=6, ge=0, description="Answers that it samples from a candidate; 0: none.")
     answer_tokens: int = Field(default=128, ge=16, description="Longest of them, in tokens.")
     answers_s: Seconds = Field(
-        default=300.0, description="Longest time for sampling them once; after it they count as not measured."
+        default=300.0, description="Longest time for sampling so many once; after it they count as not measured."
     )
     max_step_kl: float = Field(
         default=0.5,

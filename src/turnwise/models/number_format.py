@@ -12,8 +12,10 @@ float32, of the same numbers.
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -29,6 +31,16 @@ def native_bfloat16() -> bool:
 def processor_format(name: str) -> torch.dtype:
     """What ``name`` means for the processor; ``auto`` is bfloat16 where it has it. Raises KeyError for another name."""
     return _FORMATS[name] if name != AUTO else (torch.bfloat16 if native_bfloat16() else torch.float32)
+
+
+def stored_formats(folder: Path) -> set[torch.dtype | None]:
+    """Those of the weights in a model's folder; None stands for any other than these two. Empty where it has no
+    safetensors."""
+    names: set[str] = set()
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            names |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 - not a dict
+    return {{"F32": torch.float32, "BF16": torch.bfloat16}.get(name) for name in names}
 
 
 MANY_ROWS = 64

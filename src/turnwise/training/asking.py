@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers.cache_utils import DynamicLayer
 
 from turnwise.training.policy import NextLogits, Policy, sampling_temperature
 
@@ -21,8 +20,8 @@ CHECK_EVERY = 8
 """Tokens between two looks at the clock."""
 AT_ONCE = 8192
 PADDING = 128
-"""Tokens of padding from which prompts are read in a pass of their own: a pass alone takes as long as some 100 tokens
-(the 0.5B model, one core)."""
+"""Tokens of padding from which a CPU reads prompts in a pass of their own: a pass takes at least as long as some 100
+tokens (the 0.5B model, one core)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +43,26 @@ def sample_answers(
     time_s: float = float("inf"),
     alive: Callable[[], None] = lambda: None,
     at_once: int = AT_ONCE,
+    places: Sequence[int] | None = None,
 ) -> list[GivenAnswer] | None:
     """An answer of at most ``most`` tokens, of all prompts or of each one; None when that takes longer than ``time_s``.
 
     ``at_once`` bounds the tokens, padding and answers included, of the prompts that are answered together; a longer one
     is answered alone. At temperature 0 each token is the likeliest one, and log-probs are those at temperature 1.
+    The n-th prompt draws the numbers of the n-th place of ``seed``, or of the place in ``places``, whoever else is
+    asked: equal weights answer it with equal words.
     ``alive`` is called every few tokens and may raise; how long it takes itself does not count. The process's own
     random state stays as it is.
     """
     patience = _Patience(time_s, alive, policy.ranks.agree)
-    generator = torch.Generator(policy.device).manual_seed(seed)
+    places = range(len(prompts)) if places is None else places
+    generators = [torch.Generator().manual_seed(seed * 1_000_003 + place) for place in places]
     found: dict[int, GivenAnswer] = {}
     mosts = [most] * len(prompts) if isinstance(most, int) else most
     for chosen in _together([len(p) for p in prompts], max(mosts, default=0), at_once):
         of, each = [prompts[i] for i in chosen], [mosts[i] for i in chosen]
-        answers = _sample(policy, of, each, temperature, generator, patience)
+        draws = [generators[i] for i in chosen]
+        answers = _sample(policy, of, each, temperature, draws, patience)
         if answers is None:
             return None
         found |= dict(zip(chosen, answers, strict=True))
@@ -98,7 +102,7 @@ def _sample(
     prompts: Sequence[Sequence[int]],
     most: Sequence[int],
     temperature: float,
-    generator: torch.Generator,
+    generators: Sequence[torch.Generator],
     patience: _Patience,
 ) -> list[GivenAnswer] | None:
     """``prompts`` in the order of their lengths."""
@@ -111,12 +115,13 @@ def _sample(
         for step in range(max(most)):
             if step % CHECK_EVERY == 0 and patience.over():
                 return None
-            if step == 0 and policy.ranks.size == 1:
+            if step == 0 and policy.device.type == "cpu" and policy.reads_forks and policy.ranks.size == 1:
                 logits, cache = _read(policy, next_logits, prompts)
             else:
                 logits, cache = next_logits(ids, mask, positions, cache)
             table = (logits / sampling_temperature(temperature)).log_softmax(-1)
-            chosen = _draw(table, generator) if temperature else table.argmax(-1, keepdim=True)
+            drawn = [generators[n] for n in going]
+            chosen = _draw(table, drawn) if temperature else table.argmax(-1, keepdim=True)
             said = table.gather(-1, chosen)
             for answer, token, logprob in zip(going, chosen.flatten().tolist(), said.flatten().tolist(), strict=True):
                 answers[answer][0].append(token)
@@ -147,24 +152,25 @@ def _padded(policy: Policy, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, T
 def _read(policy: Policy, next_logits: NextLogits, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Any]:
     """Logits [B, V] behind prompts in the order of their lengths, and the cache of all of them.
 
-    They are read in passes of prompts of similar lengths, whose keys and values are then padded. Where a layer keeps
-    something else (a window of the text, a state along it), all are read in one pass.
+    They are read in passes of prompts of similar lengths, whose keys and values are then padded. Only for models that
+    keep these of all of a text, as those do that read forks.
     """
-    first, *others = _similar(prompts)
-    logits, cache = next_logits(*_padded(policy, first), None)
-    if not others:
-        return logits, cache
-    if not all(type(layer) is DynamicLayer for layer in cache.layers):
-        return next_logits(*_padded(policy, prompts), None)
-    passes = [(logits, cache), *(next_logits(*_padded(policy, some), None) for some in others)]
-    for each in zip(*(one.layers for _, one in passes), strict=True):
-        width = each[-1].keys.shape[-2]
-        keys, values = (
-            torch.cat([F.pad(x, (0, 0, width - x.shape[-2], 0)) for x in some])
-            for some in ([layer.keys for layer in each], [layer.values for layer in each])
-        )
-        each[0].keys, each[0].values = keys, values
+    passes = [next_logits(*_padded(policy, some), None) for some in _similar(prompts)]
+    cache = passes[0][1]
+    for first, *others in zip(*(one.layers for _, one in passes), strict=True):
+        first.keys = _joined([layer.keys for layer in (first, *others)])
+        first.values = _joined([layer.values for layer in (first, *others)])
+        for layer in others:
+            layer.keys = layer.values = None  # what is joined is not kept twice
     return torch.cat([logits for logits, _ in passes]), cache
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """Keys or values [B, heads, T, D], padded on the left to the width of the last ones."""
+    if len(parts) == 1:
+        return parts[0]
+    width = parts[-1].shape[-2]
+    return torch.cat([F.pad(part, (0, 0, width - part.shape[-2], 0)) for part in parts])
 
 
 def _similar(prompts: Sequence[Sequence[int]]) -> list[list[Sequence[int]]]:
@@ -178,13 +184,14 @@ def _similar(prompts: Sequence[Sequence[int]]) -> list[list[Sequence[int]]]:
     return groups
 
 
-def _draw(table: Tensor, generator: torch.Generator) -> Tensor:
+def _draw(table: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
     """A token [B, 1] of each row of log-probs [B, V]: where the sum of probabilities passes a random number.
 
     `torch.multinomial` draws a number for each token of the vocabulary, which takes a third of a step's time.
     """
     summed = table.exp().cumsum(-1)
-    drawn = torch.rand(len(table), 1, generator=generator, device=table.device) * summed[:, -1:]
+    random = torch.cat([torch.rand(1, generator=generator) for generator in generators])
+    drawn = random.to(summed)[:, None] * summed[:, -1:]
     return torch.searchsorted(summed, drawn, right=True).clamp(max=table.shape[-1] - 1)
 
 

@@ -26,7 +26,7 @@ from turnwise.capabilities import sees_pictures
 from turnwise.config import TrainConfig
 from turnwise.errors import ModelError
 from turnwise.loops.lifeline import beat
-from turnwise.models.number_format import many_rows_in_float32
+from turnwise.models.number_format import many_rows_in_float32, stored_formats
 from turnwise.pictures.store import PictureStore
 from turnwise.training.batching import Fork, Row, Span, TokenText, merge_prefixes
 from turnwise.training.weights.attention import added_to, hiding, look_by_text, seen_by, stretches_of
@@ -114,6 +114,7 @@ class Policy:
         for layer in self._backbone.modules():
             if isinstance(layer, GradientCheckpointingLayer):
                 layer.forward = self._sparing(layer.forward)
+        self._loads_exactly = dtype == torch.float32 or (isinstance(model, Path) and stored_formats(model) == {dtype})
         self._known_states: dict[tuple[tuple[float, ...] | None, tuple[int, ...]], Tensor] = {}
         # Elsewhere than on a CPU many small kernels may cost more than what a mask hides.
         self.looks_by_text = self.device.type == "cpu" and look_by_text(self._config)
@@ -321,11 +322,13 @@ class Policy:
 
     @contextmanager
     def sampling(self) -> Iterator[NextLogits]:
-        """What says which token comes next, for many tokens; the weights must stay as they are meanwhile."""
+        """What says which token comes next, for many tokens; the weights must stay as they are meanwhile, and inside of
+        this the policy does not become the base model."""
         if self.ranks.size > 1:  # the weights are in pieces, each there for a moment
             yield self.next_logits
             return
-        with laid_out(self._backbone, self.weights.projection("policy")) as project, torch.no_grad():
+        projection, exact = self.weights.projection("policy"), self._loads_exactly
+        with laid_out(self._backbone, projection, merge=exact) as project, torch.no_grad():
             yield partial(self.next_logits, project=project)
 
     @torch.no_grad()

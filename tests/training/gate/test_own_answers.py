@@ -67,7 +67,10 @@ class Scripted(OwnAnswers):
         super().__init__(material, GateConfig(**limits), TOKENIZER, [END], of_base)
         self.script = script
 
-    def _sample(self, probes: Sequence[Probe], whose: Any = "policy", *, greedy: bool = False) -> Any:
+    def _sample_each(self, groups: Sequence[Sequence[Probe]], whose: Any, *, greedy: bool = False) -> Any:
+        return [self._one(probes, whose, greedy) for probes in groups]
+
+    def _one(self, probes: Sequence[Probe], whose: Any, greedy: bool) -> Any:
         prompt = TOKENIZER.decode(probes[0].prompt_ids)
         hints = [hint for told in self._material.tellings for hint in told if hint in prompt]
         who = " ".join(["told", *dict.fromkeys(hints)]) if whose == "base" and hints else str(whose)

@@ -355,7 +355,7 @@ def test_answers_are_asked_for_as_the_settings_say_and_of_whom_they_are_to_be(
     assert look._sample(known(0, 1)) == []
     look._sample(known(0, 1), "parent")
     look._sample(known(0, 1), "base", greedy=True)
-    each = {"seed": 11, "time_s": 7.0, "alive": print, "at_once": 321}
+    each = {"seed": 11, "time_s": 7.0, "alive": print, "at_once": 321, "places": [0, 1]}
     assert asked == [
         {"longest": 40, "temperature": 1.0, "base": False, **each},
         {"longest": 40, "temperature": 1.0, "base": False, **each},
@@ -364,6 +364,27 @@ def test_answers_are_asked_for_as_the_settings_say_and_of_whom_they_are_to_be(
     for seen, expected in zip(weights, (ours, parent, ours), strict=True):
         assert all(torch.equal(seen[name], expected[name]) for name in base)
     assert all(torch.equal(policy.state()[name], ours[name]) for name in base)
+
+
+def test_groups_are_asked_at_once_in_the_time_of_all_and_each_gets_its_own(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    given = [GivenAnswer([n], [0.0], True) for n in range(3)]
+    answers: list[GivenAnswer] | None = given
+
+    def answered(of: Policy, prompts: Any, longest: int, seed: int, **more: Any) -> list[GivenAnswer] | None:
+        asked.append({"prompts": prompts} | {name: more[name] for name in ("time_s", "places")})
+        return answers
+
+    monkeypatch.setattr("turnwise.training.gate.examination.sample_answers", answered)
+    groups = [known(0, 1), known(2)]
+    look = examined(policy, shake(policy, seed=1), Material([], [], groups[0], [], []))
+    assert look._sample_each(groups, "base") == [given[:2], given[2:]]
+    prompts = [p.prompt_ids for p in known(0, 1, 2)]
+    assert asked == [{"prompts": prompts, "time_s": 14.0, "places": [0, 1, 0]}]
+    answers = None
+    assert look._sample_each(groups, "base") == [None, None]
 
 
 def test_what_is_general_and_what_a_person_judged_well_are_two_figures(policy: Policy) -> None:

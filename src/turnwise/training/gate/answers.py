@@ -56,11 +56,13 @@ class OwnAnswers:
     ) -> list[GivenAnswer] | None:
         """Answers to the probes' prompts, at temperature 1, or where they are ``greedy`` at 0 and RIGHT_TOKENS long at
         most; None where there is no time for them."""
-        raise NotImplementedError
+        return self._sample_each([probes], whose, greedy=greedy)[0]
 
-    def _sample_each(self, groups: Sequence[Sequence[Probe]], whose: Whose) -> list[list[GivenAnswer] | None]:
-        """The same of several groups of probes."""
-        return [self._sample(probes, whose) for probes in groups]
+    def _sample_each(
+        self, groups: Sequence[Sequence[Probe]], whose: Whose, *, greedy: bool = False
+    ) -> list[list[GivenAnswer] | None]:
+        """The same of several groups of probes, asked at once."""
+        raise NotImplementedError
 
     def _to_base(self, probes: Sequence[Probe]) -> list[Tensor]:
         """For each answer, the log-probs [R] of its tokens to the base model."""
@@ -310,7 +312,8 @@ class OwnAnswers:
     def _others(self, with_parent: bool = True) -> Iterator[list[GivenAnswer]]:
         """The answers of the told base model, of the plain one, and of the parent to the same prompts.
 
-        What was wished for explains most of what is unlike the recorded answers. Each is asked when it is needed first.
+        What was wished for explains most of what is unlike the recorded answers. Base model and parent are asked when
+        they are needed first.
         """
         yield from self._bases_answers
         if with_parent and not self._of_base and (answers := self._parents_answers):

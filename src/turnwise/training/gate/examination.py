@@ -187,29 +187,28 @@ class Examination(OwnAnswers):
             self._reader.right = super()._bases_right()
         return self._reader.right
 
-    def _sample(
-        self, probes: Sequence[Probe], whose: Whose = "policy", *, greedy: bool = False, times: int = 1
-    ) -> list[GivenAnswer] | None:
-        """``times``: as often the time may be taken that there is for one group."""
+    def _sample_each(
+        self, groups: Sequence[Sequence[Probe]], whose: Whose, *, greedy: bool = False
+    ) -> list[list[GivenAnswer] | None]:
+        """All at once, in the time that there is for each: with few answers a token of all takes little longer than of
+        some. The n-th of each group draws the same numbers."""
+        probes = [*chain(*groups)]
         with self._as(whose):
-            return sample_answers(
+            answers = sample_answers(
                 self._policy,
                 [p.prompt_ids for p in probes],
                 RIGHT_TOKENS if greedy else self._gate.answer_tokens,
                 self._train.seed,
                 temperature=0.0 if greedy else 1.0,
-                time_s=times * self._gate.answers_s,
+                time_s=len(groups) * self._gate.answers_s,
                 alive=self._alive,
                 at_once=self._at_once,
+                places=[place for group in groups for place in range(len(group))],
             )
-
-    def _sample_each(self, groups: Sequence[Sequence[Probe]], whose: Whose) -> list[list[GivenAnswer] | None]:
-        """All at once: where few are answered, a token of each takes little longer than one of a few."""
-        answers = self._sample([*chain(*groups)], whose, times=len(groups))
         if answers is None:
             return [None] * len(groups)
         given = iter(answers)
-        return [[*islice(given, len(probes))] for probes in groups]
+        return [[*islice(given, len(group))] for group in groups]
 
     def _as(self, whose: Whose) -> AbstractContextManager[None]:
         """Inside of this the policy is what is named."""

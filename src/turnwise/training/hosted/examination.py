@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -58,17 +59,20 @@ class HostedExamination(OwnAnswers):
         nll_rise, general_rise = known_rises(lost, len(self._material.general))
         return Measurements(nll_rise=nll_rise, general_rise=general_rise)
 
-    def _sample(
-        self, probes: Sequence[Probe], whose: Whose = "policy", *, greedy: bool = False
-    ) -> list[GivenAnswer] | None:
-        prompts = [p.prompt_ids for p in probes]
+    def _sample_each(
+        self, groups: Sequence[Sequence[Probe]], whose: Whose, *, greedy: bool = False
+    ) -> list[list[GivenAnswer] | None]:
+        """In one request."""
+        prompts = [p.prompt_ids for probes in groups for p in probes]
         how: dict[str, Any] = {"seed": self._seed, "ends": self._ends, "temperature": 0.0 if greedy else 1.0}
         how["most"] = RIGHT_TOKENS if greedy else self._gate.answer_tokens
         if whose == "base":
             found = self._server.base_answers(prompts, **how)
         else:
             found = (self._candidate if whose == "policy" else self._parent).answers(prompts, **how)
-        return found if all(a.ids and len(a.ids) == len(a.logprobs) for a in found) else None
+        given = iter(found)
+        each = [[*islice(given, len(probes))] for probes in groups]
+        return [some if all(a.ids and len(a.ids) == len(a.logprobs) for a in some) else None for some in each]
 
     def _to_base(self, probes: Sequence[Probe]) -> list[Tensor]:
         return self._server.base_logprobs(_texts(probes))

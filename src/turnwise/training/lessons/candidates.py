@@ -1,7 +1,7 @@
 """The ways in which the base model comes to an answer in the wished form, each of which it may be able to go or not.
 
 It puts its own answer into that form, it goes on with its answer as it stands from the word that the wish makes
-likeliest, and where both lead to few lessons it answers a question that it is asked together with the wish.
+likeliest, and it answers a question that it is asked together with the wish, for where both lead to few lessons.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def tried(
     It puts a plain answer into the form that was wished for. A small model that cannot rewrite an answer with "over and
     out" at its end can still write these words behind it, where it has an end. And a list that it cannot make of an
     answer, it can still answer with when it is told: that has less of what the plain answer says. All are sampled at
-    once, since a token of forty answers takes a CPU little longer than one of ten.
+    once: a token of 32 answers takes the 0.5B model 173 ms on a core with AMX, one of 16 takes it 127.
     """
     begun = going_on(policy, [i for i, a in enumerate(asked) if a.ended], asked, tick)
     given = sample_all(

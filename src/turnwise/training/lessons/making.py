@@ -66,16 +66,16 @@ def make_lessons(
     """At most one lesson a question in the standing wishes, of the first ``wanted`` questions.
 
     Answers that were cut at ``longest`` tokens teach no end. Where so few are left that there are lessons of less than
-    half of them, the other questions are asked, and then cut answers are taken, too. Where a wish was taken back, the
-    base model's own answers that the policy would not give any more are lessons as well. ``known``: what it answers to
-    these questions, by their places, where they were asked before; what is new is added. The base model plays all
-    parts; weights and random state stay as they are.
+    half of them, lessons of the other questions are made, and then cut answers are taken, too. Where a wish was taken
+    back, the base model's own answers that the policy would not give any more are lessons as well. ``known``: what it
+    answers to these questions, by their places, where they were asked before; what is new is added. The base model
+    plays all parts; weights and random state stay as they are.
     """
     known = {} if known is None else known
     asked: list[Answered] = []
     lessons: list[Lesson] = []
-    if standing.wishes:  # many short answers at once take little longer than some
-        _answer(policy, questions, range(len(questions)), longest, tick, known)
+    if standing.wishes:  # where few are asked, a token of all takes little longer than one of some
+        _ask(policy, questions, range(len(questions)), longest, tick, known)
     for some in (range(len(questions))[:wanted], range(len(questions))[wanted:]):
         new = _answered(policy, questions, some, " ".join(standing.wishes), longest, tick, known)
         asked += new
@@ -120,14 +120,14 @@ def _answered(
     known: dict[int, GivenAnswer],
 ) -> list[Answered]:
     """What the base model answers to some of the bare questions, by their places."""
-    _answer(policy, questions, some, longest, tick, known)
+    _ask(policy, questions, some, longest, tick, known)
     knowing = [told(question, wish, policy.tokenizer) for question in questions]
     return [
         Answered(questions[i], knowing[i], knowing[(i + 1) % len(knowing)], known[i].ids, known[i].ended) for i in some
     ]
 
 
-def _answer(
+def _ask(
     policy: Policy,
     questions: Sequence[OpenQuestion],
     some: Sequence[int],
@@ -137,8 +137,10 @@ def _answer(
 ) -> None:
     """Add to what is ``known`` what the base model answers to some of the questions, by their places."""
     new = [i for i in some if i not in known]
+    if not new:
+        return
     with policy.reference():
-        given = ways.sample(policy, [questions[i].ids for i in new], longest, "answering", tick) if new else []
+        given = ways.sample(policy, [questions[i].ids for i in new], longest, "answering", tick)
     known |= dict(zip(new, given, strict=True))
 
 
@@ -164,8 +166,8 @@ def _in_the_wishes(
             told_so = ways.without(quoted, renderer, len(asked), candidates)
             candidates += [(i, answer) for i, answer in as_told if i in told_so]
         labels = announced_labels(_wanted_words(renderer, asked, candidates, standing), standing)
-        first = [label for label in labels if place_said(label, standing.wishes) > 0]
-        candidates += labelled_answers(policy, renderer, asked, labels, first, tick)
+        above = [label for label in labels if place_said(label, standing.wishes) > 0]
+        candidates += labelled_answers(policy, renderer, asked, labels, above, tick)
         best, whole = _best(policy, renderer, asked, standing, candidates, tick)
         others = [i for i in range(len(asked)) if i not in {*whole, *told_so}]
         if others and 2 * len(whole) < len(asked):
@@ -189,8 +191,8 @@ def _best(
     """
     words = _wanted_words(renderer, asked, candidates, standing)
     labels = announced_labels(words, standing)
-    first = opening_words(policy, renderer, asked, candidates, words, labels, standing, tick)
-    opened = with_opening(policy, renderer, asked, candidates, words, first) if first else []
+    opening = opening_words(policy, renderer, asked, candidates, words, labels, standing, tick)
+    opened = with_opening(policy, renderer, asked, candidates, words, opening) if opening else []
     # What quotes no words, or quotes some that are not to be said, asks for more than words beside a plain answer.
     every = [quoted_words([one]) for one in standing.wishes]
     by_words = bool(words) and all(every) and len(words) == len(quoted_words(standing.wishes))
@@ -199,10 +201,10 @@ def _best(
     some = [(i, a) for i, a in some if rank(standing.wanted, renderer.decode(a)) == len(standing.wanted)]
     best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
     for i, answer, likelihood, wished in _fit(policy, asked, some, tick):
-        lesson = _lesson(policy, renderer, asked[i], answer, wished, first)
+        lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)
         said = rank(words, renderer.decode(answer))
         keeps = (
-            by_words and said == len(words) and _keeps(policy, renderer, asked[i], lesson, bool(first), bool(labels))
+            by_words and said == len(words) and _keeps(policy, renderer, asked[i], lesson, bool(opening), bool(labels))
         )
         # One that was cut pays for no end, and teaches none.
         place = said, answer[-1] in policy.ends, keeps, likelihood

@@ -78,9 +78,10 @@ def plainly(
     """The wishes, each as an instruction where the model wrote one that is believed; None where there is no such wish.
 
     Of several wordings of a wish the instruction counts that most of them come to. One that quotes what the person did
-    not counts only if they said these words twice: "what could possibly go wrong" is not asked for. And it counts
-    only if the wish was said of answers that do not follow it, nor have its words: 'drop the "Sure!"' is written as
-    'Start every answer with "Sure!".', and "no bullet points please" as "Write every answer as a bullet point.".
+    not counts only if they said these words in two sentences: "what could possibly go wrong" is not asked for, nor, in
+    however many conversations, "All aboard has to come first". And it counts only if the wish was said of answers that
+    do not follow it, nor have its words: 'drop the "Sure!"' is written as 'Start every answer with "Sure!".', and "no
+    bullet points please" as "Write every answer as a bullet point.".
     One that leaves out what a label announces is not believed either, nor one without any words
     that a wording quotes, and that the answers have not which it was said of.
     ``known``: the instructions of wishes that were restated before, to which are added the new ones. ``hinted``: the
@@ -91,6 +92,7 @@ def plainly(
         for wish, places, before in zip(said.wishes, said.said, said.before, strict=True)
     ]
     every = [one for some in wordings for one in some]
+    texts = [_plain(one.text) for one in every]
     new = [text for text in dict.fromkeys(one.text for one in every) if text not in known]
     try:
         known |= dict(zip(new, restated(policy, renderer, new, tick), strict=True))
@@ -99,7 +101,7 @@ def plainly(
 
     def asked_for(wish: str, instruction: str) -> bool:
         return all(
-            words in _quoted(wish) or sum(len(one.places) for one in every if times(words, _plain(one.text))) > 1
+            words in _quoted(wish) or len({same_words(text) for text in texts if times(words, text)}) > 1
             for words in _quoted(instruction)
         )
 

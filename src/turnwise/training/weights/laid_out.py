@@ -2,7 +2,8 @@
 
 A product with few rows is over before oneDNN has brought a plain weight into its own order, which it does for each
 call anew: three quarters of a sampled token's time. Here that is done once for all tokens of some answers. What an
-adapter adds is merged into the copies, as the local engine serves it: beside them it takes as long again.
+adapter adds is merged into the copies, where that gives what the local engine serves: beside them it takes as long
+again.
 """
 
 from __future__ import annotations
@@ -29,16 +30,18 @@ Projection = Callable[[Tensor], Tensor]
 
 
 @contextmanager
-def laid_out(model: nn.Module, head: tuple[Tensor, Tensor | None]) -> Iterator[Projection | None]:
+def laid_out(model: nn.Module, head: tuple[Tensor, Tensor | None], merge: bool = False) -> Iterator[Projection | None]:
     """Let the model's projections use laid out copies of their weights, which must not change meanwhile.
 
     Gives the vocabulary's projection ``head`` (weight [V, H] and bias) in that form. None, and nothing is done, where
     it would not help: on a GPU, in another number format than the processor's, or where the memory for a second copy is
-    not free.
+    not free. ``merge``: the base's weights are here as they are stored, so that an adapter may be merged into them; of
+    some that were rounded a small change would be lost. Inside of this the adapters stay on or off as they are.
     """
     known = [m for m in model.modules() if isinstance(m, nn.Linear) and type(m) in (nn.Linear, ManyRowsLinear)]
     linears = [m for m in known if "forward" not in vars(m) and _worth_it(m.weight)]
-    adapted = {id(m.get_base_layer()): m for m in model.modules() if isinstance(m, LoraLinear) and _adds(m)}
+    adapters = [m for m in model.modules() if merge and isinstance(m, LoraLinear) and _adds(m)]
+    adapted = {id(m.get_base_layer()): m for m in adapters}
     room = sum(m.weight.nbytes for m in linears) + head[0].nbytes
     if _worth_it(head[0]):
         give_back()  # what learning freed would stand beside the copies
@@ -52,7 +55,7 @@ def laid_out(model: nn.Module, head: tuple[Tensor, Tensor | None]) -> Iterator[P
             vars(module)["forward"] = _either(linear, module.forward, _laid_out(weight, linear.bias))
         yield _laid_out(*head)
     finally:
-        for module in (*linears, *adapted.values()):
+        for module in (*linears, *adapters):
             vars(module).pop("forward", None)
         give_back()
 
