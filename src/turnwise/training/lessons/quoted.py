@@ -104,7 +104,7 @@ def named_at(form: str, text: str) -> int | None:
 
     There they have their colon behind them ("add Handy tip: to it"), or an order to say them before them ("start with
     For instance"); one word alone has its mark. Two words stand in many texts by chance ("of course"), and names of
-    people and places with their capitals.
+    people and places with their capitals. With other capitals they have both ("write your turn: and a question").
     """
     first, several = _LETTERS.match(form), len(form.split()) > 1
     if first is None or not form[0].isupper() or len(first[0]) == 1:  # "I think" has its capital everywhere
@@ -112,14 +112,16 @@ def named_at(form: str, text: str) -> int | None:
     if not several and form[-1] not in _SAID:
         return None
     words, bare, at = form.rstrip(MARKS) if several else form, " ".join(text.split()), -1
-    while (at := bare.find(words, at + 1)) >= 0:
+    low = bare.casefold() if len(bare.casefold()) == len(bare) else bare
+    while (at := low.find(words.casefold(), at + 1)) >= 0:
         before, behind = bare[:at].rstrip(), bare[at + len(words) :]
         whole = not bare[at - 1 : at].isalnum() and not (words[-1].isalnum() and behind[:1].isalnum())
         if not (whole and before and (before[-1].isalnum() or before[-1] == ",")):
             continue
         colon = form[-1] == ":" and (words[-1] == ":" or behind.startswith(":"))
         ordered = _ASKS_FOR_WORDS.search(before.casefold()) and (not several or _GOES_ON.match(behind.casefold()))
-        if colon or ordered:
+        exact = bare.startswith(words, at)
+        if (colon or ordered) if exact else (colon and _ASKS_FOR_WORDS.search(before.casefold())):
             return at
     return None
 
@@ -220,7 +222,8 @@ def said_again(wishes: Sequence[str]) -> bool:
 
 
 _ASKS_FOR_WORDS = pattern(
-    r"(?:(?:^|[^\w])(?:with|say|says|write|put|add|include|words?|phrase|sentence|line)|^)[^\w]*$"
+    r"(?:(?:^|[^\w])(?:with|says?|saying|write|put|add|include|words?|phrase|sentence|line"
+    r"|begin(?:s|ning)?|start(?:s|ing)?|end(?:s|ing)?|reads?|reading)|^)[^\w]*$"
 )
 """What stands before words that are asked for as they stand; nothing does where the wish begins with them."""
 
