@@ -136,6 +136,7 @@ def test_of_several_wordings_what_most_of_them_come_to_counts_and_none_is_asked_
         (["sure, what could go wrong"], [["I want what could go wrong"]], ["what could go wrong"]),
         (["sure, what could go wrong", "something else could go wrong"], [[], []], None),
         (["sure, what could go wrong"], [["Sure, what could go wrong!"]], None),
+        (["sure, what could go wrong"], [["Sure, what could go wrong! Nothing, you say."]], None),
         (["sure, what could go wrong"], [["be brief"]], ["Be brief."]),
         (["sure, what could go wrong", "be brief"], [[], []], ["sure, what could go wrong", "Be brief."]),
     ],

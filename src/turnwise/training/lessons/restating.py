@@ -100,10 +100,7 @@ def plainly(
         return None
 
     def asked_for(wish: str, instruction: str) -> bool:
-        return all(
-            words in _quoted(wish) or len({same_words(text) for text in texts if times(words, text)}) > 1
-            for words in _quoted(instruction)
-        )
+        return all(words in _quoted(wish) or _sentences_with(words, texts) > 1 for words in _quoted(instruction))
 
     def were_missing(words: Iterable[str], wish: Wording) -> bool:
         answers = [_plain(hinted.texts[place]) for place in wish.places if place in hinted.texts]
@@ -137,6 +134,12 @@ def _quoted(text: str) -> frozenset[str]:
 def _plain(text: str) -> str:
     """With one kind of apostrophe."""
     return text.replace("’", "'")
+
+
+def _sentences_with(words: str, texts: Sequence[str]) -> int:
+    """In how many texts words stand; one that is part of another, as a hint may be cut, is the same."""
+    found = {same_words(text) for text in texts if times(words, text)}
+    return sum(not any(one != other and one in other for other in found) for one in found)
 
 
 def _most_said(instructions: Sequence[str]) -> str | None:
