@@ -122,8 +122,9 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
         ("people-kept-aside-2.toml", 12),
         ("people-kept-aside-3.toml", 14),
         ("people-kept-aside-4.toml", 16),
+        ("people-tuned-on.toml", 28),
     ],
 )
-def test_the_people_kept_aside_can_be_played(file: str, many: int) -> None:
+def test_the_people_of_each_file_can_be_played(file: str, many: int) -> None:
     people = people_of(Path(__file__).with_name(file))
     assert len({person.name for person in people}) == many
