@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from tests.support.servers import wait_until
 from tests.training.tiny import make_model
@@ -23,7 +24,7 @@ from turnwise.errors import ModelError
 from turnwise.models import EMBEDDED, TABLE, fetch, pull, resolve_model
 from turnwise.models.architectures import supported_model, unsupported
 from turnwise.models.convert import converted_name, unpaired
-from turnwise.models.number_format import many_rows_in_float32, native_bfloat16, processor_format
+from turnwise.models.number_format import many_rows_in_float32, native_bfloat16, processor_format, stored_formats
 from turnwise.models.table import EmbeddedModel, WheelPart, fitting, has_bfloat16
 
 
@@ -385,3 +386,21 @@ def test_the_converted_weights_are_those_that_transformers_reads_from_the_gguf(n
         for key in ours.keys():  # noqa: SIM118 - not a dict
             if "embed_tokens" not in key:
                 assert torch.equal(ours.get_tensor(key), theirs[key].to(getattr(torch, model.dtype))), key
+
+
+@pytest.mark.parametrize(
+    ("stored", "formats"),
+    [
+        ([torch.float32], {torch.float32}),
+        ([torch.bfloat16, torch.bfloat16], {torch.bfloat16}),
+        ([torch.bfloat16, torch.float32], {torch.bfloat16, torch.float32}),
+        ([torch.float16], {None}),
+        ([], set()),
+    ],
+)
+def test_in_which_number_formats_a_folder_stores_its_weights(
+    tmp_path: Path, stored: list[torch.dtype], formats: set[torch.dtype | None]
+) -> None:
+    for n, dtype in enumerate(stored):
+        save_file({f"w{n}": torch.zeros(2, 2, dtype=dtype)}, tmp_path / f"model-{n}.safetensors")
+    assert stored_formats(tmp_path) == formats

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -11,7 +12,11 @@ from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.lora import Linear as LoraLinear
 from torch import nn
 
-from turnwise.models.number_format import AUTO, processor_format
+from turnwise.config import TrainConfig
+from turnwise.models.number_format import AUTO, processor_format, stored_formats
+from turnwise.training import policy as policy_module
+from turnwise.training.asking import sample_answers
+from turnwise.training.policy import Policy
 from turnwise.training.weights.laid_out import LEAST, laid_out
 
 WIDE = LEAST * 2
@@ -90,3 +95,22 @@ def test_memory_is_given_back_before_there_is_asked_for_room_and_behind_the_copi
         assert project is not None
         told.append("used")
     assert told == ["given back", "asked", "used", "given back"]
+
+
+@pytest.mark.parametrize(("dtype", "merged"), [("float32", True), ("bfloat16", False)])
+def test_a_policy_merges_its_adapter_where_the_base_is_here_as_it_is_stored(
+    tiny_dir: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, merged: bool
+) -> None:
+    """The local engine adds an adapter to the stored weights: of rounded ones small changes would be lost."""
+    assert stored_formats(tiny_dir) == {torch.float32}
+    asked: list[bool] = []
+    usual = policy_module.laid_out
+
+    def watched(model: nn.Module, head: Any, merge: bool = False) -> Any:
+        asked.append(merge)
+        return usual(model, head, merge)
+
+    monkeypatch.setattr(policy_module, "laid_out", watched)
+    policy = Policy(tiny_dir, TrainConfig.model_validate({"dtype": dtype, "device": "cpu", "lora_rank": 4}))
+    sample_answers(policy, [[1, 2, 3]], 2, 0, temperature=0.0)
+    assert asked == [merged]

@@ -147,6 +147,8 @@ def test_words_are_marked_in_the_form_in_which_they_were_quoted() -> None:
         ("Handy tip:", "give me a handy tip: something I can do", None),
         ("Handy tip:", "every answer, write handy tip: and one trick", "handy tip:"),
         ("Handy tip:", "write handy tip and one trick", None),
+        ("Handy tip:", "viele Grüße, und schreib Handy tip: dahinter", "Handy tip:"),
+        ("Großer Tipp:", "bitte add Großer Tipp: am Ende", "Großer Tip"),
         ("Filed under:", "a line at the bottom, beginning Filed under, so that I know", "Filed unde"),
         ("Filed under:", "below it a line that reads Filed under and the topic", "Filed unde"),
         ("Filed under:", "I found it Filed under, of all things, Birds", None),

@@ -112,16 +112,18 @@ def named_at(form: str, text: str) -> int | None:
     if not several and form[-1] not in _SAID:
         return None
     words, bare, at = form.rstrip(MARKS) if several else form, " ".join(text.split()), -1
-    low = bare.casefold() if len(bare.casefold()) == len(bare) else bare
-    while (at := low.find(words.casefold(), at + 1)) >= 0:
+    folds = all(len(one.casefold()) == len(one) for one in (words, bare))  # "ß" does not
+    sought, there = (words.casefold(), bare.casefold()) if folds else (words, bare)
+    while (at := there.find(sought, at + 1)) >= 0:
         before, behind = bare[:at].rstrip(), bare[at + len(words) :]
         whole = not bare[at - 1 : at].isalnum() and not (words[-1].isalnum() and behind[:1].isalnum())
         if not (whole and before and (before[-1].isalnum() or before[-1] == ",")):
             continue
         colon = form[-1] == ":" and (words[-1] == ":" or behind.startswith(":"))
-        ordered = _ASKS_FOR_WORDS.search(before.casefold()) and (not several or _GOES_ON.match(behind.casefold()))
+        asked = _ASKS_FOR_WORDS.search(before.casefold()) is not None
+        ordered = asked and (not several or _GOES_ON.match(behind.casefold()) is not None)
         exact = bare.startswith(words, at)
-        if (colon or ordered) if exact else (colon and _ASKS_FOR_WORDS.search(before.casefold())):
+        if (colon or ordered) if exact else (colon and asked):
             return at
     return None
 
