@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
 from turnwise.training.lessons.quoted import (
     Reaction,
     end_of,
+    labels_said,
     misses_words,
     named_at,
     no_frames,
@@ -66,6 +69,8 @@ def test_an_answer_misses_the_words_that_a_wish_wants_said(
 ) -> None:
     assert misses_words(wish, answer, said_of, ["Ahoy, Paris. Good night, Grandma!"]) == misses
     assert not misses_words(wish, answer, said_of, ["It is Paris.", "–"]), "words nobody praised may not be wanted"
+    assert misses_words(wish, answer, said_of, [], "your ahoy or good night, grandma is missing") == misses
+    assert not misses_words(wish, answer, said_of, [], "be brief"), "it says nothing of these words"
 
 
 @pytest.mark.parametrize(
@@ -80,6 +85,13 @@ def test_an_answer_misses_the_words_that_a_wish_wants_said(
         (['Begin every answer with "Bye".'], 0),
         (['Begin every answer with "Ahoy".', 'End every answer with "Ahoy".'], -1),
         (['End every answer with "Ahoy".', 'Begin every answer with "Bye".'], -1),
+        (['as we shout here, so open your answers with "Ahoy"'], 1),
+        (['argh, every answer starts with "Ahoy", how often do i say it'], 1),
+        (['finish your answers with the words "Ahoy", please'], -1),
+        (['a sentence in every answer that starts with "Ahoy"'], 0),
+        (['never begin an answer, do not open your answers with "Ahoy"'], 0),
+        (['Begin every answer with "Bye" and end it with "Ahoy".'], -1),
+        (['Begin every answer with "Ahoy" and end it with "Bye".'], 1),
         ([], 0),
     ],
 )
@@ -155,6 +167,10 @@ def test_words_are_marked_in_the_form_in_which_they_were_quoted() -> None:
         ("Handy tip:", "handy tip: that was none", None),
         ("HANDY TIP:", "please add Handy Tip: at the end", "Handy Tip:"),
         ("Captain Sam", "write captain sam: a poem", None),
+        ("Mic check", "say mic check before anything else", "mic check "),
+        ("Line clear", "would you close on Line Clear whenever you are done", "Line Clear"),
+        ("Captain Sam", "write captain sam a poem", None),
+        ("Mic check", "i didnt hear a mic check at the start", None),
         ("Handy tip:", "Handy tip: that was none. Handy tip: my foot", None),
         ("Handy tip:", "well, Handy tip: is missing", "Handy tip:"),
         ("Handy tip:", "add xHandy tip: there", None),
@@ -180,6 +196,41 @@ def test_words_are_marked_in_the_form_in_which_they_were_quoted() -> None:
 def test_short_words_stand_in_a_text_to_be_said_or_by_chance(form: str, text: str, named: str | None) -> None:
     at = named_at(form, text)
     assert (None if at is None else " ".join(text.split())[at:][:10]) == named
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("put be careful with a warning behind it", "be careful"),
+        ("there is no be careful: for me", "be careful"),
+        ("also need a be careful: after that", "be careful"),
+        ("please be careful of the traffic", None),
+        ("I said be careful, of all things", None),
+    ],
+)
+def test_less_is_needed_of_a_text_about_the_same_thing(text: str, named: str | None) -> None:
+    at = named_at("Be careful:", text, near=True)
+    assert (None if at is None else text[at:][:10]) == named
+    assert named_at("Be careful:", "put be careful with a warning behind it") is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels"),
+    [
+        (["add look it up in: and a source", "put look it up in: and a book"], ["Look it up in:"]),
+        (["put look it up in: a book", "offf, put look it up in: a site"], ["Look it up in:"]),
+        (["my way: x", "add look it up in: a source", "no", "I miss look  it up in: a book"], ["Look it up in:"]),
+        (["add look it up in: and a source"], []),
+        (["add look it up in: a source"] * 2, []),  # one wish is no second one
+        (['add "Look it up in:" a source', "put look it up in: and a book"], []),  # the marks say it
+        (["add source: a book", "put source: a site"], []),  # one word stands in many texts
+        (["please put: a", "do put: b", "12:30 is when", "until 12:30 at"], []),
+        (["Größe dazu: ja", "bitte Größe dazu: nein"], ["Größe dazu:"]),
+        ([], []),
+    ],
+)
+def test_a_label_without_marks_is_what_two_texts_say_before_their_colon(texts: list[str], labels: list[str]) -> None:
+    assert labels_said(texts) == labels
 
 
 def test_of_several_places_the_one_to_be_said_is_marked() -> None:
@@ -260,6 +311,28 @@ def test_wishes_that_quote_the_same_words_with_other_marks_are_one() -> None:
     ]
     found = standing(said, lambda texts: torch.eye(len(texts)))
     assert found.wishes == said[-1:]
+
+
+def test_wishes_that_say_the_same_label_without_marks_are_one_and_get_them() -> None:
+    said = ["could you add look it up in: and a book", "I forgot, be kind", "put look it up in: and a site, please"]
+    found = standing(said, lambda texts: torch.eye(len(texts)))
+    assert found.wishes == ["I forgot, be kind", 'put "Look it up in:" and a site, please']
+
+
+@pytest.mark.parametrize(("near", "wishes"), [(True, 1), (False, 2)])
+def test_a_label_in_small_letters_without_its_colon_is_known_in_a_wish_about_the_same_thing(
+    near: bool, wishes: int
+) -> None:
+    said = ['always add one warning, write "Be careful:" first', "put be careful with some of that behind it"]
+
+    def embed(texts: Sequence[str]) -> torch.Tensor:
+        states = torch.eye(len(texts))
+        states[1] += states[0] * near
+        return states
+
+    found = standing(said, embed)
+    assert len(found.wishes) == wishes
+    assert found.wishes[-1] == ('put "Be careful:" with some of that behind it' if near else said[-1])
 
 
 def test_a_long_quotation_is_no_words_to_be_said() -> None:

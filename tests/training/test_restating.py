@@ -358,6 +358,10 @@ def test_an_answer_without_the_words_of_a_wish_does_not_follow_it_whatever_the_m
     given = replace(batch([praised]), hints=hints, hint_turns=["turn-0", "turn-1", "turn-2"], hinted=hinted)
     assert backend._hinted(given, no_tick).follow([(1, wish), (2, wish)]) == [False, True]
     assert asked == [None, "turn-2"], "of what is clear the model is not asked"
+    again = replace(given, samples=[], hints=[wish, "I miss Good night, Grandma", "be brief"])
+    asked.clear()
+    assert backend._hinted(again, no_tick).follow([(1, wish), (2, wish)]) == [False, True]
+    assert asked == [None, "turn-2"], "who says the same words again of an answer without them wants them said"
     found = standing(
         hints, lambda texts: torch.eye(len(texts)), backend._hinted(given, no_tick).follow, lambda p: [True] * len(p)
     )

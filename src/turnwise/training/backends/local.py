@@ -232,7 +232,10 @@ class LocalBackend:
                 wish: [known[at] for at, hint in enumerate(batch.hints) if at in known and same_wish(hint, wish)]
                 for wish in {wish for _, wish in pairs}
             }
-            missed = [at in known and misses_words(wish, known[at], said_of[wish], praised) for at, wish in pairs]
+            missed = [
+                at in known and misses_words(wish, known[at], said_of[wish], praised, batch.hints[at])
+                for at, wish in pairs
+            ]
             samples = [None if no else of.get(batch.hint_turns[at]) for no, (at, _) in zip(missed, pairs, strict=True)]
             wishes = [wish for _, wish in pairs]
             found = followed(self.policy, samples, wishes, self._config.lesson_prompt, tick, self._followed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, dropwhile, pairwise, product, takewhile
 from typing import NamedTuple
 
 from turnwise.patterns import pattern
@@ -46,13 +46,29 @@ def _without_dots(words: str) -> str:
     return bare.removesuffix(" ") if several else words
 
 
-_PLACED = pattern(r"(?:(?P<first>begin|start|open)|end|finish|close) (?:every|each|the|your|all) answers? with\b")
+_ANSWERS = r"(?:it|them|(?:(?:every|each|the|your|ur|all|any|of) )*(?:answer|reply|message|response|answers|replies))"
+_BEHIND = r"(?: off| up)? (?:with|by saying)\b"
+_PLACED = pattern(rf"\b(?:(?P<first>begin|start|open)|end|finish|close)(?:s|ing)?(?: off| up)? {_ANSWERS}{_BEHIND}")
+_PLACES = pattern(
+    rf"\b{_ANSWERS} (?:always |should |must |to )*(?:(?P<first>begin|start|open)|end|finish|close)s?{_BEHIND}"
+)
+_NOT = pattern(r"(?:\bnot?|n['’]t|\bnever|\bstop|\bwithout)(?: ever| to)?\s*$")
+_THE_WORDS = pattern(r"\W*(?:the )?(?:words?|phrase|line|label|sentence)?\W*")
 
 
 def place_said(words: str, wishes: Sequence[str]) -> int:
-    """1 where the last wish that quotes these words says "begin every answer with", -1 where "end …"; else 0."""
+    """1 where the last wish that quotes these words says "begin every answer with", -1 where "end …"; else 0.
+
+    Who wants "a line that begins with" them says neither, nor who wants no answer to begin so.
+    """
     of = [wish for wish in wishes if same_words(words) in map(same_words, quoted_words([wish]))]
-    told = _PLACED.match(of[-1].casefold()) if of else None
+    text = " ".join(of[-1].casefold().split()) if of else ""
+    ends = [one.start() for one in QUOTED.finditer(text) if same_words(one[0][1:-1]) == same_words(words)]
+    told = _PLACED.match(text)
+    for end in ends:
+        for one in (*_PLACED.finditer(text, 0, end), *_PLACES.finditer(text, 0, end)):
+            if _THE_WORDS.fullmatch(text, one.end(), end) and not _NOT.search(text, 0, one.start()):
+                told = one
     return 0 if told is None else 1 if told["first"] else -1
 
 
@@ -94,17 +110,19 @@ def times(words: str, answer: str) -> int:
 _LETTERS = pattern(r"[^\W\d_]+")
 _SAID = ":!?"
 _GOES_ON = pattern(
-    r"\W*$|[^\w\s]|\s+(?:please|at|in|on|as|or|and|plus|too|before|after|behind|from|always|every|each)\b"
+    r"\W*$|[^\w\s]|\s+(?:please|at|in|on|as|or|and|plus|too|before|after|behind|from|always|every|each"
+    r"|with|when|whenever|then|first|inside)\b"
 )
 """What stands behind words that are to be said, and seldom behind a name: "write Captain Sam a poem"."""
 
 
-def named_at(form: str, text: str) -> int | None:
+def named_at(form: str, text: str, near: bool = False) -> int | None:
     """Where a text, in one layout, has these words to the letter, with their capital, as words to be said.
 
     There they have their colon behind them ("add Handy tip: to it"), or an order to say them before them ("start with
     For instance"); one word alone has its mark. Two words stand in many texts by chance ("of course"), and names of
-    people and places with their capitals. With other capitals they have both ("write your turn: and a question").
+    people and places with their capitals. With other capitals a label has both ("write your turn: and a question"), or
+    one of them in a text ``near`` one that quotes it; words without a colon have the order alone ("say mic check").
     """
     first, several = _LETTERS.match(form), len(form.split()) > 1
     if first is None or not form[0].isupper() or len(first[0]) == 1:  # "I think" has its capital everywhere
@@ -123,16 +141,43 @@ def named_at(form: str, text: str) -> int | None:
         asked = _ASKS_FOR_WORDS.search(before.casefold()) is not None
         ordered = asked and (not several or _GOES_ON.match(behind.casefold()) is not None)
         exact = bare.startswith(words, at)
-        if (colon or ordered) if exact else (colon and asked):
+        either = colon or (ordered and (several or exact))
+        unlabelled = several and ":" not in (form[-1], behind[:1])
+        if either if exact or near or unlabelled else (colon and asked):
             return at
     return None
 
 
-def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Collection[str]) -> bool:
+_BEFORE_COLON = pattern(r"((?:\w+['’]?\w* ){0,7}\w+['’]?\w*):(?=\s|$)")
+_ORDERS = frozenset(
+    ("add", "and", "begin", "end", "include", "me", "please", "put", "say", "start", "us", "with", "write")
+)
+
+
+def labels_said(texts: Sequence[str]) -> list[str]:
+    """Labels of several words that two texts without quotation marks say, each with its colon and a capital.
+
+    "Add look it up in: and a source" does not say where its label begins, which "put look it up in:" shows.
+    """
+    bare = [" ".join(text.split()) for text in dict.fromkeys(texts) if not QUOTED.search(text)]
+    before = [[WORD.findall(words.lower()) for words in _BEFORE_COLON.findall(text)] for text in bare]
+    found: dict[str, None] = {}
+    for one, other in combinations(before, 2):
+        for words, others in product(one, other):
+            ends = zip(reversed(words), reversed(others), strict=False)
+            common = [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], ends)]
+            label = [*dropwhile(_ORDERS.__contains__, reversed(common))]
+            if len(label) > 1:
+                found[" ".join(label).capitalize() + ":"] = None
+    return list(found)
+
+
+def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Collection[str], now: str = "") -> bool:
     """Whether an answer has none of the words that a wish quotes and wants said, whatever marks these have.
 
     It wants them said where none of the answers that it was ``said_of`` has them, and one of the ``praised`` answers
-    has: 'drop the "Sure!"' is said of one that has, and of 'dates as "YYYY-MM-DD"' no answer has the words.
+    has: 'drop the "Sure!"' is said of one that has, and of 'dates as "YYYY-MM-DD"' no answer has the words. Who says
+    the same words again ``now``, of the answer that has none of them, wants them as much.
     """
     words = [_spaced(one) for one in quoted_words([wish]) if WORD.search(one)]
 
@@ -140,7 +185,9 @@ def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Coll
         there = _spaced(text)
         return any(one in there for one in words)
 
-    return bool(words and said_of) and not has(answer) and not any(map(has, said_of)) and any(map(has, praised))
+    if not (words and said_of) or has(answer) or any(map(has, said_of)):
+        return False
+    return has(now) or any(map(has, praised))
 
 
 def words_praised(wishes: Sequence[str], judged: Sequence[Reaction], said_of: Sequence[str]) -> list[str]:
@@ -224,8 +271,9 @@ def said_again(wishes: Sequence[str]) -> bool:
 
 
 _ASKS_FOR_WORDS = pattern(
-    r"(?:(?:^|[^\w])(?:with|says?|saying|write|put|add|include|words?|phrase|sentence|line"
-    r"|begin(?:s|ning)?|start(?:s|ing)?|end(?:s|ing)?|reads?|reading)|^)[^\w]*$"
+    r"(?:(?:^|[^\w])(?:with|says?|saying|write|put|add|include|words?|phrase|sentence|line|label|need|want|to be"
+    r"|close on|begin(?:s|ning)?|start(?:s|ing)?|end(?:s|ing)?|finish(?:es)?|reads?|reading)(?: in)?(?: an?| the)?|^)"
+    r"[^\w]*$"
 )
 """What stands before words that are asked for as they stand; nothing does where the wish begins with them."""
 

@@ -20,6 +20,7 @@ from turnwise.patterns import pattern
 from turnwise.skills.opposed import opposed
 from turnwise.training.lessons.quoted import (
     Reaction,
+    labels_said,
     named_at,
     quoted_words,
     same_words,
@@ -120,14 +121,14 @@ def standing(
     nothing is taken back, nor said again; without ``lasts`` every hint is a wish.
     """
     said = _said(hints, embed, lasts)
-    forms = {same_words(words): words for words in quoted_words(said.texts)}
-    quoted = _quoted(said.texts, forms)
+    forms = {same_words(words): words for words in (*labels_said(said.texts), *quoted_words(said.texts))}
+    alike = (said.states @ said.states.T >= SAME).tolist()
+    quoted = _quoted(said.texts, forms, alike)
 
     def marked(i: int) -> str:
         known = max(sorted(quoted[i]), key=len, default=None)
         return said.texts[i] if known is None else with_marks(known, said.texts[i], forms[known])
 
-    alike = (said.states @ said.states.T >= SAME).tolist()
     every = range(len(said.texts))
     against = [[opposed(said.texts[i], said.texts[j]) for j in every] for i in every]
     words = [_telling(text) for text in said.texts]
@@ -194,19 +195,20 @@ def _together(judged: Sequence[list[Reaction]]) -> list[Reaction]:
     return [one._replace(asked=again) for one, again in zip(longest, reversed(asked), strict=True)]
 
 
-def _quoted(texts: Sequence[str], forms: dict[str, str]) -> list[set[str]]:
+def _quoted(texts: Sequence[str], forms: dict[str, str], alike: Sequence[Sequence[bool]]) -> list[set[str]]:
     """What each text quotes, or, where it quotes nothing, which of the others' quotations it has without marks.
 
     These have three words or more, or stand there as words to be said, as they are spelled in ``forms``: other short
-    ones ("of course") stand in a text by chance.
+    ones ("of course") stand in a text by chance. Less is needed of a text that is ``alike`` to one that quotes them.
     """
-
-    def has(words: str, text: str) -> bool:
-        return named_at(forms[words], text) is not None or (len(words.split()) > 2 and times(words, text) > 0)
-
     own = [{same_words(words) for words in quoted_words([text])} for text in texts]
-    known = {words for some in own for words in some}
-    return [some or {words for words in known if has(words, text)} for some, text in zip(own, texts, strict=True)]
+
+    def has(words: str, i: int) -> bool:
+        near = any(alike[i][j] and words in some for j, some in enumerate(own))
+        there = len(words.split()) > 2 and times(words, texts[i]) > 0
+        return there or named_at(forms[words], texts[i], near) is not None
+
+    return [some or {words for words in forms if has(words, i)} for i, some in enumerate(own)]
 
 
 @dataclass(frozen=True, slots=True)
