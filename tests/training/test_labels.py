@@ -23,6 +23,8 @@ from turnwise.training.lessons.candidates import Answered
 from turnwise.training.lessons.labels import (
     announced_labels,
     beside,
+    first_labels,
+    in_place,
     is_label,
     labelled_answers,
     says_more,
@@ -310,8 +312,31 @@ def test_the_backend_asks_its_model_about_each_label_once(
     assert backend._standing(one, no_tick).announced == []
 
 
+def test_a_label_that_an_answer_is_to_begin_with_is_in_its_place_there_alone() -> None:
+    both = ["Tip:", "Source:"]
+    assert first_labels(both, said('open with "Tip:", and a line that begins with "Source:"')) == ["Tip:"]
+    assert first_labels(both, said(EACH)) == []
+    for answer, first, found in (
+        ("Tip: ask. It is Rome.", ["Tip:"], True),
+        ("It is Rome.\nTip: ask.", ["Tip:"], False),
+        ("It is Rome.", ["Tip:"], False),
+        ("source: a book", ["Tip:", "Source:"], True),
+        ("It is Rome.", [], True),
+    ):
+        assert in_place(first, answer) is found, answer
+
+
 @pytest.mark.slow
-def test_lessons_of_a_real_model_say_what_the_label_announces(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("wish", "lesson_text"),
+    [
+        ('add a "Handy tip:" with something I can use', "{plain}\n\n{tip}"),
+        ('please open with "Handy tip:" and something I can use', "{tip}\n\n{plain}"),
+    ],
+)
+def test_lessons_of_a_real_model_say_what_the_label_announces(
+    wish: str, lesson_text: str, model_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What it says behind the label is scripted: the embedded model has hardly ever a tip."""
     policy, renderer = Policy(model_dir, TrainConfig(device="cpu", dtype="float32")), load_renderer(model_dir)
     questions = questions_of([], renderer, 6, 512, "1")
@@ -324,11 +349,12 @@ def test_lessons_of_a_real_model_say_what_the_label_announces(model_dir: Path, m
     usual, usual_opened = making._best, making.with_opening
     monkeypatch.setattr(making, "_best", lambda *given: asked.extend(given[2]) or usual(*given))
     monkeypatch.setattr(making, "with_opening", lambda *given: opened.extend(given[-1]) or usual_opened(*given))
-    standing = replace(said('add a "Handy tip:" with something I can use'), announced=["handy tip"])
+    standing = replace(said(wish), announced=["handy tip"])
     made = make_lessons(policy, renderer, questions, 6, standing, 64, no_tick)
     plain = {tuple(one.question.ids): renderer.decode(policy.without_end(one.plain)).strip() for one in asked}
     assert len(made) >= 2 and not opened, "no plain answer stands behind the label"
     for lesson in made:
         text = renderer.decode(policy.without_end(lesson.answer))
-        assert text == f"{plain[tuple(lesson.asked)]}\n\nHandy tip: ask somebody who did it before."
+        tip_said = "Handy tip: ask somebody who did it before."
+        assert text == lesson_text.format(plain=plain[tuple(lesson.asked)], tip=tip_said)
         assert lesson.wished[-1] and not lesson.plain

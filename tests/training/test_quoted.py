@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from turnwise.training.lessons.opening import place_said
 from turnwise.training.lessons.quoted import (
     Reaction,
     end_of,
@@ -14,7 +15,6 @@ from turnwise.training.lessons.quoted import (
     misses_words,
     named_at,
     no_frames,
-    place_said,
     praised_words,
     quoted_words,
     rank,
@@ -69,7 +69,9 @@ def test_an_answer_misses_the_words_that_a_wish_wants_said(
 ) -> None:
     assert misses_words(wish, answer, said_of, ["Ahoy, Paris. Good night, Grandma!"]) == misses
     assert not misses_words(wish, answer, said_of, ["It is Paris.", "–"]), "words nobody praised may not be wanted"
-    assert misses_words(wish, answer, said_of, [], "your ahoy or good night, grandma is missing") == misses
+    forbids = any(word in wish for word in ("drop", "n't"))
+    again = "your ahoy there or good night, grandma is missing"
+    assert misses_words(wish, answer, said_of, [], again) == (misses and not forbids and "Grandma" in wish)
     assert not misses_words(wish, answer, said_of, [], "be brief"), "it says nothing of these words"
 
 
@@ -89,9 +91,25 @@ def test_an_answer_misses_the_words_that_a_wish_wants_said(
         (['argh, every answer starts with "Ahoy", how often do i say it'], 1),
         (['finish your answers with the words "Ahoy", please'], -1),
         (['a sentence in every answer that starts with "Ahoy"'], 0),
+        (['could you open with "Ahoy" and some cheer, every time?'], 1),
+        (['open with "Ahoy", mate'], 1),
+        (['Mate, please finish with "Ahoy", so that I know'], -1),
+        (['a question behind each, please begin with "Ahoy"'], 0),
+        (["could you not open with 'Ahoy'", 'you may end it, or open, with "Ahoy"'], 0),
         (['never begin an answer, do not open your answers with "Ahoy"'], 0),
-        (['Begin every answer with "Bye" and end it with "Ahoy".'], -1),
+        (['Begin every answer with "Bye" and end it with "Ahoy".'], 0),
         (['Begin every answer with "Ahoy" and end it with "Bye".'], 1),
+        (['please begin every single answer with the exact words "Ahoy …"'], 1),
+        (['put a note at the end and begin it with "Ahoy"'], 0),
+        (['when you list steps, start them with "Ahoy"'], 0),
+        (['the last line of your answer should begin with "Ahoy"'], 0),
+        (['the second paragraph of each answer starts with "Ahoy"'], 0),
+        (['Begin every answer with the date and close with "Ahoy"'], 0),
+        (['end it with a joke and put "Ahoy" first'], 0),
+        (['dont begin your answers with "Ahoy"'], 0),
+        (['why do you start every answer with "Ahoy"'], 0),
+        (['That was no answer. Open your messages by saying "Ahoy"'], 1),
+        (['never, ever begin your answers with "Ahoy"'], 0),
         ([], 0),
     ],
 )
@@ -168,7 +186,7 @@ def test_words_are_marked_in_the_form_in_which_they_were_quoted() -> None:
         ("HANDY TIP:", "please add Handy Tip: at the end", "Handy Tip:"),
         ("Captain Sam", "write captain sam: a poem", None),
         ("Mic check", "say mic check before anything else", "mic check "),
-        ("Line clear", "would you close on Line Clear whenever you are done", "Line Clear"),
+        ("Line clear", "would you close on Line Clear whenever you are done", None),
         ("Captain Sam", "write captain sam a poem", None),
         ("Mic check", "i didnt hear a mic check at the start", None),
         ("Handy tip:", "Handy tip: that was none. Handy tip: my foot", None),
@@ -212,25 +230,70 @@ def test_less_is_needed_of_a_text_about_the_same_thing(text: str, named: str | N
     at = named_at("Be careful:", text, near=True)
     assert (None if at is None else text[at:][:10]) == named
     assert named_at("Be careful:", "put be careful with a warning behind it") is None
+    assert named_at("Line clear", "would you close on Line Clear whenever you are done", near=True) == 19
+
+
+YES = "Look it up in:"
 
 
 @pytest.mark.parametrize(
     ("texts", "labels"),
     [
-        (["add look it up in: and a source", "put look it up in: and a book"], ["Look it up in:"]),
-        (["put look it up in: a book", "offf, put look it up in: a site"], ["Look it up in:"]),
-        (["my way: x", "add look it up in: a source", "no", "I miss look  it up in: a book"], ["Look it up in:"]),
-        (["add look it up in: and a source"], []),
-        (["add look it up in: a source"] * 2, []),  # one wish is no second one
-        (['add "Look it up in:" a source', "put look it up in: and a book"], []),  # the marks say it
-        (["add source: a book", "put source: a site"], []),  # one word stands in many texts
-        (["please put: a", "do put: b", "12:30 is when", "until 12:30 at"], []),
-        (["Größe dazu: ja", "bitte Größe dazu: nein"], ["Größe dazu:"]),
+        (["add look it up in: and a source", "put look it up in: and a book"], [YES, YES]),
+        (["put look it up in: a book", "offf, put look it up in: a site"], [YES, YES]),
+        (
+            ["my way: x", "add look it up in: a book", "no", "I miss the Look  It up in: a book"],
+            ["", YES, "", "Look It up in:"],
+        ),
+        (["add look it up in: and a source"], [""]),
+        (['add "Look it up in:" a source', "put look it up in: and a book"], ["", ""]),  # the marks say it
+        (["add look it up in: a", "put look it up in: b", 'the "up in" part'], ["", "", ""]),
+        (["could you open with good news: and so", "Could you  open with good news: and so, eh?"], ["Good news:"] * 2),
+        (["open with good news: x", "start with good news: y", 'I want to read "Good news:" first'], ["", "", ""]),
+        (["add source: a book", "put source: a site"], ["", ""]),  # one word stands in many texts
+        (["please add pros and cons: a", "do add pros and cons: b"], ["Pros and cons:"] * 2),
+        (["add Take Home Message: a", "write Take Home Message: b"], ["Take Home Message:"] * 2),
+        (["put here's why: a", "add here's why: b"], ["Here's why:"] * 2),
+        (["from now on: use metric units", "from now on: be brief"], ["", ""]),
+        (["please, from now on: metric", "ok, write from now on: briefly", "add from now on: x"], ["", "", ""]),
+        (["write like this: short lines", "write it like this: the answer"], ["", ""]),
+        (["one more thing: no emojis", "one more thing: metric units"], ["", ""]),
+        (["the answer should be short: a", "I say, the answer should be short: b"], ["", ""]),
+        (["put, say, also that: a", "put a time, 12:30 or so", "put a time, 12:30 or so, eh"], ["", "", ""]),
+        (["add what, so to speak: a", "add what, so to speak: b"], ["", ""]),  # the order is of something else
+        ([": a", "add : b", "add  x :"], ["", "", ""]),
         ([], []),
     ],
 )
-def test_a_label_without_marks_is_what_two_texts_say_before_their_colon(texts: list[str], labels: list[str]) -> None:
+def test_a_label_without_marks_is_what_two_texts_order_to_be_said(texts: list[str], labels: list[str]) -> None:
     assert labels_said(texts) == labels
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["from now on: use metric units", "from now on: be brief", "answer in French from now on"],
+        ['write "New York" in full, not NYC', "my trips always start in New York and end in Rome"],
+        ['stop saying "Of course"', "I want of course as few words as possible"],
+        ['end with "Well done"', "all meat ought to be well done, please"],
+    ],
+)
+def test_wishes_with_the_same_words_by_chance_stay_two(texts: list[str]) -> None:
+    assert standing(texts, lambda texts: torch.eye(len(texts))).wishes == texts
+
+
+@pytest.mark.parametrize(
+    ("wish", "now", "misses"),
+    [
+        ('end with "Line clear"', "Line clear is missing", True),
+        ('end with "Line clear"', "you forgot line clear again", True),
+        ('end with "Line clear"', 'drop the "Line clear" again', False),
+        ('never say "As an AI"', 'you may say "as an AI" again', False),
+        ('end with "Over"', "over, that was too long", False),  # one word stands in many texts
+    ],
+)
+def test_who_says_words_again_of_an_answer_without_them_wants_them(wish: str, now: str, misses: bool) -> None:
+    assert misses_words(wish, "Lines clear!", ["It is Rome."], [], now) is misses
 
 
 def test_of_several_places_the_one_to_be_said_is_marked() -> None:

@@ -12,7 +12,15 @@ from dataclasses import replace
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.lessons.candidates import OPENS, Answered, sample
 from turnwise.training.lessons.echoes import WORD
-from turnwise.training.lessons.quoted import MARKS, places_in, quoted_words, same_words, with_marks
+from turnwise.training.lessons.opening import place_said
+from turnwise.training.lessons.quoted import (
+    MARKS,
+    end_of,
+    places_in,
+    quoted_words,
+    same_words,
+    with_marks,
+)
 from turnwise.training.lessons.wishes import Standing, Wording
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -104,6 +112,16 @@ def still_announced(wish: str, announced: Sequence[str], announces: Announces) -
 def announced_labels(words: Sequence[str], said: Standing) -> list[str]:
     """Those of the words that are labels which announce something."""
     return [one for one in words if is_label(one) and same_words(one) in said.announced]
+
+
+def first_labels(labels: Sequence[str], said: Standing) -> list[str]:
+    """Those of the labels that an answer is to begin with, as the person wrote: "open with "Good news:""."""
+    return [label for label in labels if place_said(label, said.wishes) > 0]
+
+
+def in_place(first: Sequence[str], answer: str) -> bool:
+    """Whether an answer begins with one of the ``first`` labels, if there are such."""
+    return not first or any(end_of(label, answer) > 0 for label in first)
 
 
 def says_more(label: str, answer: str, plain: str, question: str) -> bool:

@@ -19,10 +19,17 @@ from turnwise.training.lessons import candidates as ways
 from turnwise.training.lessons.candidates import Answered
 from turnwise.training.lessons.comparing import follows, gains, loops, lost, token_likelihoods
 from turnwise.training.lessons.echoes import echoing, says_something
-from turnwise.training.lessons.labels import announced_labels, beside, labelled_answers, says_more
+from turnwise.training.lessons.labels import (
+    announced_labels,
+    beside,
+    first_labels,
+    in_place,
+    labelled_answers,
+    says_more,
+)
 from turnwise.training.lessons.opening import opening_words, with_opening
 from turnwise.training.lessons.questions import OpenQuestion, told
-from turnwise.training.lessons.quoted import place_said, quoted_words, rank, said_by_wish, same_words
+from turnwise.training.lessons.quoted import quoted_words, rank, said_by_wish, same_words
 from turnwise.training.lessons.wishes import Standing
 from turnwise.training.policy import Policy
 from turnwise.training.step import Tick
@@ -166,8 +173,7 @@ def _in_the_wishes(
             told_so = ways.without(quoted, renderer, len(asked), candidates)
             candidates += [(i, answer) for i, answer in as_told if i in told_so]
         labels = announced_labels(_wanted_words(renderer, asked, candidates, standing), standing)
-        above = [label for label in labels if place_said(label, standing.wishes) > 0]
-        candidates += labelled_answers(policy, renderer, asked, labels, above, tick)
+        candidates += labelled_answers(policy, renderer, asked, labels, first_labels(labels, standing), tick)
         best, whole = _best(policy, renderer, asked, standing, candidates, tick)
         others = [i for i in range(len(asked)) if i not in {*whole, *told_so}]
         if others and 2 * len(whole) < len(asked):
@@ -187,7 +193,7 @@ def _best(
     """The lesson of each question that comes to one, and the questions whose lesson has all words that candidates say.
 
     The others are none if four have them, or half where there are several such words; without words that the person was
-    seen to want said, and labels that announce something, there is no lesson.
+    seen to want said, and labels that announce something, where the person wants these first, there is no lesson.
     """
     words = _wanted_words(renderer, asked, candidates, standing)
     labels = announced_labels(words, standing)
@@ -199,6 +205,8 @@ def _best(
     some = [(i, answer) for i, answer in [*candidates, *opened] if answer and not loops(answer)]
     some = _with_content(renderer, asked, some, " ".join(standing.wishes), labels)
     some = [(i, a) for i, a in some if rank(standing.wanted, renderer.decode(a)) == len(standing.wanted)]
+    first = first_labels(labels, standing)
+    some = [(i, a) for i, a in some if in_place(first, renderer.decode(a))]
     best: dict[int, tuple[tuple[int, bool, bool, float], Lesson]] = {}
     for i, answer, likelihood, wished in _fit(policy, asked, some, tick):
         lesson = _lesson(policy, renderer, asked[i], answer, wished, opening)

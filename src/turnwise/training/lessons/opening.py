@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import compress
 
+from turnwise.patterns import pattern
 from turnwise.tokens.rendering import PromptRenderer
 from turnwise.training.lessons.candidates import Answered, ask_for_more
 from turnwise.training.lessons.comparing import token_likelihoods
+from turnwise.training.lessons.echoes import QUOTED
 from turnwise.training.lessons.quoted import (
     Reaction,
     no_frames,
-    place_said,
     quoted_words,
     rank,
     same_words,
@@ -36,6 +37,47 @@ want at the beginning 7 to 18 nats likelier there, and what six want at the end 
 """
 BEFORE = "*_#>\"“„«'‘([ "
 """What may stand before the first word of an answer."""
+
+
+_ANSWERS = (
+    r"(?:(?:every|each|the|your|ur|all|any|an?)(?: (?:single|the|your|ur))? )?"
+    r"(?:answers?|reply|replies|messages?|responses?)"
+)
+_BEHIND = r"(?: off| up)? (?:with|by saying)\b"
+_WHOLE = "".join(rf"(?<!\b{word} )" for word in ("of", "in", "all", "your", "the", "each", "every", "any", "single"))
+"""Not a line of an answer."""
+_END = r"(?:(?P<first>begin|start|open)|end|finish|close)"
+_SAYS_PLACE = (
+    pattern(rf"\b{_END}(?:s|ing)?(?: off| up)? {_ANSWERS}{_BEHIND}"),
+    pattern(rf"{_WHOLE}\b{_ANSWERS} (?:always |should |must |to )*{_END}s?{_BEHIND}"),
+)
+_IN_SHORT = pattern(rf"(?:(?:^|[,.;!?]\s?)|\b(?:you|please|always|just) ){_END}{_BEHIND}")
+_A_PART = pattern(r"\b(?:lines?|sentences?|questions?|paragraphs?|parts?|notes?|lists?|steps?)\b")
+_THE_WORDS = pattern(r"\W*(?:the )?(?:exact )?(?:words?|phrase|line|label|sentence)?\W*")
+_REFUSED = pattern(r"\b(?:not?|dont|never|stop|avoid|quit|instead|without|rather|why|hate)\b|n['’]t\b")
+_CLAUSE = pattern(r"[.;!?]")
+
+
+def place_said(words: str, wishes: Sequence[str]) -> int:
+    """1 where the last wish that quotes these words says "begin every answer with" them, -1 where "end …"; else 0.
+
+    Who wants "a line that begins with" them says neither, nor who wants no answer to begin so.
+    """
+    of = [wish for wish in wishes if same_words(words) in map(same_words, quoted_words([wish]))]
+    text = " ".join(of[-1].casefold().split()) if of else ""
+    told = 0
+    for quotation in QUOTED.finditer(text):
+        if [*map(same_words, quoted_words([quotation[0]]))] != [same_words(words)]:
+            continue
+        begins = quotation.start()
+        found = [one for says in _SAYS_PLACE for one in says.finditer(text, 0, begins)]
+        if not _A_PART.search(text, 0, begins):
+            found += _IN_SHORT.finditer(text, 0, begins)
+        for one in found:
+            refused = _REFUSED.search(_CLAUSE.split(text[: one.start()])[-1])
+            if not refused and _THE_WORDS.fullmatch(text, one.end(), begins):
+                told = 1 if one["first"] else -1
+    return told
 
 
 def opening_words(

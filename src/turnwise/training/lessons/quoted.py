@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from itertools import combinations, dropwhile, pairwise, product, takewhile
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
-from turnwise.patterns import pattern
+from turnwise.patterns import any_of, pattern
 from turnwise.training.lessons.echoes import QUOTED, WORD
 
 MOST_WORDS = 8
@@ -44,32 +44,6 @@ def _without_dots(words: str) -> str:
     bare = words.rstrip(".…")
     several = words.endswith("…") or len(words) - len(bare) > 1
     return bare.removesuffix(" ") if several else words
-
-
-_ANSWERS = r"(?:it|them|(?:(?:every|each|the|your|ur|all|any|of) )*(?:answer|reply|message|response|answers|replies))"
-_BEHIND = r"(?: off| up)? (?:with|by saying)\b"
-_PLACED = pattern(rf"\b(?:(?P<first>begin|start|open)|end|finish|close)(?:s|ing)?(?: off| up)? {_ANSWERS}{_BEHIND}")
-_PLACES = pattern(
-    rf"\b{_ANSWERS} (?:always |should |must |to )*(?:(?P<first>begin|start|open)|end|finish|close)s?{_BEHIND}"
-)
-_NOT = pattern(r"(?:\bnot?|n['’]t|\bnever|\bstop|\bwithout)(?: ever| to)?\s*$")
-_THE_WORDS = pattern(r"\W*(?:the )?(?:words?|phrase|line|label|sentence)?\W*")
-
-
-def place_said(words: str, wishes: Sequence[str]) -> int:
-    """1 where the last wish that quotes these words says "begin every answer with", -1 where "end …"; else 0.
-
-    Who wants "a line that begins with" them says neither, nor who wants no answer to begin so.
-    """
-    of = [wish for wish in wishes if same_words(words) in map(same_words, quoted_words([wish]))]
-    text = " ".join(of[-1].casefold().split()) if of else ""
-    ends = [one.start() for one in QUOTED.finditer(text) if same_words(one[0][1:-1]) == same_words(words)]
-    told = _PLACED.match(text)
-    for end in ends:
-        for one in (*_PLACED.finditer(text, 0, end), *_PLACES.finditer(text, 0, end)):
-            if _THE_WORDS.fullmatch(text, one.end(), end) and not _NOT.search(text, 0, one.start()):
-                told = one
-    return 0 if told is None else 1 if told["first"] else -1
 
 
 def same_words(words: str) -> str:
@@ -110,19 +84,21 @@ def times(words: str, answer: str) -> int:
 _LETTERS = pattern(r"[^\W\d_]+")
 _SAID = ":!?"
 _GOES_ON = pattern(
-    r"\W*$|[^\w\s]|\s+(?:please|at|in|on|as|or|and|plus|too|before|after|behind|from|always|every|each"
-    r"|with|when|whenever|then|first|inside)\b"
+    r"\W*$|[^\w\s]|\s+(?:please|at|in|on|as|or|and|plus|too|before|after|behind|from|always|every|each)\b"
 )
 """What stands behind words that are to be said, and seldom behind a name: "write Captain Sam a poem"."""
+_GOES_ON_NEAR = any_of(_GOES_ON.pattern, r"\s+(?:with|when|whenever|then|first|inside)\b")
 
 
 def named_at(form: str, text: str, near: bool = False) -> int | None:
-    """Where a text, in one layout, has these words to the letter, with their capital, as words to be said.
+    """Where a text, in one layout, has these words as words to be said.
 
-    There they have their colon behind them ("add Handy tip: to it"), or an order to say them before them ("start with
-    For instance"); one word alone has its mark. Two words stand in many texts by chance ("of course"), and names of
-    people and places with their capitals. With other capitals a label has both ("write your turn: and a question"), or
-    one of them in a text ``near`` one that quotes it; words without a colon have the order alone ("say mic check").
+    To the letter, with their capital, they have their colon behind them there ("add Handy tip: to it"), or an order to
+    say them before them and a pause or such behind ("start with For instance, please"); one word alone has its mark.
+    Two words stand in many texts by chance ("of course"), and names of people and places with their capitals. In other
+    capitals words without a colon have such an order as well ("say mic check before anything else"), and a label has
+    its colon and an order ("write your turn: and a question"). A text ``near`` one that quotes them, as it is about the
+    same thing, needs one of these, in whatever capitals.
     """
     first, several = _LETTERS.match(form), len(form.split()) > 1
     if first is None or not form[0].isupper() or len(first[0]) == 1:  # "I think" has its capital everywhere
@@ -132,44 +108,59 @@ def named_at(form: str, text: str, near: bool = False) -> int | None:
     words, bare, at = form.rstrip(MARKS) if several else form, " ".join(text.split()), -1
     folds = all(len(one.casefold()) == len(one) for one in (words, bare))  # "ß" does not
     sought, there = (words.casefold(), bare.casefold()) if folds else (words, bare)
+    asks, goes_on = (_ASKS_NEAR, _GOES_ON_NEAR) if near else (_ASKS_FOR_WORDS, _GOES_ON)
     while (at := there.find(sought, at + 1)) >= 0:
         before, behind = bare[:at].rstrip(), bare[at + len(words) :]
         whole = not bare[at - 1 : at].isalnum() and not (words[-1].isalnum() and behind[:1].isalnum())
         if not (whole and before and (before[-1].isalnum() or before[-1] == ",")):
             continue
+        exact, label = bare.startswith(words, at), ":" in (form[-1], behind[:1])
         colon = form[-1] == ":" and (words[-1] == ":" or behind.startswith(":"))
-        asked = _ASKS_FOR_WORDS.search(before.casefold()) is not None
-        ordered = asked and (not several or _GOES_ON.match(behind.casefold()) is not None)
-        exact = bare.startswith(words, at)
-        either = colon or (ordered and (several or exact))
-        unlabelled = several and ":" not in (form[-1], behind[:1])
-        if either if exact or near or unlabelled else (colon and asked):
+        asked = asks.search(before.casefold()) is not None
+        ordered = asked and (goes_on.match(behind.casefold()) is not None if several else exact)
+        anyhow = (colon and asked) or (ordered and not label)
+        if anyhow or ((exact or near) and (colon or ordered)):
             return at
     return None
 
 
-_BEFORE_COLON = pattern(r"((?:\w+['’]?\w* ){0,7}\w+['’]?\w*):(?=\s|$)")
-_ORDERS = frozenset(
-    ("add", "and", "begin", "end", "include", "me", "please", "put", "say", "start", "us", "with", "write")
+COLONS = 3
+"""Colons of a text before which a label is looked for."""
+_AFTER_WORDS = frozenset(
+    ("this", "that", "these", "way", "format", "follows", "following", "thing", "end", "now", "on", "time", "example")
 )
+"""What the words before a colon end in where they announce the rest of the sentence."""
 
 
 def labels_said(texts: Sequence[str]) -> list[str]:
-    """Labels of several words that two texts without quotation marks say, each with its colon and a capital.
+    """For each text the label that it says without quotation marks, with its colon and a capital, or "".
 
-    "Add look it up in: and a source" does not say where its label begins, which "put look it up in:" shows.
+    It has several words and an order to say them before it, "add look it up in: and a source", in two texts or more.
+    One with words that a text quotes is none: these are what is to be said.
     """
-    bare = [" ".join(text.split()) for text in dict.fromkeys(texts) if not QUOTED.search(text)]
-    before = [[WORD.findall(words.lower()) for words in _BEFORE_COLON.findall(text)] for text in bare]
-    found: dict[str, None] = {}
-    for one, other in combinations(before, 2):
-        for words, others in product(one, other):
-            ends = zip(reversed(words), reversed(others), strict=False)
-            common = [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], ends)]
-            label = [*dropwhile(_ORDERS.__contains__, reversed(common))]
-            if len(label) > 1:
-                found[" ".join(label).capitalize() + ":"] = None
-    return list(found)
+    found = ["" if QUOTED.search(text) else _ordered_label(" ".join(text.split())) for text in texts]
+    often = Counter(same_words(label) for label in found if label)
+    quoted = [same_words(words) for words in quoted_words(texts)]
+
+    def counts(label: str) -> bool:
+        return often[same_words(label)] > 1 and not any(times(words, label) for words in quoted)
+
+    return [label if label and counts(label) else "" for label in found]
+
+
+def _ordered_label(text: str) -> str:
+    """The words between an order to say them and a colon, if a text in one layout has such."""
+    words = text.split(" ")
+    for at in [i for i, word in enumerate(words) if word.endswith(":")][:COLONS]:
+        if same_words(words[at]) in _AFTER_WORDS:
+            continue
+        for first in range(at - 1, max(0, at - MOST_WORDS), -1):
+            if not words[first][-1].isalnum():  # another part of the sentence
+                break
+            if _ASKS_NEAR.search(" ".join(words[:first]).casefold()):
+                label = " ".join(words[first : at + 1])
+                return label[0].upper() + label[1:]
+    return ""
 
 
 def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Collection[str], now: str = "") -> bool:
@@ -177,7 +168,7 @@ def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Coll
 
     It wants them said where none of the answers that it was ``said_of`` has them, and one of the ``praised`` answers
     has: 'drop the "Sure!"' is said of one that has, and of 'dates as "YYYY-MM-DD"' no answer has the words. Who says
-    the same words again ``now``, of the answer that has none of them, wants them as much.
+    the same words again ``now``, of the answer that has none of them, wants them as much, if neither forbids something.
     """
     words = [_spaced(one) for one in quoted_words([wish]) if WORD.search(one)]
 
@@ -187,7 +178,13 @@ def misses_words(wish: str, answer: str, said_of: Collection[str], praised: Coll
 
     if not (words and said_of) or has(answer) or any(map(has, said_of)):
         return False
-    return has(now) or any(map(has, praised))
+    again = any(one in _spaced(now) for one in words if len(one.split()) > 1)
+    return (again and not _FORBIDS.search(f"{wish}. {now}".casefold())) or any(map(has, praised))
+
+
+_FORBIDS = pattern(
+    r"\b(?:never|dont|do not|stop|drop|skip|avoid|quit|lose|less|leave out|no more|no longer|any ?more)\b|n['’]t\b"
+)
 
 
 def words_praised(wishes: Sequence[str], judged: Sequence[Reaction], said_of: Sequence[str]) -> list[str]:
@@ -270,12 +267,14 @@ def said_again(wishes: Sequence[str]) -> bool:
     return any(not one.isdisjoint(other) for one, other in combinations(runs, 2))
 
 
-_ASKS_FOR_WORDS = pattern(
-    r"(?:(?:^|[^\w])(?:with|says?|saying|write|put|add|include|words?|phrase|sentence|line|label|need|want|to be"
-    r"|close on|begin(?:s|ning)?|start(?:s|ing)?|end(?:s|ing)?|finish(?:es)?|reads?|reading)(?: in)?(?: an?| the)?|^)"
-    r"[^\w]*$"
+_ASKS = (
+    r"with|says?|saying|write|put|add|include|words?|phrase|sentence|line"
+    r"|begin(?:s|ning)?|start(?:s|ing)?|end(?:s|ing)?|reads?|reading"
 )
+_ASKS_FOR_WORDS = pattern(rf"(?:(?:^|[^\w])(?:{_ASKS})|^)[^\w]*$")
 """What stands before words that are asked for as they stand; nothing does where the wish begins with them."""
+_ASKS_NEAR = pattern(rf"(?:^|[^\w])(?:{_ASKS}|label|need|want|miss|close on|finish)(?: in)?(?: an?| the)?[^\w]*$")
+"""The same where less is needed, since the words are known to be said."""
 
 
 def praised_words(wish: str, judged: Sequence[Reaction]) -> str | None:

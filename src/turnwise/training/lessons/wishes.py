@@ -121,9 +121,11 @@ def standing(
     nothing is taken back, nor said again; without ``lasts`` every hint is a wish.
     """
     said = _said(hints, embed, lasts)
-    forms = {same_words(words): words for words in (*labels_said(said.texts), *quoted_words(said.texts))}
+    forms = {same_words(words): words for words in quoted_words(said.texts)}
     alike = (said.states @ said.states.T >= SAME).tolist()
-    quoted = _quoted(said.texts, forms, alike)
+    labels = [{same_words(label): label} if label else {} for label in labels_said(said.texts)]
+    quoted = [some or {*label} for some, label in zip(_quoted(said.texts, forms, alike), labels, strict=True)]
+    forms |= {words: label for one in labels for words, label in one.items()}
 
     def marked(i: int) -> str:
         known = max(sorted(quoted[i]), key=len, default=None)
