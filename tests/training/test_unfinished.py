@@ -92,7 +92,7 @@ def test_which_words_open_an_answer_is_asked_of_whole_sayings_alone(
     )
     monkeypatch.setattr(making, "_keeps", lambda *given: opens.append(given[-2]) or usual[1](*given))
     renderer = load_renderer(model_dir)
-    wish = Standing(['please close with "Over and out"'])
+    wish = Standing(['please close it with "Over and out"'])
     made = make_lessons(real, renderer, questions_of([], renderer, 6, 512, "1"), 6, wish, 32, no_tick)
     assert looked and looked[0] == ([] if more else ["Over and out"])
     assert opens, "it is asked which answers keep the plain one"
