@@ -115,6 +115,10 @@ def test_an_answer_misses_the_words_that_a_wish_wants_said(
         (["I don't want you to begin your answers with 'Ahoy'"], 0),
         (['instead of opening the answer with "Ahoy" I would like'], 0),
         (['begin every answer with a joke, then "Ahoy"'], 0),
+        (['without closing your reply with "Ahoy", so rather end the reply with "Ahoy"'], 0),
+        (['I hate to open all messages with "Ahoy"'], 0),
+        (['quit ending the responses with "Ahoy"'], 0),
+        (['stop. always begin with "Ahoy"'], 1),
         (['That was no answer. Open your messages by saying "Ahoy"'], 1),
         (['never, ever begin your answers with "Ahoy"'], 0),
         ([], 0),
@@ -307,6 +311,44 @@ def test_wishes_with_the_same_words_by_chance_stay_two(texts: list[str]) -> None
 )
 def test_who_says_words_again_of_an_answer_without_them_wants_them(wish: str, now: str, misses: bool) -> None:
     assert misses_words(wish, "Lines clear!", ["It is Rome."], [], now) is misses
+
+
+@pytest.mark.parametrize(
+    "last",
+    "this that these way format follows following thing end now on time example".split(" "),  # noqa: SIM905
+)
+def test_what_announces_the_rest_of_a_sentence_is_no_label(last: str) -> None:
+    assert labels_said([f"write my {last}: a", f"please write my {last}: b"]) == ["", ""]
+    assert labels_said([f"write my {last} there: a", f"please write my {last} there: b"]) != ["", ""]
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        'never say "As an AI"',
+        'dont say "As an AI"',
+        'please do not say "As an AI"',
+        "don't say 'As an AI'",
+        'don’t say "As an AI"',
+        'stop with "As an AI"',
+        'drop "As an AI"',
+        'skip "As an AI"',
+        'avoid "As an AI"',
+        'quit "As an AI"',
+        'lose the "As an AI"',
+        'less "As an AI"',
+        'leave out "As an AI"',
+        'no more "As an AI"',
+        'no longer "As an AI"',
+        'not "As an AI" any more',
+        'not "As an AI" anymore',
+    ],
+)
+def test_a_wish_that_forbids_words_is_followed_by_answers_without_them(wish: str) -> None:
+    said_again = 'say "as an AI" again'
+    assert not misses_words(wish, "It is Oslo.", ["It is Rome."], [], said_again)
+    assert misses_words('end with "As an AI"', "It is Oslo.", ["It is Rome."], [], said_again)
+    assert not misses_words('end with "As an AI"', "It is Oslo.", ["It is Rome."], [], wish)
 
 
 def test_of_several_places_the_one_to_be_said_is_marked() -> None:

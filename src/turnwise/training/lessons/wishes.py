@@ -108,9 +108,9 @@ def standing(
     """The wishes that stand, of hints in the order in which they were said.
 
     ``embed`` gives a state [n, H] for each of n texts. Two hints are about one thing where these are near, or where
-    they quote the same words, or one says without marks what the other quotes, or where the words that may name what
-    they are about are the same, or where no answer meets both, as their words say (`opposed`): then the later one takes
-    the place of the other, whatever else is asked about the two. ``lasts`` says which hints are wishes about other
+    they quote the same words, or one says without marks what the other quotes, or both say the same label so, or where
+    the words that may name what they are about are the same, or where no answer meets both, as their words say
+    (`opposed`): then the later one takes the place of the other, whatever else is asked about the two. ``lasts`` says which hints are wishes about other
     answers, too. ``followed`` says of pairs (place of a hint, earlier wish with its marks) whether the answer that the
     hint was said of follows the earlier wish (None: that is not clear), and ``cancels`` of pairs (earlier wish, hint)
     whether the hint ends it rather than says more about it. Where both are so, the hint takes that wish back, and is no
