@@ -110,11 +110,11 @@ def standing(
     ``embed`` gives a state [n, H] for each of n texts. Two hints are about one thing where these are near, or where
     they quote the same words, or one says without marks what the other quotes, or both say the same label so, or where
     the words that may name what they are about are the same, or where no answer meets both, as their words say
-    (`opposed`): then the later one takes the place of the other, whatever else is asked about the two. ``lasts`` says which hints are wishes about other
-    answers, too. ``followed`` says of pairs (place of a hint, earlier wish with its marks) whether the answer that the
-    hint was said of follows the earlier wish (None: that is not clear), and ``cancels`` of pairs (earlier wish, hint)
-    whether the hint ends it rather than says more about it. Where both are so, the hint takes that wish back, and is no
-    wish itself, for without the other there is nothing to leave out. Where neither is, and both are about one thing,
+    (`opposed`): then the later one takes the place of the other, whatever else is asked about the two. ``lasts`` says
+    which hints are wishes about other answers, too. ``followed`` says of pairs (place of a hint, earlier wish with its
+    marks) whether the answer that the hint was said of follows the earlier wish (None: that is not clear), and
+    ``cancels`` of pairs (earlier wish, hint) whether the hint ends it rather than says more about it. Where both are
+    so, the hint takes that wish back, and is no wish itself, for without the other there is nothing to leave out. Where neither is, and both are about one thing,
     the hint says the wish again: who wants the opposite of it has little to say of an answer that does not follow it.
     Of its wordings the last one counts, or the one before it where that alone quotes words.
     What one hint quotes is put into marks in another one that says it without. Without ``followed`` or ``cancels``
