@@ -114,7 +114,8 @@ def standing(
     which hints are wishes about other answers, too. ``followed`` says of pairs (place of a hint, earlier wish with its
     marks) whether the answer that the hint was said of follows the earlier wish (None: that is not clear), and
     ``cancels`` of pairs (earlier wish, hint) whether the hint ends it rather than says more about it. Where both are
-    so, the hint takes that wish back, and is no wish itself, for without the other there is nothing to leave out. Where neither is, and both are about one thing,
+    so, the hint takes that wish back, and is no wish itself, for without the other there is nothing to leave out.
+    Where neither is, and both are about one thing,
     the hint says the wish again: who wants the opposite of it has little to say of an answer that does not follow it.
     Of its wordings the last one counts, or the one before it where that alone quotes words.
     What one hint quotes is put into marks in another one that says it without. Without ``followed`` or ``cancels``
